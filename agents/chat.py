@@ -14,7 +14,7 @@ from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
-from django.db.models import SET_NULL, QuerySet
+from django.db.models import SET_NULL, Model, QuerySet
 from django.db.models.deletion import get_candidate_relations_to_delete
 from django.utils.module_loading import import_string
 from pydantic import BaseModel, Field
@@ -26,8 +26,9 @@ from agents.turn.pipeline import pipeline
 from agents.turn.prompt import recent_messages
 from agents.turn.send_message import append, check_message, start_turn
 
-PERSON = "you"  # who writes, where nobody else is named
-CHAT, COPY = "chat-", "talk-"  # how the slugs of chats begin, and those of copies in which a question is answered again
+PERSON = "you"  # the author, where nobody else is named
+CHAT_PREFIX = "chat-"  # of the slugs of chats
+COPY_PREFIX = "talk-"  # of the slugs of copies in which a question is answered again
 
 
 class ChatOpen(ValueError):
@@ -35,7 +36,7 @@ class ChatOpen(ValueError):
 
 
 class TurnReport(BaseModel):
-    """What an app did in a turn of a chat.
+    """The report of an app on a turn of a chat.
 
     Attributes:
         trace: As JSON; None where it took no part.
@@ -49,7 +50,7 @@ class TurnReport(BaseModel):
 
 
 class Exchange(BaseModel):
-    """A message and what became of it.
+    """A message of a chat with its turn and replies.
 
     Attributes:
         message: What the person wrote.
@@ -71,12 +72,13 @@ class Exchange(BaseModel):
 
 
 def chats_of(agent: Agent) -> QuerySet[Channel]:
-    """The agent's chats, the newest first."""
+    """Return the agent's chats, the newest first."""
     return chats().filter(memberships__agent=agent).order_by("-pk")
 
 
 def chats() -> QuerySet[Channel]:
-    return Channel.objects.filter(synthetic=True, kind=Channel.Kind.DM, slug__startswith=CHAT)
+    """Return all chats."""
+    return Channel.objects.filter(synthetic=True, kind=Channel.Kind.DM, slug__startswith=CHAT_PREFIX)
 
 
 def is_chat(channel: Channel) -> bool:
@@ -85,12 +87,12 @@ def is_chat(channel: Channel) -> bool:
 
 
 def begin_chat(agent: Agent, *, user: AbstractBaseUser | None = None) -> Channel:
-    """A new chat with an agent, of a user of the console or of a person at a terminal."""
-    return _direct_message(f"{CHAT}{agent.slug}-", agent, user)
+    """Begin a chat with an agent, for a user of the console or for a person at a terminal."""
+    return _new_direct_message(f"{CHAT_PREFIX}{agent.slug}-", agent, user)
 
 
-def _direct_message(prefix: str, agent: Agent, user: AbstractBaseUser | None) -> Channel:
-    """A synthetic direct message, its slug the prefix and the next free number."""
+def _new_direct_message(prefix: str, agent: Agent, user: AbstractBaseUser | None) -> Channel:
+    """Make a synthetic direct message; its slug is the prefix and the next free number."""
     for number in count(1 + Channel.objects.filter(slug__startswith=prefix).count()):
         slug = f"{prefix}{number}"
         try:
@@ -142,26 +144,35 @@ def ask_again(
         TurnRefused: The agent may not speak.
     """
     with transaction.atomic():
-        channel = _direct_message(f"{COPY}{question.pk}-", agent, question.user)
-        copies = [
-            Message(
-                channel=channel, position=said.position, agent=said.agent, user=said.user, outsider=said.outsider,
-                text=said.text, payload=said.payload, sent_at=said.sent_at, persona_version_id=said.persona_version_id,
-                synthetic=True,
-            )
-            for said in recent_messages(channel=question.channel, trigger=question, until=question.position)
-        ]  # fmt: skip
+        channel = _new_direct_message(f"{COPY_PREFIX}{question.pk}-", agent, question.user)
+        before = recent_messages(channel=question.channel, trigger=question, until=question.position)
+        copies = [_copy_of(message, channel) for message in before]
         Message.objects.bulk_create(copies)
         Channel.objects.filter(pk=channel.pk).update(next_position=question.position + 1)
-        given = {**(overrides or {}), "system_prompt": system_prompt}
-        return start_turn(agent=agent, channel=channel, trigger=copies[-1], overrides=given)
+        overrides_of_copy = {**(overrides or {}), "system_prompt": system_prompt}
+        return start_turn(agent=agent, channel=channel, trigger=copies[-1], overrides=overrides_of_copy)
+
+
+def _copy_of(message: Message, channel: Channel) -> Message:
+    """Return a copy of a message for another channel; not stored."""
+    return Message(
+        channel=channel,
+        position=message.position,
+        agent=message.agent,
+        user=message.user,
+        outsider=message.outsider,
+        text=message.text,
+        payload=message.payload,
+        sent_at=message.sent_at,
+        persona_version_id=message.persona_version_id,
+        synthetic=True,
+    )
 
 
 def answers_again(question: Message) -> QuerySet[Run]:
-    """The turns in which a question was answered again, the newest first."""
-    return Run.objects.filter(channel__slug__startswith=f"{COPY}{question.pk}-", channel__synthetic=True).order_by(
-        "-pk"
-    )
+    """Return the turns in which a question was answered again, the newest first."""
+    copies = Channel.objects.filter(slug__startswith=f"{COPY_PREFIX}{question.pk}-", synthetic=True)
+    return Run.objects.filter(channel__in=copies).order_by("-pk")
 
 
 def delete_chat(chat: Channel) -> None:
@@ -170,25 +181,40 @@ def delete_chat(chat: Channel) -> None:
     Raises:
         ChatOpen: A turn has not ended.
     """
-    questions = set(Message.objects.filter(channel=chat, agent=None).values_list("pk", flat=True))
-    copies = Channel.objects.filter(memberships__agent__memberships__channel=chat, slug__startswith=COPY)
-    gone = [chat.pk] + [
-        copy.pk
-        for copy in copies.filter(synthetic=True).distinct()
-        if (named := re.fullmatch(rf"{COPY}(\d+)-\d+", copy.slug)) and int(named[1]) in questions
-    ]
-    if Run.objects.filter(channel__in=gone).exclude(status__in=Run.FINAL).exists():
+    channels = [chat.pk, *(copy.pk for copy in _copies_of(chat))]
+    if Run.objects.filter(channel__in=channels).exclude(status__in=Run.FINAL).exists():
         raise ChatOpen("a turn of this chat has not ended; stop it first")
     with transaction.atomic():
-        for model, its_channel in ((Channel, ""), (Message, "__channel")):
-            relations: list[Any] = list(get_candidate_relations_to_delete(model._meta))  # type: ignore[arg-type]
-            for relation in relations:
-                # A measurement and the record of another turn stay, without the message.
-                stays = model is Message and not getattr(relation.related_model, "deleted_with_chat", False)
-                if relation.on_delete is SET_NULL and not stays:  # else a log would count as one of real messages
-                    of_chat = {f"{relation.field.name}{its_channel}__in": gone}
-                    relation.related_model._base_manager.filter(**of_chat).delete()
-        Channel.objects.filter(pk__in=gone).delete()
+        # Rows that would only lose their channel or message, and count as logs of real messages from then on.
+        for relation in _relations_set_null(Channel):
+            rows = relation.related_model._base_manager
+            rows.filter(**{f"{relation.field.name}__in": channels}).delete()
+        for relation in _relations_set_null(Message):
+            # A measurement and the record of another turn stay, without the message.
+            if getattr(relation.related_model, "deleted_with_chat", False):
+                rows = relation.related_model._base_manager
+                rows.filter(**{f"{relation.field.name}__channel__in": channels}).delete()
+        Channel.objects.filter(pk__in=channels).delete()
+
+
+def _copies_of(chat: Channel) -> list[Channel]:
+    """Return the copies of a chat in which one of its questions was answered again."""
+    questions = set(Message.objects.filter(channel=chat, agent=None).values_list("pk", flat=True))
+    of_its_agent = Channel.objects.filter(
+        memberships__agent__memberships__channel=chat, slug__startswith=COPY_PREFIX, synthetic=True
+    )
+    copies = []
+    for channel in of_its_agent.distinct():
+        numbers = re.fullmatch(rf"{COPY_PREFIX}(\d+)-\d+", channel.slug)  # of the question, and of the copy
+        if numbers and int(numbers[1]) in questions:
+            copies.append(channel)
+    return copies
+
+
+def _relations_set_null(model: type[Model]) -> list[Any]:
+    """Return the relations to a model whose rows stay, without it, when a row of it is deleted."""
+    relations: list[Any] = list(get_candidate_relations_to_delete(model._meta))  # type: ignore[arg-type]
+    return [relation for relation in relations if relation.on_delete is SET_NULL]
 
 
 def exchange(
@@ -201,13 +227,15 @@ def exchange(
         TurnRefused: The agent may not speak there, or an earlier turn of its was left unfinished.
     """
     run = finish_turn(ask(agent, channel, text, person=person, overrides=overrides))
-    said = Message.objects.filter(run=run).order_by("pk").values_list("text", flat=True)
-    reports = [import_string(path)(agent, channel, run) for path in declared_list("chat_reports")]
-    report = next((report for report in reports if report.lines), TurnReport())
+    replies = list(Message.objects.filter(run=run).order_by("pk").values_list("text", flat=True))
+    silent = ""
+    if not replies:
+        silent = why_silent(run, list(RunStep.objects.filter(run=run).order_by("number")))
+    report = _report_of_turn(agent, channel, run)
     return Exchange(
         message=text,
-        replies=list(said),
-        silent="" if said else why_silent(run, list(RunStep.objects.filter(run=run).order_by("number"))),
+        replies=replies,
+        silent=silent,
         run=run.pk,
         status=run.status,
         error=run.error,
@@ -217,7 +245,18 @@ def exchange(
     )
 
 
+def _report_of_turn(agent: Agent, channel: Channel, run: Run) -> TurnReport:
+    """Return the report of the first app that has something to tell of a turn; an empty one where none has."""
+    reports = [import_string(path)(agent, channel, run) for path in declared_list("chat_reports")]
+    for report in reports:
+        if report.lines:
+            return report  # type: ignore[no-any-return]
+    return TurnReport()
+
+
 def why_silent(run: Run, steps: Sequence[RunStep]) -> str:
-    """The reason that the agent gave last, or how its turn ended."""
-    given = (str(step.detail["reason"]) for step in reversed(steps) if step.detail.get("reason"))
-    return next(given, run.error or run.get_stop_reason_display())
+    """Return the reason for saying nothing that the agent gave last; without one, how its turn ended."""
+    for step in reversed(steps):
+        if step.detail.get("reason"):
+            return str(step.detail["reason"])
+    return run.error or run.get_stop_reason_display()

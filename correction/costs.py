@@ -1,4 +1,4 @@
-"""What holding personas in character costs, summed over the ledger, and the daily budgets (AC-7.3.5, AC-7.3.6).
+"""Sum what holding personas in character costs over the ledger, and compare it with the daily budgets (AC-7.3.5, AC-7.3.6).
 
 Summaries read sums of whole hours (`agents.kit.ops.sums`) and raw rows only at the edges; budgets read raw rows: they hold at once.
 """
@@ -6,11 +6,10 @@ Summaries read sums of whole hours (`agents.kit.ops.sums`) and raw rows only at 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from operator import add
 from typing import Any, Literal, get_args
 
 from django.db.models import Case, CharField, Count, Exists, F, Q, QuerySet, Sum, Value, When
@@ -34,8 +33,8 @@ CORRECTION = ("gate", "intervention", "behavior")
 BUDGETED = (*CORRECTION, "evaluation", "before_after")
 
 ALLOWED_WINDOWS = "all, or a duration such as 24h, 7d, 4w"
-_DOLLARS = Decimal("0.00000001")  # the ledger's eight decimals: SQLite sums in floating point
-_KEYS: dict[Grouping, Any] = {
+_SMALLEST_AMOUNT = Decimal("0.00000001")  # the ledger's eight decimals: SQLite sums in floating point
+_GROUP_KEYS: dict[Grouping, Any] = {
     "mechanism": Case(
         When(purpose__in=CORRECTION, then=Case(When(mechanism="", then=F("purpose")), default=F("mechanism"))),
         default=F("purpose"),
@@ -46,10 +45,10 @@ _KEYS: dict[Grouping, Any] = {
     "day": TruncDate("created_at", tzinfo=UTC),
     "agent": F("agent"),
 }
-_SUMMED = ("s_calls", "s_unpriced", "s_cost_usd", *(f"s_{kind}" for kind in TOKENS))
-BY_PURPOSE = ("mechanism", "dimension")
-# Few values each: one question answers all of them.
-_AT_ONCE: tuple[Grouping, ...] = ("mechanism", "dimension", "model")
+_SUM_NAMES = ("calls", "unpriced", "cost_usd", *TOKENS)
+BY_PURPOSE = ("mechanism", "dimension")  # groupings that tell purposes apart
+# Few values each: one query answers all of them.
+_IN_ONE_QUERY: tuple[Grouping, ...] = ("mechanism", "dimension", "model")
 
 
 class CostSums(BaseModel):
@@ -84,7 +83,7 @@ class CostRow(CostSums):
 
     @property
     def key(self) -> str:
-        """What its calls have in common: a mechanism, dimension, model, ISO date (UTC) or agent's slug; empty = none."""
+        """Return what its calls have in common: a mechanism, dimension, model, ISO date (UTC) or agent's slug; empty = none."""
         return str(getattr(self, self.by) or "")
 
 
@@ -101,7 +100,7 @@ class CostSummary(BaseModel):
     by: dict[str, list[CostRow]]
 
     def data(self) -> dict[str, Any]:
-        """As API and command answer: a row has only the key of its own grouping."""
+        """Return what API and command answer: a row has only the key of its own grouping."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
@@ -116,8 +115,9 @@ class Spent:
 def get_cost_summary(
     *, agent: Agent | None = None, window: str | MessageWindow = "7d", by: Sequence[Grouping] = GROUPINGS
 ) -> CostSummary:
-    """Sum the ledger for one agent, or over all and calls made for none: one query for mechanism, dimension and model, one each for
-    day and agent.
+    """Sum the ledger for one agent, or over all agents and the calls made for none.
+
+    One query for mechanism, dimension and model, one each for day and agent.
 
     Args:
         window: A duration back from now, ``all``, or a stretch of time.
@@ -127,10 +127,11 @@ def get_cost_summary(
     """
     if isinstance(window, str):
         window = window_of_time(window)
-    rows = _rows([name for name in _AT_ONCE if name == "mechanism" or name in by], window, agent)
-    for name in by:
-        if name not in rows:
-            rows |= _rows([name], window, agent)
+    together = [grouping for grouping in _IN_ONE_QUERY if grouping == "mechanism" or grouping in by]
+    rows = _rows_by_grouping(together, window, agent)
+    for grouping in by:
+        if grouping not in rows:
+            rows |= _rows_by_grouping([grouping], window, agent)
     by_mechanism = rows["mechanism"]  # every call is in one of these rows: their sums are the totals
     return CostSummary(
         agent=agent.slug if agent else None,
@@ -138,7 +139,7 @@ def get_cost_summary(
         until=window.end,
         total=_added(by_mechanism),
         correction=_added(row for row in by_mechanism if row.purpose in CORRECTION),
-        by={name: rows[name] for name in by},
+        by={grouping: rows[grouping] for grouping in by},
     )
 
 
@@ -158,7 +159,7 @@ def window_of_time(spec: str, *, now: datetime | None = None) -> MessageWindow:
 
 
 def spent_today(agent: Agent | None, *, now: datetime | None = None) -> Spent:
-    """What correcting and measuring `agent` cost since midnight UTC, in one query; None: what measuring channels did, for no agent."""
+    """Return what correcting and measuring `agent` cost since midnight UTC, in one query; for None, what measuring channels cost."""
     midnight = (now or timezone.now()).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     calls = LLMCall.objects.filter(agent=agent, created_at__gte=midnight, purpose__in=BUDGETED)
     sums = calls.order_by().aggregate(cost=Sum("cost_usd"), unpriced=Count("pk", filter=Q(cost_usd__isnull=True)))
@@ -166,36 +167,39 @@ def spent_today(agent: Agent | None, *, now: datetime | None = None) -> Spent:
 
 
 def in_open_batches(agent: Agent | None) -> Decimal:
-    """US dollars that what is out in batches will cost, by estimate: it is in the ledger on the day it is answered."""
+    """Return the estimated US dollars of open batches, which are in the ledger only when they are answered."""
     planned = LLMBatch.objects.filter(agent=agent, status__in=LLMBatch.OPEN).aggregate(usd=Sum("planned_usd"))
     return _dollars(planned["usd"])
 
 
 def over_budget(agent: Agent | None, config: ResolvedConfig) -> bool:
-    """Whether paid checks of `agent` must stop for today: mechanisms then pass (`budget_passed`).
-
-    None: of personas that are no agents; with what measuring channels costs, all of a day have the cap of the defaults.
+    """Return whether paid checks of `agent` must stop for today: mechanisms then let messages through (`budget_passed`).
 
     False without a query unless a budget is set. A judge that is never billed (offline, replay) is not stopped: it spends nothing.
+
+    Args:
+        agent: None for personas that are no agents; all of a day have, with what measuring channels costs, the cap of the defaults.
     """
-    return bool(_overspent(agent, config, judge=model_of("judge")))
+    return bool(_reason_to_stop(agent, config, judge=model_of("judge")))
 
 
 def evaluation_over_budget(agent: Agent | None, judge: str, *, planned: Decimal = Decimal(0)) -> str | None:
-    """Why an evaluation of `agent` by `judge` must pause now; empty when there is room, None when nothing is capped.
+    """Return why an evaluation of `agent` by `judge` must pause now; empty when there is room, None when nothing is capped.
 
-    Evaluations of channels belong to no agent: all of a day together have the cap that the defaults give an agent.
-    `planned` US dollars are about to be spent at once. What `evaluation_budget` names.
+    What `evaluation_budget` names.
+
+    Args:
+        agent: None for evaluations of channels: all of a day together have the cap that the defaults give an agent.
+        planned: US dollars that are about to be spent at once.
     """
     if provider_of(judge) != "anthropic":
         return None
-    return _overspent(
-        agent, resolve_config(agent) if agent is not None else resolve_defaults(), judge=judge, planned=planned
-    )
+    config = resolve_config(agent) if agent is not None else resolve_defaults()
+    return _reason_to_stop(agent, config, judge=judge, planned=planned)
 
 
 def groupings(text: str) -> tuple[Grouping, ...]:
-    """Groupings separated by commas.
+    """Return the groupings in a text that separates them by commas.
 
     Raises:
         ValueError: One is none; says which there are.
@@ -207,68 +211,122 @@ def groupings(text: str) -> tuple[Grouping, ...]:
     return tuple(name for name in GROUPINGS if name in names)
 
 
-def _overspent(agent: Agent | None, config: ResolvedConfig, *, judge: str, planned: Decimal = Decimal(0)) -> str | None:
+def _reason_to_stop(
+    agent: Agent | None, config: ResolvedConfig, *, judge: str, planned: Decimal = Decimal(0)
+) -> str | None:
+    """Return why no more may be spent today; empty when there is room, None when nothing is capped."""
     if not config.has_budget or provider_of(judge) != "anthropic":
         return None
-    spent, cap = spent_today(agent), config["daily_budget_usd"]
-    out = in_open_batches(agent) if spent.cost_usd < cap else Decimal(0)
-    committed = spent.cost_usd + out
-    if committed < cap and committed + planned <= cap:
+    cap = config["daily_budget_usd"]
+    spent = spent_today(agent)
+    in_batches = Decimal(0)
+    if spent.cost_usd < cap:
+        in_batches = in_open_batches(agent)
+    committed = spent.cost_usd + in_batches
+    if committed >= cap:
+        state = "is used up"
+    elif committed + planned > cap:
+        state = f"has no room for a batch of about ${planned:.4f}"
+    else:
         return ""
-    unpriced = f" ({spent.unpriced} unpriced calls not counted)" if spent.unpriced else ""
-    more = f", about ${out:.4f} more in open batches" if out else ""
     whose = agent.slug if agent is not None else "evaluations of channels (that of the defaults)"
-    short = "is used up" if committed >= cap else f"has no room for a batch of about ${planned:.4f}"
+    amounts = f"${spent.cost_usd:.4f} of ${cap:.4f}"
+    if in_batches:
+        amounts += f", about ${in_batches:.4f} more in open batches"
+    if spent.unpriced:
+        amounts += f" ({spent.unpriced} unpriced calls not counted)"
     return (
-        f"the daily budget of {whose} {short}: ${spent.cost_usd:.4f} of ${cap:.4f}{more}{unpriced}; "
-        "goes on after midnight UTC, or with a higher daily_budget_usd"
+        f"the daily budget of {whose} {state}: {amounts}; goes on after midnight UTC, or with a higher daily_budget_usd"
     )
 
 
-def _rows(groupings: Sequence[Grouping], window: MessageWindow, agent: Agent | None) -> dict[Grouping, list[CostRow]]:
-    """The rows of some groupings, from one pass over the combinations of their keys."""
-    whose = Q() if agent is None else Q(agent=agent)
-    keys: dict[str, Any] = {name: _KEYS[name] for name in groupings}
-    if any(name in BY_PURPOSE for name in groupings):
-        keys |= {"purpose": F("purpose")}
-    hour_keys = keys | {"day": TruncDate("hour", tzinfo=UTC)} if "day" in groupings else keys
-    table, start, end = LEDGER.tables[0], window.start, window.end
-    sums: dict[Grouping, dict[tuple[str, Any], list[Any]]] = {name: {} for name in groupings}
-    for row in read(LEDGER, table, start=start, end=end, raw_keys=keys, keys=hour_keys, raw_where=whose, where=whose):
-        part = [row[name] for name in _SUMMED]
-        for name, groups in sums.items():
-            group = (row["k_purpose"] if name in BY_PURPOSE else "", row[f"k_{name}"])
-            groups[group] = list(map(add, groups[group], part)) if group in groups else part
-    return {name: _ordered(name, groups) for name, groups in sums.items()}
+def _rows_by_grouping(
+    groupings: Sequence[Grouping], window: MessageWindow, agent: Agent | None
+) -> dict[Grouping, list[CostRow]]:
+    """Return the rows of some groupings, from one query over the combinations of their keys."""
+    raw_keys: dict[str, Any] = {grouping: _GROUP_KEYS[grouping] for grouping in groupings}
+    if any(grouping in BY_PURPOSE for grouping in groupings):
+        raw_keys["purpose"] = F("purpose")
+    keys = dict(raw_keys)
+    if "day" in groupings:
+        keys["day"] = TruncDate("hour", tzinfo=UTC)
+    where = Q() if agent is None else Q(agent=agent)
+    combinations = read(
+        LEDGER,
+        LEDGER.tables[0],
+        start=window.start,
+        end=window.end,
+        raw_keys=raw_keys,
+        keys=keys,
+        raw_where=where,
+        where=where,
+    )
+    return {grouping: _rows_of(grouping, combinations) for grouping in groupings}
 
 
-def _ordered(grouping: Grouping, groups: Mapping[tuple[str, Any], list[Any]]) -> list[CostRow]:
-    named: dict[Any, tuple[str, str]] = {}
-    if grouping == "agent":  # looked up once each, not in every row that is added up
-        agents = Agent.objects.filter(pk__in=[pk for _, pk in groups if pk is not None])
-        named = {pk: (slug, name) for pk, slug, name in agents.values_list("pk", "slug", "display_name")}
+def _rows_of(grouping: Grouping, combinations: Iterable[Mapping[str, Any]]) -> list[CostRow]:
+    """Return the rows of one grouping, correction first, then the dearest; days in their order."""
+    groups = _added_by_group(grouping, combinations)
+    agents: dict[int, Agent] = {}
+    if grouping == "agent":
+        keys = {group.key for group in groups if group.key is not None}
+        agents = Agent.objects.only("slug", "display_name").in_bulk(keys)
     rows = []
-    for (purpose, value), (calls, unpriced, cost, *tokens) in groups.items():
-        key, name = named.get(value, ("", "")) if grouping == "agent" else (value, "")
-        shown: dict[str, Any] = {grouping: key or None} | ({"purpose": purpose} if grouping in BY_PURPOSE else {})
-        sums = dict(zip(TOKENS, tokens, strict=True), calls=calls, unpriced=unpriced, cost_usd=_dollars(cost))
-        rows.append(CostRow(by=grouping, name=name, **shown, **sums))
+    for group, sums in groups.items():
+        columns: dict[str, Any] = {**sums, "cost_usd": _dollars(sums["cost_usd"]), grouping: group.key or None}
+        if grouping in BY_PURPOSE:
+            columns["purpose"] = group.purpose
+        if grouping == "agent":
+            agent = agents.get(group.key)
+            columns["agent"] = agent.slug if agent is not None else None
+            columns["name"] = agent.display_name if agent is not None else ""
+        rows.append(CostRow(by=grouping, **columns))
     if grouping == "day":
         return sorted(rows, key=lambda row: row.key)
-    return sorted(rows, key=lambda r: (r.purpose not in CORRECTION, -r.cost_usd, -r.calls, r.purpose, r.key))
+    return sorted(rows, key=_correction_first)
 
 
-def _added(parts: Iterable[CostSums]) -> CostSums:
-    chosen, names = list(parts), CostSums.model_fields
-    return CostSums(**{name: sum((getattr(p, name) for p in chosen), Decimal(0)) for name in names})
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """What the calls of a row have in common; the purpose is empty where the grouping does not tell purposes apart."""
+
+    purpose: str
+    key: Any
+
+
+def _added_by_group(grouping: Grouping, combinations: Iterable[Mapping[str, Any]]) -> dict[_Group, dict[str, Any]]:
+    """Add up the sums of the combinations that belong to the same row."""
+    groups: dict[_Group, dict[str, Any]] = {}
+    for combination in combinations:
+        purpose = combination["k_purpose"] if grouping in BY_PURPOSE else ""
+        group = _Group(purpose, combination[f"k_{grouping}"])
+        sums = groups.setdefault(group, dict.fromkeys(_SUM_NAMES, 0))
+        for name in _SUM_NAMES:
+            sums[name] += combination[f"s_{name}"]
+    return groups
+
+
+def _correction_first(row: CostRow) -> tuple[bool, Decimal, int, str, str]:
+    """Return the key that sorts correction first, then the dearest."""
+    return row.purpose not in CORRECTION, -row.cost_usd, -row.calls, row.purpose, row.key
+
+
+def _added(rows: Iterable[CostSums]) -> CostSums:
+    """Return the sums of some rows."""
+    total: dict[str, Any] = dict.fromkeys(CostSums.model_fields, 0)
+    for row in rows:
+        for name in total:
+            total[name] += getattr(row, name)
+    return CostSums(**total)
 
 
 def _dollars(amount: Decimal | None) -> Decimal:
-    return (amount or Decimal(0)).quantize(_DOLLARS)
+    """Return an amount with the decimals of the ledger; nothing summed is 0."""
+    return (amount or Decimal(0)).quantize(_SMALLEST_AMOUNT)
 
 
-NEARLY = Decimal("0.8")  # of a budget
-MOST_SPENDERS = 500  # looked at one by one: those who spent most
+NEARLY_USED_UP = Decimal("0.8")  # of a budget
+MOST_SPENDERS = 500  # agents whose budgets are compared with what they spent: those who spent most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,71 +362,121 @@ def budgets_today(*, now: datetime | None = None, end: datetime | None = None, h
     Args:
         has_budgets: False where `any_budget` is known to be false.
     """
-    total, unpriced, spent, caps = _today(now, end, has_budgets=has_budgets)
-    shares = [spent.get(agent, Decimal(0)) / cap if cap else Decimal(1) for agent, cap in caps.of.items()]
+    spending = _spending_today(now, end)
+    budgets = _Budgets()
+    if has_budgets:
+        budgets = _budgets_of(spending.largest_spenders)
+    capped = Decimal(0)
+    used_up = nearly = 0
+    for agent, cap in budgets.of_agents.items():
+        spent = spending.checking.get(agent, Decimal(0))
+        capped += spent
+        if spent >= cap:  # also where the cap is 0
+            used_up += 1
+        elif spent >= NEARLY_USED_UP * cap:
+            nearly += 1
     return BudgetDay(
-        total=total,
-        checking=sum(spent.values(), Decimal(0)),
-        capped=sum((spent.get(agent, Decimal(0)) for agent in caps.of), Decimal(0)),
-        unpriced=unpriced,
-        budget=caps.sum if caps.number else None,
-        budgets=caps.number,
-        used_up=sum(share >= 1 for share in shares),
-        nearly=sum(NEARLY <= share < 1 for share in shares),
+        total=spending.total,
+        checking=sum(spending.checking.values(), Decimal(0)),
+        capped=capped,
+        unpriced=spending.unpriced,
+        budget=budgets.sum if budgets.number else None,
+        budgets=budgets.number,
+        used_up=used_up,
+        nearly=nearly,
     )
 
 
-def used_up_today() -> dict[int | None, tuple[Decimal, Decimal]]:
-    """Spent and budget by key of the agents that used theirs up today (UTC); None = what measuring channels costs."""
-    _, _, spent, caps = _today(None, None)
-    return {agent: (spent[agent], cap) for agent, cap in caps.of.items() if spent[agent] and spent[agent] >= cap}
+@dataclass(frozen=True, slots=True)
+class UsedUpBudget:
+    """What was spent today (UTC) of a daily budget that is used up, in US dollars."""
+
+    spent: Decimal
+    cap: Decimal
 
 
-def _today(
-    now: datetime | None, end: datetime | None, *, has_budgets: bool = True
-) -> tuple[Decimal, int, dict[int | None, Decimal], _Caps]:
-    """What all calls of today cost, how many were unpriced, what budgets are about by agent, and the budgets."""
+def used_up_today() -> dict[int | None, UsedUpBudget]:
+    """Return the used up budgets by the key of their agent; None = what measuring channels costs."""
+    spending = _spending_today(None, None)
+    used_up: dict[int | None, UsedUpBudget] = {}
+    for agent, cap in _budgets_of(spending.largest_spenders).of_agents.items():
+        spent = spending.checking.get(agent, Decimal(0))
+        if spent and spent >= cap:
+            used_up[agent] = UsedUpBudget(spent, cap)
+    return used_up
+
+
+@dataclass(frozen=True, slots=True)
+class _Spending:
+    """What the calls of today cost.
+
+    Attributes:
+        total: All calls, in US dollars.
+        unpriced: How many calls have no price; they are in no amount.
+        checking: What budgets are about, by agent; None stands for what no agent spends, on channels.
+    """
+
+    total: Decimal
+    unpriced: int
+    checking: Mapping[int | None, Decimal]
+
+    @property
+    def largest_spenders(self) -> list[int]:
+        """Return the agents that spent most."""
+        dearest = sorted(self.checking, key=lambda agent: -self.checking[agent])[:MOST_SPENDERS]
+        return [agent for agent in dearest if agent is not None]
+
+
+def _spending_today(now: datetime | None, end: datetime | None) -> _Spending:
+    """Return what the calls since midnight UTC (up to `end`) cost."""
     midnight = (now or timezone.now()).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    spent: dict[int | None, Decimal] = defaultdict(Decimal)
-    total, unpriced = Decimal(0), 0
     keys = {"agent": F("agent"), "purpose": F("purpose")}
     columns = ("cost_usd", "unpriced")
+    total = Decimal(0)
+    unpriced = 0
+    checking: dict[int | None, Decimal] = defaultdict(Decimal)
     for row in read(LEDGER, LEDGER.tables[0], start=midnight, end=end, raw_keys=keys, keys=keys, columns=columns):
         total += row["s_cost_usd"]
         unpriced += row["s_unpriced"]
         if row["k_purpose"] in BUDGETED:
-            spent[row["k_agent"]] += row["s_cost_usd"]
-    if not has_budgets:
-        return total, unpriced, spent, _Caps(0, Decimal(0), {})
-    dearest = sorted(spent, key=lambda agent: -spent[agent])[:MOST_SPENDERS]
-    return total, unpriced, spent, _caps([agent for agent in dearest if agent is not None])
+            checking[row["k_agent"]] += row["s_cost_usd"]
+    return _Spending(total, unpriced, dict(checking))
 
 
 @dataclass(frozen=True, slots=True)
-class _Caps:
-    """All daily budgets: how many, their sum, and those of some agents; None stands for what no agent spends, on channels."""
+class _Budgets:
+    """All daily budgets, in US dollars: how many, their sum, and those of some agents; None stands for measuring channels."""
 
-    number: int
-    sum: Decimal
-    of: dict[int | None, Decimal]
+    number: int = 0
+    sum: Decimal = Decimal(0)
+    of_agents: Mapping[int | None, Decimal] = field(default_factory=dict)
 
 
-def _caps(agents: list[int]) -> _Caps:
+def _budgets_of(agents: Collection[int]) -> _Budgets:
+    """Count all budgets, and read those of these agents."""
     defaults = resolve_defaults()
-    by_default = defaults.has_budget
-    own: QuerySet[Any] = AgentEvaluationConfig.objects.filter(is_defaults=False)
-    rows, path, whose = own, "", "agent"
-    if by_default:  # every agent has one, unless it says otherwise
-        rows, path, whose = Agent.objects.in_use(), "evaluation_config__", "pk"
-    cap = Coalesce(f"{path}daily_budget_usd", Value(defaults["daily_budget_usd"]))
-    on = Coalesce(f"{path}budget_enabled", Value(bool(defaults["budget_enabled"])))
-    capped = rows.annotate(cap_on=on, cap=cap).filter(cap_on=True, cap__isnull=False).order_by()
-    sums = capped.aggregate(number=Count("pk"), sum=Sum("cap"))
-    of: dict[int | None, Decimal] = {}
+    rows: QuerySet[Any]
+    if defaults.has_budget:  # then every agent has one, unless its own row says otherwise
+        rows = Agent.objects.in_use()
+        path_to_config = "evaluation_config__"
+        agent_key = "pk"
+    else:
+        rows = AgentEvaluationConfig.objects.filter(is_defaults=False)
+        path_to_config = ""
+        agent_key = "agent"
+    capped = rows.annotate(
+        is_capped=Coalesce(f"{path_to_config}budget_enabled", Value(bool(defaults["budget_enabled"]))),
+        cap=Coalesce(f"{path_to_config}daily_budget_usd", Value(defaults["daily_budget_usd"])),
+    )
+    capped = capped.filter(is_capped=True, cap__isnull=False).order_by()
+    all_budgets = capped.aggregate(number=Count("pk"), sum=Sum("cap"))
+    number = all_budgets["number"]
+    total = all_budgets["sum"] or Decimal(0)
+    of_agents: dict[int | None, Decimal] = {}
     if agents:
-        of = dict(capped.filter(**{f"{whose}__in": agents}).values_list(whose, "cap"))
-    number, amount = sums["number"], sums["sum"] or Decimal(0)
-    if by_default:
-        of[None] = defaults["daily_budget_usd"]
-        number, amount = number + 1, amount + defaults["daily_budget_usd"]
-    return _Caps(number, amount, of)
+        of_agents = dict(capped.filter(**{f"{agent_key}__in": agents}).values_list(agent_key, "cap"))
+    if defaults.has_budget:
+        of_agents[None] = defaults["daily_budget_usd"]
+        number += 1
+        total += defaults["daily_budget_usd"]
+    return _Budgets(number, total, of_agents)

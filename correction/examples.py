@@ -1,4 +1,4 @@
-"""What seeding adds to the tables of correction, and what removing the examples removes there."""
+"""Add the examples to the tables of correction when they are seeded, and remove them with the examples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from correction.models import GateSession
 
 
 def seed_configs(agents: Sequence[Agent]) -> str:
-    """The defaults row and a row per example agent, all empty: every mechanism is off (AC-7.3.2, AC-7.3.9)."""
+    """Add the defaults row and a row per example agent, all empty: every mechanism is off (AC-7.3.2, AC-7.3.9)."""
     made = ensure_rows(agents=agents, reason="example data")
     return f"Correction: {made} configurations added, {len(agents) + 1 - made} there already."
 

@@ -1,9 +1,9 @@
-"""Repetition suppression (S-7.2): an agent that repeats itself is shown its own phrases to avoid. No model is asked."""
+"""Suppress repetition (S-7.2): an agent that repeats itself is shown its own phrases to avoid. No model is asked."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -23,13 +23,14 @@ HEADING = "Recent Messages You've Sent"
 LAST_MESSAGES = 5  # AC-7.2.1
 NGRAM = 3  # AC-7.2.2
 NEARLY_ALL = 4  # messages at least that share a formula; of more than five, all but one
-MOST_NGRAMS, MOST_PHRASES = 50, 10
+MOST_NGRAMS = 50  # that a result lists
+MOST_PHRASES = 10  # that the prompt forbids
 SHOWN_CHARACTERS = 2_000  # of each message, in the prompt; more is cut with a mark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepetitionResult:
-    """How far an agent's last messages repeat each other.
+    """The repetition in an agent's last messages.
 
     Attributes:
         overlap: Share of their 3-grams that occur in at least two of them, 0 to 1.
@@ -50,7 +51,7 @@ class RepetitionResult:
 def check_repetition(
     agent: Agent, *, threshold: Decimal | float | None = None, channel: Channel | None = None
 ) -> RepetitionResult:
-    """Whether the agent's last 5 committed messages, over all channels in order of time, repeat each other (AC-7.2.1 to 7.2.3).
+    """Compare the agent's last 5 committed messages, over all channels in order of time (AC-7.2.1 to 7.2.3).
 
     Messages of simulations do not count, but in a simulation's channel only they count: the two are never mixed.
 
@@ -69,28 +70,21 @@ def check_repetition(
 
 
 def last_messages(agent: Agent, *, channel: Channel | None = None) -> list[str]:
-    """The texts of the agent's last 5 messages, oldest first."""
-    said = Message.objects.filter(agent=agent, text__regex=r"\S")
+    """Return the texts of the agent's last 5 messages, oldest first."""
+    messages = Message.objects.filter(agent=agent, text__regex=r"\S")
     if channel is not None and channel.synthetic:
-        newest = said.filter(channel=channel).order_by("-position")
+        newest = messages.filter(channel=channel).order_by("-position")
     else:
-        newest = said.filter(synthetic=False).order_by("-said_at", "-pk")
-    return list(newest.values_list("text", flat=True)[:LAST_MESSAGES])[::-1]
+        newest = messages.filter(synthetic=False).order_by("-said_at", "-pk")
+    texts = list(newest.values_list("text", flat=True)[:LAST_MESSAGES])
+    texts.reverse()
+    return texts
 
 
 def detect_repetition(messages: Sequence[str], *, threshold: Decimal | float) -> RepetitionResult:
-    """The comparison itself. Fewer than two messages repeat nothing.
-
-    A formula is a 3-gram in all of the messages or all but one, at least 4. Stop words alone ("that it is") are none: long messages
-    share them by chance.
-    """
+    """Return how far messages repeat each other. Fewer than two messages repeat nothing."""
     overlap, counts = recurring_ngrams([comparable_ngrams(message, NGRAM) for message in messages])
-    shared = {
-        gram: count
-        for gram, count in counts.items()
-        if count >= max(NEARLY_ALL, len(messages) - 1) and not STOP_WORDS.issuperset(gram)
-    }
-    formula = next((phrase for phrase, _ in most_frequent(shared, 1)), "")
+    formula = _formula(counts, len(messages))
     return RepetitionResult(
         messages=tuple(messages),
         overlap=overlap,
@@ -101,8 +95,23 @@ def detect_repetition(messages: Sequence[str], *, threshold: Decimal | float) ->
     )
 
 
+def _formula(counts: Mapping[tuple[str, ...], int], messages: int) -> str:
+    """Return the 3-gram that most messages share, where it is in all of them or all but one, at least 4; empty where none is.
+
+    Stop words alone ("that it is") are no formula: long messages share them by chance.
+    """
+    least = max(NEARLY_ALL, messages - 1)
+    shared = {}
+    for ngram, count in counts.items():
+        if count >= least and not STOP_WORDS.issuperset(ngram):
+            shared[ngram] = count
+    for phrase, _ in most_frequent(shared, 1):
+        return phrase
+    return ""
+
+
 def phrases_to_avoid(messages: Sequence[str]) -> list[str]:
-    """The repeated 3-grams put together to phrases as long as they are shared, what most messages share first; at most 10.
+    """Return the repeated 3-grams put together to phrases as long as they are shared, what most messages share first; at most 10.
 
     Messages of fewer than three words hold none: they are shown, and nothing of them is forbidden.
     """
@@ -111,20 +120,20 @@ def phrases_to_avoid(messages: Sequence[str]) -> list[str]:
 
 
 def build_repetition_context(result: RepetitionResult, *, nonce: str = "") -> str:
-    """The section's text (AC-7.2.4, AC-7.2.5): the messages as data, and what to avoid. Empty when nothing was triggered."""
+    """Return the section's text (AC-7.2.4, AC-7.2.5): the messages as data, and what to avoid; empty when nothing was triggered."""
     if not result.triggered:
         return ""
     entries = [f"{number}. {indented(message, SHOWN_CHARACTERS)}" for number, message in enumerate(result.messages, 1)]
-    values = {
-        "count": len(entries),
-        "messages": fence("MESSAGES", "\n".join(entries), nonce or new_nonce()),
-        "phrases": phrases_to_avoid(result.messages),
-    }
-    return render_prompt("correction/repetition", **values)
+    return render_prompt(
+        "correction/repetition",
+        count=len(entries),
+        messages=fence("MESSAGES", "\n".join(entries), nonce or new_nonce()),
+        phrases=phrases_to_avoid(result.messages),
+    )
 
 
 def prepare(turn: Turn) -> None:
-    """The stage: adds the section to the prompt of an agent that repeats itself (AC-7.2.4, AC-7.2.6)."""
+    """Add the section to the prompt of an agent that repeats itself (AC-7.2.4, AC-7.2.6)."""
     config = config_of(turn)
     if not config["repetition_suppression_enabled"]:
         turn.skip("repetition suppression is off for this agent")
@@ -134,18 +143,19 @@ def prepare(turn: Turn) -> None:
     turn.reports["repetition"] = {"overlap": round(result.overlap, 4), "triggered": result.triggered}
     if len(result.messages) < 2:
         turn.skip(f"the agent has {len(result.messages)} earlier messages, repetition shows from 2 on")
-    elif not result.triggered:
+        return
+    if not result.triggered:
         turn.skip(
             f"overlap {result.overlap:.2f} does not exceed the threshold {result.threshold:.2f}, and nearly all of the messages "
             "share no phrase"
         )
-    else:
-        turn.add_section(HEADING, build_repetition_context(result, nonce=turn.nonce))
-        logger.info(
-            "agent %s repeats itself (run %s): overlap %.2f, threshold %.2f, a phrase in nearly all messages: %s",
-            turn.agent.slug,
-            turn.run.pk if turn.run else None,
-            result.overlap,
-            result.threshold,
-            "yes" if result.formula else "no",
-        )
+        return
+    turn.add_section(HEADING, build_repetition_context(result, nonce=turn.nonce))
+    logger.info(
+        "agent %s repeats itself (run %s): overlap %.2f, threshold %.2f, a phrase in nearly all messages: %s",
+        turn.agent.slug,
+        turn.run.pk if turn.run else None,
+        result.overlap,
+        result.threshold,
+        "yes" if result.formula else "no",
+    )

@@ -23,16 +23,16 @@ from correction.models import (
 )
 
 # Marks of people are in no sums: a session with one stays, and with it the precision beside each threshold.
-_MARKED = GateDimensionResult.objects.filter(log__session=OuterRef("pk")).exclude(mark="")
+_MARKED_RESULTS = GateDimensionResult.objects.filter(log__session=OuterRef("pk")).exclude(mark="")
 
 
 def _old_and_unmarked(before: datetime) -> QuerySet[GateSession]:
-    """Sessions of which each attempt was made before this moment, and no verdict has a mark of a person."""
+    """Return the sessions of which each attempt was made before this moment, and no verdict has a mark of a person."""
     later = CorrectionLog.objects.filter(session=OuterRef("pk"), created_at__gte=before)
-    return GateSession.objects.filter(~Exists(_MARKED), ~Exists(later), created_at__lt=before)
+    return GateSession.objects.filter(~Exists(_MARKED_RESULTS), ~Exists(later), created_at__lt=before)
 
 
-_OF_DIMENSION: dict[str, Callable[[GateDimensionResult], Any]] = {
+_DIMENSION_COLUMNS: dict[str, Callable[[GateDimensionResult], Any]] = {
     "status": lambda result: result.status,
     "score": lambda result: result.score,
     "threshold": lambda result: float(result.threshold),
@@ -42,10 +42,14 @@ _OF_DIMENSION: dict[str, Callable[[GateDimensionResult], Any]] = {
 }
 
 
-def _of(dimension: str, read: Callable[[GateDimensionResult], Any]) -> Callable[[Any], Any]:
+def _dimension_cell(dimension: str, read: Callable[[GateDimensionResult], Any]) -> Callable[[Any], Any]:
+    """Return what reads one value of one dimension of an exported attempt; None where the dimension was not judged."""
+
     def cell(log: Any) -> Any:
-        own = next((result for result in log.fetched_results if result.dimension == dimension), None)
-        return None if own is None else read(own)
+        for result in log.fetched_results:
+            if result.dimension == dimension:
+                return read(result)
+        return None
 
     return cell
 
@@ -87,9 +91,9 @@ TABLES = (
             "said=session.message.text feedback payload tags=session.tags judge score_sum duration_ms "
             "persona_version=persona_version.number",
             special={
-                f"{dimension}_{name}": _of(dimension, read)
+                f"{dimension}_{name}": _dimension_cell(dimension, read)
                 for dimension in GATE_DIMENSIONS
-                for name, read in _OF_DIMENSION.items()
+                for name, read in _DIMENSION_COLUMNS.items()
             },
             # A list: asked many times for each row.
             prefetch=(Prefetch("dimension_results", to_attr="fetched_results"),),

@@ -63,6 +63,7 @@ class BudgetWatch:
         return time.monotonic() - self._looked_at > LOOK_AFTER_SECONDS
 
     def _look(self) -> None:
+        """Ask whether the budget has room, and remember when."""
         reason = why_over_budget(self.agent, self.judge)
         self._looked_at = time.monotonic()
         self._is_capped = reason is not None

@@ -243,6 +243,7 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, notes: I
 
 
 def _print_scores(console: Console, judge: str, summaries: Sequence[RunSummary]) -> None:
+    """Print a row per agent: overall score, score per dimension, what was scored and not, cost."""
     dimensions: list[str] = []
     for summary in summaries:
         dimensions += [name for name in summary.run.dimensions if name not in dimensions]
@@ -258,6 +259,7 @@ def _print_scores(console: Console, judge: str, summaries: Sequence[RunSummary])
 
 
 def _score_row(summary: RunSummary, dimensions: Sequence[str]) -> list[Cell]:
+    """Return an agent's row of `_print_scores`."""
     row: list[Cell] = [_target(summary.run), _overall(summary).replace(" · ", "\n")]
     for name in dimensions:
         score = _score(summary.dimensions.get(name)) or "–"
@@ -465,6 +467,7 @@ def estimate_table(estimates: Sequence[Estimate], out: Any, simulations: Sequenc
 
 
 def _print_simulations_estimate(console: Console, simulations: Sequence[SimulationEstimate]) -> None:
+    """Print what simulating the agents would need."""
     rows: list[list[Cell]] = []
     for simulation in simulations:
         rows.append(

@@ -24,7 +24,7 @@ class Dimension(models.TextChoices):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """What a dimension is.
+    """The traits of a dimension.
 
     Attributes:
         judged_by: What one judgement is about: a message, a message and an earlier one (a pair), or everything said in the window.

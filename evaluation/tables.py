@@ -81,7 +81,7 @@ TABLES = (
         order=1,
         tab_of="evaluation.EvaluationRun",
         title="Scores",
-        columns="pk=score outcome claimed said why judge_mark",
+        columns="pk=score outcome claimed judged why judge_mark",
         filters="run=evaluation_run? message? dimension status judge proposition_id height evaluation_run__agent message__tags "
         "evaluation_run__created_at",
         search="proposition_id*",
@@ -115,7 +115,7 @@ TABLES = (
         columns="name_and_state whom what how due outcome",
         filters="is_active",
         search="name*",
-        empty="Add one to measure every day and be told of drift, or run manage.py schedule add nightly --every 1d.",
+        empty="Add one to measure every day and be alerted to drift, or run manage.py schedule add nightly --every 1d.",
         deleting="Nothing is measured by it any more. Its evaluations and alerts stay, without its name; its series is not continued by "
         "another schedule. To keep it, pause it instead.",
         typed="name where last_outcome",

@@ -6,13 +6,11 @@ from django.views.generic import RedirectView
 from agents.kit.admin.access import sign_in
 from agents.kit.capability import capabilities
 from agents.kit.console.logs import discover
-from agents.kit.console.moved import moved
 
 discover()
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index"), name="home"),
     path("admin/login/", sign_in),  # before the admin site's own
-    *moved(),
     path("admin/", admin.site.urls),
     *(path("api/", include(f"{app.name}.urls")) for app in capabilities() if module_has_submodule(app.module, "urls")),
 ]

@@ -72,7 +72,7 @@ from agents.models import Agent, Channel
 from agents.turn.receive import receive_message
 from agents.turn.send_message import append, start_turn
 from correction.gate.observe import queue_ingested
-from evaluation.experiments.play import start_experiment
+from evaluation.experiments.starting import start_experiment
 from evaluation.experiments.scenario import Scenario
 from evaluation.propositions.files import load_all
 from evaluation.runs.planning import RunSpec, create_run, make_plan

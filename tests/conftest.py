@@ -64,8 +64,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = {"migrated_file", "database_url", "transactional_db"} & set(getattr(item, "fixturenames", ()))
         if fixtures or (database and database.kwargs.get("transaction")):
             item.add_marker("databases_differ")
-    slow = ("e2e", "service", "databases_differ")  # first, so that no worker ends long after the others
+    slow = ("e2e", "service", "databases_differ", "slow")  # first, so that no worker ends long after the others
     items.sort(key=lambda item: not any(map(item.get_closest_marker, slow)))
+    # At the head of a worker's list: the others take work over from its end, and would need the set-up again.
+    items.sort(key=lambda item: item.get_closest_marker("long_setup") is None)
 
 
 SEEDED = ("auth_group", "auth_group_permissions", "auth_permission", "django_content_type", "model_prices")

@@ -162,18 +162,17 @@ def correction_page() -> str:
         "Each is set for all agents or for one, in the console, with `manage.py configure AGENT NAME=VALUE` (`defaults` for all) or "
         "`PATCH /api/evaluations/config/AGENT/`. What an agent leaves empty it inherits from the defaults."
     ]
+    heads = ("Setting", "Allowed", "Default", "Meaning")
+    advanced = []
     for mechanism in MECHANISMS:
-        rows = [
-            (
-                f"`{name}`",
-                one.allowed,
-                "" if one.built_in is None else f"`{one.show(one.built_in)}`",
-                _sentence(one.help),
-            )
-            for name, one in mechanism.settings.items()
-        ]
-        title = f"## {_sentence(mechanism.label)}"
-        parts += [title, _sentence(f"{mechanism.purpose}."), _table(("Setting", "Allowed", "Default", "Meaning"), rows)]
+        rows = []
+        for name, setting in mechanism.settings.items():
+            default = "" if setting.built_in is None else f"`{setting.show(setting.built_in)}`"
+            row = (f"`{name}`", setting.allowed, default, _sentence(setting.help))
+            (advanced if setting.advanced else rows).append(row)
+        if rows:
+            parts += [f"## {_sentence(mechanism.label)}", _sentence(f"{mechanism.purpose}."), _table(heads, rows)]
+    parts += ["## Advanced", "Few agents need one of these.", _table(heads, advanced)]
     return _page("Correction settings", parts)
 
 

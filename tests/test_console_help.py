@@ -8,12 +8,10 @@ import pytest
 from django.conf import settings
 from django.contrib import admin
 from django.core.management import get_commands
-from django.db.models import Model
-from django.test import Client
 from django.urls import reverse
 
 from agents.kit.capability import capabilities
-from agents.kit.console.help import anchor_of, document, documents, fields_of, glossary, help_of, where_for
+from agents.kit.console.help import anchor_of, document, documents, fields_of, glossary, help_of, resolve_link
 from agents.kit.models import ModelPrice
 from agents.kit.registry import tables
 from agents.models import Agent
@@ -28,24 +26,21 @@ TEXTS = {model._meta.label: help_of(model) for model in MODELS} | {
 }
 
 
-def named(model: type[Model]) -> str:
-    return model._meta.label
+def test_every_model_of_the_console_has_help_with_all_its_parts(subtests: pytest.Subtests) -> None:
+    for model in MODELS:
+        with subtests.test(model=model._meta.label):
+            text = help_of(model)
 
-
-@pytest.mark.parametrize("model", MODELS, ids=named)
-def test_every_model_of_the_console_has_a_help_page_with_all_its_parts(model: type[Model]) -> None:
-    text = help_of(model)
-
-    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == SECTIONS
-    assert not re.search(r"\b(TODO|TBD)\b", text)
-    assert len(text.partition("\n## ")[0]) > 60, "says too little of what it is"
+            assert re.findall(r"^## (.+)$", text, re.MULTILINE) == SECTIONS
+            assert not re.search(r"\b(TODO|TBD)\b", text)
+            assert len(text.partition("\n## ")[0]) > 60, "says too little of what it is"
 
 
 def test_every_link_leads_somewhere_and_every_command_and_route_exists() -> None:
     routes = set(re.findall(r"^  (/api/.*):$", (settings.BASE_DIR / "docs/openapi.yaml").read_text(), re.MULTILINE))
 
     for where, text in TEXTS.items():
-        assert [link for link in LINK.findall(text) if where_for(None, link) is None] == [], where
+        assert [link for link in LINK.findall(text) if resolve_link(None, link) is None] == [], where
         assert [name for name in re.findall(r"manage\.py ([a-z_]+)", text) if name not in get_commands()] == [], where
         named_routes = set(re.findall(r"`(/api/[^`]*)`", text)) - {"/api/", "/api/docs/", "/api/schema/"}
         assert named_routes <= routes, where
@@ -94,17 +89,20 @@ def test_fields_say_their_unit_and_what_is_allowed() -> None:
     assert "0 to 9" in run["overall_score"].text
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
-@pytest.mark.parametrize("model", MODELS, ids=named)
-def test_the_page_opens_and_the_list_and_the_form_lead_there(model: type[Model]) -> None:
+def test_the_page_opens_and_the_list_and_the_form_lead_there(subtests: pytest.Subtests) -> None:
     client = signed_in(superuser())
-    url = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_help")
+    for model in MODELS:
+        with subtests.test(model=model._meta.label):
+            url = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_help")
+            page = client.get(url)
 
-    assert all(section in plain(read(client, url)) for section in SECTIONS)
-    assert f'href="{url}"' in read(client, list_of(model))
-    if admin.site.get_model_admin(model).has_add_permission(client.get(url).wsgi_request):
-        add = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_add")
-        assert f'href="{url}"' in read(client, add)
+            assert all(section in plain(page.content.decode()) for section in SECTIONS)
+            assert f'href="{url}"' in read(client, list_of(model))
+            if admin.site.get_model_admin(model).has_add_permission(page.wsgi_request):
+                add = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_add")
+                assert f'href="{url}"' in read(client, add)
 
 
 @pytest.mark.django_db
@@ -129,14 +127,16 @@ def test_a_help_page_needs_the_permission_to_view_the_model_and_links_to_nothing
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("name", documents())
-def test_each_document_can_be_read_and_its_links_lead_somewhere(client: Client, name: str) -> None:
+def test_each_document_can_be_read_and_its_links_lead_somewhere(subtests: pytest.Subtests) -> None:
     root = signed_in(superuser())
-    html = read(root, reverse("admin:document", args=[name]))
-
-    for path, anchor in re.findall(r'href="(/admin/help/docs/[^"#]*)#([^"]+)"', html):
-        assert f'id="{anchor}"' in read(root, path), f"{path}#{anchor}"
-    assert "<img" not in html
+    pages = {reverse("admin:document", args=[name]): "" for name in documents()}
+    for path in pages:
+        pages[path] = read(root, path)
+    for path, html in pages.items():
+        with subtests.test(path=path):
+            for target, anchor in re.findall(r'href="(/admin/help/docs/[^"#]*)#([^"]+)"', html):
+                assert f'id="{anchor}"' in pages[target], f"{target}#{anchor}"
+            assert "<img" not in html
 
 
 @pytest.mark.django_db

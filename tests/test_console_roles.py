@@ -181,14 +181,14 @@ def test_every_address_of_the_console_is_noted() -> None:
     assert sorted(noted()) == [route.name for route in routes()]
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_each_role_may_open_and_do_what_is_noted_and_nothing_else(addresses: dict[str, str], role: str) -> None:
-    assert found_for(signed_in(person(role)), addresses) == expected_for(role)
-
-
-def test_who_is_not_signed_in_gets_nowhere(addresses: dict[str, str]) -> None:
-    found = found_for(Browser(), addresses)
-    outsider = User.objects.create_user("customer")  # may not enter the console
-
-    assert not any(answer for kinds in found.values() for answer in kinds.values())
-    assert found_for(signed_in(outsider), addresses) == found
+@pytest.mark.slow
+def test_each_role_may_open_and_do_what_is_noted_alone(addresses: dict[str, str], subtests: pytest.Subtests) -> None:
+    for role in ROLES:
+        with subtests.test(role=role):
+            User.objects.filter(username="somebody").delete()
+            assert found_for(signed_in(person(role)), addresses) == expected_for(role)
+    customer = User.objects.create_user("customer")  # may not enter the console
+    for visitor, client in (("not signed in", Browser()), ("no staff", signed_in(customer))):
+        with subtests.test(visitor=visitor):
+            found = found_for(client, addresses)
+            assert not any(answer for kinds in found.values() for answer in kinds.values())

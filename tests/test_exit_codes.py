@@ -21,7 +21,7 @@ from tests.machinery import ROOT
 
 APPS = {app.name for app in capabilities()}
 OURS = sorted(name for name, app in get_commands().items() if app in APPS)
-SUBCOMMANDS = {"experiment": ("run", "report", "compare", "bundle", "cancel"), "schedule": ("list", "add", "fire")}
+SUBCOMMANDS = {"experiment": ("run", "report", "cancel"), "schedule": ("list", "add", "fire")}
 LINES = [
     [name, *action]
     for name in OURS

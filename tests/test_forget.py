@@ -52,7 +52,7 @@ from correction.interventions.models import Intervention, InterventionLog
 from correction.models import CorrectionLog, GateDimensionResult
 from evaluation.calibration.models import ScoreLabel
 from evaluation.models import EvaluationRun, EvaluationScore, Idea
-from evaluation.scorers.subjects import spoken_by
+from evaluation.scorers.subjects import messages_of_agent
 from evaluation.windows import MessageWindow
 from tests.agents.turn.playing import take_turn
 from tests.console import page_of, signed_in, superuser
@@ -431,7 +431,7 @@ def test_an_agent_s_answer_to_them_is_neither_shown_nor_measured_any_more() -> N
 
     run("--outsider", NAME)
 
-    assert [*spoken_by(agent=ada, window=MessageWindow())] == [kept]
+    assert [*messages_of_agent(agent=ada, window=MessageWindow())] == [kept]
 
 
 @pytest.mark.django_db

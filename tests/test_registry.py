@@ -43,19 +43,21 @@ def test_every_table_is_registered_and_every_list_has_its_registration() -> None
     assert {table.menu for table in tables().values()} <= {group for group, *_ in settings.CONSOLE_MENU} | {None}
 
 
-@pytest.mark.parametrize("table", tables().values(), ids=named)
-def test_every_column_with_text_is_erased_or_known_to_be_typed_or_to_hold_no_speech(table: Table) -> None:
-    columns = {field.name for field in text_columns(table.model) if not never_speech(field)}
-    rules = [rule for rule in erasures() if rule.of is table.model and not rule.report_only]
-    erased = {name for rule in rules for name in rule.names}
-    silent, typed = set(table.no_speech.split()), set(table.typed.split())
+def test_every_column_of_text_is_erased_typed_or_holds_no_speech(subtests: pytest.Subtests) -> None:
+    for table in tables().values():
+        with subtests.test(table=named(table)):
+            columns = {field.name for field in text_columns(table.model) if not never_speech(field)}
+            rules = [rule for rule in erasures() if rule.of is table.model and not rule.report_only]
+            erased = {name for rule in rules for name in rule.names}
+            silent = set(table.no_speech.split())
+            typed = set(table.typed.split())
 
-    assert silent <= columns - erased - typed, "name columns of text that are not erased"
-    assert typed <= columns
-    if table.model in [*OURS, LogEntry]:
-        assert columns <= erased | silent | typed, (
-            "erase them, or name them in no_speech if they never hold what a person said, or in typed if people type them"
-        )
+            assert silent <= columns - erased - typed, "name columns of text that are not erased"
+            assert typed <= columns
+            if table.model in [*OURS, LogEntry]:
+                assert columns <= erased | silent | typed, (
+                    "erase them, or name them in no_speech if they never hold what a person said, or in typed if people type them"
+                )
 
 
 def test_what_hangs_on_a_row_is_pruned_before_it() -> None:
@@ -63,22 +65,26 @@ def test_what_hangs_on_a_row_is_pruned_before_it() -> None:
     assert order.index("llm_batch_requests") < order.index("llm_batches")
 
 
-@pytest.mark.parametrize("table", LISTED, ids=named)
-def test_what_is_said_of_an_empty_list_and_of_deleting_are_sentences_with_commands_that_exist(table: Table) -> None:
-    assert table.empty.endswith(".")
-    page = admin.site.get_model_admin(table.model)
-    may_delete = type(page).has_delete_permission is not admin.ModelAdmin.has_delete_permission
-    assert not table.deleting or table.deleting.endswith(".") or may_delete
-    assert set(re.findall(r"manage\.py ([a-z_]+)", table.empty + table.deleting)) <= set(get_commands())
+def test_what_lists_say_of_themselves_names_commands_that_exist(subtests: pytest.Subtests) -> None:
+    for table in LISTED:
+        with subtests.test(table=named(table)):
+            assert table.empty.endswith(".")
+            page = admin.site.get_model_admin(table.model)
+            may_delete = type(page).has_delete_permission is not admin.ModelAdmin.has_delete_permission
+            assert not table.deleting or table.deleting.endswith(".") or may_delete
+            assert set(re.findall(r"manage\.py ([a-z_]+)", table.empty + table.deleting)) <= set(get_commands())
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("table", [t for t in LISTED if t.model.__name__ not in NEVER_EMPTY], ids=named)
-def test_an_empty_list_says_what_to_do_next(table: Table) -> None:
-    if table.model is Proposition:
-        pytest.skip("its page shows the files of the checkout")
-
-    assert table.empty in plain(read(signed_in(superuser()), list_of(table.model)))
+def test_an_empty_list_says_what_to_do_next(subtests: pytest.Subtests) -> None:
+    root = signed_in(superuser())
+    for table in LISTED:
+        if (
+            table.model.__name__ in NEVER_EMPTY or table.model is Proposition
+        ):  # whose page shows the files of the checkout
+            continue
+        with subtests.test(table=named(table)):
+            assert table.empty in plain(read(root, list_of(table.model)))
 
 
 @pytest.mark.django_db

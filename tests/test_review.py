@@ -23,7 +23,7 @@ from agents.kit.models import ReviewItem
 from agents.models import Agent, Run
 from correction.behavior.models import BehaviorRequest
 from correction.models import CorrectionLog, GateDimensionResult
-from evaluation.propositions.files import all_entries
+from evaluation.propositions.entries import all_entries
 from tests.console import HOSTILE, page_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.correction.behavior.proposals import proposed
 from tests.correction.judged_drafts import make_log, verdict

@@ -15,12 +15,13 @@ from django.utils.safestring import SafeString
 from agents.admin.chat import ChatPages
 from agents.admin.display import agent_chip
 from agents.admin.transcript import add_notes, transcript_page, transcript_url
-from agents.chat import COPY
+from agents.chat import COPY_PREFIX
 from agents.kit.console import display
 from agents.kit.console.filters import number_in
 from agents.kit.console.forms import DistinctMembers
 from agents.kit.console.logs import LogAdmin
-from agents.kit.console.site import ModelAdmin, PagedList, TabularInline, console_page
+from agents.kit.console.paging import PagedList
+from agents.kit.console.site import ModelAdmin, TabularInline, console_page
 from agents.models import Channel, ChannelMember, Message, NumberOf
 
 MOST_SEARCHED = 200_000  # messages
@@ -34,8 +35,9 @@ class MessageAdmin(LogAdmin[Message]):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Message], search_term: str
     ) -> tuple[QuerySet[Message], bool]:
-        """Without a filter only the newest are searched: no index serves words in the middle of a text."""
-        if search_term and not set(request.GET) - NO_FILTERS:
+        """Search only the newest messages where no filter is set: no index serves words in the middle of a text."""
+        has_filter = bool(set(request.GET) - NO_FILTERS)
+        if search_term and not has_filter:
             newest = Message.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
             queryset = queryset.filter(pk__gt=newest - MOST_SEARCHED)
         return super().get_search_results(request, queryset, search_term)
@@ -60,8 +62,8 @@ class MessageAdmin(LogAdmin[Message]):
 
     @admin.display(description="text")
     def said(self, message: Message) -> SafeString:
-        there = display.link(transcript_url(message), "Read it in its conversation")
-        return format_html("{}{}", display.block(message.text), there)
+        link = display.link(transcript_url(message), "Read it in its conversation")
+        return format_html("{}{}", display.block(message.text), link)
 
     @admin.display(description="tags")
     def tag_chips(self, message: Message) -> SafeString:
@@ -107,14 +109,15 @@ class ChannelAdmin(ChatPages, ModelAdmin[Channel]):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Channel], search_term: str
     ) -> tuple[QuerySet[Channel], bool]:
-        """Without the copies of chats in which a question was answered again: the chat leads to them."""
-        shown = queryset.exclude(synthetic=True, slug__startswith=COPY)
-        return super().get_search_results(request, shown, search_term)
+        """Leave out the copies of chats in which a question was answered again: the chat leads to them."""
+        without_copies = queryset.exclude(synthetic=True, slug__startswith=COPY_PREFIX)
+        return super().get_search_results(request, without_copies, search_term)
 
     def fill_in(self, rows: list[Any]) -> None:
-        few = Message.objects.filter(channel=OuterRef("pk")).order_by("position").values("pk")[: MOST_MESSAGES + 1]
+        # In the order of an index, which is then used.
+        messages = Message.objects.filter(channel=OuterRef("pk")).order_by("position").values("pk")[: MOST_MESSAGES + 1]
         channels = Channel.objects.filter(pk__in=[channel.pk for channel in rows]).order_by()
-        totals = dict(channels.annotate(n=NumberOf(few)).values_list("pk", "n"))
+        totals = dict(channels.annotate(n=NumberOf(messages)).values_list("pk", "n"))
         for channel in rows:
             channel.messages_total = totals.get(channel.pk, 0)
 
@@ -132,9 +135,13 @@ class ChannelAdmin(ChatPages, ModelAdmin[Channel]):
 
     @admin.display(description="members")
     def members(self, channel: Channel) -> SafeString:
-        people = [str(member.agent or member.user) for member in channel.memberships.all()]
-        more = f" +{len(people) - MEMBERS_SHOWN}" if len(people) > MEMBERS_SHOWN else ""
-        return display.isolated(", ".join(people[:MEMBERS_SHOWN]) + more) if people else display.EMPTY
+        names = [str(member.agent or member.user) for member in channel.memberships.all()]
+        if not names:
+            return display.EMPTY
+        text = ", ".join(names[:MEMBERS_SHOWN])
+        if len(names) > MEMBERS_SHOWN:
+            text += f" +{len(names) - MEMBERS_SHOWN}"
+        return display.isolated(text)
 
     @admin.display(description="messages", ordering="next_position")
     def message_count(self, channel: Any) -> str | SafeString:
@@ -150,23 +157,24 @@ class ChannelAdmin(ChatPages, ModelAdmin[Channel]):
     tag_chips = display.column("tags", lambda channel: display.tags(channel.tags))
 
     def has_delete_permission(self, request: HttpRequest, obj: Channel | None = None) -> bool:
-        """Only an empty channel: its messages are a log."""
+        """Allow it for an empty channel only: its messages are a log."""
         return super().has_delete_permission(request, obj) and (obj is None or not obj.messages.exists())
 
     @console_page("<int:channel_id>/transcript/", "agents.view_channel", "agents.view_message")
     def transcript_view(self, request: HttpRequest, channel_id: int) -> HttpResponse:
-        """The channel as a conversation, a page at a time."""
+        """Show the channel as a conversation, a page at a time."""
         channel = self.get_object(request, str(channel_id))
         if channel is None:
             raise Http404(f"There is no channel {channel_id}.")
-        query = request.GET
-        at, before, after = (number_in(query, name) for name in ("at", "before", "after"))
+        at = number_in(request.GET, "at")
+        before = number_in(request.GET, "before")
+        after = number_in(request.GET, "after")
         page = transcript_page(channel=channel, at=at, before=before, after=after)
         add_notes(request, page.lines)
-        live = ""  # where the page asks for messages after its last one; an older page does not
+        live = ""  # where the page asks for messages after its last one; an older page does not ask
         if page.newer is None:
-            since = page.lines[-1]["message"].position if page.lines else channel.next_position - 1
-            live = f"{reverse('channel-messages', args=[channel.slug])}?after={since}"
+            last_position = page.lines[-1]["message"].position if page.lines else channel.next_position - 1
+            live = f"{reverse('channel-messages', args=[channel.slug])}?after={last_position}"
         return self.page(
             request,
             "admin/agents/channel/transcript.html",

@@ -1,4 +1,4 @@
-"""How agents look in the console: in columns, on pages, and as a filter of templates."""
+"""Agents as columns, on pages, and as a filter of templates."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
-from agents.kit.console.columns import SHOWN
+from agents.kit.console.columns import VALUE_DISPLAYS
 from agents.kit.templatetags.display import register as templates
 from agents.models import Agent
 
 
 def agent_chip(agent: Agent | None) -> SafeString:
-    """An agent's dot and name, linked to its page."""
+    """Return an agent's dot and name, linked to its page."""
     if agent is None:
         return display.EMPTY
     return format_html(
@@ -22,5 +22,5 @@ def agent_chip(agent: Agent | None) -> SafeString:
     )
 
 
-SHOWN[Agent] = agent_chip
+VALUE_DISPLAYS[Agent] = agent_chip
 templates.filter("agent_chip", agent_chip)

@@ -1,4 +1,4 @@
-"""What the console's first page shows of agents and workers, and what is missing in the set-up."""
+"""Agents, workers and missing steps of the set-up on the console's first page."""
 
 from __future__ import annotations
 
@@ -47,17 +47,18 @@ def count_agents(request: HttpRequest) -> Questions:
 
 
 def agents_card(request: HttpRequest, answers: Answers) -> SafeString:
-    """How many agents there are."""
-    active, inactive = answers["active agents"], answers["inactive agents"]
+    """Return the card with the number of agents."""
+    active = answers["active agents"]
+    inactive = answers["inactive agents"]
     url = display.list_url(Agent)
-    rest: SafeString | str = ""
+    line: SafeString | str = ""
     if inactive:
-        rest = display.link(f"{url}?is_active__exact=0", f"{display.count_up_to(inactive, MOST_AGENTS)} inactive")
+        line = display.link(f"{url}?is_active__exact=0", f"{display.count_up_to(inactive, MOST_AGENTS)} inactive")
     return card(
         "Agents",
         figure=number_link(f"{url}?is_active__exact=1", display.count_up_to(active, MOST_AGENTS)),
         unit="active",
-        lines=(rest,),
+        lines=(line,),
     )
 
 
@@ -79,25 +80,30 @@ def count_work(request: HttpRequest) -> Questions:
 
 
 def workers_card(request: HttpRequest, answers: Answers) -> SafeString:
-    """How many workers live, and what waits for them."""
+    """Return the card with the number of workers that are alive, and what waits for them."""
     workers = workers_alive(answers)
-    waits: list[object] = []
+    waiting: list[object] = []
     for model in work_models():
         number = answers[model._meta.label]
-        if number:
-            label = f"{up_to(number)} {model._meta.verbose_name if number == 1 else model._meta.verbose_name_plural}"
-            is_listed = admin.site.is_registered(model)
-            waits.append(display.link(display.list_url(model, status__exact="pending"), label) if is_listed else label)
+        if not number:
+            continue
+        name = model._meta.verbose_name if number == 1 else model._meta.verbose_name_plural
+        label: object = f"{up_to(number)} {name}"
+        if admin.site.is_registered(model):
+            label = display.link(display.list_url(model, status__exact="pending"), label)
+        waiting.append(format_html("{} wait", label))
+    is_stuck = bool(waiting) and not workers
     return card(
         "Workers",
         figure=number_link(display.list_url(WorkerHeartbeat), up_to(workers)),
         unit="alive",
-        lines=[format_html("{} wait", line) for line in waits] or ["Nothing waits."],
-        tone="bad" if waits and not workers else "plain",
+        lines=waiting or ["Nothing waits."],
+        tone="bad" if is_stuck else "plain",
     )
 
 
 def no_agents(request: HttpRequest, answers: Answers) -> SafeString | None:
+    """Return the step to import agents, where there are none."""
     if answers["active agents"] or answers["inactive agents"]:
         return None
     add = reverse("admin:agents_import_add") if request.user.has_perm("agents.add_agent") else ""
@@ -106,12 +112,10 @@ def no_agents(request: HttpRequest, answers: Answers) -> SafeString | None:
 
 
 def no_judge(request: HttpRequest, answers: Answers) -> SafeString | None:
-    """No model judges: a key is missing, or no model is chosen."""
-    way = route_of("judge")
-    if way.problem:
-        return step(
-            "The judge cannot be called", f"{way.problem[0].upper()}{way.problem[1:]}.", command="manage.py check"
-        )
+    """Return the step to get a judge, where no model judges or the one that is set cannot be called."""
+    problem = route_of("judge").problem
+    if problem:
+        return step("The judge cannot be called", f"{problem[0].upper()}{problem[1:]}.", command="manage.py check")
     if provider_of(model_of("judge")) != "offline":
         return None
     text = f"{OFFLINE} A key for Anthropic's API, or the address of a server that speaks it, brings a model."
@@ -119,6 +123,7 @@ def no_judge(request: HttpRequest, answers: Answers) -> SafeString | None:
 
 
 def no_broker(request: HttpRequest, answers: Answers) -> SafeString | None:
+    """Return the step to start the broker, where it is down."""
     problem = broker_problem()
     if not problem:
         return None
@@ -127,6 +132,7 @@ def no_broker(request: HttpRequest, answers: Answers) -> SafeString | None:
 
 
 def no_worker(request: HttpRequest, answers: Answers) -> SafeString | None:
+    """Return the step to start a worker, where none is alive."""
     if workers_alive(answers):
         return None
     text = "What is queued waits: turns, evaluations, messages to be observed, schedules that are due."
@@ -136,15 +142,19 @@ def no_worker(request: HttpRequest, answers: Answers) -> SafeString | None:
 
 
 def agents_like(request: HttpRequest, typed: str) -> list[Hit]:
-    """The agents with this in their name or slug."""
+    """Return the agents with this text in their name or slug."""
     rows = Agent.objects.listed().filter(Q(display_name__icontains=typed) | Q(slug__icontains=typed)).order_by("pk")
-    return [(a.display_name, f"agent {a.slug}", display.page_url(a), "groups") for a in rows[:MOST_HITS]]
+    return [
+        Hit(agent.display_name, f"agent {agent.slug}", display.page_url(agent), "groups") for agent in rows[:MOST_HITS]
+    ]
 
 
 def channels_like(request: HttpRequest, typed: str) -> list[Hit]:
-    """The channels with this in their name or slug, the newest first."""
+    """Return the channels with this text in their name or slug, the newest first."""
     rows = Channel.objects.filter(Q(name__icontains=typed) | Q(slug__icontains=typed)).order_by("-pk")
-    return [(c.name, f"channel {c.slug}", display.page_url(c), "forum") for c in rows[:MOST_HITS]]
+    return [
+        Hit(channel.name, f"channel {channel.slug}", display.page_url(channel), "forum") for channel in rows[:MOST_HITS]
+    ]
 
 
 add_search("agents.view_agent", agents_like)

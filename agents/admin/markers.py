@@ -1,4 +1,4 @@
-"""What charts mark of agents: versions of their personas, and builds that first said something."""
+"""Markers of charts: versions of agents' personas, and builds that first said something."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agents.models import PersonaVersion
 
 
 def persona_edits(agents: Collection[int], since: datetime, until: datetime) -> list[Marker]:
-    """Each version of a persona after the first."""
+    """Return a marker for each version of a persona after the first."""
     versions = PersonaVersion.objects.filter(agent__in=agents, created_at__range=(since, until), number__gt=1)
     rows = versions.select_related("agent", "created_by").order_by("-created_at", "-pk")[:MOST_OF_A_KIND]
     markers = []
@@ -31,17 +31,22 @@ def persona_edits(agents: Collection[int], since: datetime, until: datetime) -> 
 def builds(
     request: HttpRequest, tags: Mapping[tuple[int, Tag], datetime], since: datetime, until: datetime
 ) -> list[Marker]:
-    """Return the first message of each tag such as ``build=41``, of any agent, from `first_of_tags`."""
+    """Return a marker at the first message of each tag such as ``build=41``, whichever agent said it.
+
+    Args:
+        tags: When each agent first said something with a tag, see `first_of_tags`.
+    """
     if not request.user.has_perm("agents.view_agent"):
         return []
     first: dict[Tag, datetime] = {}
     for (_, tag), at in tags.items():
         first[tag] = min(at, first.get(tag, at))
-    newest = sorted((at, tag) for tag, at in first.items() if since <= at <= until)[-MOST_OF_A_KIND:]
-    return [build_marker(tag, at) for at, tag in newest]
+    inside = sorted((at, tag) for tag, at in first.items() if since <= at <= until)
+    return [build_marker(tag, at) for at, tag in inside[-MOST_OF_A_KIND:]]
 
 
 def build_marker(tag: Tag, at: datetime) -> Marker:
+    """Return the marker of a build, whose first message was said then."""
     name = " ".join(tag)
     return Marker(at=at, title=f"{name}: first message", kind="build", short=display.shortened(name, 20))
 

@@ -1,4 +1,4 @@
-"""What of this app waits for a decision: work of every app that failed lately, until it is dismissed."""
+"""Failures in the review queue: work of every app that failed lately, until it is dismissed."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ MOST_LEFT_OUT = 1_000  # newest alerts that are looked through
 def failures(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
     """Return work that failed in the last days and was not dismissed, newest first."""
     tables: list[QuerySet[Any, Any]] = []
-    for model in _viewable(request):
+    for model in _viewable_work(request):
         if agent and not _has_agent(model):
             continue
-        rows = _failed(model)
+        rows = _failed_rows_of(model)
         if agent:
             rows = rows.filter(agent__slug=agent)
         if keys is not None:
@@ -55,14 +55,16 @@ def failures(request: HttpRequest, agent: str, keys: Collection[str] | None) -> 
         newest = rows.order_by("-created_at").values("pk")[: MOST_COUNTED + 1]
         slug = F("agent__slug") if _has_agent(model) else Value("")
         waiting = model._default_manager.order_by().filter(pk__in=newest)
-        tables.append(waiting.values_list(_key(model), "created_at", slug))
+        tables.append(waiting.values_list(_queue_key(model), "created_at", slug))
     if not tables:
         return []
-    waits = [Waits(key, at, slug or "") for key, at, slug in tables[0].union(*tables[1:], all=True)]
-    return sorted(waits, key=lambda item: item.at or timezone.now(), reverse=True)[: MOST_COUNTED + 1]
+    first, *others = tables
+    waiting_items = [Waits(key, at, slug or "") for key, at, slug in first.union(*others, all=True)]
+    waiting_items.sort(key=lambda item: item.at or timezone.now(), reverse=True)
+    return waiting_items[: MOST_COUNTED + 1]
 
 
-def _failed(model: type[Any]) -> QuerySet[Any]:
+def _failed_rows_of(model: type[Any]) -> QuerySet[Any]:
     """Return the rows of a table of work that failed in the last days, with their `key` in the queue.
 
     Those that were dismissed are left out, and those that an alert is about: it is in the queue itself.
@@ -72,13 +74,13 @@ def _failed(model: type[Any]) -> QuerySet[Any]:
     dismissed = ReviewItem.objects.filter(kind=FAILURES, dismissed_at__gte=lately, key=OuterRef("key"))
     alerted = pages_with_alerts(kind=AlertKind.EVALUATION_FAILED, since=lately, most=MOST_LEFT_OUT)
     failed = model._default_manager.filter(status__in=WENT_WRONG, created_at__gte=lately)
-    waiting: QuerySet[Any] = failed.annotate(key=_key(model), page=page).filter(
+    waiting: QuerySet[Any] = failed.annotate(key=_queue_key(model), page=page).filter(
         ~Exists(dismissed), ~Q(page__in=alerted)
     )
     return waiting
 
 
-def _key(model: type[Any]) -> Concat:
+def _queue_key(model: type[Any]) -> Concat:
     """Return the key in the queue of rows of a table, as an expression."""
     return Concat(Value(f"{model._meta.label_lower}/"), Cast("pk", CharField()))
 
@@ -86,11 +88,11 @@ def _key(model: type[Any]) -> Concat:
 def count_failures(request: HttpRequest) -> BaseExpression:
     """Return how many failed, as an expression; the dismissed ones among them."""
     lately = since(24 * FAILURE_DAYS)
-    counts = [count_of_work(model, *WENT_WRONG, since=lately) for model in _viewable(request)]
+    counts = [count_of_work(model, *WENT_WRONG, since=lately) for model in _viewable_work(request)]
     return sum(counts, start=Value(0))
 
 
-def _viewable(request: HttpRequest) -> list[type[Any]]:
+def _viewable_work(request: HttpRequest) -> list[type[Any]]:
     """Return the tables of work that the user may view."""
     admins = admin.site._registry
     return [model for model in work_models() if model in admins and admins[model].has_view_permission(request)]
@@ -101,7 +103,7 @@ def _has_agent(model: type[Any]) -> bool:
 
 
 def failed_rows(keys: Collection[str]) -> dict[str, Any]:
-    """The rows of work, a query for each table among them."""
+    """Return rows of work by their keys in the queue, with a query for each table among them."""
     rows: dict[str, Any] = {}
     for model in work_models():
         name = model._meta.label_lower
@@ -116,19 +118,21 @@ def _line(row: Any) -> SafeString:
 
 
 def _show(request: HttpRequest, row: Any) -> SafeString:
+    """Return what is needed to decide about a failure; its error may quote messages."""
+    why: object = "needs the permission to view messages"
+    if request.user.has_perm(READING):
+        why = display.block(row.error)
     return facts(
         ("What", display.visible(row)),
         ("Queued", display.moment(row.created_at)),
         ("Ended", display.moment(row.finished_at)),
         ("Tries", f"{row.attempt:,}"),
-        (
-            "Why",
-            display.block(row.error) if request.user.has_perm(READING) else "needs the permission to view messages",
-        ),
+        ("Why", why),
     )
 
 
 def _dismiss(request: HttpRequest, row: Any, note: str) -> None:
+    """Dismiss a failure; a ValueError where somebody else was faster."""
     item, _ = ReviewItem.objects.get_or_create(kind=FAILURES, key=f"{row._meta.label_lower}/{row.pk}")
     rows = ReviewItem.objects.filter(pk=item.pk, dismissed_at=None)
     if not rows.update(dismissed_at=timezone.now(), dismissed_by=user_of(request)):
@@ -136,17 +140,18 @@ def _dismiss(request: HttpRequest, row: Any, note: str) -> None:
         raise ValueError(f"it was dismissed by {item.dismissed_by or 'a user who is gone'} meanwhile.")
 
 
-def _undo(request: HttpRequest, row: Any) -> None:
+def _undo_dismissal(request: HttpRequest, row: Any) -> None:
     rows = ReviewItem.objects.filter(kind=FAILURES, key=f"{row._meta.label_lower}/{row.pk}")
     rows.update(dismissed_at=None, dismissed_by=None)
 
 
-def _named(slugs: Collection[str]) -> dict[str, Named]:
+def _agents_named(slugs: Collection[str]) -> dict[str, Named]:
+    """Return agents by slug as the queue shows them, in the order of their names."""
     agents = Agent.objects.filter(slug__in=slugs).only("slug", "display_name", "avatar_color").order_by("display_name")
     return {agent.slug: Named(agent.display_name, agent_chip(agent)) for agent in agents}
 
 
-name_agents(_named)
+name_agents(_agents_named)
 add_review(
     ReviewKind(
         name=FAILURES,
@@ -162,6 +167,6 @@ add_review(
         find=failed_rows,
         line=_line,
         show=_show,
-        decisions=(Decision("dismiss", "Dismiss", "d", "is dismissed", _dismiss, _undo, main=True),),
+        decisions=(Decision("dismiss", "Dismiss", "d", "is dismissed", _dismiss, _undo_dismissal, main=True),),
     )
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,7 +18,7 @@ from django.utils.safestring import SafeString
 from agents.admin.transcript import transcript_url
 from agents.kit.console import display
 from agents.kit.console.logs import LogAdmin
-from agents.kit.console.panels import Span, waterfall
+from agents.kit.console.panels import Kind, Span, waterfall
 from agents.kit.console.site import console_action
 from agents.kit.models import LLMCall
 from agents.models import Run, RunMessage, RunStep
@@ -30,99 +30,127 @@ CANCELLING = "agents.change_run"
 
 
 def run_waterfall(run: Run, steps: Sequence[RunStep]) -> SafeString:
-    """The turn's steps on one scale of time; nothing for a turn that has not begun. One query."""
+    """Return the turn's steps on one scale of time; empty for a turn that has not begun. One query."""
     begun = run.started_at
     if begun is None or not (steps or run.trace):
         return SafeString("")
-    own = {step.detail.get("call") for step in steps}
-    rows = LLMCall.objects.filter(run=run).order_by("pk")
-    rows = rows.only("created_at", "latency_ms", "purpose", "dimension", "mechanism", "status")
-    calls = [call for call in rows[:MOST_CALLS] if call.pk not in own]
-
-    def at(moment: datetime) -> float:
-        return (moment - begun) / timedelta(seconds=1)
-
-    def stages(trace: list[dict[str, Any]], *phases: str, start: float, is_part: bool = False) -> Iterator[Span]:
-        """Stages run one after the other; those that only looked and had nothing to do are left to the table of stages."""
-        for entry in trace:
-            if entry["phase"] not in phases:
-                continue
-            seconds = entry["ms"] / 1000
-            if entry["status"] != "skipped":
-                label = format_html(
-                    '{} <span class="pl-subtle">{}</span>', display.visible(entry["stage"]), entry["phase"]
-                )
-                problem = display.badge("failed", "bad") if entry["status"] == "failed" else ""
-                yield Span(label=label, kind="stage", start=start, seconds=seconds, is_part=is_part, problem=problem)
-            start += seconds
-
-    def judged(since: float, until: float, *, is_part: bool = False) -> Iterator[Span]:
-        """The calls whose answer came in a stretch of time."""
-        for call in calls:
-            answered, seconds = at(call.created_at), call.latency_ms / 1000
-            if since <= answered <= until:
-                name = " ".join(filter(None, (call.purpose, call.dimension or call.mechanism)))
-                yield Span(
-                    label=display.page_of(call, name), kind="judge", start=max(since, answered - seconds), seconds=seconds,
-                    is_part=is_part, problem=display.status_badge(call) if call.status != LLMCall.Status.OK else "",
-                )  # fmt: skip
-
-    total = at(run.finished_at or timezone.now())
-    spans = []  # step, when it began, seconds
-    for step in steps:  # one is stored when it ends
-        seconds = (step.duration_ms or 0) / 1000
-        spans.append((step, max(0.0, at(step.created_at) - seconds), seconds))
-    first = min((start for _, start, _ in spans), default=total)
-    bars = [*stages(run.trace, "received", "prepare", start=0.0), *judged(0.0, first)]
-    for step, start, seconds in spans:
-        bars.append(_bar(step, start, seconds))
-        bars += stages(step.detail.get("stages", []), "review", "committed", start=start, is_part=True)
-        bars += judged(start, start + seconds, is_part=True)
-    lasted = (
-        sum(entry["ms"] for entry in run.trace if entry["phase"] == "finish" and entry["status"] != "skipped") / 1000
-    )
-    bars += stages(run.trace, "finish", start=max(0.0, total - lasted))
+    calls = _calls_of_judges(run, steps)
+    total = _seconds_since(begun, run.finished_at or timezone.now())
+    starts = [max(0.0, _seconds_since(begun, step.created_at) - _seconds_of_step(step)) for step in steps]
+    first_start = min(starts, default=total)
+    spans = [
+        *_stage_spans(run.trace, ("received", "prepare"), start=0.0, is_part=False),
+        *_call_spans(calls, begun, 0.0, first_start, is_part=False),
+    ]
+    for step, start in zip(steps, starts, strict=True):
+        spans.append(_step_span(step, start))
+        spans += _stage_spans(step.detail.get("stages", []), ("review", "committed"), start=start, is_part=True)
+        spans += _call_spans(calls, begun, start, start + _seconds_of_step(step), is_part=True)
+    finishing = [entry for entry in run.trace if entry["phase"] == "finish"]
+    finishing_seconds = sum(entry["ms"] for entry in finishing if entry["status"] != "skipped") / 1000
+    spans += _stage_spans(finishing, ("finish",), start=max(0.0, total - finishing_seconds), is_part=False)
     remark = "The turn goes on." if run.finished_at is None else ""
-    return waterfall(bars, title="Where the time went", total=total, remark=remark)
+    return waterfall(spans, title="Where the time went", total=total, remark=remark)
 
 
-def _bar(step: RunStep, start: float, seconds: float) -> Span:
-    is_call, status = step.kind == "model_call", step.detail.get("status") or "ok"
-    name = "model call" if is_call else step.detail.get("tool") or step.kind
-    problem: SafeString | str = display.status(status) if is_call and status != "ok" else ""
-    if not is_call and step.detail.get("committed") is False:
-        problem = display.badge("sent back", "warning")
+def _calls_of_judges(run: Run, steps: Sequence[RunStep]) -> list[LLMCall]:
+    """Return the first model calls that the turn caused, without those of the agent itself, which are steps."""
+    own_calls = {step.detail.get("call") for step in steps}
+    calls = LLMCall.objects.filter(run=run).order_by("pk")
+    calls = calls.only("created_at", "latency_ms", "purpose", "dimension", "mechanism", "status")
+    return [call for call in calls[:MOST_CALLS] if call.pk not in own_calls]
+
+
+def _seconds_since(begun: datetime, moment: datetime) -> float:
+    return (moment - begun) / timedelta(seconds=1)
+
+
+def _seconds_of_step(step: RunStep) -> float:
+    return (step.duration_ms or 0) / 1000
+
+
+def _stage_spans(
+    trace: Sequence[Mapping[str, Any]], phases: Collection[str], *, start: float, is_part: bool
+) -> Iterator[Span]:
+    """Yield the stages of some phases, which run one after the other; skipped ones are left to the table of stages."""
+    for entry in trace:
+        if entry["phase"] not in phases:
+            continue
+        seconds = entry["ms"] / 1000
+        if entry["status"] != "skipped":
+            stage = display.visible(entry["stage"])
+            label = format_html('{} <span class="pl-subtle">{}</span>', stage, entry["phase"])
+            problem = display.badge("failed", "bad") if entry["status"] == "failed" else ""
+            yield Span(label=label, kind="stage", start=start, seconds=seconds, is_part=is_part, problem=problem)
+        start += seconds
+
+
+def _call_spans(
+    calls: Sequence[LLMCall], begun: datetime, since: float, until: float, *, is_part: bool
+) -> Iterator[Span]:
+    """Yield the calls that were answered in a stretch of time, in seconds since the turn began."""
+    for call in calls:
+        seconds = call.latency_ms / 1000
+        answered = _seconds_since(begun, call.created_at)
+        if not since <= answered <= until:
+            continue
+        name = f"{call.purpose} {call.dimension or call.mechanism}".strip()
+        yield Span(
+            label=display.page_of(call, name),
+            kind="judge",
+            start=max(since, answered - seconds),
+            seconds=seconds,
+            is_part=is_part,
+            problem="" if call.status == LLMCall.Status.OK else display.status_badge(call),
+        )
+
+
+def _step_span(step: RunStep, start: float) -> Span:
+    """Return the span of a model call or of the use of a tool, linked to the step below."""
+    is_call = step.kind == "model_call"
+    problem: SafeString | str = ""
+    if is_call:
+        name = "model call"
+        status = step.detail.get("status") or "ok"
+        if status != "ok":
+            problem = display.status(status)
+    else:
+        name = step.detail.get("tool") or step.kind
+        if step.detail.get("committed") is False:
+            problem = display.badge("sent back", "warning")
     label = format_html('<a class="pl-link" href="#step-{}">{} {}</a>', step.number, step.number, display.visible(name))
-    return Span(label=label, kind="model" if is_call else "tool", start=start, seconds=seconds, problem=problem)
+    kind: Kind = "model" if is_call else "tool"
+    return Span(label=label, kind=kind, start=start, seconds=_seconds_of_step(step), problem=problem)
 
 
 def timeline_context(run: Run) -> dict[str, Any]:
-    """What the template shows of a turn, in three queries: the parts of its prompt, and steps with what was said in each."""
+    """Return what the template shows of a turn, in three queries: the parts of its prompt, and steps with what was said in each."""
     steps: list[Any] = list(RunStep.objects.filter(run=run).order_by("number"))
     exchange = list(RunMessage.objects.filter(run=run).select_related("message").order_by("number"))
-    given = {call["id"]: call["input"] for entry in exchange for call in entry.content.get("tool_calls", [])}
-    by_step: dict[int | None, list[RunMessage]] = defaultdict(list)
+    inputs_of_calls: dict[str, Any] = {}
+    entries_of_step: dict[int | None, list[RunMessage]] = defaultdict(list)
     for entry in exchange:
-        by_step[entry.step_id].append(entry)
+        entries_of_step[entry.step_id].append(entry)
+        for call in entry.content.get("tool_calls", []):
+            inputs_of_calls[call["id"]] = call["input"]
     for step in steps:
-        entries = by_step[step.pk]
+        entries = entries_of_step[step.pk]
         if step.kind == "model_call":
-            step.said = "\n\n".join(filter(str.strip, (entry.content.get("text", "") for entry in entries)))
+            texts = [entry.content.get("text", "") for entry in entries]
+            step.said = "\n\n".join(text for text in texts if text.strip())
             step.call = LLMCall(pk=step.detail["call"]) if step.detail.get("call") else None
         elif entries:
-            asked = given.get(entries[0].content.get("call_id"), {})  # as a model wrote it: any names, any JSON
+            answer = entries[0]
+            asked = inputs_of_calls.get(answer.content.get("call_id"), {})  # as a model wrote it: any names, any JSON
             step.draft = str(asked.get("text") or "")
             step.given = [(name, value) for name, value in asked.items() if name != "text"]
-            step.answer = entries[0].content.get("text", "")
-            step.place = transcript_url(entries[0].message) if entries[0].message else ""
-    parts = [
-        {
-            "title": TITLES.get(entry.role, entry.role),
-            "text": "\n\n".join(block["text"] for block in entry.content.get("blocks", [])),
-            "content": entry.content,
-        }
-        for entry in by_step[None]
-    ]
+            step.answer = answer.content.get("text", "")
+            step.place = transcript_url(answer.message) if answer.message else ""
+    parts = []
+    for entry in entries_of_step[None]:
+        blocks = [block["text"] for block in entry.content.get("blocks", [])]
+        title = TITLES.get(entry.role, entry.role)
+        parts.append({"title": title, "text": "\n\n".join(blocks), "content": entry.content})
     return {"parts": parts, "steps": steps, "waterfall": run_waterfall(run, steps)}
 
 
@@ -131,19 +159,20 @@ class RunAdmin(LogAdmin[Run]):
     list_select_related = ("agent", "channel", "trigger")
 
     def get_panels(self, request: HttpRequest, obj: Run) -> list[SafeString]:
-        may_cancel = obj.status not in Run.FINAL and not obj.cancel_requested and request.user.has_perm(CANCELLING)
+        is_final = obj.status in Run.FINAL
+        may_cancel = not is_final and not obj.cancel_requested and request.user.has_perm(CANCELLING)
         context = {
             **timeline_context(obj),
             "run": obj,
-            "is_final": obj.status in Run.FINAL,
-            "live": "" if obj.status in Run.FINAL else reverse("run-detail", args=[obj.pk]),
+            "is_final": is_final,
+            "live": "" if is_final else reverse("run-detail", args=[obj.pk]),
             "answered": self.answers(obj) if obj.trigger else "",
             "took": self.took(obj),
             "calls": display.link(display.list_url(LLMCall, work_id=f"run:{obj.pk}"), "the calls it made"),
             "cancel_url": self.url("cancel", obj) if may_cancel else "",
         }
-        shown = render_to_string("admin/agents/run/timeline.html", context, request)
-        return [SafeString(shown), *super().get_panels(request, obj)]
+        timeline = render_to_string("admin/agents/run/timeline.html", context, request)
+        return [SafeString(timeline), *super().get_panels(request, obj)]
 
     @console_action("cancel", CANCELLING)
     def cancel_view(self, request: HttpRequest, row: Run) -> str:
@@ -158,7 +187,8 @@ class RunAdmin(LogAdmin[Run]):
     @admin.display(description="answers")
     def answers(self, run: Run) -> SafeString:
         if run.trigger is not None:
-            return display.link(transcript_url(run.trigger), display.shortened(run.trigger.text, 60) or "a message")
+            text = display.shortened(run.trigger.text, 60) or "a message"
+            return display.link(transcript_url(run.trigger), text)
         return display.folded(run.prompt, 60)
 
     @admin.display(description="took")

@@ -5,8 +5,9 @@ Pages are cut by position, not by offset: the last page of a channel of 50,000 m
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 from django.db.models import Max, Min
@@ -16,12 +17,15 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
-from agents.kit.console.columns import SHOWN
-from agents.kit.console.site import extensions
+from agents.kit.console.columns import VALUE_DISPLAYS
+from agents.kit.console.extensions import extensions
 from agents.kit.templatetags.display import register as templates
 from agents.models import Channel, Message
 
 PAGE_SIZE = 50
+SHOWN_ABOVE = (
+    PAGE_SIZE // 5
+)  # messages above the one that the address names, so that it is not the first line of its page
 DEEPEST = 4  # levels of indentation; deeper replies stay there
 MOST_COUNTED = 10_000  # messages of a channel; beyond, it has "more than" that
 
@@ -56,18 +60,17 @@ def position_url(transcript: str, position: int) -> str:
 
 
 def channel_link(channel: Channel) -> SafeString:
-    """A channel's name, linked to what was said in it."""
+    """Return a channel's name, linked to what was said in it."""
     return display.link(reverse("admin:agents_channel_transcript", args=[channel.pk]), channel)
 
 
 def message_link(message: Message) -> SafeString:
-    """The beginning of a message, linked to its place in its conversation."""
-    return display.link(
-        transcript_url(message), display.shortened(message.text, 80) or "(empty)", "in its conversation"
-    )
+    """Return the beginning of a message, linked to its place in its conversation."""
+    text = display.shortened(message.text, 80) or "(empty)"
+    return display.link(transcript_url(message), text, "in its conversation")
 
 
-SHOWN.update({Channel: channel_link, Message: message_link})
+VALUE_DISPLAYS.update({Channel: channel_link, Message: message_link})
 templates.filter("place", transcript_url)
 templates.filter("channel_link", channel_link)
 
@@ -75,7 +78,7 @@ templates.filter("channel_link", channel_link)
 def transcript_page(
     *, channel: Channel, at: int | None = None, before: int | None = None, after: int | None = None
 ) -> Page:
-    """A page of at most `PAGE_SIZE` messages; the newest ones when no position is given.
+    """Return a page of at most `PAGE_SIZE` messages; the newest ones when no position is given.
 
     Args:
         channel: Whose messages.
@@ -83,22 +86,30 @@ def transcript_page(
         before: Show the messages just before this position.
         after: Show the messages just after this position.
     """
-    said = Message.objects.filter(channel=channel)
-    rows = said.select_related("agent", "user", "parent__agent", "parent__user").prefetch_related("reactions")
-    if at is not None:  # some messages above it, so that it is not the first line of its page
-        above = said.filter(position__lt=at).order_by("-position").values_list("position", flat=True)
-        rows = rows.filter(position__gte=min(above[: PAGE_SIZE // 5], default=at)).order_by("position")
+    messages = Message.objects.filter(channel=channel)
+    rows = messages.select_related("agent", "user", "parent__agent", "parent__user").prefetch_related("reactions")
+    if at is not None:
+        above = messages.filter(position__lt=at).order_by("-position").values_list("position", flat=True)
+        first = min(above[:SHOWN_ABOVE], default=at)
+        rows = rows.filter(position__gte=first).order_by("position")
     elif after is not None:
         rows = rows.filter(position__gt=after).order_by("position")
+    elif before is not None:
+        rows = rows.filter(position__lt=before).order_by("-position")
     else:
-        rows = (rows.filter(position__lt=before) if before is not None else rows).order_by("-position")
+        rows = rows.order_by("-position")
     shown = sorted(rows[:PAGE_SIZE], key=lambda message: message.position)
-    span = said.aggregate(first=Min("position"), last=Max("position"))
-    total = said.order_by().values("pk")[: MOST_COUNTED + 1].count()
+    ends = messages.aggregate(first=Min("position"), last=Max("position"))
+    older = newer = None
+    if shown and shown[0].position > ends["first"]:
+        older = shown[0].position
+    if shown and shown[-1].position < ends["last"]:
+        newer = shown[-1].position
+    total = messages.order_by().values("pk")[: MOST_COUNTED + 1].count()
     return Page(
         lines=lines_of(shown),
-        older=shown[0].position if shown and shown[0].position > span["first"] else None,
-        newer=shown[-1].position if shown and shown[-1].position < span["last"] else None,
+        older=older,
+        newer=newer,
         total=min(total, MOST_COUNTED),
         more=total > MOST_COUNTED,
     )
@@ -107,32 +118,53 @@ def transcript_page(
 def add_notes(request: HttpRequest, lines: list[dict[str, Any]]) -> None:
     """Add to each line of a page its ``notes``: what the apps know of the message, see `Extension.notes`."""
     messages = [line["message"] for line in lines]
-    notes = [note(request, messages) for extension in extensions(Message, request) for note in extension.notes]
-    for line, message in zip(lines, messages, strict=True):
-        line["notes"] = [by_id[message.pk] for by_id in notes if message.pk in by_id]
+    notes_by_message: dict[int, list[SafeString]] = defaultdict(list)
+    for extension in extensions(Message, request):
+        for notes_of in extension.notes:
+            for key, html in notes_of(request, messages).items():
+                notes_by_message[key].append(html)
+    for line in lines:
+        line["notes"] = notes_by_message[line["message"].pk]
 
 
 def lines_of(rows: list[Message]) -> list[dict[str, Any]]:
-    """Messages of one channel, in their order, as the template shows them.
+    """Return messages of one channel, in their order, as the template shows them.
 
-    `depth` counts a message's parents on this page; `reply_to` is its parent where that is not right above it.
+    `depth` counts a message's parents on this page; `day` is set where another day begins; `reply_to` is its parent where that is not
+    right above it.
     """
     depths: dict[int, int] = {}
     lines: list[dict[str, Any]] = []
     previous: Message | None = None
-    for row in rows:
-        depths[row.pk] = min(depths.get(row.parent_id, 0) + 1, DEEPEST) if row.parent_id is not None else 0
-        days = [timezone.localtime(one.sent_at).date() if one and one.sent_at else None for one in (previous, row)]
+    for message in rows:
+        depth = 0
+        if message.parent_id is not None:
+            depth = min(depths.get(message.parent_id, 0) + 1, DEEPEST)
+        depths[message.pk] = depth
+        day = _day_of(message)
+        is_reply_to_previous = previous is not None and message.parent_id == previous.pk
+        reactions = Counter(display.visible(reaction.emoji) for reaction in message.reactions.all())
         lines.append(
             {
-                "message": row,
-                "kind": "agent" if row.agent_id else "user" if row.user_id else "outsider",
-                "avatar": display.avatar(row.author_name, row.agent.avatar_color if row.agent else ""),
-                "depth": depths[row.pk],
-                "day": days[1] if days[1] != days[0] else None,
-                "reply_to": row.parent if previous is None or row.parent_id != previous.pk else None,
-                "reactions": list(Counter(display.visible(one.emoji) for one in row.reactions.all()).items()),
+                "message": message,
+                "kind": _kind_of_author(message),
+                "avatar": display.avatar(message.author_name, message.agent.avatar_color if message.agent else ""),
+                "depth": depth,
+                "day": day if previous is None or day != _day_of(previous) else None,
+                "reply_to": None if is_reply_to_previous else message.parent,
+                "reactions": list(reactions.items()),
             }
         )
-        previous = row
+        previous = message
     return lines
+
+
+def _day_of(message: Message) -> date | None:
+    """Return the day on which a message was sent, in the console's time zone; None where no time is known."""
+    return timezone.localtime(message.sent_at).date() if message.sent_at else None
+
+
+def _kind_of_author(message: Message) -> str:
+    if message.agent_id is not None:
+        return "agent"
+    return "user" if message.user_id is not None else "outsider"

@@ -24,7 +24,7 @@ from agents.alerts.webhook import secret_of
 from agents.kit.admin.access import user_of
 from agents.kit.alerting import AlertKind
 from agents.kit.console import display
-from agents.kit.console.forms import confirmed, tell_done
+from agents.kit.console.forms import confirmed, report_done
 from agents.kit.console.home import MOST_COUNTED, Answers, CountUpTo, HomePart, add_home
 from agents.kit.console.panels import facts, table
 from agents.kit.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest
@@ -98,7 +98,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     @confirmed("Acknowledge", "They leave the first page and the bell, and stay in this list.", form=NoteForm)
     def acknowledge(self, request: HttpRequest, queryset: QuerySet[Alert], form: NoteForm) -> None:
         done = acknowledge(queryset, user=user_of(request), note=form.cleaned_data["note"])
-        tell_done(self, request, "alert", "acknowledged", done=done, chosen=queryset.count())
+        report_done(self, request, "alert", "acknowledged", done=done, chosen=queryset.count())
 
     @console_action("acknowledge", "alerts.change_alert")
     def acknowledge_one(self, request: HttpRequest, alert: Alert) -> str:

@@ -5,7 +5,7 @@ class AlertsConfig(capability.Capability):
     name = "agents.alerts"
     verbose_name = "Alerts"
     work_queues = {"alerts": "agents.alerts.delivery.work_one"}
-    chores = {"agents.alerts.judge.look": 60}
+    chores = {"agents.alerts.judge.check_alerts": 60}
     alerting = {
         "raise_alert": "agents.alerts.raising.raise_alert",
         "end_alerts": "agents.alerts.raising.end_alerts",

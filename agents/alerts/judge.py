@@ -18,7 +18,7 @@ _Status = LLMCall.Status
 NO_ANSWER = (_Status.TIMEOUT, _Status.UNAVAILABLE, _Status.RATE_LIMITED, _Status.REJECTED)
 
 
-def look() -> str:
+def check_alerts() -> str:
     """Raise an alert for each judge whose last calls all had no answer, and end those of judges that answer again."""
     newest = LLMCall.objects.filter(role="judge", created_at__gte=timezone.now() - LATELY).order_by("-created_at")
     calls: dict[tuple[str, str], list[str]] = defaultdict(list)

@@ -27,12 +27,12 @@ from agents.kit.api.requests import INGESTS, PAID, SENDS
 from agents.kit.api.rows import Answer, Context, Row, Url, link, shown
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Listed, Rows, or_404
-from agents.kit.bodies import ABSENT, Anything, Body, Id, Said, Tags
+from agents.kit.bodies import ABSENT, Anything, Body, Id, MessageText, Tags
 from agents.models import Message
 from agents.transcripts.ingest import Ingested, IngestRefused, NewMessages, ingest_messages
 from agents.transcripts.store import NotEntitled, rights_of
 from agents.turn.pipeline import SendResult
-from agents.turn.receive import receive_message, uncalled
+from agents.turn.receive import receive_message, why_nobody_is_called
 from agents.turn.send_message import RequiredStageFailed, SendRefused, send_message
 
 NARROWING = ("channel", "agent", "since")  # what an index holds, so that a search need not read every message there is
@@ -104,7 +104,7 @@ class NewMessage(Body):
     """What a person said: the caller, or the outsider that is named."""
 
     channel: ChannelSlug
-    text: Said
+    text: MessageText
     outsider: str = Field(
         "", max_length=200, description="name of a speaker who is no user here; else it is you who speaks"
     )
@@ -117,7 +117,7 @@ class NewDraft(Body):
 
     agent: AgentSlug = Field(description="slug of who speaks; active, and a member of the channel")
     channel: ChannelSlug
-    text: Said = Field(description="the draft")
+    text: MessageText = Field(description="the draft")
     payload: Anything = Field(ABSENT, description="typed data beside the text")
     session: str = Field("", min_length=1, max_length=64, description="the session that a rejected draft came with")
     trigger: Id = Field(ABSENT, description="id of the message it answers")
@@ -214,13 +214,13 @@ class Messages(Rows):
                 outsider=body.outsider,
                 text=body.text,
                 parent=named_message(body.parent, "parent", body.channel),
-                idempotency_key=headers.of(request, Message),
+                idempotency_key=headers.idempotency_key_of(request, Message),
                 tags=body.tags,
             )
         except SendRefused as error:
             raise Conflict(str(error)) from None
         answer = Received.of(message, self.row_context())
-        if not answer.turns and (why := uncalled(message)):
+        if not answer.turns and (why := why_nobody_is_called(message)):
             answer.notes.append(why)
         return located(answer)
 
@@ -243,7 +243,7 @@ class Messages(Rows):
                 text=body.text,
                 payload=body.payload,
                 session=body.session,
-                idempotency_key=headers.of(request, Message),
+                idempotency_key=headers.idempotency_key_of(request, Message),
                 trigger=named_message(body.trigger, "trigger", channel),
                 parent=named_message(body.parent, "parent", channel),
                 overrides=chosen,

@@ -14,7 +14,7 @@ from agents.kit.bodies import ABSENT, Tags
 from agents.kit.capability import declared_one
 from agents.kit.llm.endpoints import problem_of, provider_of
 from agents.models import Agent, Channel
-from agents.turn.pipeline import name_of, pipeline
+from agents.turn.pipeline import pipeline, stage_name
 
 NEEDED = "agents.change_agent"
 HARMLESS = ("tags", "model", "scene")  # what no stage is left out or set by
@@ -30,7 +30,7 @@ Deadline = Annotated[
 
 
 def _stage(name: str) -> str:
-    known = [name_of(stage) for stage in pipeline().stages]
+    known = [stage_name(stage) for stage in pipeline().stages]
     if name not in known:
         raise PydanticCustomError("stage", "{known}", {"known": ", ".join(known) or "none: there are no stages"})
     return name

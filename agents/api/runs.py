@@ -219,7 +219,7 @@ class Turns(Listed):
                 prompt=body.prompt,
                 trigger=named_message(body.trigger, "trigger", body.channel),
                 overrides=overrides_of(request, body, agent=agent, channel=body.channel),
-                idempotency_key=headers.of(request, Run) or None,
+                idempotency_key=headers.idempotency_key_of(request, Run) or None,
             )
         except TurnRefused as error:
             raise Conflict(str(error)) from None

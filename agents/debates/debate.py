@@ -37,7 +37,7 @@ from agents.debates.models import Debate, DebateRound, DebateSeat, DebateTurn
 from agents.debates.modes import POLL, Mode, answer_of, labels_for, mode_of
 from agents.kit.llm.endpoints import problem_of, route_of
 from agents.kit.models.lease import LeaseLost
-from agents.kit.running import outlasting, pause, side_by_side
+from agents.kit.running import pause, retry_on_outage, side_by_side
 from agents.kit.text.fences import fault_of
 from agents.kit.work.queues import carry_out, do_next, wake_workers
 from agents.models import Agent, Channel, ChannelMember, Message, Run, RunStep
@@ -415,7 +415,7 @@ def _while_leased(debate: Debate, owner: str, write: Callable[[], T]) -> T:
             _renew(debate, owner)
             return write()
 
-    return outlasting(both)
+    return retry_on_outage(both)
 
 
 def _wait_on(debate: Debate, owner: str) -> None:

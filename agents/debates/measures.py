@@ -1,4 +1,4 @@
-"""What a round of a debate came to: counts, changes, conformity, vote, groupthink, and whether the debate ends. No model is asked.
+"""Measure a round of a debate: counts, changes, conformity, vote, groupthink, and whether the debate ends. No model is asked.
 
 Pure functions over rounds of answers, so that other people's debates can go through them, too (docs/how-to/debate.md shows how). A round
 is the answers of the seats that gave one, in any order; a seat that failed is missing. Round 0, a blind poll, is a round for `changes`
@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from agents.debates.answers import Answer, Stance
 from agents.kit.text.tokens import split_sentences, tokenize
 from agents.kit.text.voices import vocabulary
+from agents.kit.text.wording import counted
 
 Round = Sequence[Answer]
 MOST_ROUNDS = 100
@@ -38,7 +39,7 @@ NEW_SHARE, FEWEST_NEW = 1 / 3, 2
 HIGH_CONFIDENCE, HIGH_MEAN, HIGH_AGREEMENT = 0.8, 0.85, 0.9  # specification 004, 2.2
 
 # English words of a debate that are no argument: agreeing, weighing, changing sides, addressing the others.
-_TALK = vocabulary([Path(__file__).with_name("talk.txt").read_text(encoding="utf-8")])
+_DEBATING_WORDS = vocabulary([Path(__file__).with_name("talk.txt").read_text(encoding="utf-8")])
 _NEGATIONS = frozenset({"not", "no", "never", "cannot", "neither", "nor", "against"})
 
 
@@ -71,9 +72,8 @@ class Statistics(Value):
 def statistics(answers: Round) -> Statistics:
     """Count the stances of a round and the quartiles of its confidence."""
     confidences = sorted(answer.confidence for answer in answers if answer.confidence is not None)
-    return Statistics(
-        answers=len(answers), stances=_counts(answers), confidence=_quartiles(confidences) if confidences else None
-    )
+    quartiles = _quartiles(confidences) if confidences else None
+    return Statistics(answers=len(answers), stances=_counts(answers), confidence=quartiles)
 
 
 def _counts(answers: Round) -> dict[Stance, int]:
@@ -82,10 +82,19 @@ def _counts(answers: Round) -> dict[Stance, int]:
 
 
 def _quartiles(values: Sequence[float]) -> Quartiles:
-    cuts = quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
-    q1, median, q3 = (round(cut, 4) for cut in cuts)
-    mean = round(fmean(values), 4)
-    return Quartiles(n=len(values), min=values[0], q1=q1, median=median, q3=q3, max=values[-1], mean=mean)
+    """Summarize sorted values, at least one."""
+    cuts = [values[0]] * 3
+    if len(values) > 1:
+        cuts = quantiles(values, n=4, method="inclusive")
+    return Quartiles(
+        n=len(values),
+        min=values[0],
+        q1=round(cuts[0], 4),
+        median=round(cuts[1], 4),
+        q3=round(cuts[2], 4),
+        max=values[-1],
+        mean=round(fmean(values), 4),
+    )
 
 
 def content_words(text: str) -> frozenset[str]:
@@ -103,18 +112,29 @@ def similarity(a: str, b: str) -> float:
     negation, and where both hold numbers, but not the same: "we should" and "we should not", or "in 2 years" and "in 5 years", differ
     in one word.
     """
-    return 1.0 if a.strip() == b.strip() else _alike(_position_words(a), _position_words(b))
+    if a.strip() == b.strip():
+        return 1.0
+    return _word_similarity(_position_words(a), _position_words(b))
 
 
 def _position_words(text: str) -> frozenset[str]:
     return content_words(text) or frozenset(tokenize(text))
 
 
-def _alike(a: frozenset[str], b: frozenset[str]) -> float:
-    share = len(a & b) / sqrt(len(a) * len(b)) if a and b else 0.0
-    numbers = [{word for word in words if word.isdigit()} for words in (a, b)]
-    differ = bool(a & _NEGATIONS) != bool(b & _NEGATIONS) or (all(numbers) and numbers[0] != numbers[1])
-    return share / 2 if differ else share
+def _word_similarity(a: frozenset[str], b: frozenset[str]) -> float:
+    """Return the share of words in common; half of it where a negation or a number differs."""
+    if not a or not b:
+        return 0.0
+    share = len(a & b) / sqrt(len(a) * len(b))
+    only_one_negates = bool(a & _NEGATIONS) != bool(b & _NEGATIONS)
+    return share / 2 if only_one_negates or _numbers_differ(a, b) else share
+
+
+def _numbers_differ(a: frozenset[str], b: frozenset[str]) -> bool:
+    """Return whether both hold numbers, but not the same."""
+    numbers_a = {word for word in a if word.isdigit()}
+    numbers_b = {word for word in b if word.isdigit()}
+    return bool(numbers_a) and bool(numbers_b) and numbers_a != numbers_b
 
 
 def mean_similarity(answers: Round) -> float | None:
@@ -138,7 +158,7 @@ def vote(answers: Round) -> Vote:
     return Vote(winner=winners[0] if len(winners) == 1 else None, counts=counts)
 
 
-class Move(Value):
+class StanceChange(Value):
     """A seat that changed its stance between two rounds.
 
     Attributes:
@@ -165,7 +185,7 @@ class Changes(Value):
     `conformity` is the share of the changes towards the majority that came without a new argument; None where there was no such change.
     """
 
-    moves: list[Move]
+    moves: list[StanceChange]
     stances_changed: int
     to_majority: int
     from_majority: int
@@ -184,39 +204,53 @@ def changes(before: Round, after: Round, seen: Sequence[str] | Mapping[int, Sequ
     Raises:
         ValueError: A seat answers twice in one round.
     """
-    earlier, majority = _by_seat(before), vote(before).winner
+    earlier = _by_seat(before)
+    majority = vote(before).winner
     moves = []
     for seat, answer in _by_seat(after).items():
-        old = earlier[seat].stance if seat in earlier else None
-        if old is None or answer.stance is None or old == answer.stance:
+        old_stance = earlier[seat].stance if seat in earlier else None
+        if old_stance is None or answer.stance is None or old_stance == answer.stance:
             continue
-        known = content_words("\n".join(seen.get(seat, ()) if isinstance(seen, Mapping) else seen))
-        sentences = [_matter(sentence) for sentence in split_sentences(f"{answer.position}\n{answer.reasoning}")]
-        argues = any(len(words - known) >= max(FEWEST_NEW, NEW_SHARE * len(words)) for words in sentences)
-        moves.append(
-            Move(
-                seat=seat,
-                before=old,
-                after=answer.stance,
-                to_majority=answer.stance == majority,
-                from_majority=old == majority,
-                new_words=len(frozenset[str]().union(*sentences) - known),
-                conform=answer.stance == majority and not argues,
-            )
-        )
-    towards_count = sum(move.to_majority for move in moves)
+        seen_by_seat = seen.get(seat, ()) if isinstance(seen, Mapping) else seen
+        moves.append(_stance_change(answer, old_stance, answer.stance, majority, seen_by_seat))
+    to_majority = sum(move.to_majority for move in moves)
+    conforming = sum(move.conform for move in moves)
     return Changes(
         moves=moves,
         stances_changed=len(moves),
-        to_majority=towards_count,
+        to_majority=to_majority,
         from_majority=sum(move.from_majority for move in moves),
-        conformity=sum(move.conform for move in moves) / towards_count if towards_count else None,
+        conformity=conforming / to_majority if to_majority else None,
     )
 
 
-def _matter(text: str) -> frozenset[str]:
-    """Return the content words that are about the matter, not about debating; single letters are labels."""
-    words = content_words(text) - _TALK - _NEGATIONS
+def _stance_change(
+    answer: Answer, before: Stance, after: Stance, majority: Stance | None, seen: Sequence[str]
+) -> StanceChange:
+    """Return what an answer that changes its seat's stance brings that the seat had not seen."""
+    known = content_words("\n".join(seen))
+    new_words: set[str] = set()
+    has_argument = False
+    for sentence in split_sentences(f"{answer.position}\n{answer.reasoning}"):
+        words = _subject_words(sentence)
+        new_in_sentence = words - known
+        new_words |= new_in_sentence
+        if len(new_in_sentence) >= max(FEWEST_NEW, NEW_SHARE * len(words)):
+            has_argument = True
+    return StanceChange(
+        seat=answer.seat,
+        before=before,
+        after=after,
+        to_majority=after == majority,
+        from_majority=before == majority,
+        new_words=len(new_words),
+        conform=after == majority and not has_argument,
+    )
+
+
+def _subject_words(text: str) -> frozenset[str]:
+    """Return the content words that are about the subject, not about debating; single letters are labels."""
+    words = content_words(text) - _DEBATING_WORDS - _NEGATIONS
     return frozenset(word for word in words if len(word) > 1 or not word.isascii())
 
 
@@ -255,12 +289,13 @@ def groupthink(answers: Round, agreement: float | None) -> Groupthink:
     """
     if len(answers) < 2:
         return Groupthink(detected=False, indicators=[], recommendation="")
-    indicators = [text for text in (_sure(answers), _agreed(answers, agreement)) if text]
+    indicators = [_shared_confidence(answers), _shared_opinion(answers, agreement)]
+    indicators = [indicator for indicator in indicators if indicator]
     detected = len(indicators) == 2
     return Groupthink(detected=detected, indicators=indicators, recommendation=RECOMMENDATION if detected else "")
 
 
-def _sure(answers: Round) -> str:
+def _shared_confidence(answers: Round) -> str:
     """Say how sure all seats are; empty where one is not."""
     confidences = [answer.confidence for answer in answers if answer.confidence is not None]
     if len(confidences) < len(answers):
@@ -271,7 +306,7 @@ def _sure(answers: Round) -> str:
     return f"all answers have a confidence of at least {HIGH_CONFIDENCE}, mean {mean:.2f}"
 
 
-def _agreed(answers: Round, agreement: float | None) -> str:
+def _shared_opinion(answers: Round, agreement: float | None) -> str:
     """Say by what the seats agree; empty where they do not."""
     stances = [answer.stance for answer in answers if answer.stance is not None]
     signs = []
@@ -280,8 +315,10 @@ def _agreed(answers: Round, agreement: float | None) -> str:
     if agreement is not None:
         if agreement >= HIGH_AGREEMENT:
             signs.append(f"positions agree: {agreement:.2f}, at least {HIGH_AGREEMENT}")
-    elif (words := mean_similarity(answers)) is not None and words >= ALIKE:
-        signs.append(f"positions are alike by their words: {words:.2f}, at least {ALIKE}")
+    else:
+        words = mean_similarity(answers)
+        if words is not None and words >= ALIKE:
+            signs.append(f"positions are alike by their words: {words:.2f}, at least {ALIKE}")
     return ", and ".join(signs)
 
 
@@ -343,46 +380,53 @@ def check_exit(
         raise ValueError(
             f"{len(rounds)} rounds, but {len(agreements)} agreements; each round needs one (None = not known)"
         )
-    reason, details = _reason(rounds, agreements, criteria)
-    if reason is None:
-        return Exit(ends=False)
+    exit = _exit_by_criteria(rounds, agreements, criteria)
+    if not exit.ends:
+        return exit
     if groupthink is not None and groupthink.detected and extra_played < extra_rounds:
-        details = f"{reason} ({details}), but groupthink: extra round {extra_played + 1} of {extra_rounds} comes first"
-        return Exit(ends=False, details=details)
+        wait = f"but groupthink: extra round {extra_played + 1} of {extra_rounds} comes first"
+        return Exit(ends=False, details=f"{exit.reason} ({exit.details}), {wait}")
     if extra_played:
-        details += f"; after {extra_played} extra {'round' if extra_played == 1 else 'rounds'} because of groupthink"
-    return Exit(ends=True, reason=reason, details=details)
+        details = f"{exit.details}; after {counted(extra_played, 'extra round')} because of groupthink"
+        return exit.model_copy(update={"details": details})
+    return exit
 
 
-def _reason(
-    rounds: Sequence[Round], agreements: Sequence[float | None], criteria: Criteria
-) -> tuple[Reason | None, str]:
+def _exit_by_criteria(rounds: Sequence[Round], agreements: Sequence[float | None], criteria: Criteria) -> Exit:
+    """Return the exit by the first criterion that holds after the last round, groupthink aside."""
     if not rounds:
-        return None, ""
-    last, agreement = _by_seat(rounds[-1]), agreements[-1]
-    if criteria.consensus is not None and agreement is not None and len(last) > 1 and agreement >= criteria.consensus:
-        return "consensus", f"agreement {agreement:g}, at least {criteria.consensus:g}"
-    if criteria.convergence_rounds is not None and _converged(rounds[-criteria.convergence_rounds :], criteria):
-        return "convergence", f"no seat changed its position over {criteria.convergence_rounds} rounds"
-    sure = [answer.confidence for answer in last.values() if answer.confidence is not None]
-    all_sure = len(sure) > 1 and len(sure) == len(last)
-    if criteria.confidence is not None and all_sure and min(sure) >= criteria.confidence:
-        return "confidence", f"lowest confidence {min(sure):g}, at least {criteria.confidence:g}"
+        return Exit(ends=False)
+    answers = _by_seat(rounds[-1])
+    agreement = agreements[-1]
+    is_group = len(answers) > 1
+    if criteria.consensus is not None and agreement is not None and is_group and agreement >= criteria.consensus:
+        details = f"agreement {agreement:g}, at least {criteria.consensus:g}"
+        return Exit(ends=True, reason="consensus", details=details)
+    if criteria.convergence_rounds is not None and _has_converged(rounds, criteria.convergence_rounds, criteria):
+        details = f"no seat changed its position over {criteria.convergence_rounds} rounds"
+        return Exit(ends=True, reason="convergence", details=details)
+    confidences = [answer.confidence for answer in answers.values() if answer.confidence is not None]
+    all_confident = is_group and len(confidences) == len(answers)
+    if criteria.confidence is not None and all_confident and min(confidences) >= criteria.confidence:
+        details = f"lowest confidence {min(confidences):g}, at least {criteria.confidence:g}"
+        return Exit(ends=True, reason="confidence", details=details)
     if len(rounds) >= criteria.max_rounds:
-        return "max_rounds", f"{len(rounds)} {'round' if len(rounds) == 1 else 'rounds'}, at most {criteria.max_rounds}"
-    return None, ""
+        details = f"{counted(len(rounds), 'round')}, at most {criteria.max_rounds}"
+        return Exit(ends=True, reason="max_rounds", details=details)
+    return Exit(ends=False)
 
 
-def _converged(rounds: Sequence[Round], criteria: Criteria) -> bool:
-    if len(rounds) < (criteria.convergence_rounds or 0) or not rounds[-1]:
+def _has_converged(rounds: Sequence[Round], number: int, criteria: Criteria) -> bool:
+    """Return whether the same seats answered in the last `number` rounds and none changed its position."""
+    if len(rounds) < number or not rounds[-1]:
         return False
-    for one, other in pairwise(map(_by_seat, rounds)):
-        if one.keys() != other.keys():
+    for earlier, later in pairwise(map(_by_seat, rounds[-number:])):
+        if earlier.keys() != later.keys():
             return False
-        for seat, answer in other.items():
-            if answer.stance != one[seat].stance:
+        for seat, answer in later.items():
+            if answer.stance != earlier[seat].stance:
                 return False
-            if similarity(answer.position, one[seat].position) < criteria.convergence_similarity:
+            if similarity(answer.position, earlier[seat].position) < criteria.convergence_similarity:
                 return False
     return True
 
@@ -419,37 +463,50 @@ def offline_consensus(answers: Round) -> Consensus:
     `agreement` is the mean over all pairs of answers: with stances, the share of pairs that have the same one. Clusters are the seats
     of one stance; without stances, those that a chain of similar positions joins.
     """
-    seats = list(_by_seat(answers).values())
-    if len(seats) < 2:
-        reason = f"{'one answer' if seats else 'no answer'}: there is nothing to compare"
-        return Consensus(agreement=None, clusters=_clusters(seats), judge="offline", heuristic=True, reason=reason)
-    agreement = round(fmean(_agree(a, b) for a, b in combinations(seats, 2)), 4)
-    clusters = _clusters(seats)
-    summary = f"{len(clusters[0].seats)} of {len(seats)} answers hold the most frequent position"
-    return Consensus(agreement=agreement, clusters=clusters, summary=f"{summary}.", judge="offline", heuristic=True)
+    compared = list(_by_seat(answers).values())
+    clusters = _clusters(compared)
+    consensus = Consensus(agreement=None, clusters=clusters, judge="offline", heuristic=True)
+    if not compared:
+        return consensus.model_copy(update={"reason": "no answer: there is nothing to compare"})
+    if len(compared) == 1:
+        return consensus.model_copy(update={"reason": "one answer: there is nothing to compare"})
+    agreement = fmean(_agreement(a, b) for a, b in combinations(compared, 2))
+    summary = f"{len(clusters[0].seats)} of {len(compared)} answers hold the most frequent position."
+    return consensus.model_copy(update={"agreement": round(agreement, 4), "summary": summary})
 
 
-def _agree(a: Answer, b: Answer) -> float:
+def _agreement(a: Answer, b: Answer) -> float:
+    """Return how far two answers agree, 0 to 1: by their stances, without them by their words."""
     if a.stance is None or b.stance is None:
         return similarity(a.position, b.position)
     return float(a.stance == b.stance)
 
 
-def _clusters(seats: Sequence[Answer]) -> list[Cluster]:
+def _clusters(answers: Sequence[Answer]) -> list[Cluster]:
+    """Group the answers so that each agrees with at least one other of its group; largest group first."""
     groups: list[list[Answer]] = []
-    for answer in seats:
-        near = [group for group in groups if any(_agree(answer, other) >= ALIKE for other in group)]
-        groups = [group for group in groups if group not in near]
-        groups.append([*(other for group in near for other in group), answer])
-    clusters = [Cluster(position=_central(group), seats=sorted(answer.seat for answer in group)) for group in groups]
+    for answer in answers:
+        joined = [answer]
+        apart = []
+        for group in groups:
+            if any(_agreement(answer, other) >= ALIKE for other in group):
+                joined = [*group, *joined]
+            else:
+                apart.append(group)
+        groups = [*apart, joined]
+    clusters = []
+    for group in groups:
+        seats = sorted(answer.seat for answer in group)
+        clusters.append(Cluster(position=_central_position(group), seats=seats))
     return sorted(clusters, key=lambda cluster: (-len(cluster.seats), cluster.seats))
 
 
-def _central(group: Sequence[Answer]) -> str:
+def _central_position(group: Sequence[Answer]) -> str:
     """Choose the position that is most like the others; of equals, that of the first seat."""
 
     def likeness(answer: Answer) -> tuple[float, int]:
         others = [similarity(answer.position, other.position) for other in group if other is not answer]
-        return (fmean(others) if others else 0.0, -answer.seat)
+        mean = fmean(others) if others else 0.0
+        return mean, -answer.seat
 
     return max(group, key=likeness).position

@@ -1,4 +1,4 @@
-"""What a debate came to, in four layers: decision, agent responses, evidence, metadata.
+"""The results of a debate in four layers: decision, agent responses, evidence, metadata.
 
 `DebateReport` is the one value that the command, the API, the console and the exports show. It is read from the tables: a
 round's figures are those stored with it, and no model is asked.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -24,9 +25,10 @@ from agents.kit.llm.endpoints import provider_of
 from agents.kit.llm.ledger import Totals, totals, totals_by
 from agents.kit.models import LLMCall
 from agents.kit.text.markdown import as_text
+from agents.kit.text.wording import counted
 from agents.models import Channel, Message
 
-LONGEST = 20_000  # characters of one text in the Markdown export; the JSON export holds all
+LONGEST_TEXT = 20_000  # characters of one text in the Markdown export; the JSON export holds all
 
 
 class Spent(BaseModel):
@@ -177,34 +179,36 @@ class DebateReport(BaseModel):
 
 
 def report(debate: Debate) -> DebateReport:
-    """Read what a debate came to so far. It takes the same few queries whatever the number of rounds."""
+    """Read the results of a debate so far. It takes the same few queries whatever the number of rounds."""
     debate = Debate.objects.select_related("channel", "created_by").get(pk=debate.pk)
     seats = {seat.pk: _seat(seat) for seat in debate.seats.select_related("agent").order_by("number")}
-    # Read before the turns: a round that ends meanwhile is not shown without its answers.
+    # Read before the turns: a round that ends meanwhile must not appear without its answers.
     rounds = list(debate.rounds.order_by("number"))
     turns = list(debate.turns.select_related("message").order_by("round", "seat__number"))
     responses = [_response(turn, seats[turn.seat_id]) for turn in turns]
-    spent = _spent_by_round(debate, turns)
-    evidence = [_evidence_of(row, spent[row.number]) for row in rounds]
+    spent_by_round = _spent_by_round(debate, turns)
+    evidence = [_round_evidence(row, spent_by_round[row.number]) for row in rounds]
+    spent_on_judge = _spent(totals(LLMCall.objects.filter(run=None), work_id=f"debate:{debate.pk}"))
     played = [row for row in evidence if row.round > POLL]
-    last = played[-1] if played else None
-    judging = _spent(totals(LLMCall.objects.filter(run=None), work_id=f"debate:{debate.pk}"))
-    acted = LLMCall.objects.filter(run__in=debate.turns.values("run"), purpose="turn").order_by()
-    failed = (DebateTurn.Status.FAILED, DebateTurn.Status.SILENT)
+    decision = Decision(
+        topic=debate.topic,
+        vote=None,
+        consensus=None,
+        groupthink=False,
+        what_talking_changed=_talking(debate.mode, responses, evidence, spent_on_judge),
+    )
+    if played:
+        decision.vote = played[-1].vote
+        decision.consensus = played[-1].consensus
+        decision.groupthink = played[-1].groupthink.detected
     return DebateReport(
-        decision=Decision(
-            topic=debate.topic,
-            vote=last.vote if last else None,
-            consensus=last.consensus if last else None,
-            groupthink=last is not None and last.groupthink.detected,
-            what_talking_changed=_talking(debate.mode, responses, evidence, judging),
-        ),
+        decision=decision,
         agent_responses=responses,
         evidence=Evidence(
             rounds=evidence,
-            groupthink=last.groupthink if last else None,
-            violations=[_mark(one, one.violation) for one in responses if one.violation],
-            failures=[_mark(one, one.error or one.status) for one in responses if one.status in failed],
+            groupthink=played[-1].groupthink if played else None,
+            violations=_violations(responses),
+            failures=_failures(responses),
             remarks=_remarks(debate, turns),
         ),
         metadata=Metadata(
@@ -217,7 +221,7 @@ def report(debate: Debate) -> DebateReport:
             rounds_asked=debate.rounds_asked,
             exit_reason=debate.exit_reason or None,
             exit_details=debate.exit_details,
-            actors=sorted(acted.values_list("model", flat=True).distinct()),
+            actors=_actors(debate),
             real=not debate.channel.synthetic,
             seats=list(seats.values()),
             settings=debate.settings,
@@ -225,16 +229,28 @@ def report(debate: Debate) -> DebateReport:
             created_at=debate.created_at,
             started_at=debate.started_at,
             finished_at=debate.finished_at,
-            spent=sum(spent.values(), judging),
-            spent_on_judge=judging,
+            spent=sum(spent_by_round.values(), spent_on_judge),
+            spent_on_judge=spent_on_judge,
         ),
     )
 
 
+def _actors(debate: Debate) -> list[str]:
+    """Return the models that acted for the seats, by their calls."""
+    calls = LLMCall.objects.filter(run__in=debate.turns.values("run"), purpose="turn").order_by()
+    return sorted(calls.values_list("model", flat=True).distinct())
+
+
 def _seat(seat: DebateSeat) -> Seat:
-    columns = ("number", "role", "perspective", "label", "model")
-    own = {name: getattr(seat, name) for name in columns}
-    return Seat(**own, agent=seat.agent.slug, name=seat.agent.display_name)
+    return Seat(
+        number=seat.number,
+        agent=seat.agent.slug,
+        name=seat.agent.display_name,
+        role=seat.role,
+        perspective=seat.perspective,
+        label=seat.label,
+        model=seat.model,
+    )
 
 
 def _response(turn: DebateTurn, seat: Seat) -> Response:
@@ -259,64 +275,127 @@ def _response(turn: DebateTurn, seat: Seat) -> Response:
     )
 
 
+def _violations(responses: Sequence[Response]) -> list[Mark]:
+    """Return the answers that break a rule, with the rule."""
+    broken = [response for response in responses if response.violation]
+    return [_mark(response, response.violation) for response in broken]
+
+
+def _failures(responses: Sequence[Response]) -> list[Mark]:
+    """Return the seats that gave no answer in a round, with the reason."""
+    failed = (DebateTurn.Status.FAILED, DebateTurn.Status.SILENT)
+    missing = [response for response in responses if response.status in failed]
+    return [_mark(response, response.error or response.status) for response in missing]
+
+
 def _mark(response: Response, text: str) -> Mark:
     return Mark(round=response.round, seat=response.seat, agent=response.agent, text=text)
 
 
-def _evidence_of(row: DebateRound, spent: Spent) -> RoundEvidence:
+def _round_evidence(row: DebateRound, spent: Spent) -> RoundEvidence:
+    """Return the figures stored with a round."""
     stored = row.statistics
-    return RoundEvidence(
+    evidence = RoundEvidence(
         round=row.number,
         statistics=Statistics.model_validate({name: stored[name] for name in Statistics.model_fields}),
         vote=Vote.model_validate(stored["vote"]),
-        changes=Changes.model_validate(stored["changes"]) if stored["changes"] else None,
+        changes=None,
         consensus=Consensus.model_validate(row.consensus),
         groupthink=Groupthink.model_validate(row.groupthink),
         exit=Exit.model_validate(row.exit),
         spent=spent,
     )
+    if stored["changes"]:
+        evidence.changes = Changes.model_validate(stored["changes"])
+    return evidence
 
 
-def _talking(mode: str, responses: Sequence[Response], evidence: Sequence[RoundEvidence], judging: Spent) -> Talking:
-    required = MODES[mode].required_stances if mode in MODES else {}
-    poll = next((row for row in evidence if row.round == POLL), None)
-    last = evidence[-1] if evidence and evidence[-1].round > POLL else None
-    voted = poll is not None and last is not None and any(poll.vote.counts.values()) and any(last.vote.counts.values())
-    before = {one.seat: one.stance for one in responses if poll and one.round == poll.round}
-    latest = [one for one in responses if last and one.round == last.round and one.stance]
-    after = {one.seat: one.stance for one in latest if required.get(one.role) != one.stance}
-    both = [seat for seat in after if before.get(seat)]
-    moves = [move for row in evidence if row.changes for move in row.changes.moves]
-    towards = sum(move.to_majority for move in moves)
-    return Talking(
-        poll=poll.vote if poll else None,
-        last=last.vote if last else None,
-        same_winner=_leaders(poll.vote) == _leaders(last.vote) if poll and last and voted else None,
-        seats_changed=sum(before[seat] != after[seat] for seat in both) if voted else None,
-        seats_by_role=len(latest) - len(after),
-        stances_changed=len(moves),
-        to_majority=towards,
-        from_majority=sum(move.from_majority for move in moves),
-        conformity=sum(move.conform for move in moves) / towards if towards else None,
-        spent_on_poll=poll.spent if poll else Spent(),
-        spent_since=sum((row.spent for row in evidence if row.round > POLL), judging),
+def _talking(
+    mode: str, responses: Sequence[Response], evidence: Sequence[RoundEvidence], spent_on_judge: Spent
+) -> Talking:
+    """Compare the last round with the blind poll, and sum up the changes and the costs of all rounds after it."""
+    talking = Talking(
+        poll=None,
+        last=None,
+        same_winner=None,
+        seats_changed=None,
+        seats_by_role=0,
+        stances_changed=0,
+        to_majority=0,
+        from_majority=0,
+        conformity=None,
+        spent_on_poll=Spent(),
+        spent_since=spent_on_judge,
     )
+    last_round = None
+    conforming = 0
+    for row in evidence:
+        if row.round == POLL:
+            talking.poll = row.vote
+            talking.spent_on_poll = row.spent
+        else:
+            last_round = row.round
+            talking.last = row.vote
+            talking.spent_since += row.spent
+        if row.changes is not None:
+            talking.stances_changed += row.changes.stances_changed
+            talking.to_majority += row.changes.to_majority
+            talking.from_majority += row.changes.from_majority
+            conforming += sum(change.conform for change in row.changes.moves)
+    if talking.to_majority:
+        talking.conformity = conforming / talking.to_majority
+    if last_round is not None:
+        seats = _compare_seats(mode, responses, last_round)
+        talking.seats_by_role = seats.by_role
+        if talking.poll and talking.last and _has_stances(talking.poll) and _has_stances(talking.last):
+            talking.seats_changed = seats.changed
+            talking.same_winner = _leaders(talking.poll) == _leaders(talking.last)
+    return talking
+
+
+@dataclass(slots=True)
+class _SeatComparison:
+    """How many seats hold the stance of their role in the last round, and how many others changed it since the poll."""
+
+    by_role: int = 0
+    changed: int = 0
+
+
+def _compare_seats(mode: str, responses: Sequence[Response], last_round: int) -> _SeatComparison:
+    """Compare each seat's stance in the last round with that in the poll."""
+    required = MODES[mode].required_stances if mode in MODES else {}
+    poll_stances = {response.seat: response.stance for response in responses if response.round == POLL}
+    seats = _SeatComparison()
+    for response in responses:
+        if response.round != last_round or response.stance is None:
+            continue
+        if required.get(response.role) == response.stance:  # a stance that the role requires is no change of mind
+            seats.by_role += 1
+            continue
+        poll_stance = poll_stances.get(response.seat)
+        if poll_stance and poll_stance != response.stance:
+            seats.changed += 1
+    return seats
+
+
+def _has_stances(vote: Vote) -> bool:
+    return any(vote.counts.values())
 
 
 def _leaders(vote: Vote) -> set[Stance]:
-    """The winner of a vote; of a tie the stances that share it."""
+    """Return the winner of a vote; of a tie the stances that share it."""
     most = max(vote.counts.values())
     return {stance for stance, count in vote.counts.items() if count == most}
 
 
 def _spent_by_round(debate: Debate, turns: Iterable[DebateTurn]) -> Mapping[int, Spent]:
-    """What the turns of each round used."""
-    spent: dict[int, Spent] = defaultdict(Spent)
-    rounds = {turn.run_id: turn.round for turn in turns}
+    """Sum up what the turns of each round used."""
+    round_of_run = {turn.run_id: turn.round for turn in turns}
     calls = LLMCall.objects.filter(run__in=debate.turns.values("run"))
+    spent: dict[int, Spent] = defaultdict(Spent)
     for run, sums in totals_by(calls, "run").items():
-        if run in rounds:  # else its turn has ended since
-            spent[rounds[run]] += _spent(sums)
+        if run in round_of_run:  # else its turn began after the turns were read
+            spent[round_of_run[run]] += _spent(sums)
     return spent
 
 
@@ -326,21 +405,26 @@ def _spent(sums: Totals) -> Spent:
 
 
 def _remarks(debate: Debate, turns: Iterable[DebateTurn]) -> list[Remark]:
-    """What people said, each before the first round in which an answer came after it."""
-    rows = Message.objects.filter(channel=debate.channel_id, agent=None).select_related("user").order_by("position")
-    first: dict[int, int] = {}
+    """Return what people said, each before the first round in which an answer came after it."""
+    first_positions: dict[int, int] = {}  # of the answers of each round
     for turn in turns:
         if turn.message is not None:
-            first[turn.round] = min(first.get(turn.round, turn.message.position), turn.message.position)
-    return [
-        Remark(
-            before_round=next((number for number, at in first.items() if at > row.position), max(first, default=0) + 1),
-            author=row.author_name,
-            text=row.text,
-            message=row.pk,
+            earliest = first_positions.get(turn.round, turn.message.position)
+            first_positions[turn.round] = min(earliest, turn.message.position)
+    next_round = max(first_positions, default=0) + 1
+    messages = Message.objects.filter(channel=debate.channel_id, agent=None)
+    remarks = []
+    for message in messages.select_related("user").order_by("position"):
+        later_rounds = [number for number, position in first_positions.items() if position > message.position]
+        remarks.append(
+            Remark(
+                before_round=later_rounds[0] if later_rounds else next_round,
+                author=message.author_name,
+                text=message.text,
+                message=message.pk,
+            )
         )
-        for row in rows
-    ]
+    return remarks
 
 
 def groupthink_indicators(channel: Channel) -> list[str] | None:
@@ -354,31 +438,27 @@ def groupthink_indicators(channel: Channel) -> list[str] | None:
 
 
 def as_json(report: DebateReport) -> str:
-    """The report as text. Characters that a terminal or an editor hides or obeys are written as escapes: the value stays the same."""
+    """Return the report as JSON. Characters that a terminal or an editor hides or obeys are escaped: the value stays the same."""
     text = json.dumps(report.model_dump(mode="json"), ensure_ascii=False, indent=2) + "\n"
-    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+    characters = [char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text]
+    return "".join(characters)
 
 
 def as_markdown(report: DebateReport) -> str:
-    """The report for people. Everything that agents, people and judges wrote is text in it: no markup, no links, no mentions."""
-    decision, meta = report.decision, report.metadata
-    seats = f"{len(meta.seats)} seats, {meta.rounds_played} {'round' if meta.rounds_played == 1 else 'rounds'}"
-    parts = [
-        f"# {_text(decision.topic)}",
-        f"Debate {meta.id}, {meta.mode}: {seats}, {meta.status.replace('_', ' ')}. {_text(exit_line(report))}".strip(),
-        _text(actor_line(report)),
-        *_warning(report.evidence.groupthink),
-        *([f"Error: {_text(meta.error)}"] if meta.error else []),
+    """Return the report for people. All that agents, people and judges wrote is text in it: no markup, no links, no mentions."""
+    paragraphs = [
+        f"# {_text(report.decision.topic)}",
+        *_summary_paragraphs(report),
         "## Decision",
-        *_decision(decision),
+        *_decision_paragraphs(report.decision),
         "## Answers",
-        *_answers(report),
+        *_answer_paragraphs(report),
         "## Evidence",
         "\n".join(markdown_table(EVIDENCE_HEADS, [evidence_cells(row) for row in report.evidence.rounds])),
         "## Metadata",
-        _bullets(map(_text, _metadata(meta))),
+        _bullets([_text(line) for line in _metadata_lines(report.metadata)]),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(paragraph for paragraph in paragraphs if paragraph) + "\n"
 
 
 EVIDENCE_HEADS = ("Round", ">Yes", ">No", ">Neutral", ">Median confidence", ">Agreement", ">Changes", ">To majority", ">Conformity",
@@ -386,40 +466,47 @@ EVIDENCE_HEADS = ("Round", ">Yes", ">No", ">Neutral", ">Median confidence", ">Ag
 
 
 def evidence_cells(row: RoundEvidence) -> list[Cell]:
-    """A round as a row of a table, under `EVIDENCE_HEADS`."""
-    counts, changes, confidence = row.vote.counts, row.changes, row.statistics.confidence
-    voted = any(counts.values())
-    return [
-        str(row.round) if row.round else "poll",
-        *(counts[stance] if voted else None for stance in STANCES),
-        _figure(confidence.median if confidence else None),
-        _figure(row.consensus.agreement),
-        changes.stances_changed if changes and voted else None,
-        changes.to_majority if changes and voted else None,
-        _figure(changes.conformity if changes else None),
-        ("warning", "warning") if row.groupthink.detected else "no",
-        row.spent.tokens,
-    ]
+    """Return a round as a row of a table, under `EVIDENCE_HEADS`."""
+    voted = _has_stances(row.vote)
+    confidence = row.statistics.confidence
+    cells: list[Cell] = ["poll" if row.round == POLL else str(row.round)]
+    for stance in STANCES:
+        cells.append(row.vote.counts[stance] if voted else None)
+    cells.append(_figure(confidence.median) if confidence else None)
+    cells.append(_figure(row.consensus.agreement))
+    if row.changes is None:
+        cells += [None, None, None]
+    elif not voted:
+        cells += [None, None, _figure(row.changes.conformity)]
+    else:
+        cells += [row.changes.stances_changed, row.changes.to_majority, _figure(row.changes.conformity)]
+    cells.append(("warning", "warning") if row.groupthink.detected else "no")
+    cells.append(row.spent.tokens)
+    return cells
 
 
 def round_name(number: int) -> str:
-    return f"round {number}" if number else "poll"
+    return "poll" if number == POLL else f"round {number}"
 
 
 def vote_line(vote: Vote | None) -> str:
-    """A vote in words, such as ``no (yes 1, no 3, neutral 0)``."""
-    if vote is None or not any(vote.counts.values()):
+    """Return a vote in words, such as ``no (yes 1, no 3, neutral 0)``."""
+    if vote is None or not _has_stances(vote):
         return "no stances"
-    return f"{vote.winner or 'tie'} ({', '.join(f'{stance} {count}' for stance, count in vote.counts.items())})"
+    counts = ", ".join(f"{stance} {count}" for stance, count in vote.counts.items())
+    return f"{vote.winner or 'tie'} ({counts})"
 
 
 def exit_line(report: DebateReport) -> str:
+    """Return why the debate ended; empty while it goes on."""
     meta = report.metadata
-    return f"Ended by {meta.exit_reason.replace('_', ' ')}: {meta.exit_details}." if meta.exit_reason else ""
+    if not meta.exit_reason:
+        return ""
+    return f"Ended by {meta.exit_reason.replace('_', ' ')}: {meta.exit_details}."
 
 
 def actor_line(report: DebateReport) -> str:
-    """Who acted, where that was a script and no model; else empty."""
+    """Return which script acted in place of a model; empty where only models did."""
     scripts = [model for model in report.metadata.actors if provider_of(model) == "offline"]
     if not scripts:
         return ""
@@ -427,7 +514,7 @@ def actor_line(report: DebateReport) -> str:
 
 
 def talking_lines(talking: Talking) -> Iterator[str]:
-    """What talking changed, and what it cost, in sentences."""
+    """Yield what talking changed, and what it cost, in sentences."""
     if talking.poll is not None:
         yield f"Blind poll: {vote_line(talking.poll)}, {talking.spent_on_poll.tokens:,} tokens."
     if talking.last is not None:
@@ -435,60 +522,101 @@ def talking_lines(talking: Talking) -> Iterator[str]:
         yield f"Last round: {vote_line(talking.last)}, {talking.spent_since.tokens:,} tokens{since}."
     if talking.same_winner is not None:
         verdict = "did not change" if talking.same_winner else "changed"
-        seats = "1 seat answers" if talking.seats_changed == 1 else f"{talking.seats_changed or 'no'} seats answer"
-        by_role = talking.seats_by_role
-        roles = (
-            f"; {'1 seat holds' if by_role == 1 else f'{by_role} seats hold'} the stance of a role" if by_role else ""
-        )
-        yield f"Talking {verdict} the vote: {seats} otherwise than in the poll{roles}."
+        yield f"Talking {verdict} the vote: {_changed_seats(talking)}{_seats_by_role(talking)}."
 
 
-def _decision(decision: Decision) -> Iterator[str]:
-    yield _bullets(talking_lines(decision.what_talking_changed))
-    if (agreed := decision.consensus) is None:
-        return
-    if agreed.agreement is not None:
-        by = f"by {_text(agreed.judge)}{', heuristic' if agreed.heuristic else ''}"
-        yield f"Agreement {agreed.agreement:.2f} ({by}). {_text(agreed.summary)}"
-    for title, lines in (("Common ground", agreed.common_ground), ("Disagreements", agreed.disagreements)):
-        if lines:
-            yield f"{title}:\n\n{_bullets(map(_text, lines))}"
+def _changed_seats(talking: Talking) -> str:
+    if talking.seats_changed == 1:
+        return "1 seat answers otherwise than in the poll"
+    return f"{talking.seats_changed or 'no'} seats answer otherwise than in the poll"
 
 
-def _warning(groupthink: Groupthink | None) -> Iterator[str]:
+def _seats_by_role(talking: Talking) -> str:
+    if not talking.seats_by_role:
+        return ""
+    if talking.seats_by_role == 1:
+        return "; 1 seat holds the stance of a role"
+    return f"; {talking.seats_by_role} seats hold the stance of a role"
+
+
+def _summary_paragraphs(report: DebateReport) -> Iterator[str]:
+    """Yield how the debate went, who acted, and what a reader must be warned of."""
+    meta, groupthink = report.metadata, report.evidence.groupthink
+    played = counted(meta.rounds_played, "round")
+    status = meta.status.replace("_", " ")
+    summary = f"Debate {meta.id}, {meta.mode}: {len(meta.seats)} seats, {played}, {status}. {_text(exit_line(report))}"
+    yield summary.strip()
+    yield _text(actor_line(report))
     if groupthink is not None and groupthink.detected:
-        indicators = _bullets(map(_text, groupthink.indicators)).replace("* ", "> * ")
+        indicators = "\n".join(f"> * {_text(indicator)}" for indicator in groupthink.indicators)
         yield f"> **Warning: groupthink.** {_text(groupthink.recommendation)}\n>\n{indicators}"
+    if meta.error:
+        yield f"Error: {_text(meta.error)}"
 
 
-def _answers(report: DebateReport) -> Iterator[str]:
+def _decision_paragraphs(decision: Decision) -> Iterator[str]:
+    """Yield what talking changed, and how far the last round agrees."""
+    yield _bullets(talking_lines(decision.what_talking_changed))
+    consensus = decision.consensus
+    if consensus is None:
+        return
+    if consensus.agreement is not None:
+        heuristic = ", heuristic" if consensus.heuristic else ""
+        yield f"Agreement {consensus.agreement:.2f} (by {_text(consensus.judge)}{heuristic}). {_text(consensus.summary)}"
+    if consensus.common_ground:
+        yield f"Common ground:\n\n{_bullets([_text(line) for line in consensus.common_ground])}"
+    if consensus.disagreements:
+        yield f"Disagreements:\n\n{_bullets([_text(line) for line in consensus.disagreements])}"
+
+
+def _answer_paragraphs(report: DebateReport) -> Iterator[str]:
+    """Yield the answers round by round, each round after what people said before it."""
     number = None
-    for one in report.agent_responses:
-        if one.round != number:
-            number = one.round
+    for response in report.agent_responses:
+        if response.round != number:
+            number = response.round
             yield f"### {round_name(number).capitalize()}"
-            yield from (
-                f"{_text(remark.author)} said before it: {_text(remark.text)}"
-                for remark in report.evidence.remarks
-                if remark.before_round == number
-            )
-        role = ", ".join(_text(name) for name in (one.role, one.perspective) if name)
-        stance = f": {one.stance}" if one.stance else ""
-        sure = f", confidence {one.confidence:g}" if one.confidence is not None else ""
-        raw = f" (it gave {one.confidence_raw:g})" if one.confidence_raw is not None else ""
-        yield f"#### {one.seat}. {_text(one.name)}{f' ({role})' if role else ''}{stance}{sure}{raw}"
-        yield f"**{_text(one.position)}**" if one.position else ""
-        yield _text(one.reasoning)
-        yield f"Said: {_text(one.text)}" if one.text and one.text not in (one.position, one.reasoning) else ""
-        yield _bullets(f"Source: {_text(source)}" for source in one.citations)
-        yield f"Breaks a rule: {_text(one.violation)}" if one.violation else ""
-        if one.status == DebateTurn.Status.ANSWERED and not one.message:
-            yield "Its message was deleted."
-        elif not one.message:
-            yield f"No answer ({one.status}): {_text(one.error)}"
+            for remark in report.evidence.remarks:
+                if remark.before_round == number:
+                    yield f"{_text(remark.author)} said before it: {_text(remark.text)}"
+        yield from _response_paragraphs(response)
 
 
-def _metadata(meta: Metadata) -> Iterator[str]:
+def _response_paragraphs(response: Response) -> Iterator[str]:
+    """Yield one answer: a heading, then its parts."""
+    yield _response_heading(response)
+    if response.position:
+        yield f"**{_text(response.position)}**"
+    yield _text(response.reasoning)
+    if response.text and response.text not in (response.position, response.reasoning):
+        yield f"Said: {_text(response.text)}"
+    yield _bullets(f"Source: {_text(source)}" for source in response.citations)
+    if response.violation:
+        yield f"Breaks a rule: {_text(response.violation)}"
+    if response.message:
+        return
+    if response.status == DebateTurn.Status.ANSWERED:
+        yield "Its message was deleted."
+    else:
+        yield f"No answer ({response.status}): {_text(response.error)}"
+
+
+def _response_heading(response: Response) -> str:
+    """Return the seat with its role, its stance and its confidence."""
+    heading = f"#### {response.seat}. {_text(response.name)}"
+    if role := ", ".join(_text(name) for name in (response.role, response.perspective) if name):
+        heading += f" ({role})"
+    if response.stance:
+        heading += f": {response.stance}"
+    if response.confidence is not None:
+        heading += f", confidence {response.confidence:g}"
+    if response.confidence_raw is not None:
+        heading += f" (it gave {response.confidence_raw:g})"
+    return heading
+
+
+def _metadata_lines(meta: Metadata) -> Iterator[str]:
+    """Yield when the debate began, who acted, and what it used."""
     yield f"Begun {meta.created_at:%Y-%m-%d %H:%M %Z}, acted by {', '.join(meta.actors) or 'nobody yet'}"
     unpriced = f", {meta.spent.unpriced:,} calls unpriced" if meta.spent.unpriced else ""
     yield f"{meta.spent.tokens:,} tokens in {meta.spent.calls:,} calls, {meta.spent.cost_usd:.4f} US dollars{unpriced}"
@@ -503,4 +631,5 @@ def _figure(value: float | None) -> str | None:
 
 
 def _text(text: str) -> str:
-    return as_text(text, LONGEST)
+    """Return text of agents, people and judges without effect in Markdown, cut where it is too long."""
+    return as_text(text, LONGEST_TEXT)

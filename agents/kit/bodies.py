@@ -19,9 +19,11 @@ from agents.kit.text.tags import TAG_KEY
 
 MOST_TAGS = 20
 MOST_OBJECT = 100_000  # characters of JSON
+LONGEST_SHOWN = 80  # characters of a value in an error
 ABSENT: Any = None  # the default of a field that may be left out, but is not null where it is given
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_SHOULD = re.compile(
+# What pydantic's sentences have around what is allowed.
+_WORDS_AROUND_ALLOWED = re.compile(
     r"^(Input|String|List|Dictionary|Value) should (be |have )?| after validation.*|(?<=a valid dictionary) or instance of \w+$"
 )
 B = TypeVar("B", bound="Body")
@@ -41,15 +43,14 @@ class Body(BaseModel):
 
     @classmethod
     def unknown(cls, data: dict[str, Any]) -> dict[str, str]:
-        """The names that are no field, and what is allowed."""
+        """Return the names that are no field, each with a sentence that says which fields there are."""
         allowed = ", ".join(cls.model_fields) or "none"
-        return {
-            name: f"there is no field {name!r}; allowed: {allowed}" for name in data if name not in cls.model_fields
-        }
+        unknown_names = [name for name in data if name not in cls.model_fields]
+        return {name: f"there is no field {name!r}; allowed: {allowed}" for name in unknown_names}
 
     @property
     def sent(self) -> dict[str, Any]:
-        """The fields that were sent, without those left out."""
+        """Return the fields that were sent, without those left out."""
         return {name: getattr(self, name) for name in self.model_fields_set}
 
 
@@ -63,7 +64,7 @@ def as_api_error(refused: Refused) -> ValidationError:
 
 
 def read(kind: type[B], data: Any, raw: Sequence[str] = ()) -> B:
-    """The body that was sent, as `validate` reads it.
+    """Return the body that was sent, as `validate` reads it.
 
     Raises:
         ValidationError: By the path of a field what is wrong and what is allowed.
@@ -84,47 +85,52 @@ def validate(kind: type[B], data: dict[str, Any], *, raw: Sequence[str] = (), is
         is_local: Whether it comes from a person at this machine, who may name files; see `is_local`.
 
     Raises:
-        Refused: Something is wrong.
+        Refused: Something is wrong; names every mistake at once.
     """
-    errors = dict(_unstorable({name: value for name, value in data.items() if name not in raw}))
-    names_nothing = False
-    if not errors:
-        errors = kind.unknown(data)
-        names_nothing = not errors
-        known = {name: value for name, value in data.items() if name not in errors}
-        try:
-            body = kind.model_validate(known, context={"is_local": is_local})
-            if not errors:
-                return body
-        except Invalid as error:
-            for each in error.errors(include_url=False):
-                errors.setdefault(*_sentence(dict(each)))
-                names_nothing &= each["type"] == NOT_THERE
-    raise Refused(errors, names_nothing=names_nothing)
+    not_storable = dict(_unstorable({name: value for name, value in data.items() if name not in raw}))
+    if not_storable:
+        raise Refused(not_storable, names_nothing=False)
+    errors = kind.unknown(data)
+    known = {name: value for name, value in data.items() if name not in errors}
+    all_name_nothing = not errors
+    try:
+        body = kind.model_validate(known, context={"is_local": is_local})
+        if not errors:
+            return body
+    except Invalid as invalid:
+        for error in invalid.errors(include_url=False):
+            place, sentence = _place_and_sentence(dict(error))
+            errors.setdefault(place, sentence)
+            if error["type"] != NOT_THERE:
+                all_name_nothing = False
+    raise Refused(errors, names_nothing=all_name_nothing)
 
 
 def is_local(info: ValidationInfo) -> bool:
-    """Whether what is validated was asked for by a person at this machine."""
+    """Return whether what is validated was asked for by a person at this machine."""
     return bool(info.context and info.context["is_local"])
 
 
-NOT_THERE = "not there"  # a fault: a name that is nothing's, a file that cannot be used
+NOT_THERE = "not there"  # type of the errors of `not_there`
 
 
 def fault(name: str, sentence: str) -> PydanticCustomError:
-    """What a validator of a body raises about its field `name`; the sentence says everything itself."""
+    """Return what a validator of a body raises about its field `name`; the sentence says everything itself."""
     return PydanticCustomError("sentence", "{sentence}", {"sentence": sentence, "name": name})
 
 
 def not_there(sentence: str) -> PydanticCustomError:
-    """What a validator raises about a name that is nothing's, or a file that cannot be used."""
+    """Return what a validator raises about a name that nothing has, or a file that cannot be used."""
     return PydanticCustomError(NOT_THERE, "{sentence}", {"sentence": sentence})
 
 
-def _sentence(error: dict[str, Any]) -> tuple[str, str]:
-    """Where a fault of pydantic is, and what it says."""
+def _place_and_sentence(error: dict[str, Any]) -> tuple[str, str]:
+    """Return where an error of pydantic is, such as ``messages[2].text``, and a sentence that says what is wrong."""
     context = error.get("ctx", {})
-    place = dotted([*error["loc"], *([context["name"]] if context.get("name") else [])])
+    location = list(error["loc"])
+    if context.get("name"):  # of a `fault`
+        location.append(context["name"])
+    place = dotted(location)
     match error["type"]:
         case "sentence" | "not there":
             return place or "non_field_errors", str(context["sentence"])
@@ -132,31 +138,49 @@ def _sentence(error: dict[str, Any]) -> tuple[str, str]:
             return place or "non_field_errors", str(context["error"])
         case "missing":
             return place, f"{place} is missing"
-    return place, f"{place} {shown(error['input'])}: allowed: {_SHOULD.sub('', error['msg'])}"
+    allowed = _WORDS_AROUND_ALLOWED.sub("", error["msg"])
+    return place, f"{place} {shown(error['input'])}: allowed: {allowed}"
 
 
 def dotted(location: Sequence[Any]) -> str:
-    """``messages[2].text``"""
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in location if part != "[key]")
-    return "".join(parts).replace(".[", "[").removeprefix(".").encode("utf-8", "backslashreplace").decode()
+    """Return a location of pydantic as ``messages[2].text``."""
+    text = ""
+    for part in location:
+        if part == "[key]":  # pydantic's mark of a key of an object
+            continue
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    text = text.replace(".[", "[")  # the name of a `fault` may begin with an index: ``[1].name``
+    return _encodable(text.removeprefix("."))
 
 
 def shown(value: Any) -> str:
-    """A value as an error names it."""
-    text = f"{len(value):,} of them" if isinstance(value, list) and len(value) > 20 else repr(value)
-    return (text if len(text) <= 80 else text[:79] + "…").encode("utf-8", "backslashreplace").decode()
+    """Return a value as an error names it: shortened, of a long list only how many it holds."""
+    text = repr(value)
+    if isinstance(value, list) and len(value) > 20:
+        text = f"{len(value):,} of them"
+    if len(text) > LONGEST_SHOWN:
+        text = text[: LONGEST_SHOWN - 1] + "…"
+    return _encodable(text)
+
+
+def _encodable(text: str) -> str:
+    """Return a text with halves of surrogate pairs, which no answer can hold, written out."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _unstorable(value: Any, location: tuple[Any, ...] = ()) -> Iterator[tuple[str, str]]:
-    """The places of texts that no database can hold, and why."""
-    if isinstance(value, str):
-        if "\x00" in value:
-            yield dotted(location), f"{dotted(location)} holds a NUL character"
-        elif _SURROGATE.search(value):
-            yield dotted(location), f"{dotted(location)} holds half of a surrogate pair"
-    for key, part in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
-        yield from _unstorable(key, (*location, key))
-        yield from _unstorable(part, (*location, key))
+    """Yield the places of texts that no database can hold, and why; keys of objects are texts, too."""
+    if isinstance(value, str) and "\x00" in value:
+        yield dotted(location), f"{dotted(location)} holds a NUL character"
+    elif isinstance(value, str) and _SURROGATE.search(value):
+        yield dotted(location), f"{dotted(location)} holds half of a surrogate pair"
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from _unstorable(key, (*location, key))
+            yield from _unstorable(part, (*location, key))
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from _unstorable(part, (*location, index))
 
 
 class OneOf:
@@ -173,7 +197,9 @@ class Reads:
     """Annotation of a text that `read` turns into something else; it raises ValueError or LookupError, with a sentence or without."""
 
     def __init__(self, read: Callable[[str], Any], allowed: str, *, strip: bool = True, **schema: Any) -> None:
-        self.read, self.allowed, self.strip = read, allowed, strip
+        self.read = read
+        self.allowed = allowed
+        self.strip = strip
         self.schema = {"type": "string", "minLength": 1, **schema}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
@@ -183,44 +209,52 @@ class Reads:
         return self.schema
 
     def _validate(self, value: Any) -> Any:
-        if isinstance(value, str) and value.strip() and len(value) <= self.schema.get("maxLength", math.inf):
-            try:
-                return self.read(value.strip() if self.strip else value)
-            except LookupError as error:
-                if error.args:
-                    raise not_there(str(error.args[0])) from None
-            except (ValueError, OverflowError) as error:
-                if not isinstance(error, OverflowError) and error.args:
-                    raise ValueError(str(error.args[0])) from None
-        raise PydanticCustomError("type", "{allowed}", {"allowed": self.allowed})
+        not_allowed = PydanticCustomError("type", "{allowed}", {"allowed": self.allowed})
+        longest = self.schema.get("maxLength", math.inf)
+        if not isinstance(value, str) or not value.strip() or len(value) > longest:
+            raise not_allowed
+        try:
+            return self.read(value.strip() if self.strip else value)
+        except LookupError as error:
+            if error.args:
+                raise not_there(str(error.args[0])) from None
+        except OverflowError:  # its sentence is Python's, not ours
+            pass
+        except ValueError as error:
+            if error.args:
+                raise ValueError(str(error.args[0])) from None
+        raise not_allowed
 
 
-def _said(text: str) -> str:
+def _not_blank(text: str) -> str:
     if not text.strip():
         raise PydanticCustomError("blank", "a text, not only white space")
     return text
 
 
-def _known_keys(tags: dict[str, str]) -> dict[str, str]:
+def _with_allowed_keys(tags: dict[str, str]) -> dict[str, str]:
     for key in tags:
         if not TAG_KEY.fullmatch(key):
             raise fault(key, f"tag {key[:80]!r}: allowed: keys of a letter, then up to 63 letters, digits, _ . or -")
     return tags
 
 
-def _object(value: dict[str, Any]) -> dict[str, Any]:
-    try:  # databases cannot store the infinities; JSON may spell numbers that are too large, such as 1e999
-        if len(json.dumps(value, ensure_ascii=False, allow_nan=False)) <= MOST_OBJECT:
-            return value
+def _storable_object(value: dict[str, Any]) -> dict[str, Any]:
+    refused = PydanticCustomError("object", f"a JSON object of at most {MOST_OBJECT:,} characters")
+    try:
+        # Databases cannot store the infinities, which JSON may spell as numbers that are too large, such as 1e999.
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except ValueError:
-        pass
-    raise PydanticCustomError("object", f"a JSON object of at most {MOST_OBJECT:,} characters")
+        raise refused from None
+    if len(text) > MOST_OBJECT:
+        raise refused
+    return value
 
 
 Id = Annotated[int, Field(ge=1, le=2**63 - 1)]
-Said = Annotated[
-    str, StringConstraints(strip_whitespace=False, min_length=1, max_length=MAX_CHARACTERS), AfterValidator(_said)
+MessageText = Annotated[
+    str, StringConstraints(strip_whitespace=False, min_length=1, max_length=MAX_CHARACTERS), AfterValidator(_not_blank)
 ]
 Verbatim = Annotated[str, StringConstraints(strip_whitespace=False)]
-Tags = Annotated[dict[Verbatim, Verbatim], Field(max_length=MOST_TAGS), AfterValidator(_known_keys)]
-Anything = Annotated[dict[Verbatim, Any], AfterValidator(_object)]
+Tags = Annotated[dict[Verbatim, Verbatim], Field(max_length=MOST_TAGS), AfterValidator(_with_allowed_keys)]
+Anything = Annotated[dict[Verbatim, Any], AfterValidator(_storable_object)]

@@ -22,14 +22,16 @@ def insert_values(like: models.Model, names: Sequence[str], values: Iterable[Seq
         IntegrityError: A constraint does not let a row in; none is then inserted.
     """
     meta = like._meta
-    differing = [next(field for field in meta.concrete_fields if field.attname == name) for name in names]
+    fields_by_attribute = {field.attname: field for field in meta.concrete_fields}
+    differing = [fields_by_attribute[name] for name in names]
     common = [field for field in meta.concrete_fields if not field.primary_key and field not in differing]
-    shared = [field.get_db_prep_save(getattr(like, field.attname), connection) for field in common]
-    rows = [[*shared, *_prepared(differing, row)] for row in values]
-    if rows:
-        columns = ", ".join(_quoted(field.column) for field in (*common, *differing))
-        places = ", ".join(["%s"] * len(rows[0]))
-        _execute(f"INSERT INTO {_quoted(meta.db_table)} ({columns}) VALUES ({places})", rows)  # noqa: S608
+    common_values = _prepared(common, [getattr(like, field.attname) for field in common])
+    rows = [[*common_values, *_prepared(differing, row)] for row in values]
+    if not rows:
+        return
+    columns = ", ".join(_quoted(field.column) for field in (*common, *differing))
+    placeholders = ", ".join(["%s"] * len(rows[0]))
+    _execute(f"INSERT INTO {_quoted(meta.db_table)} ({columns}) VALUES ({placeholders})", rows)  # noqa: S608
 
 
 def update_rows(rows: Rows, names: Sequence[str], *, where: str = "") -> int:
@@ -47,18 +49,24 @@ def update_rows(rows: Rows, names: Sequence[str], *, where: str = "") -> int:
     if not rows:
         return 0
     meta = rows[0]._meta
-    fields: list[Any] = [*(meta.get_field(name) for name in names), meta.pk]
-    sets = ", ".join(f"{_quoted(field.column)} = %s" for field in fields[:-1])
-    statement = f"UPDATE {_quoted(meta.db_table)} SET {sets} WHERE {_quoted(fields[-1].column)} = %s"  # noqa: S608
+    key: Any = meta.pk
+    written: list[Any] = [meta.get_field(name) for name in names]
+    assignments = ", ".join(f"{_quoted(field.column)} = %s" for field in written)
+    statement = f"UPDATE {_quoted(meta.db_table)} SET {assignments} WHERE {_quoted(key.column)} = %s"  # noqa: S608
+    if where:
+        statement += f" AND {where}"
+    fields = [*written, key]
     values = [_prepared(fields, [getattr(row, field.attname) for field in fields]) for row in rows]
-    return _execute(statement + (f" AND {where}" if where else ""), values)
+    return _execute(statement, values)
 
 
 def _prepared(fields: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    """Return values as the database stores them in these fields."""
     return [field.get_db_prep_save(value, connection) for field, value in zip(fields, values, strict=True)]
 
 
 def _execute(statement: str, values: Sequence[Sequence[Any]]) -> int:
+    """Carry out a statement for each of these values, all or none; return how many rows it changed."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.executemany(statement, values)
         return int(cursor.rowcount)

@@ -1,4 +1,4 @@
-"""What a Django app of Plumbline says of itself: an app is installed by one line of INSTALLED_APPS, and nothing else names it."""
+"""Declarations of the Django apps of Plumbline: an app is installed by one line of INSTALLED_APPS, and nothing else names it."""
 
 from __future__ import annotations
 
@@ -44,14 +44,24 @@ def app_missing_for(path: str) -> str:
 
 def declared(name: str) -> dict[str, Any]:
     """Return what the installed apps declare under `name`, an attribute such as ``work_queues``; lower ones first."""
-    return {key: value for app in capabilities() for key, value in getattr(app, name, {}).items()}
+    merged: dict[str, Any] = {}
+    for app in capabilities():
+        merged.update(getattr(app, name, {}))
+    return merged
 
 
 def declared_list(name: str) -> list[Any]:
     """Return the same for attributes that are lists."""
-    return [value for app in capabilities() for value in getattr(app, name, ())]
+    values: list[Any] = []
+    for app in capabilities():
+        values += getattr(app, name, ())
+    return values
 
 
 def declared_one(name: str) -> Any:
     """Return the same for an attribute that is one value: that of the uppermost app which has it, "" where none has."""
-    return next((value for app in reversed(capabilities()) if (value := getattr(app, name, ""))), "")
+    for app in reversed(capabilities()):
+        value = getattr(app, name, "")
+        if value:
+            return value
+    return ""

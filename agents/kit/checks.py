@@ -28,7 +28,7 @@ NUMBERS: Numbers = {
 
 @register("plumbline", deploy=True)  # a fact to know before going live; said on every command it would only be noise
 def check_judge(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """Whether an LLM judges at all."""
+    """Tell that no LLM judges, where none does."""
     from agents.kit.llm.endpoints import model_of, provider_of
 
     if provider_of(model_of("judge")) == "offline":
@@ -42,13 +42,15 @@ def check_judge(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Itera
 
 @register("plumbline")
 def check_models(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """Each role's model can be called, and what it costs is known."""
+    """Refuse a role's model that cannot be called, and warn of one whose price is not known."""
     from agents.kit.llm.endpoints import OFFLINE_MODELS, model_of, problem_of, provider_of, replay_file
     from agents.kit.llm.requests import ROLES
 
     for role in ROLES:
-        model, setting = model_of(role), f"{role.upper()}_MODEL"
-        if problem := problem_of(role, model):
+        model = model_of(role)
+        setting = f"{role.upper()}_MODEL"
+        problem = problem_of(role, model)
+        if problem:
             hint = problem[0].upper() + problem[1:] + "."
             yield Error(f"{setting} cannot be called.", hint=hint, id="agents.E001")
         elif provider_of(model) == "replay" and not replay_file(model).is_file():
@@ -61,7 +63,7 @@ def check_models(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iter
 
 
 def _check_prices() -> Iterator[CheckMessage]:
-    """One warning for each model that the shipped prices lack, whichever roles it has. No query: a check runs before any command."""
+    """Warn once of each model that the shipped prices lack, whichever roles it has. No query: a check runs before any command."""
     from agents.kit.llm.endpoints import base_url_of, model_of, problem_of, without_credentials
     from agents.kit.llm.prices import has_seed_price
     from agents.kit.llm.requests import ROLES
@@ -72,8 +74,8 @@ def _check_prices() -> Iterator[CheckMessage]:
             roles.setdefault(model_of(role), []).append(role)
     for model, having in roles.items():
         names = " and ".join(f"{role.upper()}_MODEL" for role in having)
-        servers = dict.fromkeys(without_credentials(base_url_of(role)) for role in having if base_url_of(role))
-        where = f" (served by {', '.join(servers)})" if servers else ""
+        servers = {without_credentials(base_url_of(role)) for role in having if base_url_of(role)}
+        where = f" (served by {', '.join(sorted(servers))})" if servers else ""
         hint = (
             "Until it has one its calls are shown as unpriced. Add it in the console under More › Logs › Prices, "
             f"for the model {model}, 0 if it costs nothing. Then set SILENCED_SYSTEM_CHECKS=agents.W002 in the environment or "
@@ -84,7 +86,7 @@ def _check_prices() -> Iterator[CheckMessage]:
 
 @register("plumbline")
 def check_llm_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """The numbers and choices for model calls are in range."""
+    """Refuse numbers and choices for model calls that are out of range."""
     from agents.kit.llm.ledger import STORE_CHOICES
 
     if settings.LLM_STORE_PAYLOADS not in STORE_CHOICES:

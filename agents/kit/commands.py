@@ -1,4 +1,4 @@
-"""What management commands share: exit codes, how a command line is read, and the terminal they write to."""
+"""Exit codes, strict command lines and tables in a terminal, for all management commands."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def unusable(why: object) -> CommandError:
 
 def unanswered(why: str, *, otherwise: int = NOT_ENOUGH) -> CommandError:
     """Return the error of a command whose model gave no answer: `unusable` where its server refuses key, model or address."""
-    return CommandError(why, returncode=UNUSABLE if is_misconfigured(why) else otherwise)
+    if is_misconfigured(why):
+        return unusable(why)
+    return CommandError(why, returncode=otherwise)
 
 
 class BaseCommand(management.BaseCommand):
@@ -64,8 +66,9 @@ class BaseCommand(management.BaseCommand):
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         parser = super().create_parser(prog_name, subcommand, **kwargs)
         _be_strict(parser)
-        codes = f"Exit codes of all commands: {'; '.join(f'{code} {means}' for code, means in EXIT_CODES.items())}."
-        parser.epilog = "\n\n".join(filter(None, [parser.epilog, codes]))
+        codes = "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
+        paragraphs = [parser.epilog, f"Exit codes of all commands: {codes}."]
+        parser.epilog = "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
         return parser
 
     def check(self, *args: Any, **kwargs: Any) -> None:
@@ -80,12 +83,12 @@ class CodedCommand(BaseCommand):
     """A command that keeps its exit code when its reader leaves early (`| head`): the rest of the output is dropped."""
 
     def run_from_argv(self, argv: list[str]) -> None:
-        sys.stdout = _Output(sys.stdout)
+        sys.stdout = _OutputToLeavingReader(sys.stdout)
         self.stdout = OutputWrapper(sys.stdout)
         super().run_from_argv(argv)
 
 
-class _Output(io.TextIOWrapper):
+class _OutputToLeavingReader(io.TextIOWrapper):
     """Standard output that goes on to nowhere once its reader has closed the pipe."""
 
     def __init__(self, out: Any) -> None:
@@ -95,23 +98,23 @@ class _Output(io.TextIOWrapper):
         try:
             return super().write(text)
         except BrokenPipeError:
-            self._drop()
+            self._go_on_to_nowhere()
             return len(text)
 
     def flush(self) -> None:
         try:
             super().flush()
         except BrokenPipeError:
-            self._drop()
+            self._go_on_to_nowhere()
 
-    def _drop(self) -> None:
+    def _go_on_to_nowhere(self) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self.fileno())
         os.close(nowhere)
 
 
 def _be_strict(parser: ArgumentParser) -> None:
-    """Have a parser, and those of its subcommands, refuse options that are not written out, and name the one that was meant."""
+    """Make a parser, and those of its subcommands, refuse options that are not written out, and name the one that was meant."""
     subcommands: dict[str, ArgumentParser] = {}
     for action in parser._actions:
         if isinstance(action, _SubParsersAction):
@@ -120,31 +123,37 @@ def _be_strict(parser: ArgumentParser) -> None:
         _be_strict(subcommand)
     parser.allow_abbrev = False
     parser.error = partial(_wrong_usage, parser)  # type: ignore[method-assign]
-    parse = parser.parse_known_args
+    parse_as_argparse = parser.parse_known_args
 
     def parse_known_args(args: Sequence[str] | None = None, namespace: Any = None) -> Any:
-        for word in sys.argv[1:] if args is None else args:
+        words = sys.argv[1:] if args is None else args
+        for word in words:
             if word in subcommands or word == "--":
                 break
             name = word.partition("=")[0]
-            # A word with a space is a text that begins with dashes.
-            if name.startswith("--") and " " not in word and name not in parser._option_string_actions:
+            is_option = (
+                name.startswith("--") and " " not in word
+            )  # a word with a space is a text that begins with dashes
+            if is_option and name not in parser._option_string_actions:
                 parser.error(_unknown_option(parser, name))
-        return parse(args, namespace)
+        return parse_as_argparse(args, namespace)
 
     parser.parse_known_args = parse_known_args  # type: ignore[method-assign, assignment]
 
 
 def _unknown_option(parser: ArgumentParser, name: str) -> str:
+    """Return the sentence about an option that there is not; it names those that begin alike, else the most similar one."""
     known = [option.removeprefix("--") for option in parser._option_string_actions if option.startswith("--")]
-    given = name.removeprefix("--")
-    meant = [option for option in known if option.startswith(given)] or get_close_matches(given, known, n=1)
+    typed = name.removeprefix("--")
+    meant = [option for option in known if option.startswith(typed)] or get_close_matches(typed, known, n=1)
     if not meant:
         return f"there is no option {name}"
-    return f"there is no option {name}; did you mean {' or '.join(f'--{option}' for option in meant[:3])}?"
+    suggestions = " or ".join(f"--{option}" for option in meant[:3])
+    return f"there is no option {name}; did you mean {suggestions}?"
 
 
 def _wrong_usage(parser: ArgumentParser, message: str) -> NoReturn:
+    """Refuse a command line: with the usage where a person typed it, with an exception where a program calls the command."""
     if isinstance(parser, CommandParser) and not parser.called_from_command_line:
         raise wrong(f"Error: {message}")
     parser.print_usage(sys.stderr)
@@ -154,7 +163,7 @@ def _wrong_usage(parser: ArgumentParser, message: str) -> NoReturn:
 Emphasis = Literal["", "strong", "good", "better", "warning", "bad", "faint"]
 Value = str | int | None  # None is shown as a dash
 Cell = Value | tuple[Value, Emphasis]
-_STYLES: dict[Emphasis, str] = {
+_STYLE_OF_EMPHASIS: dict[Emphasis, str] = {
     "strong": "bold",
     "good": "green",
     "better": "bold green",
@@ -162,12 +171,12 @@ _STYLES: dict[Emphasis, str] = {
     "bad": "bold red",
     "faint": "dim",
 }
-LONGEST = 20_000  # characters
+LONGEST_PRINTED = 20_000  # characters of a text
 WIDTH_WHEN_PIPED = 120  # columns
 
 
 def console_on(out: Any, *, markup: bool = True) -> Console:
-    """A rich console on a command's stdout: as wide as `COLUMNS` says, or the terminal; 120 where it is neither.
+    """Return a rich console on a command's stdout: as wide as `COLUMNS` says, or the terminal; 120 where it is neither.
 
     Args:
         out: The command's ``self.stdout``. Where it is not a terminal, the text is plain.
@@ -175,9 +184,14 @@ def console_on(out: Any, *, markup: bool = True) -> Console:
     """
     from rich.console import Console
 
-    terminal, columns = bool(out.isatty()), os.environ.get("COLUMNS", "")
-    fixed = int(columns) if columns.isdecimal() and int(columns) > 0 else None if terminal else WIDTH_WHEN_PIPED
-    return Console(file=out, force_terminal=terminal or None, width=fixed, highlight=False, markup=markup)
+    is_terminal = bool(out.isatty())
+    columns = os.environ.get("COLUMNS", "")
+    width: int | None = None  # as wide as the terminal
+    if columns.isdecimal() and int(columns) > 0:
+        width = int(columns)
+    elif not is_terminal:
+        width = WIDTH_WHEN_PIPED
+    return Console(file=out, force_terminal=is_terminal or None, width=width, highlight=False, markup=markup)
 
 
 def print_table(
@@ -214,68 +228,99 @@ def print_table(
         padding=(0, 1, 0, 0) if tight else (0, 1),
     )
     for head in heads:
-        number, name = head.startswith(">"), head.removeprefix(">")
-        justify: Literal["left", "right"] = "right" if number else "left"
-        table.add_column(
-            escape(name), justify=justify, no_wrap=(number and not wrapped) or name in unwrapped, overflow="fold"
-        )
-
-    def shown(cell: Cell) -> str:
-        value, emphasis = cell if isinstance(cell, tuple) else (cell, "")
-        text = escape(cell_text(value))
-        return f"[{_STYLES[emphasis]}]{text}[/]" if emphasis else text
-
+        name = head.removeprefix(">")
+        is_of_numbers = head.startswith(">")
+        stays_on_one_line = (is_of_numbers and not wrapped) or name in unwrapped
+        justify: Literal["left", "right"] = "right" if is_of_numbers else "left"
+        table.add_column(escape(name), justify=justify, no_wrap=stays_on_one_line, overflow="fold")
     for row in rows:
-        table.add_row(*map(shown, row))
+        table.add_row(*(_styled(cell) for cell in row))
     if total:
         table.add_section()
-        table.add_row(*map(shown, total))
+        table.add_row(*(_styled(cell) for cell in total))
     console.print(table)
 
 
+def _styled(cell: Cell) -> str:
+    """Return a cell as rich prints it: its text, in the style of its emphasis."""
+    from rich.markup import escape
+
+    value, emphasis = _value_and_emphasis(cell)
+    text = escape(cell_text(value))
+    if not emphasis:
+        return text
+    return f"[{_STYLE_OF_EMPHASIS[emphasis]}]{text}[/]"
+
+
+def _value_and_emphasis(cell: Cell) -> tuple[Value, Emphasis]:
+    return cell if isinstance(cell, tuple) else (cell, "")
+
+
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[Cell]]) -> list[str]:
-    """The lines of the same table as Markdown. Cells must be clean already; what is emphasized is bold."""
+    """Return the lines of the same table as Markdown. Cells must be clean already; what is emphasized is bold."""
+    names = [head.removeprefix(">") for head in heads]
+    alignments = ["--:" if head.startswith(">") else "---" for head in heads]
+    lines = [_markdown_row(names), _markdown_row(alignments)]
+    for row in rows:
+        cells = []
+        for cell in row:
+            value, emphasis = _value_and_emphasis(cell)
+            text = cell_text(value)
+            cells.append(f"**{text}**" if emphasis else text)
+        lines.append(_markdown_row(cells))
+    return lines
 
-    def shown(cell: Cell) -> str:
-        value, emphasis = cell if isinstance(cell, tuple) else (cell, "")
-        return f"**{cell_text(value)}**" if emphasis else cell_text(value)
 
-    lines = [[head.removeprefix(">") for head in heads], ["--:" if head.startswith(">") else "---" for head in heads]]
-    return [f"| {' | '.join(cells)} |" for cells in (*lines, *(list(map(shown, row)) for row in rows))]
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def cell_text(value: Value) -> str:
-    """A value as it stands in a table: a dash for None, whole numbers with their thousands set apart."""
-    return "–" if value is None else f"{value:,}" if isinstance(value, int) else value
+    """Return a value as it stands in a table: a dash for None, whole numbers with their thousands set apart."""
+    if value is None:
+        return "–"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return value
 
 
 def empty_tables(rows: Mapping[str, int], *, what: str) -> str:
-    """One sentence for the tables in which there was nothing, instead of a line of zeros for each."""
-    empty = sum(not count for count in rows.values())
-    others = "" if empty == len(rows) else " other"
-    return f"Nothing was {what} in {empty}{others} table{'s' * (empty != 1)}." if empty else ""
+    """Return one sentence for the tables in which there was nothing, instead of a line of zeros for each.
+
+    Args:
+        rows: Their number by table.
+        what: Was not done, such as ``found``.
+    """
+    number = sum(count == 0 for count in rows.values())
+    if number == 0:
+        return ""
+    others = "" if number == len(rows) else " other"
+    ending = "" if number == 1 else "s"
+    return f"Nothing was {what} in {number}{others} table{ending}."
 
 
 def printable(text: str) -> str:
-    """Text of a user, an agent or a model as it may stand in a terminal: control characters are written out, none takes effect."""
-    return neutral(text, LONGEST)[0]
+    """Return text of a user, an agent or a model for a terminal: control characters are written out, so that none takes effect."""
+    return neutral(text, LONGEST_PRINTED)[0]
 
 
 def in_line(text: str, limit: int = 240) -> str:
     """Return text of an agent or a model on one line of at most `limit` characters, without control characters."""
     line = " ".join(printable(text).split())
-    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+    if len(line) <= limit:
+        return line
+    return line[: limit - 1].rstrip() + "…"
 
 
 def snippet(text: str, limit: int = 240) -> str:
-    """Return the same as rich prints it unchanged."""
+    """Return the same for rich, which would read square brackets as styles."""
     from rich.markup import escape
 
     return escape(in_line(text, limit))
 
 
 def console_for_bars(stream: Any, *, quiet: bool = False) -> Console:
-    """A rich console for progress bars on a stream such as stderr: silent where it is not a terminal."""
+    """Return a rich console for progress bars on a stream such as stderr: silent where it is not a terminal."""
     from rich.console import Console
 
     return Console(file=stream, quiet=quiet or not stream.isatty())

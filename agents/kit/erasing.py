@@ -1,4 +1,6 @@
-"""What of a table derives from a person's messages, and how it is found: by keys. `agents.erasure` follows these rules.
+"""Rules of erasure: which columns of a table derive from a person's messages, and by which keys they are found.
+
+`agents.erasure` follows them.
 
 Agents, channels and messages are ids here.
 """
@@ -40,7 +42,7 @@ class Person:
 
     @property
     def since(self) -> datetime:
-        """When their first message was stored; before, nothing could be derived from any."""
+        """Return when their first message was stored; before, nothing could be derived from any."""
         return min(self.first.values(), default=datetime.max.replace(tzinfo=UTC))
 
 
@@ -50,7 +52,7 @@ Derived = Callable[[type[Model], Person], Iterable[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erase:
-    """Columns that are blanked in all rows that derive from a person's messages. Rows are found by keys; no text is searched.
+    """A rule: columns that are blanked in all rows that derive from a person's messages. Rows are found by keys; no text is searched.
 
     Attributes:
         columns: Their names, separated by spaces.
@@ -87,19 +89,21 @@ class Erase:
 
 
 def matching(condition: Callable[[Person], Q]) -> Derived:
-    """Rows that meet the condition which a function of the person returns."""
-    return lambda model, person: (
-        model._default_manager.filter(condition(person)).values_list("pk", flat=True).iterator()
-    )
+    """Find the rows that meet the condition which a function of the person returns."""
+
+    def keys(model: type[Model], person: Person) -> Iterable[Any]:
+        return model._default_manager.filter(condition(person)).values_list("pk", flat=True).iterator()
+
+    return keys
 
 
-def every(_model: type[Model], _person: Person) -> Iterable[Any]:
-    """Return all rows of the table: what they hold cannot be told by keys."""
-    return _model._default_manager.values_list("pk", flat=True)
+def every(model: type[Model], _person: Person) -> Iterable[Any]:
+    """Find all rows of the table: what they hold cannot be told by keys."""
+    return model._default_manager.values_list("pk", flat=True)
 
 
 def there(channel: str, *, at: str = "created_at", **where: Any) -> Derived:
-    """Rows of a channel where the person spoke that were written after their first message there.
+    """Find the rows of a channel where the person spoke that were written after their first message there.
 
     Args:
         channel: The lookup of a row's channel.
@@ -119,11 +123,11 @@ def there(channel: str, *, at: str = "created_at", **where: Any) -> Derived:
 
 
 def of_agents(agent: str, *, at: str = "created_at", **where: Any) -> Derived:
-    """Rows of the agents that spoke where the person did, or of none, that were written after the person's first message."""
+    """Find the rows of agents that spoke where the person did, or of none, that were written after the person's first message."""
 
     def condition(person: Person) -> Q:
-        whose = Q(**{f"{agent}__in": person.agents}) | Q(**{f"{agent}__isnull": True})
-        return whose & Q(**{f"{at}__gte": person.since}, **where)
+        of_these_or_none = Q(**{f"{agent}__in": person.agents}) | Q(**{f"{agent}__isnull": True})
+        return of_these_or_none & Q(**{f"{at}__gte": person.since}, **where)
 
     return matching(condition)
 

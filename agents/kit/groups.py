@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -11,11 +12,20 @@ from django.db import connections
 
 from agents.kit.registry import homes, tables
 
-_before: dict[tuple[str, str], tuple[set[int], set[str]]] = {}  # by database and app, until its migrations are through
+
+@dataclass(frozen=True, slots=True)
+class _BeforeMigrations:
+    """An app's permissions and all groups, as they were before the app's migrations."""
+
+    permissions: frozenset[int] = frozenset()
+    groups: frozenset[str] = frozenset()
+
+
+_before: dict[tuple[str, str], _BeforeMigrations] = {}  # by database and app, until its migrations are through
 
 
 def grants() -> dict[str, list[str]]:
-    """Patterns of permissions of each group, beside those of the groups before it: viewing all of ours, and what the tables register.
+    """Return the patterns of permissions of each group, beside those of the groups before it: all viewing, and what tables register.
 
     Users and tokens belong to other apps: only superusers may view them.
     """
@@ -40,37 +50,42 @@ def make_admin() -> User:
 
 
 def note_what_is_there(app_config: AppConfig, using: str, **kwargs: Any) -> None:
-    """Before an app's migrations: its permissions and the groups there are. What is given to a group later is only what is new."""
+    """Note an app's permissions and the groups there are before its migrations: a group is later given only what is new."""
     if Permission._meta.db_table not in connections[using].introspection.table_names():
         return
-    permissions_now = Permission.objects.using(using).filter(content_type__app_label=app_config.label)
+    permissions = Permission.objects.using(using).filter(content_type__app_label=app_config.label)
     groups = Group.objects.using(using).values_list("name", flat=True)
-    _before[using, app_config.label] = (set(permissions_now.values_list("pk", flat=True)), set(groups))
+    _before[using, app_config.label] = _BeforeMigrations(
+        permissions=frozenset(permissions.values_list("pk", flat=True)), groups=frozenset(groups)
+    )
 
 
 def make_groups(app_config: AppConfig, using: str, **kwargs: Any) -> None:
-    """After an app's migrations: give the groups those of its permissions that are new.
+    """Give the groups those of an app's permissions that its migrations made.
 
     What an administrator gave a group besides stays, and what they took from it does not come back; a group that was deleted is made
     again. Once per app, because the permissions of the next one are not made yet.
     """
     registry = kwargs.get("apps", apps)  # flush names none
     try:
-        group_model, permission_model = registry.get_model("auth", "Group"), registry.get_model("auth", "Permission")
+        group_model = registry.get_model("auth", "Group")
+        permission_model = registry.get_model("auth", "Permission")
     except LookupError:  # migrated back to before the tables
         return
-    old, groups = _before.pop((using, app_config.label), (set(), set()))  # flush: nothing was there before
-    permissions_now = permission_model.objects.using(using).filter(content_type__app_label=app_config.label)
-    permissions = {
-        f"{app_config.label}.{codename}": pk for pk, codename in permissions_now.values_list("pk", "codename")
-    }
-    may: set[int] = set()
+    before = _before.pop((using, app_config.label), _BeforeMigrations())  # after a flush nothing was there before
+    permissions = permission_model.objects.using(using).filter(content_type__app_label=app_config.label)
+    keys = {f"{app_config.label}.{codename}": key for key, codename in permissions.values_list("pk", "codename")}
+    allowed: set[int] = set()  # each group may what those before it may
     link = group_model.permissions.through
     links = []
     for name, patterns in grants().items():
-        may = may | {pk for text, pk in permissions.items() if any(fnmatchcase(text, p) for p in patterns)}
-        if may:
-            group, _ = group_model.objects.using(using).get_or_create(name=name)
-            given = may - old if name in groups else may
-            links += [link(group_id=group.pk, permission_id=pk) for pk in sorted(given)]
+        for permission, key in keys.items():
+            if any(fnmatchcase(permission, pattern) for pattern in patterns):
+                allowed.add(key)
+        if not allowed:
+            continue
+        group, _ = group_model.objects.using(using).get_or_create(name=name)
+        was_there = name in before.groups
+        given = allowed - before.permissions if was_there else allowed
+        links += [link(group_id=group.pk, permission_id=key) for key in sorted(given)]
     link.objects.using(using).bulk_create(links, ignore_conflicts=True)

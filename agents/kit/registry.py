@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -32,7 +32,7 @@ class Prune:
         rows: Those that may go, made before a moment.
         model: The table of the registration; set where the rules are collected.
         children: Models and their foreign keys whose rows go with one of these; they count as rows of the batch.
-        rolled: The `agents.kit.ops.sums.Rolled` of which the sums must be made before, if there are any.
+        rolled: The sums over these rows (`agents.kit.ops.sums.Rolled`), which must be made before the rows go.
     """
 
     rows: Callable[[datetime], QuerySet[Any]]
@@ -42,7 +42,7 @@ class Prune:
 
     @property
     def tables(self) -> list[str]:
-        """The table, and those of its children."""
+        """Return the names of the table and of those of its children."""
         models = [self.model, *(child for child, _ in self.children)]
         return [model._meta.db_table for model in models if model is not None]
 
@@ -76,7 +76,7 @@ def export_of(
     prefetch: Sequence[str | Prefetch[Any]] = (),
     texts: Iterable[str] = (),
 ) -> Export:
-    """An export whose cells are read off the rows, newest first.
+    """Return an export whose cells are read off the rows, newest first.
 
     Args:
         columns: Names separated by spaces: a field, or ``agent=agent.slug`` with the path to it (null where a part of it is).
@@ -84,32 +84,40 @@ def export_of(
         prefetch: What these read, so that the number of queries does not grow with the rows. What paths read is joined.
         texts: As for `Export`.
     """
-    where: dict[str, str | Callable[[Any], Any]] = {}
+    readers: dict[str, Callable[[Any], Any]] = {}
+    related: set[str] = set()  # lookups of the rows that the paths lead through
     for column in columns.split():
         name, _, path = column.partition("=")
-        where[name] = special.get(name, path or name)
-    where |= {name: read for name, read in special.items() if name not in where}
-    paths = (path.rpartition(".")[0] for path in where.values() if isinstance(path, str))
-    select = sorted({path.replace(".", "__") for path in paths if path})
+        path = path or name
+        if name in special:
+            readers[name] = special[name]
+            continue
+        readers[name] = partial(_read_path, path=path)
+        if "." in path:
+            related.add(path.rpartition(".")[0].replace(".", "__"))
+    for name, read in special.items():
+        readers.setdefault(name, read)
+    unread = [f"{lookup}__{text}" for lookup in related if lookup.endswith("agent") for text in AGENT_TEXTS]
 
     def rows(chosen: QuerySet[Any]) -> Iterator[Row]:
-        unread = [f"{path}__{text}" for path in select if path.endswith("agent") for text in AGENT_TEXTS]
-        newest = chosen.select_related(*select).defer(*unread).prefetch_related(*prefetch).order_by("-pk")
+        newest = chosen.select_related(*sorted(related)).defer(*unread).prefetch_related(*prefetch).order_by("-pk")
         for row in newest.iterator(chunk_size=PORTION):
-            yield {name: read(row) if callable(read) else _at(row, read) for name, read in where.items()}
+            yield {name: read(row) for name, read in readers.items()}
 
-    return Export(columns=tuple(where), rows=rows, texts=frozenset(texts))
+    return Export(columns=tuple(readers), rows=rows, texts=frozenset(texts))
 
 
-def _at(row: Any, where: str) -> Any:
-    for part in where.split("."):
-        row = getattr(row, part, None)
-    return row
+def _read_path(row: Any, path: str) -> Any:
+    """Return the value at the end of a path of attributes; None where a part of it is missing or null."""
+    value = row
+    for part in path.split("."):
+        value = getattr(value, part, None)
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """What is to be known of a model. Its help page is ``help/<model>.md`` of the app.
+    """A registration: what is to be known of a model. Its help page is ``help/<model>.md`` of the app.
 
     Attributes:
         operator, editor: What these groups may do besides viewing, e.g. ``add change``, or ``*``; editors may all that operators may.
@@ -157,46 +165,55 @@ class Table:
 
     @property
     def name(self) -> str:
-        """Its title, with a capital."""
+        """Return its title, with a capital."""
         return self.title or capfirst(str(self.model._meta.verbose_name_plural))
 
     @property
     def family(self) -> list[Table]:
-        """The table and its tabs, in their order."""
+        """Return the table and its tabs, in their order."""
         tabs = [table for table in tables().values() if table.tab_of == self.model._meta.label]
         return [self, *sorted(tabs, key=lambda table: table.order)]
 
 
 def homes() -> list[Capability]:
-    """The apps that register tables, lower ones first."""
+    """Return the apps that register tables, lower ones first."""
     return [app for app in capabilities() if module_has_submodule(app.module, "tables")]
 
 
 @cache
 def tables() -> dict[type[Model], Table]:
-    """The registrations of all apps by model, lower apps first."""
-    return {table.model: table for home in homes() for table in import_module(f"{home.name}.tables").TABLES}
+    """Return the registrations of all apps by model, lower apps first."""
+    registered = {}
+    for app in homes():
+        for table in import_module(f"{app.name}.tables").TABLES:
+            registered[table.model] = table
+    return registered
 
 
 def in_menu(group: str) -> list[Table]:
     """Return the tables that have an entry in a group of the sidebar, in their order."""
-    return sorted((table for table in tables().values() if table.menu == group), key=lambda table: table.order)
+    members = [table for table in tables().values() if table.menu == group]
+    return sorted(members, key=lambda table: table.order)
 
 
 def table_of(model: type[Model]) -> Table:
-    """The registration of a model; one that says nothing where there is none."""
+    """Return the registration of a model; an empty one where there is none."""
     return tables().get(model) or Table(model=model)
 
 
 def erasures() -> list[Erase]:
-    """Every rule of erasure in the order in which they are followed."""
-    return [
-        rule if rule.model else replace(rule, model=table.model)
-        for table in reversed(tables().values())
-        for rule in table.erase
-    ]
+    """Return every rule of erasure in the order in which they are followed, each with its table."""
+    rules = []
+    for table in reversed(tables().values()):
+        for rule in table.erase:
+            rules.append(rule if rule.model else replace(rule, model=table.model))
+    return rules
 
 
 def prunings() -> list[Prune]:
-    """Every rule of retention in the order in which they are followed."""
-    return [replace(t.prune, model=t.model) for t in reversed(tables().values()) if t.prune is not None]
+    """Return every rule of retention in the order in which they are followed, each with its table."""
+    rules = []
+    for table in reversed(tables().values()):
+        if table.prune is not None:
+            rules.append(replace(table.prune, model=table.model))
+    return rules

@@ -1,4 +1,4 @@
-"""What every function that works needs: a stop flag to look at, patience with a database that is away, threads side by side."""
+"""A stop flag for work, retries while the database is away, and jobs side by side in threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from threading import Lock
 from types import FrameType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from django.db import Error as AnyDatabaseError
 from django.db import InterfaceError, InternalError, OperationalError, connection, connections
@@ -33,7 +33,7 @@ class SliceOver(Stopped):
 
 
 class Stop:
-    """The flag. Only plain attributes, so that a signal handler can set it in the middle of anything.
+    """A flag that asks work to stop. It has only plain attributes, so that a signal handler can set it in the middle of anything.
 
     Args:
         parent: Stops this one, too.
@@ -45,7 +45,9 @@ class Stop:
     """
 
     def __init__(self, parent: Stop | None = None, *, slice_seconds: float = math.inf) -> None:
-        self._parent, self._requested, self.at = parent, False, math.inf
+        self._parent = parent
+        self._requested = False
+        self.at = math.inf
         self._slice_over_at = time.monotonic() + slice_seconds
 
     @property
@@ -63,7 +65,9 @@ class Stop:
             self._parent.check()
         if time.monotonic() >= self.at:
             raise Stopped
-        if time.monotonic() >= self._slice_over_at and not self.requested:  # else there is the grace period
+        if self.requested:  # it has until the end of the grace period, however long its slice is
+            return
+        if time.monotonic() >= self._slice_over_at:
             raise SliceOver
 
 
@@ -71,13 +75,13 @@ _current: ContextVar[Stop | None] = ContextVar("stop", default=None)
 
 
 def current_stop() -> Stop | None:
-    """The flag that the work of this thread looks at; None outside a worker."""
+    """Return the flag that the work of this thread looks at; None outside a worker."""
     return _current.get()
 
 
 @contextmanager
 def stopping_with(stop: Stop) -> Iterator[None]:
-    """Inside, `check_stop` looks at this flag."""
+    """Let `check_stop` look at this flag inside."""
     token = _current.set(stop)
     try:
         yield
@@ -87,7 +91,8 @@ def stopping_with(stop: Stop) -> Iterator[None]:
 
 def check_stop() -> None:
     """Raise `Stopped` when the work of this thread has to stop."""
-    if (stop := _current.get()) is not None:
+    stop = _current.get()
+    if stop is not None:
         stop.check()
 
 
@@ -101,7 +106,7 @@ def pause(seconds: float) -> None:
 
 @contextmanager
 def stopping_on_sigterm() -> Iterator[None]:
-    """Inside, SIGTERM ends a command like Ctrl-C.
+    """Let SIGTERM end a command like Ctrl-C inside.
 
     An error after either signal counts as the stop, too: the interrupt becomes one when it arrives in the middle of something. SQLite, for
     example, raises `OperationalError` for whatever a Python function called by a statement raises.
@@ -116,10 +121,12 @@ def stopping_on_sigterm() -> Iterator[None]:
         stopped = True
         raise KeyboardInterrupt
 
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    before = {n: handler for n, handler in handlers.items() if handler != signal.SIG_IGN}  # as background jobs do
-    for number in before:
-        signal.signal(number, interrupt)
+    former_handlers = {}
+    for number in (signal.SIGTERM, signal.SIGINT):
+        handler = signal.getsignal(number)
+        if handler != signal.SIG_IGN:  # background jobs of a shell ignore Ctrl-C
+            former_handlers[number] = handler
+            signal.signal(number, interrupt)
     try:
         yield
     except Exception as error:
@@ -127,7 +134,7 @@ def stopping_on_sigterm() -> Iterator[None]:
             raise KeyboardInterrupt from error
         raise
     finally:
-        for number, handler in before.items():
+        for number, handler in former_handlers.items():
             signal.signal(number, handler)
 
 
@@ -139,35 +146,46 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether an error says that the database is away or busy for a moment, so that the same statement may work later."""
-    if (state := _state(error)) is not None:
+    """Return whether the database is away or busy for a moment, so that the same statement may work later."""
+    state = _sqlstate(error)
+    if state is not None:
         return state.startswith(PASSING_STATES)
     if not isinstance(error, (OperationalError, InterfaceError)):
         return False
-    return connection.vendor != "sqlite" or "locked" in str(error)
+    if connection.vendor == "sqlite":
+        return "locked" in str(error)
+    return True
 
 
 def is_unavailable(error: BaseException | None) -> bool:
-    """Whether a request failed because the database is away, locked, full or read-only, and not by a defect of ours.
+    """Return whether a request failed because the database is away, locked, full or read-only, and not by a defect of ours.
 
     Wider than `is_outage`: a full disk does not pass while a worker waits, but a person can try again later.
     """
-    if (_state(error) or "").startswith(PASSING_STATES):
+    if (_sqlstate(error) or "").startswith(PASSING_STATES):
         return True
     if not isinstance(error, (OperationalError, InterfaceError)):
         return False
     code = getattr(error.__cause__, "sqlite_errorcode", None)
-    return code is None or code & 0xFF != sqlite3.SQLITE_ERROR  # that one is of statements, such as "no such table"
+    if code is None:
+        return True
+    is_mistake_in_statement = code & 0xFF == sqlite3.SQLITE_ERROR  # such as "no such table"
+    return not is_mistake_in_statement
 
 
-def _state(error: BaseException | None) -> str | None:
-    """PostgreSQL's code of a database error: its class in Django says less, a read-only server is an InternalError there."""
-    return getattr(error.__cause__, "sqlstate", None) if isinstance(error, AnyDatabaseError) else None
+def _sqlstate(error: BaseException | None) -> str | None:
+    """Return PostgreSQL's code of a database error, which says more than its class in Django: a read-only server is an InternalError.
+
+    None for errors of SQLite, and for those that are of no database.
+    """
+    if not isinstance(error, AnyDatabaseError):
+        return None
+    return getattr(error.__cause__, "sqlstate", None)
 
 
 @dataclass
 class _Patience:
-    """How long the work in hand waits for the database; its threads share it."""
+    """The time that the work in hand waits for the database, and since when that is away; its threads share it."""
 
     seconds: float
     away_since: float | None = None
@@ -178,7 +196,7 @@ _patience: ContextVar[_Patience | None] = ContextVar("patience", default=None)
 
 @contextmanager
 def patient(seconds: float) -> Iterator[None]:
-    """Inside, `outlasting` waits so long for the database, counted from the first statement that failed. For workers."""
+    """Let `retry_on_outage` wait so long for the database inside, counted from the first statement that failed. For workers."""
     token = _patience.set(_Patience(seconds))
     try:
         yield
@@ -186,7 +204,7 @@ def patient(seconds: float) -> Iterator[None]:
         _patience.reset(token)
 
 
-def outlasting(action: Callable[[], T]) -> T:
+def retry_on_outage(action: Callable[[], T]) -> T:
     """Do something with the database; after an outage again, at once and then, inside `patient`, with growing pauses.
 
     Args:
@@ -196,22 +214,26 @@ def outlasting(action: Callable[[], T]) -> T:
         OperationalError, InterfaceError, InternalError: The outage lasted too long, or a transaction is open, which is lost.
         Stopped: The work is to stop.
     """
-    delay, patience = 0.0, _patience.get() or _Patience(0.0)
+    patience = _patience.get() or _Patience(0.0)
+    pause_seconds = 0.0  # the first time it is tried again at once
     while True:
         try:
-            done = action()
-            patience.away_since = None
-            return done
+            result = action()
         except OUTAGE as error:
             if connection.in_atomic_block or not is_outage(error):
                 raise
             connection.close()  # what is left of it would fail every later statement
-            patience.away_since = patience.away_since or time.monotonic()
-            if delay and time.monotonic() + delay > patience.away_since + patience.seconds:
+            if patience.away_since is None:
+                patience.away_since = time.monotonic()
+            gives_up_at = patience.away_since + patience.seconds
+            if pause_seconds > 0 and time.monotonic() + pause_seconds > gives_up_at:
                 raise
             logger.warning("database: %s; trying again", str(error).strip().partition("\n")[0])
-            pause(delay)
-            delay = min(delay * 2 or FIRST_PAUSE, LONGEST_PAUSE)
+            pause(pause_seconds)
+            pause_seconds = min(pause_seconds * 2 or FIRST_PAUSE, LONGEST_PAUSE)
+        else:
+            patience.away_since = None
+            return result
 
 
 def side_by_side(jobs: Iterable[Callable[[], T]], limit: int) -> list[T]:
@@ -235,67 +257,84 @@ def side_by_side(jobs: Iterable[Callable[[], T]], limit: int) -> list[T]:
     """
     if limit < 1:
         raise ValueError(f"limit is {limit}; allowed: 1 or more")
-    side = _SideBySide(jobs)
+    shared = _SharedJobs(jobs)
     threads = min(limit, len(jobs)) if isinstance(jobs, Sized) else limit
     if threads <= 1:
-        side.work()
-        return side.outcome()
+        shared.carry_out()
+    else:
+        _carry_out_in_threads(shared, threads)
+    shared.raise_first_error()
+    return [shared.results[place] for place in sorted(shared.results)]
+
+
+class _SharedJobs(Generic[T]):
+    """Jobs that threads take one after the other, with their results and errors by their place in the order.
+
+    Attributes:
+        is_over: Whether no further job is begun.
+    """
+
+    def __init__(self, jobs: Iterable[Callable[[], T]]) -> None:
+        self.is_over = False
+        self.results: dict[int, T] = {}
+        self.errors: dict[int, BaseException] = {}
+        self._waiting = enumerate(jobs)
+        self._lock = Lock()
+        self._stop = Stop(current_stop())
+
+    def carry_out(self) -> None:
+        """Carry out jobs until none is left. An error ends its job alone; one that is no `Exception` stops the others."""
+        place = -1  # an error of the iterator counts as one of the job before
+        with stopping_with(self._stop):
+            while True:
+                try:
+                    numbered_job = self._take()
+                    if numbered_job is None:
+                        return
+                    place, job = numbered_job
+                    self.results[place] = job()
+                except Exception as error:  # noqa: BLE001 (raised when the others have ended)
+                    self.errors[place] = error
+                except BaseException as error:  # noqa: BLE001 (the same; the others stop at once)
+                    self.errors[place] = error
+                    self.stop()
+
+    def _take(self) -> tuple[int, Callable[[], T]] | None:
+        """Take the next job, with its place; None where no further one is begun."""
+        with self._lock:
+            if self.is_over:
+                return None
+            return next(self._waiting, None)
+
+    def stop(self) -> None:
+        """Begin no further job, and stop those that run at their next look at the stop flag."""
+        self.is_over = True
+        self._stop.request()
+
+    def raise_first_error(self) -> None:
+        """Raise the first error in the order of the jobs; those that say to stop come before all others."""
+        errors = [self.errors[place] for place in sorted(self.errors)]
+        stops = [error for error in errors if not isinstance(error, Exception)]
+        if stops:
+            raise stops[0]
+        if errors:
+            raise errors[0]
+
+
+def _carry_out_in_threads(shared: _SharedJobs[Any], threads: int) -> None:
+    """Carry out jobs in so many threads, and wait for them."""
+
+    def carry_out() -> None:
+        try:
+            shared.carry_out()
+        finally:
+            connections.close_all()
+
     if not connection.in_atomic_block:
         connection.close()  # this thread only waits: its connection is free for the others
     with ThreadPoolExecutor(threads) as pool:
         try:
-            wait([pool.submit(copy_context().run, side.work_in_thread) for _ in range(threads)])
+            wait([pool.submit(copy_context().run, carry_out) for _ in range(threads)])
         except BaseException:  # Ctrl-C: the jobs stop, too, and the pool waits for them
-            side.end_early()
+            shared.stop()
             raise
-    return side.outcome()
-
-
-class _SideBySide(Generic[T]):
-    """Shares the jobs of `side_by_side` among its threads, and keeps what they returned or raised by the number of the job."""
-
-    def __init__(self, jobs: Iterable[Callable[[], T]]) -> None:
-        self.stop = Stop(current_stop())
-        self.waiting = enumerate(jobs)
-        self.lock = Lock()
-        self.ended = False  # no further job is begun
-        self.results: dict[int, T] = {}
-        self.errors: dict[int, BaseException] = {}
-
-    def work(self) -> None:
-        """Do job after job until none is left."""
-        number = -1
-        with stopping_with(self.stop):
-            while True:
-                try:
-                    with self.lock:
-                        numbered_job = None if self.ended else next(self.waiting, None)
-                    if numbered_job is None:
-                        return
-                    number, job = numbered_job
-                    self.results[number] = job()
-                except Exception as error:  # noqa: BLE001 (raised when the others have ended)
-                    self.errors[number] = error
-                except BaseException as error:  # noqa: BLE001 (the same; the others stop at once)
-                    self.errors[number] = error
-                    self.end_early()
-
-    def work_in_thread(self) -> None:
-        """Do job after job in a thread of its own, which leaves no database connection open."""
-        try:
-            self.work()
-        finally:
-            connections.close_all()
-
-    def end_early(self) -> None:
-        """Begin no further job, and stop those that run at their next look at the flag."""
-        self.ended = True
-        self.stop.request()
-
-    def outcome(self) -> list[T]:
-        """Return what the jobs returned, in their order, or raise what comes first; that the work is to stop comes before failures."""
-        stopped = [number for number in sorted(self.errors) if not isinstance(self.errors[number], Exception)]
-        failed = [number for number in sorted(self.errors) if number not in stopped]
-        for number in (*stopped, *failed):
-            raise self.errors[number]
-        return [self.results[number] for number in sorted(self.results)]

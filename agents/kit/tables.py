@@ -30,16 +30,17 @@ from agents.kit.registry import Prune, Table, export_of
 
 
 def _their_requests(person: Person) -> Q:
+    """Select the answered requests of the person's account."""
     return Q(user=person.user.pk if person.user is not None else None, status__isnull=False)
 
 
 def _answered_since(person: Person) -> Q:
-    """Answers to programs that were stored since the person first spoke: which of them show their words no key tells."""
+    """Select answers to programs that were stored since the person first spoke: no key tells which of them show their words."""
     return Q(created_at__gte=person.since, status__isnull=False)
 
 
 def _ended_batches(before: datetime) -> QuerySet[LLMBatch]:
-    """Answered or not: what the work they served has not read by then, it never does."""
+    """Return batches that ended before then, also with results that nobody read: the work they served never does any more."""
     return LLMBatch.objects.filter(status__in=LLMBatch.FINAL, finished_at__lt=before)
 
 

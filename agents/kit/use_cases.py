@@ -50,7 +50,7 @@ OFF = "off"  # typed where JSON has null
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """Annotation: how a field is shown, where that does not follow from its name and type.
+    """Annotation that says how a field is shown, where that does not follow from its name and type.
 
     Attributes:
         option: Of a command, such as ``--bins``; without dashes an argument. `metavar`: what stands for its value in the command's help.
@@ -75,7 +75,9 @@ class FromFile:
     def __init__(
         self, read: Callable[[Path | str], Any], *, longest: int, refusal: type[Exception] = ValueError
     ) -> None:
-        self.read, self.longest, self.refusal = read, longest, refusal
+        self.read = read
+        self.longest = longest
+        self.refusal = refusal
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
         return core_schema.no_info_plain_validator_function(self._validate)
@@ -95,7 +97,7 @@ class FromFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseCaseField:
-    """A field as doors show it, from the schema that OpenAPI has of it.
+    """A field as command, form and route show it, read from the schema that OpenAPI has of it.
 
     Attributes:
         choices: The values that may be chosen, where they are named.
@@ -114,41 +116,64 @@ class UseCaseField:
 
     @property
     def option(self) -> str:
-        """The name of its option: ``--per-call``."""
+        """Return the name of its option: ``--per-call``."""
         return self.shown.option or f"--{self.name.replace('_', '-')}"
 
 
 @cache
 def fields_of(kind: type[Body]) -> dict[str, UseCaseField]:
     """Return the fields of a use case by name."""
-    whole = kind.model_json_schema()
+    schema = kind.model_json_schema()
+    definitions = schema.get("$defs", {})
+    required = schema.get("required", ())
     fields = {}
-    for name, schema in whole["properties"].items():
-        value = _of_value(schema, whole.get("$defs", {}))
-        named = value.get("items", value)
-        shown = next((part for part in kind.model_fields[name].metadata if isinstance(part, Shown)), Shown())
+    for name, field_schema in schema["properties"].items():
+        value_schema = _schema_of_value(field_schema, definitions)
+        shown = _annotation(kind, name)
         fields[name] = UseCaseField(
             name=name,
-            kind="file" if shown.is_yaml else _kind_of(value),
-            help=schema.get("description", ""),
-            default=schema.get("default"),
-            choices=(named["const"],) if "const" in named else tuple(named.get("enum", ())),
-            bounds=(value.get("minimum"), value.get("maximum")),
-            is_required=name in whole.get("required", ()),
-            is_nullable={"type": "null"} in schema.get("anyOf", ()),
+            kind="file" if shown.is_yaml else _kind_of(value_schema),
+            help=field_schema.get("description", ""),
+            default=field_schema.get("default"),
+            choices=_named_values(value_schema),
+            bounds=(value_schema.get("minimum"), value_schema.get("maximum")),
+            is_required=name in required,
+            is_nullable={"type": "null"} in field_schema.get("anyOf", ()),
             shown=shown,
         )
     return fields
 
 
-def _of_value(schema: Mapping[str, Any], named: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema of a field's value: null may stand beside it, and an enum under its name."""
-    value = next((one for one in schema.get("anyOf", ()) if one.get("type") != "null"), schema)
-    found: Mapping[str, Any] = named.get(value.get("$ref", "").rpartition("/")[2], value)
-    return found
+def _annotation(kind: type[Body], name: str) -> Shown:
+    """Return the `Shown` that a field is annotated with; an empty one where it has none."""
+    for annotation in kind.model_fields[name].metadata:
+        if isinstance(annotation, Shown):
+            return annotation
+    return Shown()
+
+
+def _schema_of_value(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of a field's value, without the null that may stand beside it, and with what a reference names."""
+    value = schema
+    for alternative in schema.get("anyOf", ()):
+        if alternative.get("type") != "null":
+            value = alternative
+            break
+    name_of_definition = value.get("$ref", "").rpartition("/")[2]
+    defined: Mapping[str, Any] = definitions.get(name_of_definition, value)
+    return defined
+
+
+def _named_values(schema: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the values that a choice, or each of several choices, is taken from; none where they are not named."""
+    of_one = schema.get("items", schema)
+    if "const" in of_one:
+        return (of_one["const"],)
+    return tuple(of_one.get("enum", ()))
 
 
 def _kind_of(schema: Mapping[str, Any]) -> Kind:
+    """Return the kind of field that holds values of this schema."""
     match schema:
         case {"type": "boolean"}:
             return "flag"
@@ -185,7 +210,7 @@ def read_texts(kind: type[B], texts: Mapping[str, Any], *, is_local: bool = Fals
         if typed is None:
             continue
         try:
-            data[name] = _value(field, typed)
+            data[name] = _as_json(field, typed)
         except ValueError as error:
             errors[name] = f"{name} {error}"
     try:
@@ -199,35 +224,40 @@ def read_texts(kind: type[B], texts: Mapping[str, Any], *, is_local: bool = Fals
     return body
 
 
-def _value(field: UseCaseField, typed: Any) -> Any:
-    """Return what the model checks of what was typed: a number, a list, tags; the text itself where it is none of these."""
+def _as_json(field: UseCaseField, typed: Any) -> Any:
+    """Return what was typed as JSON would have it, for the model to check: a number, a list, tags, or the text itself.
+
+    Raises:
+        ValueError: Tags are written in another way; says how.
+    """
     if field.is_nullable and typed == OFF:
         return None
     match field.kind:
         case "whole number":
-            return _number(int, typed)
+            return _number_or_text(int, typed)
         case "number":
-            return _number(float, typed)
+            return _number_or_text(float, typed)
         case "choices":
-            return list(dict.fromkeys(_parts(typed)))
+            return list(dict.fromkeys(_parts_between_commas(typed)))  # each once
         case "texts":
-            return _parts(typed)
+            return _parts_between_commas(typed)
         case "tags":
-            return tags_in(_parts(typed), like=field.shown.metavar)
+            return tags_in(_parts_between_commas(typed), like=field.shown.metavar)
     return typed
 
 
-def _number(kind: Callable[[Any], float], typed: Any) -> Any:
+def _number_or_text(number_type: Callable[[Any], float], typed: Any) -> Any:
+    """Return a number; the text itself where it is none, which the model then refuses."""
     try:
-        return kind(typed)
+        return number_type(typed)
     except ValueError:
         return typed
 
 
-def _parts(typed: str | Sequence[str]) -> list[str]:
-    """Return what stands between the commas, of a text or of several."""
-    texts = [typed] if isinstance(typed, str) else typed
-    return [part.strip() for text in texts for part in text.split(",") if part.strip()]
+def _parts_between_commas(typed: str | Sequence[str]) -> list[str]:
+    """Return what stands between the commas of a text or of several, without empty parts."""
+    joined = typed if isinstance(typed, str) else ",".join(typed)
+    return [part.strip() for part in joined.split(",") if part.strip()]
 
 
 def tags_in(parts: Sequence[str], *, like: str = "") -> dict[str, str]:
@@ -257,25 +287,30 @@ def add_options(parser: Any, kind: type[Body], *names: str) -> None:
     """
     fields = fields_of(kind)
     for name in names or fields:
-        field = fields[name]
-        settings: dict[str, Any] = {"dest": name, "default": None, "help": field.help.replace("%", "%%")}
-        if field.kind == "flag":
-            action: Any = BooleanOptionalAction if field.default is True else "store_true"
-            parser.add_argument(field.option, action=action, **settings)
-            continue
-        if field.kind == "tags":
-            settings["action"] = "append"
-        if field.kind == "file":
-            settings["type"] = Path
-        settings["metavar"] = _metavar(field)
-        if field.option.startswith("--"):
-            parser.add_argument(field.option, required=field.is_required, **settings)
-        else:
-            settings.pop("dest")
-            parser.add_argument(name, nargs=None if field.is_required else "?", **settings)
+        _add_option(parser, fields[name])
 
 
-def _metavar(field: UseCaseField) -> str | None:
+def _add_option(parser: Any, field: UseCaseField) -> None:
+    """Add the option of a field, or its argument where `Shown.option` has no dashes."""
+    settings: dict[str, Any] = {"default": None, "help": field.help.replace("%", "%%")}
+    if field.kind == "flag":
+        is_on_by_default = field.default is True  # then there is --no-… to turn it off
+        action: Any = BooleanOptionalAction if is_on_by_default else "store_true"
+        parser.add_argument(field.option, dest=field.name, action=action, **settings)
+        return
+    settings["metavar"] = _metavar(field)
+    if field.kind == "tags":
+        settings["action"] = "append"
+    if field.kind == "file":
+        settings["type"] = Path
+    if field.option.startswith("--"):
+        parser.add_argument(field.option, dest=field.name, required=field.is_required, **settings)
+    else:
+        parser.add_argument(field.name, nargs=None if field.is_required else "?", **settings)
+
+
+def _metavar(field: UseCaseField) -> str:
+    """Return what stands for the value of an option in the command's help."""
     if field.shown.metavar:
         return field.shown.metavar
     match field.kind:
@@ -304,21 +339,24 @@ def read_options(kind: type[B], options: Mapping[str, Any], **given: Any) -> B:
 
 @contextmanager
 def refusing(kind: type[Body]) -> Iterator[None]:
-    """Inside, what the service of a use case refuses is a CommandError about its option."""
+    """Raise a CommandError about the option for what the service of a use case refuses inside."""
     try:
         yield
     except Refused as refused:
-        lines = "\n".join(_of_option(kind, place, sentence) for place, sentence in refused.errors.items())
-        raise (unusable(lines) if refused.names_nothing else wrong(lines)) from None
+        sentences = [_about_option(kind, place, sentence) for place, sentence in refused.errors.items()]
+        text = "\n".join(sentences)
+        if refused.names_nothing:
+            raise unusable(text) from None
+        raise wrong(text) from None
 
 
-def _of_option(kind: type[Body], place: str, sentence: str) -> str:
-    """Return a sentence about a field as one about its option."""
+def _about_option(kind: type[Body], place: str, sentence: str) -> str:
+    """Return a sentence about a field (or a part of it, such as ``tags.build``) as one that begins with its option."""
     name = place.partition(".")[0].partition("[")[0]
     field = fields_of(kind).get(name)
     if field is None:
         return sentence
-    for word in (place, name, field.option.removeprefix("--")):
-        if sentence.startswith((f"{word} ", f"{word}:")):
-            return f"{field.option}{sentence.removeprefix(word)}"
+    for subject in (place, name, field.option.removeprefix("--")):
+        if sentence.startswith((f"{subject} ", f"{subject}:")):
+            return f"{field.option}{sentence.removeprefix(subject)}"
     return f"{field.option}: {sentence}"

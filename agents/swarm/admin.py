@@ -17,7 +17,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin.chat import add_part
+from agents.admin.chat import add_chat_panel
 from agents.kit.console import display
 from agents.kit.console.logs import READING, LogAdmin
 from agents.kit.console.site import ModelAdmin, StackedInline, console_page, extend
@@ -279,5 +279,5 @@ def chat_part(request: HttpRequest, agent: Agent, chat: Channel, run: Run) -> Sa
     return render_to_string(f"{PAGES}chat.html", context, request)
 
 
-add_part(chat_part)
+add_chat_panel(chat_part)
 extend(Message, "swarm.view_swarmturn", notes=(swarm_notes,))

@@ -25,7 +25,7 @@ from agents.kit.capability import declared
 from agents.kit.models import owner_is_dead, owner_name
 from agents.kit.models.lease import LeaseLost
 from agents.kit.ops.telemetry import logging_about
-from agents.kit.running import is_outage, outlasting, pause
+from agents.kit.running import is_outage, pause, retry_on_outage
 from agents.kit.text.storable import storable
 from agents.kit.work.queues import carry_out, do_next, reported
 from agents.models import ChannelMember, Message, Run, RunMessage, RunStep
@@ -37,8 +37,8 @@ from agents.turn.tools import Performed, calls_models, perform, send_draft, tool
 __all__ = ["TurnRefused", "cancel", "finish_turn", "run_turn", "start_turn", "work_one"]
 
 Role, Status, StopReason = RunMessage.Role, Run.Status, Run.StopReason
-MARGIN = 60  # seconds of a lease beyond the deadline of one model call
-MALFORMED_IN_A_ROW = 2
+LEASE_MARGIN = 60  # seconds of a lease beyond the deadline of one model call
+MALFORMED_IN_A_ROW = 2  # replies or answers of the model that end the turn
 RETRIES = 2  # of one model call, by the SDK, within its deadline
 MAX_TOKENS = 4096
 WAIT = 0.2  # seconds between two looks at a turn that another worker has
@@ -68,8 +68,8 @@ NO_TOOL_CALL = Ending(
 
 
 def lease() -> timedelta:
-    """How long a lease lasts: one model call's deadline and a margin."""
-    return timedelta(seconds=settings.TURN_STEP_DEADLINE + MARGIN)
+    """Return how long a lease lasts: one model call's deadline and a margin."""
+    return timedelta(seconds=settings.TURN_STEP_DEADLINE + LEASE_MARGIN)
 
 
 @dataclass(slots=True)
@@ -113,74 +113,99 @@ class LeasedTurn:
 
     @property
     def trace(self) -> list[Any]:
-        """Everything that stages did in this turn, also before it was resumed."""
+        """Return everything that stages did in this turn, also before it was resumed."""
         return storable([*self.earlier, *(entry.as_json() for entry in self.turn.trace)])  # type: ignore[no-any-return]
 
     def load(self) -> None:
         """Rebuild the exchange from its rows, and in the turn what the tools' answers say of it."""
         for row in RunMessage.objects.filter(run=self.run).order_by("number"):
-            content, self.number = row.content, row.number
+            self.number = row.number
             if row.role == Role.SYSTEM:
-                self.system, self.turn.nonce = _blocks(content), content["nonce"]
-                self.turn.answer = Answer(**content["answer"]) if "answer" in content else None
-                self.turn.tools = [name for name in content.get("tools", []) if name in declared("turn_tools")]
-                self.turn.temperature = content.get("temperature")
-                self.turn.persona_version_id = content["persona_version"]
+                self._load_system(row.content)
             elif row.role == Role.USER:
-                self.reminded, self.answered = bool(self.turns), False
-                self.turns.append(llm.Turn("user", _blocks(content)))
-            elif row.role == Role.ASSISTANT and "draft" in content:
-                self.draft = Draft(content["draft"]["text"], content["draft"]["payload"])
+                was_reminder = bool(self.turns)  # the first one is the conversation
+                self.reminded = was_reminder
+                self.answered = False
+                self.turns.append(llm.Turn("user", _blocks(row.content)))
+            elif row.role == Role.ASSISTANT and "draft" in row.content:
+                draft = row.content["draft"]
+                self.draft = Draft(draft["text"], draft["payload"])
             elif row.role == Role.ASSISTANT:
-                calls = tuple(llm.ToolCall(call["id"], call["name"], call["input"]) for call in content["tool_calls"])
-                self._add_reply(content["text"], calls)
+                calls = [llm.ToolCall(call["id"], call["name"], call["input"]) for call in row.content["tool_calls"]]
+                self._add_reply(row.content["text"], tuple(calls))
             else:
-                self._add_result(content)
-                self._restore(content)
-        steps = RunStep.objects.filter(run=self.run).values_list("number", "kind")
-        self.step = max((number for number, _ in steps), default=0)
-        self.model_calls = sum(kind == "model_call" for _, kind in steps)
+                self._add_result(row.content)
+                self._restore_turn(row.content)
+        for number, kind in RunStep.objects.filter(run=self.run).values_list("number", "kind"):
+            self.step = max(self.step, number)
+            if kind == "model_call":
+                self.model_calls += 1
+
+    def _load_system(self, content: Mapping[str, Any]) -> None:
+        """Set the system prompt, and in the turn what stages decided when it was prepared."""
+        self.system = _blocks(content)
+        self.turn.nonce = content["nonce"]
+        self.turn.answer = Answer(**content["answer"]) if "answer" in content else None
+        installed = declared("turn_tools")  # an app may have been taken out since
+        self.turn.tools = [name for name in content.get("tools", []) if name in installed]
+        self.turn.temperature = content.get("temperature")
+        self.turn.persona_version_id = content["persona_version"]
 
     def _add_reply(self, text: str, calls: tuple[llm.ToolCall, ...]) -> None:
-        """The model answered."""
+        """Add a reply of the model to the exchange; its tool calls wait to be carried out."""
         blocks = (llm.Block(text),) if text.strip() else ()
         self.turns.append(llm.Turn("assistant", blocks, tool_calls=calls))
-        self.pending, self.answered = list(calls), not calls
-        self.used_tools = self.used_tools or bool(calls)
+        self.pending = list(calls)
+        self.answered = not calls
+        if calls:
+            self.used_tools = True
 
     def _add_result(self, content: Mapping[str, Any]) -> None:
-        """A tool answered: the next pending call is done."""
+        """Add the answer of a tool to the exchange: the stage's draft, or the next pending call, is done."""
+        detail = content["detail"]
         if self.draft is not None:
-            written, self.draft = self.draft.text, None
+            written = self.draft.text
+            self.draft = None
         else:
             call = self.pending.pop(0)
             written = str(call.input.get("text", ""))
-            results = [llm.ToolResult(call.id, content["text"], content["is_error"])]
-            if self.turns[-1].role == "user" and self.turns[-1].tool_results:
-                results = [*self.turns.pop().tool_results, *results]
-            self.turns.append(llm.Turn("user", tool_results=tuple(results)))
+            self._add_tool_result(llm.ToolResult(call.id, content["text"], content["is_error"]))
         self.turn.performed.append(ToolOutcome(content["tool"], not content["is_error"], content["text"]))
-        self.ended = self.ended or content["ends"]
-        self.refusals = [*self.refusals, content["text"]] if content["detail"].get("refused") else []
-        committed = content["detail"].get("committed")
-        self.sent += committed is True
-        if committed is False:
+        if content["ends"]:
+            self.ended = True
+        if detail.get("refused"):
+            self.refusals.append(content["text"])
+        else:
+            self.refusals = []
+        committed = detail.get("committed")  # None for a tool that says nothing
+        if committed is True:
+            self.sent += 1
+        elif committed is False:
             self.rejected.append(written)
 
-    def _restore(self, content: Mapping[str, Any]) -> None:
+    def _add_tool_result(self, result: llm.ToolResult) -> None:
+        """Add a tool's result for the model; the results of calls of the same reply go together."""
+        results = [result]
+        if self.turns[-1].role == "user" and self.turns[-1].tool_results:
+            results = [*self.turns.pop().tool_results, result]
+        self.turns.append(llm.Turn("user", tool_results=tuple(results)))
+
+    def _restore_turn(self, content: Mapping[str, Any]) -> None:
         """Leave the turn as the tool's answer left it: abandoned, and with its open session in the channel."""
-        turn, detail, channel = self.turn, content["detail"], content["detail"].get("channel_id")
-        turn.abandoned = turn.abandoned or (content["tool"] == "do_nothing" and content["ends"])
+        detail = content["detail"]
+        channel = detail.get("channel_id")
+        if content["tool"] == "do_nothing" and content["ends"]:
+            self.turn.abandoned = True
         if detail.get("committed") is True:
-            turn.sessions.pop(channel, None)
-            turn.revisions.pop(channel, None)
+            self.turn.sessions.pop(channel, None)
+            self.turn.revisions.pop(channel, None)
         elif detail.get("committed") is False:
-            turn.revisions[channel] = turn.revisions.get(channel, 0) + 1
+            self.turn.revisions[channel] = self.turn.revisions.get(channel, 0) + 1
             if detail["session"]:
-                turn.sessions[channel] = detail["session"]
+                self.turn.sessions[channel] = detail["session"]
 
     def renew(self) -> None:
-        """Renew the lease with what each step stores, store the trace, and look whether the turn is to be cancelled.
+        """Renew the lease, store the trace, and read whether the turn is to be cancelled. Called with everything that a step stores.
 
         Raises:
             LeaseLost: The run is not ours any more.
@@ -195,57 +220,33 @@ class LeasedTurn:
 
     def begin(self, prompt: Prompt, draft: Draft | None) -> None:
         """Record what the agent is shown, and what a stage answers in place of the model."""
+        turn = self.turn
         system = {
             **_blocks_json(prompt.system),
-            "nonce": self.turn.nonce,
-            "persona_version": self.turn.persona_version_id,
+            "nonce": turn.nonce,
+            "persona_version": turn.persona_version_id,
             "sections": [{"heading": section.heading, "stage": section.stage} for section in prompt.sections],
         }
-        if (answer := self.turn.answer) is not None:
-            system["answer"] = {"name": answer.name, "values": dict(answer.values)}
-        system |= {name: value for name in ("tools", "temperature") if (value := getattr(self.turn, name))}
+        if turn.answer is not None:
+            system["answer"] = {"name": turn.answer.name, "values": dict(turn.answer.values)}
+        if turn.tools:
+            system["tools"] = turn.tools
+        if turn.temperature is not None:
+            system["temperature"] = turn.temperature
         with transaction.atomic():
             self.renew()
             self._add(Role.SYSTEM, system)
             self._add(Role.USER, _blocks_json(prompt.user.blocks))
             if draft is not None:
                 self._add(Role.ASSISTANT, {"draft": {"text": draft.text, "payload": dict(draft.payload)}})
-        self.system, self.draft = prompt.system, draft
+        self.system = prompt.system
+        self.draft = draft
         self.turns.append(prompt.user)
 
     def ask(self) -> llm.Reply:
         """Ask the agent's model what to do next, and record the call, and its reply when it can be used."""
-        run, turn, agent, begun = self.run, self.turn, self.turn.agent, time.perf_counter()
-        wished = Overrides.of(turn.overrides)
-        request = llm.LLMRequest(
-            role="actor",
-            task="turn",
-            model=wished.model or agent.model_id,
-            system=self.system,
-            turns=tuple(self.turns),
-            tools=tool_definitions(turn.answer, turn.tools),
-            temperature=turn.temperature,
-            max_tokens=MAX_TOKENS,
-            retries=RETRIES,
-            nonce=turn.nonce,
-            facts={
-                "agent": agent.slug,
-                "channel": turn.channel.slug,
-                "trigger": turn.trigger.text if turn.trigger is not None else "",
-                "sample_lines": list(agent.sample_lines),
-                "lines": wished.lines,
-                "said": [message.text for message in turn.transcript if message.agent_id == agent.pk],
-                "rejected": list(self.rejected),
-                "sent": self.sent,
-                "step": self.model_calls + 1,
-                "scene": wished.scene,
-                "answer": dict(turn.answer.values) if turn.answer is not None else {},
-            },
-            label=llm.Label(
-                purpose="turn", mechanism="turn", agent_id=agent.pk, run_id=run.pk, work_id=f"run:{run.pk}"
-            ),
-        )
-        reply = llm.complete(request, deadline=settings.TURN_STEP_DEADLINE)
+        begun = time.perf_counter()
+        reply = llm.complete(self._request(), deadline=settings.TURN_STEP_DEADLINE)
         detail = {
             "status": str(reply.status),
             "error": reply.error,
@@ -264,32 +265,77 @@ class LeasedTurn:
             self._add_reply(reply.text, reply.tool_calls)
         return reply
 
+    def _request(self) -> llm.LLMRequest:
+        """Return the request for the next step, with the facts that the scripted actor goes by."""
+        run = self.run
+        turn = self.turn
+        agent = turn.agent
+        overrides = Overrides.of(turn.overrides)
+        own_messages = [message.text for message in turn.transcript if message.agent_id == agent.pk]
+        return llm.LLMRequest(
+            role="actor",
+            task="turn",
+            model=overrides.model or agent.model_id,
+            system=self.system,
+            turns=tuple(self.turns),
+            tools=tool_definitions(turn.answer, turn.tools),
+            temperature=turn.temperature,
+            max_tokens=MAX_TOKENS,
+            retries=RETRIES,
+            nonce=turn.nonce,
+            facts={
+                "agent": agent.slug,
+                "channel": turn.channel.slug,
+                "trigger": turn.trigger.text if turn.trigger is not None else "",
+                "sample_lines": list(agent.sample_lines),
+                "lines": overrides.lines,
+                "said": own_messages,
+                "rejected": list(self.rejected),
+                "sent": self.sent,
+                "step": self.model_calls + 1,
+                "scene": overrides.scene,
+                "answer": dict(turn.answer.values) if turn.answer is not None else {},
+            },
+            label=llm.Label(
+                purpose="turn", mechanism="turn", agent_id=agent.pk, run_id=run.pk, work_id=f"run:{run.pk}"
+            ),
+        )
+
     def remind(self) -> None:
-        """Say that the answer is given by the tool, where the model answered with text alone."""
+        """Tell the model that the answer is given by the tool, where it answered with text alone."""
         blocks = (llm.Block(render("answer_by_tool")),)
         with transaction.atomic():
             self.renew()
             self._add(Role.USER, _blocks_json(blocks))
         self.turns.append(llm.Turn("user", blocks))
-        self.reminded, self.answered = True, False
+        self.reminded = True
+        self.answered = False
 
     def act(self) -> None:
-        """Carry out the next pending tool call and record its answer; what only touches the database, in the same transaction."""
-        begun, done = time.perf_counter(), None
+        """Carry out the stage's draft or the next pending tool call, and record its answer.
+
+        What only touches the database is carried out in the transaction that records it; what may ask a model before it.
+        """
+        begun = time.perf_counter()
+        done: Performed | None = None
         if self.draft is not None:
-            call_id, tool, done = "draft", "send_message", send_draft(self.draft, turn=self.turn)
+            call_id = "draft"
+            tool = "send_message"
+            done = send_draft(self.draft, turn=self.turn)
         else:
             call = self.pending[0]
-            call_id, tool = call.id, call.name
+            call_id = call.id
+            tool = call.name
             if self.ended:
                 done = Performed("Not done: your turn is over.", is_error=True)
             elif calls_models(call, self.turn):
                 done = self._perform(call)
         with transaction.atomic():
             self.renew()
-            done = done or self._perform(self.pending[0])
-            shown = {name: getattr(done, name) for name in ("text", "is_error", "ends", "detail")}
-            content = storable({"call_id": call_id, "tool": tool, **shown})
+            if done is None:
+                done = self._perform(self.pending[0])
+            answer = {"text": done.text, "is_error": done.is_error, "ends": done.ends, "detail": done.detail}
+            content = storable({"call_id": call_id, "tool": tool, **answer})
             step = self._step("tool_call", {"tool": tool, "is_error": done.is_error, **done.detail}, begun)
             self._add(Role.TOOL, content, step=step, tool_name=tool[:64], message=done.message)
         self._add_result(content)
@@ -301,10 +347,11 @@ class LeasedTurn:
         return done
 
     def _step(self, kind: str, detail: Mapping[str, Any], begun: float) -> RunStep:
+        """Record a step that ends now; `begun` is a time of `time.perf_counter`."""
         self.step += 1
-        took = round((time.perf_counter() - begun) * 1000)
+        milliseconds = round((time.perf_counter() - begun) * 1000)
         return RunStep.objects.create(
-            run=self.run, number=self.step, kind=kind, detail=storable(dict(detail)), duration_ms=took
+            run=self.run, number=self.step, kind=kind, detail=storable(dict(detail)), duration_ms=milliseconds
         )
 
     def _add(
@@ -316,10 +363,16 @@ class LeasedTurn:
         tool_name: str = "",
         message: Message | None = None,
     ) -> None:
+        """Record the next entry of the exchange."""
         self.number += 1
-        stored = storable(dict(content))
         RunMessage.objects.create(
-            run=self.run, number=self.number, role=role, content=stored, step=step, tool_name=tool_name, message=message
+            run=self.run,
+            number=self.number,
+            role=role,
+            content=storable(dict(content)),
+            step=step,
+            tool_name=tool_name,
+            message=message,
         )
 
 
@@ -347,9 +400,9 @@ def run_turn(run: Run, *, owner: str) -> Run:
         run.refresh_from_db()
         is_ours = run.is_leased_by(owner)
     else:
-        is_ours = run.acquire(owner=owner, lease=lease())  # which reads the row anew
+        is_ours = run.acquire(owner=owner, lease=lease())  # reads the row anew
     if is_ours:
-        carry_out(run, lambda run: _take(run, owner), owner=owner)
+        carry_out(run, lambda run: _take_turn(run, owner), owner=owner)
     run.refresh_from_db()
     return run
 
@@ -367,63 +420,79 @@ def finish_turn(run: Run, *, waiting: Callable[[], object] = lambda: None) -> Ru
         TurnRefused: The agent's present turn will not end: its process is gone, and no worker resumes it. The turn waits on.
     """
     owner = owner_name()
-    while (run := outlasting(partial(run_turn, run, owner=owner))).status not in Run.FINAL:
-        for other in Run.objects.filter(agent=run.agent_id, status=Status.RUNNING).exclude(pk=run.pk):
-            if owner_is_dead(other.lease_owner):
-                other.release()
-            elif other.lease_expires_at is not None and other.lease_expires_at < timezone.now() - ABANDONED:
-                raise TurnRefused(f"turn {other.pk} of {run.agent.slug} was left unfinished; manage.py work ends it")
+    while True:
+        run = retry_on_outage(partial(run_turn, run, owner=owner))
+        if run.status in Run.FINAL:
+            return run
+        for present in Run.objects.filter(agent=run.agent_id, status=Status.RUNNING).exclude(pk=run.pk):
+            _refuse_to_wait_for(present, run)
         pause(WAIT)
         waiting()
-    return run
+
+
+def _refuse_to_wait_for(present: Run, run: Run) -> None:
+    """Put the agent's present turn back into the queue where its process was killed on this machine.
+
+    Raises:
+        TurnRefused: It lost its lease a while ago, and no worker resumes it.
+    """
+    if owner_is_dead(present.lease_owner):
+        present.release()
+        return
+    lease_ended = present.lease_expires_at
+    if lease_ended is not None and lease_ended < timezone.now() - ABANDONED:
+        raise TurnRefused(f"turn {present.pk} of {run.agent.slug} was left unfinished; manage.py work ends it")
 
 
 def work_one(*, owner: str) -> bool:
-    """Lease and take the queued or lost turn whose turn it is; whether there was one. What `manage.py work` calls."""
-    return do_next(Run, lambda run: _take(run, owner), owner=owner, lease=lease())
+    """Lease and take the next queued or lost turn, for a worker; return whether there was one."""
+    return do_next(Run, lambda run: _take_turn(run, owner), owner=owner, lease=lease())
 
 
 def cancel(run: Run) -> Run:
     """Ask for a turn to end: at once when it has not begun, else before its next step. One that has ended stays as it is."""
-    waiting = Run.objects.filter(pk=run.pk, status=Status.PENDING, attempt=0)
-    if not waiting.update(
+    has_not_begun = Run.objects.filter(pk=run.pk, status=Status.PENDING, attempt=0)
+    is_cancelled = has_not_begun.update(
         status=Status.CANCELLED,
         stop_reason=StopReason.CANCELLED,
         cancel_requested=True,
         error=CANCELLED.error,
         finished_at=timezone.now(),
-    ):
+    )
+    if not is_cancelled:
         Run.objects.filter(pk=run.pk, status__in=(Status.PENDING, Status.RUNNING)).update(cancel_requested=True)
     run.refresh_from_db()
     return run
 
 
-def _take(run: Run, owner: str) -> dict[str, Any]:
-    """Take a leased turn to its end; returns the columns of its end."""
+def _take_turn(run: Run, owner: str) -> dict[str, Any]:
+    """Take a leased turn to its end; return the columns of its end."""
     about = logging_about(run=run.pk, agent=run.agent_id)
     with about, sentry_sdk.start_span(op="agents.turn", name="take a turn") as span:
         span.set_data("run", run.pk)
         span.set_data("agent", run.agent_id)
-        ended = _ended(run, owner)
-        span.set_data("stop_reason", ended["stop_reason"])
-        return ended
+        columns = _columns_of_end(run, owner)
+        span.set_data("stop_reason", columns["stop_reason"])
+        return columns
 
 
-def _ended(run: Run, owner: str) -> dict[str, Any]:
-    if hindrance := _hindrance(run):
+def _columns_of_end(run: Run, owner: str) -> dict[str, Any]:
+    """Take a turn to its end, let the stages finish, and return the columns of its end; a crash of the turn is one of its ends."""
+    hindrance = _hindrance(run)
+    if hindrance:
         return {"status": Status.FAILED, "error": hindrance, "stop_reason": StopReason.ERROR}
     assert run.channel is not None  # noqa: S101 (for the type checker)
     turn = new_turn(agent=run.agent, channel=run.channel, run=run, trigger=run.trigger, overrides=run.overrides)
     leased = LeasedTurn(run, owner, turn, list(run.trace))
     try:
         leased.load()
-        ending = _go_on(leased)
+        ending = _begin_or_resume(leased)
         if ending is CANCELLED:
             turn.abandoned = True  # nothing more is to be said
         try:
             pipeline(turn.overrides).finish(turn)
         except StageFailed as error:
-            ending = Ending(Status.FAILED, StopReason.ERROR, str(error))
+            ending = _failed(str(error))
     except LeaseLost:
         raise
     except Exception as error:
@@ -441,7 +510,7 @@ def _ended(run: Run, owner: str) -> dict[str, Any]:
 
 
 def _hindrance(run: Run) -> str:
-    """Why the turn cannot begin or go on; empty when it can."""
+    """Return why the turn can neither begin nor be resumed; empty when it can."""
     if run.channel is None:
         return "the channel of this turn was deleted"
     if not run.agent.is_active:
@@ -451,41 +520,71 @@ def _hindrance(run: Run) -> str:
     return ""
 
 
-def _go_on(leased: LeasedTurn) -> Ending:
-    """The loop: carry out what the model asked for, ask it again, until it ends or something ends it."""
-    agent, malformed = leased.turn.agent, 0
+def _failed(why: str) -> Ending:
+    return Ending(Status.FAILED, StopReason.ERROR, why)
+
+
+def _begin_or_resume(leased: LeasedTurn) -> Ending:
+    """Begin a turn, or resume one that was interrupted, and take it to its end."""
+    if leased.run.cancel_requested:
+        return CANCELLED
     try:
-        if leased.run.cancel_requested:
-            return CANCELLED
         if not leased.turns:
             draft = pipeline(leased.turn.overrides).prepare(leased.turn)
             leased.begin(build_prompt(leased.turn, prompt=leased.run.prompt), draft)
-        while True:
-            while leased.draft is not None or leased.pending:
-                if leased.cancelled:
-                    return CANCELLED
-                leased.act()
-            if leased.turn.answer is not None and len(leased.refusals) >= MALFORMED_IN_A_ROW:
-                return Ending(Status.FAILED, StopReason.ERROR, f"no valid answer: {leased.refusals[-1]}")
-            if leased.turn.answer is not None and leased.answered and not (leased.ended or leased.reminded):
-                leased.remind()
-            if leased.ended or leased.answered:
-                return ENDED if leased.ended or leased.used_tools else NO_TOOL_CALL
-            if leased.model_calls >= agent.max_turns:
-                why = f"stopped after {agent.max_turns} model calls (max_turns of {agent.slug})"
-                return Ending(Status.COMPLETED, StopReason.MAX_STEPS, why)
+        return _exchange_until_end(leased)
+    except (StageFailed, RequiredStageFailed) as error:
+        return _failed(str(error))
+
+
+def _exchange_until_end(leased: LeasedTurn) -> Ending:
+    """Carry out what the model asked for and ask it again, until it ends its turn or something else does."""
+    agent = leased.turn.agent
+    malformed_replies = 0  # in a row
+    while True:
+        while leased.draft is not None or leased.pending:
             if leased.cancelled:
                 return CANCELLED
-            reply = leased.ask()
-            if reply.ok:
-                malformed = 0
-                continue
-            is_malformed = reply.status is llm.Status.MALFORMED
-            # An empty answer after a tool: how some models end their turn.
-            if is_malformed and reply.stop_reason == "end_turn" and not reply.text.strip() and leased.used_tools:
-                return ENDED
-            malformed += is_malformed
-            if not is_malformed or malformed >= MALFORMED_IN_A_ROW:
-                return Ending(Status.FAILED, StopReason.ERROR, f"the model call failed: {reply.status}: {reply.error}")
-    except (StageFailed, RequiredStageFailed) as error:
-        return Ending(Status.FAILED, StopReason.ERROR, str(error))
+            leased.act()
+        ending = _ending_of_model(leased)
+        if ending is not None:
+            return ending
+        if leased.model_calls >= agent.max_turns:
+            why = f"stopped after {agent.max_turns} model calls (max_turns of {agent.slug})"
+            return Ending(Status.COMPLETED, StopReason.MAX_STEPS, why)
+        if leased.cancelled:
+            return CANCELLED
+        reply = leased.ask()
+        if reply.ok:
+            malformed_replies = 0
+            continue
+        if _ends_with_nothing(reply, leased):
+            return ENDED
+        if reply.status is llm.Status.MALFORMED:
+            malformed_replies += 1
+        if reply.status is not llm.Status.MALFORMED or malformed_replies >= MALFORMED_IN_A_ROW:
+            return _failed(f"the model call failed: {reply.status}: {reply.error}")
+
+
+def _ending_of_model(leased: LeasedTurn) -> Ending | None:
+    """Return how the model's last reply ends the turn; None where the model is to be asked again.
+
+    Where a typed answer is asked for, a reply of text alone is answered once with a reminder.
+    """
+    needs_answer = leased.turn.answer is not None
+    if needs_answer and len(leased.refusals) >= MALFORMED_IN_A_ROW:
+        return _failed(f"no valid answer: {leased.refusals[-1]}")
+    if leased.ended:
+        return ENDED
+    if leased.answered and needs_answer and not leased.reminded:
+        leased.remind()
+        return None
+    if leased.answered:
+        return ENDED if leased.used_tools else NO_TOOL_CALL
+    return None
+
+
+def _ends_with_nothing(reply: llm.Reply, leased: LeasedTurn) -> bool:
+    """Return whether a reply that cannot be used is an empty one after a tool: so some models end their turn."""
+    is_empty = reply.status is llm.Status.MALFORMED and not reply.text.strip()
+    return is_empty and reply.stop_reason == "end_turn" and leased.used_tools

@@ -39,9 +39,9 @@ from agents.models import Agent, Channel, Message, Run
 
 
 class Overrides(BaseModel):
-    """What `Run.overrides` says to the turn itself; the rest of it is for the stages.
+    """The part of `Run.overrides` that is for the turn itself; the rest is for the stages.
 
-    A value that is none of these is passed over: a turn must not die of it.
+    A value of another type is ignored: a turn must not die of it.
 
     Attributes:
         stages: Only these take part, and those that are `required`; None = all.
@@ -67,7 +67,7 @@ class Overrides(BaseModel):
 
     @field_validator("*", mode="wrap")
     @classmethod
-    def pass_over(cls, value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+    def ignore_other_types(cls, value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
         try:
             return handler(value)
         except ValidationError:
@@ -75,15 +75,18 @@ class Overrides(BaseModel):
 
     @classmethod
     def of(cls, overrides: Mapping[str, Any]) -> Overrides:
+        """Read the fields of this model from the overrides of a run."""
         return cls.model_validate({name: overrides[name] for name in cls.model_fields if name in overrides})
 
 
 def speaker_of(agent: Agent, overrides: Mapping[str, Any]) -> Agent:
-    """The agent as it speaks in a turn: itself, or a copy with the system prompt of the overrides, which is not to be saved."""
-    if system_prompt := Overrides.of(overrides).system_prompt:
-        agent = copy(agent)
-        agent.system_prompt = system_prompt
-    return agent
+    """Return the agent as it speaks in a turn: itself, or a copy with the system prompt of the overrides, which is not to be saved."""
+    system_prompt = Overrides.of(overrides).system_prompt
+    if not system_prompt:
+        return agent
+    speaker = copy(agent)
+    speaker.system_prompt = system_prompt
+    return speaker
 
 
 Phase = Literal["received", "ingested", "prepare", "review", "committed", "finish"]
@@ -92,7 +95,7 @@ StageStatus = Literal["ran", "skipped", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What an agent is about to say: text, and typed data beside it. It has not been said."""
+    """A message that is not sent yet: text, and typed data beside it."""
 
     text: str
     payload: Mapping[str, Any] = field(default_factory=dict)
@@ -113,7 +116,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """What a tool did: its name, whether it worked, and what it answered the model."""
+    """A tool that was used: its name, whether it worked, and its answer to the model."""
 
     name: str
     ok: bool
@@ -151,7 +154,7 @@ class Section:
 
 @dataclass(slots=True)
 class TraceEntry:
-    """What one stage did in one phase: ran, skipped (why), failed (error), milliseconds, and its counters."""
+    """An entry of the trace for one stage in one phase: ran, skipped (why), failed (error), milliseconds, and its counters."""
 
     stage: str
     phase: Phase
@@ -161,8 +164,17 @@ class TraceEntry:
     counters: dict[str, int] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        entry = {"stage": self.stage, "phase": self.phase, "status": self.status, "ms": round(self.ms, 1)}
-        return entry | {name: value for name in ("why", "counters") if (value := getattr(self, name))}
+        entry: dict[str, Any] = {
+            "stage": self.stage,
+            "phase": self.phase,
+            "status": self.status,
+            "ms": round(self.ms, 1),
+        }
+        if self.why:
+            entry["why"] = self.why
+        if self.counters:
+            entry["counters"] = self.counters
+        return entry
 
 
 @dataclass(slots=True, kw_only=True)
@@ -223,21 +235,24 @@ class Turn:
 
     @property
     def session(self) -> str:
-        """The session of the message being attempted in the present channel; empty when a new one begins."""
+        """Return the session of the message being attempted in the present channel; empty when a new one begins."""
         return self.sessions.get(self.channel.pk, "")
 
     def add_section(self, heading: str, body: str) -> None:
         """Add a prompt section, noted under the stage that is running."""
-        self.sections.append(Section(heading, self.mask(body), self.running[-1].stage if self.running else ""))
+        stage = self.running[-1].stage if self.running else ""
+        self.sections.append(Section(heading, self.mask(body), stage))
 
     def skip(self, why: str) -> None:
         """Note that the running stage has nothing to do here. Skipped in `review`, its `committed` is not called for that message."""
-        self.running[-1].status, self.running[-1].why = "skipped", why
+        self.running[-1].status = "skipped"
+        self.running[-1].why = why
 
     def count(self, **counters: int) -> None:
         """Add to the running stage's counters, for layers that report them without knowing the stage."""
+        counted = self.running[-1].counters
         for name, number in counters.items():
-            self.running[-1].counters[name] = self.running[-1].counters.get(name, 0) + number
+            counted[name] = counted.get(name, 0) + number
 
 
 class Stage(Protocol):
@@ -262,7 +277,7 @@ class Stage(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendResult:
-    """What became of a draft.
+    """The outcome of sending a draft.
 
     Attributes:
         committed: Whether it was said. Then `message` is the row and `text` what was said.
@@ -296,37 +311,42 @@ class Pipeline:
         self.stages = tuple(stages)
 
     def received(self, *, message: Message, agent: Agent) -> list[TraceEntry]:
-        """A human message arrived for `agent`."""
+        """Tell the stages that a human message arrived for `agent`; return what they did."""
         trace: list[TraceEntry] = []
         for stage, method in self._having("received"):
             with _noted(stage, "received", trace, []):
-                if why := method(message, agent):
-                    trace[-1].status, trace[-1].why = "skipped", str(why)
+                why_nothing_is_done = method(message, agent)
+                if why_nothing_is_done:
+                    trace[-1].status = "skipped"
+                    trace[-1].why = str(why_nothing_is_done)
         return trace
 
     def ingested(self, messages: Sequence[Message]) -> list[str]:
-        """Messages that were said elsewhere were stored; what the stages say of them to the program that sent them."""
+        """Tell the stages that messages that were said elsewhere were stored; return their texts for the program that sent them."""
         notes: list[str] = []
         for stage, method in self._having("ingested"):
             with _noted(stage, "ingested", [], []):
-                notes += filter(None, [method(messages)])
+                note = method(messages)
+                if note:
+                    notes.append(note)
         return notes
 
     def prepare(self, turn: Turn) -> Draft | None:
-        """Let the stages add to the prompt; a draft when one of them answers at once (the later ones are not asked)."""
+        """Let the stages add to the prompt; return a draft when one of them answers at once (the later ones are not asked)."""
         for stage, method in self._having("prepare"):
             with _noted(stage, "prepare", turn.trace, turn.running):
                 if _has_no_part(stage, turn):
                     continue
-                draft = method(turn)
-                if draft is not None:
-                    answer: Draft = _typed(draft, Draft)
-                    return answer
+                answer = method(turn)
+                if answer is not None:
+                    draft: Draft = _typed(answer, Draft)
+                    return draft
         return None
 
     def review(self, turn: Turn, draft: Draft) -> Accept | Revise:
         """Pass a draft through the stages; the first that sends it back decides. No transaction may be open here."""
-        turn.original, accepted = draft, Accept(draft)
+        turn.original = draft
+        accepted = Accept(draft)
         for stage, method in self._having("review"):
             with _noted(stage, "review", turn.trace, turn.running):
                 if _has_no_part(stage, turn):
@@ -338,38 +358,50 @@ class Pipeline:
         return accepted
 
     def committed(self, turn: Turn, message: Message) -> None:
-        """The message is saved; runs inside the transaction that saved it, each stage in a savepoint of its own."""
-        reviewed = {
-            entry.stage: entry.status for entry in turn.trace if entry.phase == "review"
-        }  # the latest review counts
+        """Tell the stages that the message is saved, inside the transaction that saved it, each in a savepoint of its own.
+
+        A stage that skipped its review of the message has nothing to do with it.
+        """
+        review_status = {}
+        for entry in turn.trace:
+            if entry.phase == "review":
+                review_status[entry.stage] = entry.status  # the latest review counts
         for stage, method in self._having("committed"):
-            if reviewed.get(name_of(stage)) != "skipped":
-                with _noted(stage, "committed", turn.trace, turn.running), transaction.atomic():
-                    method(turn, message)
+            if review_status.get(stage_name(stage)) == "skipped":
+                continue
+            with _noted(stage, "committed", turn.trace, turn.running), transaction.atomic():
+                method(turn, message)
 
     def finish(self, turn: Turn) -> None:
-        """The turn ends, for any reason."""
+        """Tell the stages that the turn ends, for any reason."""
         for stage, method in self._having("finish"):
             with _noted(stage, "finish", turn.trace, turn.running):
                 method(turn)
 
     def _having(self, method: str) -> Iterator[tuple[Any, Callable[..., Any]]]:
+        """Yield the stages that have this method, with it."""
         for stage in self.stages:
-            if (function := getattr(stage, method, None)) is not None:
+            function = getattr(stage, method, None)
+            if function is not None:
                 yield stage, function
 
 
 def pipeline(overrides: Mapping[str, Any] | None = None) -> Pipeline:
-    """The pipeline that `TURN_PIPELINE` lists now, built once per list; of it what a turn's overrides leave (``stages``).
+    """Return the pipeline that `TURN_PIPELINE` lists now, built once per list, without the stages that a turn's overrides leave out.
 
     Raises:
         ImportError: A path leads nowhere (the system check ``agents.E006`` says so at start-up).
     """
-    every = _built(tuple(settings.TURN_PIPELINE))
+    whole = _built(tuple(settings.TURN_PIPELINE))
     chosen = Overrides.of(overrides).stages if overrides else None
     if chosen is None:
-        return every
-    return Pipeline([s for s in every.stages if name_of(s) in chosen or getattr(s, "required", False)])
+        return whole
+    stages = []
+    for stage in whole.stages:
+        is_required = getattr(stage, "required", False)
+        if is_required or stage_name(stage) in chosen:
+            stages.append(stage)
+    return Pipeline(stages)
 
 
 @lru_cache(maxsize=16)
@@ -377,18 +409,21 @@ def _built(paths: tuple[str, ...]) -> Pipeline:
     return Pipeline([import_string(path)() for path in paths])
 
 
-def name_of(stage: Any) -> str:
+def stage_name(stage: Any) -> str:
+    """Return the name of a stage, by default that of its class."""
     return str(getattr(stage, "name", "") or type(stage).__name__)
 
 
 def _typed(answer: Any, *allowed: type) -> Any:
+    """Return what a stage answered; a TypeError where it is of no allowed type."""
     if not isinstance(answer, allowed):
-        raise TypeError(f"expected {' or '.join(a.__name__ for a in allowed)}, got {type(answer).__name__}")
+        names = " or ".join(kind.__name__ for kind in allowed)
+        raise TypeError(f"expected {names}, got {type(answer).__name__}")
     return answer
 
 
 def _has_no_part(stage: Any, turn: Turn) -> bool:
-    """Whether the agent lacks what the stage needs; noted on the trace."""
+    """Return whether the agent lacks what the stage needs, and note it on the trace."""
     if turn.facts.get(getattr(stage, "needs", ""), True):
         return False
     turn.skip(stage.lacking)
@@ -403,14 +438,15 @@ def agent_facts() -> dict[str, Exists]:
 @contextmanager
 def _noted(stage: Any, phase: Phase, trace: list[TraceEntry], running: list[TraceEntry]) -> Iterator[None]:
     """Note on the trace what the stage does; an exception ends the stage, not the turn, unless the stage is required."""
-    entry = TraceEntry(name_of(stage), phase)
+    entry = TraceEntry(stage_name(stage), phase)
     trace.append(entry)
     running.append(entry)
     begun = time.perf_counter()
     try:
         yield
     except Exception as error:
-        entry.status, entry.why = "failed", f"{type(error).__name__}: {error}"[:300]
+        entry.status = "failed"
+        entry.why = f"{type(error).__name__}: {error}"[:300]
         logger.exception("stage %s failed in %s", entry.stage, phase)
         sentry_sdk.capture_exception(error)
         if getattr(stage, "required", False):

@@ -1,4 +1,4 @@
-"""What an agent is shown at the beginning of a turn, and the same as a preview for people."""
+"""The prompt at the beginning of a turn: persona, memory, channels and conversation; and the same as a preview for people."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from agents.kit import llm
 from agents.kit.capability import declared
 from agents.kit.text.fences import fence, neutral, one_line, quoted_name, render_prompt
-from agents.models import Agent, Channel, Message, PersonaVersion, Run
+from agents.models import Agent, Channel, ChannelMember, Message, PersonaVersion, Run
 from agents.personas.persona import render_persona
 from agents.turn.pipeline import (
     Answer,
@@ -31,6 +31,7 @@ from agents.turn.pipeline import (
 
 
 def render(name: str, /, **values: Any) -> str:
+    """Render a prompt template of turns."""
     return render_prompt(f"turn/{name}", **values)
 
 
@@ -41,29 +42,35 @@ EARLIER = "[… other messages were said before …]"
 def recent_messages(
     *, channel: Channel, trigger: Message | None = None, until: int | None = None, apart: Agent | None = None
 ) -> list[Message]:
-    """The last `TURN_HISTORY_MESSAGES` messages of the channel, or of the trigger's thread (its first message always), oldest first.
+    """Return the last `TURN_HISTORY_MESSAGES` messages of the channel, oldest first; of a trigger in a thread, those of its thread.
 
-    Messages of a simulation are shown in its channel, and nowhere else; those after the position `until` not at all. To an agent that
-    is `apart` those of other agents are not shown.
+    The first message of a thread is always among them. Messages of a simulation are shown in its channel, and nowhere else.
+
+    Args:
+        until: Position of the last message that is shown; None = the newest.
+        apart: An agent that is shown no messages of other agents.
     """
     limit = settings.TURN_HISTORY_MESSAGES
-    said = Message.objects.filter(channel=channel).select_related("agent", "user", "channel")
+    messages = Message.objects.filter(channel=channel).select_related("agent", "user", "channel")
     if not channel.synthetic:
-        said = said.filter(synthetic=False)
+        messages = messages.filter(synthetic=False)
     if until is not None:
-        said = said.filter(position__lte=until)
+        messages = messages.filter(position__lte=until)
     if apart is not None:
-        said = said.filter(Q(agent=apart) | Q(agent=None))
+        messages = messages.filter(Q(agent=apart) | Q(agent=None))
+    newest_first = messages.order_by("-position")
     if trigger is None or trigger.parent_id is None:
-        return list(said.order_by("-position")[:limit])[::-1]
-    thread = list(said.filter(Q(pk=trigger.parent_id) | Q(parent_id=trigger.parent_id)).order_by("-position")[:limit])
-    if all(message.pk != trigger.parent_id for message in thread):
-        thread = thread[: limit - 1] + list(said.filter(pk=trigger.parent_id))
+        return list(newest_first[:limit])[::-1]
+    in_thread = Q(pk=trigger.parent_id) | Q(parent_id=trigger.parent_id)
+    thread = list(newest_first.filter(in_thread)[:limit])
+    has_first_message = any(message.pk == trigger.parent_id for message in thread)
+    if not has_first_message:
+        thread = [*thread[: limit - 1], *messages.filter(pk=trigger.parent_id)]
     return thread[::-1]
 
 
 def lines(messages: Sequence[Message], *, agent: Agent) -> list[str]:
-    """One entry per message: its number, who said it, when, and the text, which cannot pass for another entry.
+    """Return an entry per message: its number, who said it, when, and the text, which cannot pass for another entry.
 
     The number is the message's position in its channel.
     """
@@ -74,40 +81,51 @@ def lines(messages: Sequence[Message], *, agent: Agent) -> list[str]:
 
 
 def _line(message: Message, agent: Agent) -> str:
+    """Return a message as `agent` reads it; further lines of its text are indented."""
     who = "(you)" if message.agent_id == agent.pk else one_line(message.author_name)
     when = f" [{timezone.localtime(message.sent_at):%Y-%m-%d %H:%M}]" if message.sent_at else ""
     return f"{message.position}. {who}{when}: " + neutral(message.text)[0].replace("\n", "\n    | ")
 
 
 def within_reach(agent: Agent, channel: Channel) -> QuerySet[Channel]:
-    """The channels an agent can speak in while it is in `channel`, by slug.
+    """Return the channels an agent can speak in while it is in `channel`, by slug.
 
-    Those where it is a member; but from the channel of a simulation or a debate only itself is reached, and from other ones none of these.
+    Those where it is a member; but from a simulation or a debate only that channel itself is reached, and no other channel reaches them.
     """
-    mine, debate = Channel.objects.filter(memberships__agent=agent).order_by("slug"), Channel.Kind.DEBATE
-    if channel.synthetic or channel.kind == debate:
-        return mine.filter(pk=channel.pk)
-    return mine.filter(synthetic=False).exclude(kind=debate)
+    joined = Channel.objects.filter(memberships__agent=agent).order_by("slug")
+    if channel.synthetic or channel.kind == Channel.Kind.DEBATE:
+        return joined.filter(pk=channel.pk)
+    return joined.filter(synthetic=False).exclude(kind=Channel.Kind.DEBATE)
 
 
 def channel_lines(agent: Agent, channel: Channel) -> list[str]:
-    """One line per channel within the agent's reach, by slug, with what kind it is and who else is in a direct message."""
-    mine = list(within_reach(agent, channel)[:MAX_CHANNELS])
-    direct = [channel for channel in mine if channel.kind == Channel.Kind.DM]
-    prefetch_related_objects(direct, "memberships__agent", "memberships__user")
-    return [_channel_line(channel, agent) for channel in mine]
+    """Return a line per channel within the agent's reach, by slug, with what kind it is and who else is in a direct message."""
+    channels = list(within_reach(agent, channel)[:MAX_CHANNELS])
+    direct_messages = [reached for reached in channels if reached.kind == Channel.Kind.DM]
+    prefetch_related_objects(direct_messages, "memberships__agent", "memberships__user")
+    return [_channel_line(reached, agent) for reached in channels]
 
 
 def _channel_line(channel: Channel, agent: Agent) -> str:
+    slug = _on_one_line(channel.slug)
     if channel.kind == Channel.Kind.DM:
-        members = [member for member in channel.memberships.all() if member.agent_id != agent.pk]
-        names = [m.agent.display_name if m.agent else m.user.get_username() if m.user else "" for m in members]
-        return f"{_flat(channel.slug)}: direct message with {', '.join(one_line(name) for name in names) or 'nobody'}"
-    topic = f", about: {_flat(channel.topic)}" if channel.topic.strip() else ""
-    return f"{_flat(channel.slug)}: {channel.kind} channel {one_line(channel.name)}{topic}"
+        names = []
+        for member in channel.memberships.all():
+            if member.agent_id != agent.pk:
+                names.append(one_line(_member_name(member)))
+        return f"{slug}: direct message with {', '.join(names) or 'nobody'}"
+    topic = f", about: {_on_one_line(channel.topic)}" if channel.topic.strip() else ""
+    return f"{slug}: {channel.kind} channel {one_line(channel.name)}{topic}"
 
 
-def _flat(text: str) -> str:
+def _member_name(member: ChannelMember) -> str:
+    if member.agent is not None:
+        return member.agent.display_name
+    return member.user.get_username() if member.user is not None else ""
+
+
+def _on_one_line(text: str) -> str:
+    """Return a text of a person on one line of at most 200 characters, without what could pass for a fence."""
     return neutral(" ".join(text.split()), 200)[0]
 
 
@@ -154,32 +172,30 @@ def new_turn(
     overrides: Mapping[str, Any] | None = None,
     preview: bool = False,
 ) -> Turn:
-    """A turn with the conversation it begins from and the version of the persona that speaks.
+    """Return a turn with the conversation it begins from and the version of the persona that speaks.
 
-    In a debate a stage says what is shown.
+    In a debate a stage decides which messages are shown.
     """
-    versions = PersonaVersion.objects.filter(agent=OuterRef("pk")).order_by("-number").values("pk")
+    given = overrides or {}
+    newest_version = PersonaVersion.objects.filter(agent=OuterRef("pk")).order_by("-number").values("pk")[:1]
     facts = agent_facts()
-    own: Mapping[str, Any] = (
-        Agent.objects.filter(pk=agent.pk).values("pk", version=Subquery(versions[:1]), **facts).first() or {}
-    )
-    wished, speaker = Overrides.of(overrides or {}), speaker_of(agent, overrides or {})
+    columns = Agent.objects.filter(pk=agent.pk).values("pk", version=Subquery(newest_version), **facts).first() or {}
+    speaker = speaker_of(agent, given)
+    transcript: list[Message] = []
+    if channel.kind != Channel.Kind.DEBATE:
+        own = Overrides.of(given)
+        apart = agent if own.apart else None
+        transcript = recent_messages(channel=channel, trigger=trigger, until=own.until, apart=apart)
+    is_stored_persona = speaker is agent
     return Turn(
         agent=speaker,
         channel=channel,
         run=run,
         trigger=trigger,
-        persona_version_id=own.get("version") if speaker is agent else None,  # an edited persona is no stored version
-        overrides=overrides or {},
-        facts={name: own.get(name, False) for name in facts},
-        transcript=[]
-        if channel.kind == Channel.Kind.DEBATE
-        else recent_messages(
-            channel=channel,
-            trigger=trigger,
-            until=wished.until,
-            apart=agent if wished.apart else None,
-        ),
+        persona_version_id=columns.get("version") if is_stored_persona else None,
+        overrides=given,
+        facts={name: columns.get(name, False) for name in facts},
+        transcript=transcript,
         preview=preview,
     )
 
@@ -193,21 +209,21 @@ def build_prompt(turn: Turn, *, prompt: str = "") -> Prompt:
         turn: Its transcript and sections as the stages left them.
         prompt: What an operator asks of this turn.
     """
-    nonce = turn.nonce
-    static, memory = _static_parts(turn), _memory_part(turn.agent, nonce)
+    static = _static_parts(turn)
+    memory = _memory_part(turn.agent, turn.nonce)
     system = [llm.Block(_joined(part.body for part in static), cache=True)]
     if memory or turn.sections:
-        varying = [*(part.body for part in memory), *map(_under_heading, turn.sections)]
+        varying = [part.body for part in memory]
+        varying += [_under_heading(section) for section in turn.sections]
         system.append(llm.Block(_joined(varying)))
-    shown = tuple(lines(turn.transcript, agent=turn.agent))
-    user = llm.Turn(
-        "user", (llm.Block(_situation(turn, shown, nonce)), llm.Block(_now(turn, prompt, nonce), cache=True))
-    )
+    transcript = tuple(lines(turn.transcript, agent=turn.agent))
+    situation = llm.Block(_situation(turn, transcript))
+    now = llm.Block(_now(turn, prompt), cache=True)
     return Prompt(
         system=tuple(system),
-        user=user,
+        user=llm.Turn("user", (situation, now)),
         sections=(*static, *memory, *turn.sections),
-        transcript=shown,
+        transcript=transcript,
         answer=turn.answer,
     )
 
@@ -220,7 +236,7 @@ def preview_prompt(
     trigger: Message | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> Prompt:
-    """Exactly what the agent would be shown if its turn began now. Asks no model and writes nothing.
+    """Return exactly what the agent would be shown if its turn began now. Asks no model and writes nothing.
 
     Raises:
         StageFailed: A required stage failed; a turn would not begin either.
@@ -231,10 +247,13 @@ def preview_prompt(
 
 
 def _static_parts(turn: Turn) -> list[Section]:
-    agent, values = turn.agent, {"name": one_line(turn.agent.display_name)}
+    """Return the parts of the system prompt that are the same in all turns of an agent: its persona and the instructions."""
+    agent = turn.agent
+    values = {"name": one_line(agent.display_name)}
     if turn.answer is not None:
         shape: type[BaseModel] = import_string(declared("turn_answers")[turn.answer.name])
-        values |= {"fields": ", ".join(shape.model_fields), "channel": turn.channel.slug}
+        values["fields"] = ", ".join(shape.model_fields)
+        values["channel"] = turn.channel.slug
     persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
     return [
         Section("Persona", persona, "persona"),
@@ -243,12 +262,13 @@ def _static_parts(turn: Turn) -> list[Section]:
 
 
 def _memory_part(agent: Agent, nonce: str) -> list[Section]:
-    notes = [
-        f"{neutral(' '.join(block.label.split()), 100)[0]}: "
-        + neutral(block.value, MEMORY_CHARACTERS)[0].strip().replace("\n", "\n    | ")
-        for block in agent.memory_blocks.order_by("label")
-        if block.value.strip()
-    ]
+    """Return the section of the agent's memory notes; none where all of them are empty."""
+    notes = []
+    for block in agent.memory_blocks.order_by("label"):
+        label = neutral(" ".join(block.label.split()), 100)[0]
+        text = neutral(block.value, MEMORY_CHARACTERS)[0].strip().replace("\n", "\n    | ")
+        if block.value.strip():
+            notes.append(f"{label}: {text}")
     if not notes:
         return []
     return [Section("Memory", render("memory", memory=fence("MEMORY", "\n".join(notes), nonce)), "memory")]
@@ -258,34 +278,42 @@ def _under_heading(section: Section) -> str:
     return f"### {' '.join(section.heading.split())}\n{section.body.strip()}"
 
 
-def _situation(turn: Turn, shown: tuple[str, ...], nonce: str) -> str:
-    channels = channel_lines(turn.agent, turn.channel)
+def _situation(turn: Turn, transcript: Sequence[str]) -> str:
+    """Return the part of the prompt with the agent's channels and the conversation."""
+    channels = "\n".join(channel_lines(turn.agent, turn.channel))
+    conversation = fence("CONVERSATION", "\n".join(transcript), turn.nonce) if transcript else ""
     return render(
         "situation",
-        channels=fence("CHANNELS", "\n".join(channels) or "(none)", nonce),
+        channels=fence("CHANNELS", channels or "(none)", turn.nonce),
         channel=turn.channel.slug,
-        conversation=fence("CONVERSATION", "\n".join(shown), nonce) if shown else "",
+        conversation=conversation,
         thread=turn.trigger is not None and turn.trigger.parent_id is not None,
         answer=turn.answer is not None,
     )
 
 
-def _now(turn: Turn, prompt: str, nonce: str) -> str:
+def _now(turn: Turn, prompt: str) -> str:
+    """Return the part of the prompt that says what to do now: what an operator asks, and the message to answer.
+
+    The text of that message is given where it is not in the conversation that is shown.
+    """
+    values: dict[str, Any] = {"trigger": False, "author": "", "number": 0, "thread": False, "trigger_text": ""}
     trigger = turn.trigger
-    hidden = trigger is not None and all(message.pk != trigger.pk for message in turn.transcript)
+    if trigger is not None:
+        values["trigger"] = True
+        values["author"] = _author_outside_fences(trigger)
+        values["number"] = trigger.position
+        values["thread"] = trigger.parent_id is not None
+        is_shown = any(message.pk == trigger.pk for message in turn.transcript)
+        if not is_shown:
+            values["trigger_text"] = fence("MESSAGE", _line(trigger, turn.agent), turn.nonce)
     return render(
         "now",
         name=one_line(turn.agent.display_name),
         channel=turn.channel.slug,
         prompt=neutral(prompt.strip(), PROMPT_CHARACTERS)[0],
-        trigger=trigger is not None,
-        author=_author_outside_fences(trigger) if trigger else "",
-        number=trigger.position if trigger else 0,
-        thread=trigger is not None and trigger.parent_id is not None,
-        trigger_text=fence("MESSAGE", "\n".join(lines([trigger], agent=turn.agent)[-1:]), nonce)
-        if hidden and trigger
-        else "",
         answer=turn.answer is not None,
+        **values,
     )
 
 

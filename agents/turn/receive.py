@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
@@ -11,7 +13,7 @@ from django.db import IntegrityError, transaction
 from agents.kit.text.addressing import SHARED, Calls, Party, read_calls
 from agents.kit.text.fences import check_name, fault_of
 from agents.models import Agent, Channel, Message, Run
-from agents.models.conversations import names_of_agents, outsider_name
+from agents.models.conversations import LONGEST_OUTSIDER, names_of_agents, outsider_name
 from agents.turn.pipeline import StageFailed, pipeline
 from agents.turn.send_message import (
     ChannelGone,
@@ -56,22 +58,12 @@ def receive_message(
     Raises:
         SendRefused: The text, the author, the parent, the tags or the key are not allowed, or it is addressed to too many agents.
     """
-    outsider = outsider.strip()
-    if (user is None) == (not outsider):
-        raise SendRefused("a message has one author; allowed: user, or outsider with a name, not both")
-    if outsider and (fault := fault_of(outsider)):
-        raise SendRefused("outsider: " + fault)
-    if len(outsider) > 200:
-        raise SendRefused(f"outsider has {len(outsider)} characters; allowed: at most 200")
-    try:
-        outsider = outsider_name(check_name(outsider), names_of_agents()) if outsider else ""
-    except ValueError as error:
-        raise SendRefused(f"outsider: {error}") from None
+    author = _checked_author(user, outsider)
     check_message(channel=channel, text=text, parent=parent, key=idempotency_key, tags=tags)
+    agents: list[Agent] = []
     is_heard = not channel.synthetic and channel.kind != Channel.Kind.DEBATE
-    agents = (
-        addressed(channel, text, parent=parent, author=_person(user.pk if user else None, outsider)) if is_heard else []
-    )
+    if is_heard:
+        agents = addressed(channel, text, parent=parent, author=author.key)
     if len(agents) > MOST_ADDRESSED:
         raise SendRefused(
             f"the message is addressed to {len(agents)} agents of channel {channel.slug!r}; allowed: at most {MOST_ADDRESSED}, "
@@ -82,7 +74,7 @@ def receive_message(
             message = append(
                 channel=channel,
                 user=user,
-                outsider=outsider,
+                outsider=author.outsider,
                 text=text,
                 parent=parent,
                 idempotency_key=idempotency_key or None,
@@ -91,16 +83,19 @@ def receive_message(
     except ChannelGone as error:
         raise SendRefused(str(error)) from error
     except IntegrityError:
-        rows = Message.objects.select_related("channel").filter(idempotency_key=idempotency_key)
-        first = rows.first() if idempotency_key else None
+        if not idempotency_key:
+            raise
+        first = Message.objects.select_related("channel").filter(idempotency_key=idempotency_key).first()
         if first is None:
             raise
-        if (first.channel_id, first.user_id, first.outsider) != (channel.pk, user.pk if user else None, outsider):
+        if (first.channel_id, first.user_id, first.outsider) != (channel.pk, author.user_id, author.outsider):
             raise SendRefused(
                 f"idempotency_key {idempotency_key!r} was used for another message; allowed: a key per message"
             ) from None
         message = first
-    for agent in agents if not message.synthetic else ():
+    if message.synthetic:
+        return message
+    for agent in agents:
         try:
             _notify(message, agent)
         except Exception:  # it is committed: the others are notified, and its sender is not asked to say it again
@@ -108,12 +103,46 @@ def receive_message(
     return message
 
 
+@dataclass(frozen=True, slots=True)
+class _Author:
+    """A person who says something: a user, or an outsider by the name under which they are stored."""
+
+    user_id: int | None
+    outsider: str
+
+    @property
+    def key(self) -> Hashable:
+        return _person_key(self.user_id, self.outsider)
+
+
+def _checked_author(user: AbstractBaseUser | None, outsider: str) -> _Author:
+    """Return the author of a message, an outsider marked where an agent has the same name.
+
+    Raises:
+        SendRefused: There is none, or there are two, or the outsider's name cannot be stored.
+    """
+    name = outsider.strip()
+    if user is not None and not name:
+        return _Author(user.pk, "")
+    if user is not None or not name:
+        raise SendRefused("a message has one author; allowed: user, or outsider with a name, not both")
+    fault = fault_of(name)
+    if fault:
+        raise SendRefused(f"outsider: {fault}")
+    if len(name) > LONGEST_OUTSIDER:
+        raise SendRefused(f"outsider has {len(name)} characters; allowed: at most {LONGEST_OUTSIDER}")
+    try:
+        return _Author(None, outsider_name(check_name(name), names_of_agents()))
+    except ValueError as error:
+        raise SendRefused(f"outsider: {error}") from None
+
+
 def addressed(channel: Channel, text: str, *, parent: Message | None, author: Hashable) -> list[Agent]:
-    """The active agents of the channel to whom a person's text is addressed. `author` is a key as `_person` makes them."""
+    """Return the active agents of the channel to whom a person's text is addressed; `author` is a key of `_person_key`."""
     members = agents_of(channel)
     if channel.kind == Channel.Kind.DM or not members:
         return members
-    called = calls_in(channel, text, agents=members, parent=parent, author=author).called
+    called = read_calls_in(channel, text, agents=members, parent=parent, author=author).called
     return [agent for agent in members if agent.pk in called]
 
 
@@ -136,68 +165,89 @@ def _notify(message: Message, agent: Agent) -> None:
     )
 
 
-def uncalled(message: Message) -> str:
-    """Why a person's message called no agent of its group, and how to call one; empty where it did, and in direct messages and debates."""
-    channel, agents = message.channel, agents_of(message.channel)
+def why_nobody_is_called(message: Message) -> str:
+    """Return why a person's message calls no agent of its group, and how to call one.
+
+    Empty where it calls one, and where agents are not called: in direct messages, simulations and debates.
+    """
+    channel = message.channel
     if channel.synthetic or channel.kind in (Channel.Kind.DM, Channel.Kind.DEBATE):
         return ""
+    agents = agents_of(channel)
     if not agents:
         return "no agent takes a turn: channel has no active agent as a member"
-    author = _person(message.user_id, message.outsider)
-    calls = calls_in(channel, message.text, agents=agents, parent=message.parent, author=author)
+    author = _person_key(message.user_id, message.outsider)
+    calls = read_calls_in(channel, message.text, agents=agents, parent=message.parent, author=author)
     slugs = {agent.pk: agent.slug for agent in agents}
     if calls.called & slugs.keys():
         return ""
-    reasons, allowed = list[str](), [slugs[key] for _, key in calls.names if key in slugs]
+    reasons: list[str] = []
+    suggested: list[str] = [slugs[key] for _, key in calls.names if key in slugs]
     for name, key in calls.names:
         if key in slugs:
             reasons.append(f"{name[:80]!r} is named and not addressed")
             continue
         reasons.append(f"{name[:80]!r} " + ("is the name of several here" if key == SHARED else "is a person here"))
-        written = Party.named(key, name).full_name
-        parties = [_party(agent) for agent in agents]
-        allowed += [party.slug for party in parties if written in (party.slug, *party.names)]
+        suggested += _slugs_of_bearers(name, key, agents)
     why = "; ".join(reasons[:MOST_REASONS]) or "it names none of them"
-    ways = ", ".join(f"@{slug}" for slug in list(dict.fromkeys(allowed or slugs.values()))[:MOST_REASONS])
+    each_once = list(dict.fromkeys(suggested or slugs.values()))
+    ways = ", ".join(f"@{slug}" for slug in each_once[:MOST_REASONS])
     return f"no agent takes a turn: {why}; to call one, write {ways}, or its name with a comma"
 
 
-def calls_in(
+def _slugs_of_bearers(name: str, key: Hashable, agents: Sequence[Agent]) -> list[str]:
+    """Return the slugs of the agents that are called so."""
+    full_name = Party.named(key, name).full_name
+    parties = [_party(agent) for agent in agents]
+    return [party.slug for party in parties if full_name in (party.slug, *party.names)]
+
+
+def read_calls_in(
     channel: Channel, text: str, *, agents: Sequence[Agent], parent: Message | None = None, author: Hashable = None
 ) -> Calls:
-    """Read whom a person's text calls in a channel; the keys of agents are theirs. One query.
+    """Read whom a person's text calls in a channel, agents by their primary keys. One query.
 
-    The people who wrote lately are known by name, too, so that what is said to them is said to no agent; of the author no name is read.
+    The people who wrote lately are known by name, too, so that what is said to them is said to no agent. The author is not among them.
     """
     recent = Message.objects.filter(channel=channel).order_by("-position")
     rows = recent.values_list(
         "agent_id", "user_id", "outsider", "user__username", "user__first_name", "user__last_name"
     )
-    parties = [_party(one) for one in agents]
-    known = {party.full_name for party in parties}
-    people = {_person(row[1], row[2]): row for row in rows[:RECENT] if row[0] is None}
-    for key, (_, _, outsider, username, first, last) in people.items():
-        party = Party.named(key, outsider or f"{first} {last}".strip() or username, slug=username or "", person=True)
-        if key != author and party.full_name not in known:
+    people: dict[Hashable, Any] = {}
+    for row in rows[:RECENT]:
+        agent_id, user_id, outsider, *_ = row
+        if agent_id is None:
+            people[_person_key(user_id, outsider)] = row
+    parties = [_party(agent) for agent in agents]
+    names_of_agents_here = {party.full_name for party in parties}
+    for key, (_, _, outsider, username, first_name, last_name) in people.items():
+        name = outsider or f"{first_name} {last_name}".strip() or username
+        party = Party.named(key, name, slug=username or "", person=True)
+        if key != author and party.full_name not in names_of_agents_here:
             parties.append(party)
-    wrote = None if parent is None else parent.agent_id or _person(parent.user_id, parent.outsider)
-    return read_calls(text, parties, replied_to=wrote)
+    author_of_parent: Hashable = None
+    if parent is not None:
+        author_of_parent = parent.agent_id or _person_key(parent.user_id, parent.outsider)
+    return read_calls(text, parties, replied_to=author_of_parent)
 
 
 def _party(agent: Agent) -> Party:
     return Party.named(agent.pk, agent.display_name, slug=agent.slug, aliases=agent.aliases)
 
 
-def _person(user_id: int | None, outsider: str | None) -> Hashable:
-    """The key of a person who is a user, or an outsider of that name."""
-    return ("user", user_id) if user_id else ("outsider", outsider)
+def _person_key(user_id: int | None, outsider: str | None) -> Hashable:
+    """Return the key of a person who is a user, or an outsider of that name."""
+    if user_id:
+        return ("user", user_id)
+    return ("outsider", outsider)
 
 
-def said_to(message: Message, agent: Agent) -> str:
-    """The sentences of a person's message that concern an agent: all, in a direct message to it alone."""
+def text_addressed_to(message: Message, agent: Agent) -> str:
+    """Return the sentences of a person's message that concern an agent: all, where it is the only agent of the channel."""
     agents = agents_of(message.channel)
-    if [one.pk for one in agents] == [agent.pk]:
+    is_alone = [member.pk for member in agents] == [agent.pk]
+    if is_alone:
         return message.text
-    author = _person(message.user_id, message.outsider)
-    calls = calls_in(message.channel, message.text, agents=agents, parent=message.parent, author=author)
+    author = _person_key(message.user_id, message.outsider)
+    calls = read_calls_in(message.channel, message.text, agents=agents, parent=message.parent, author=author)
     return calls.said_to(agent.pk)

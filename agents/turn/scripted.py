@@ -21,7 +21,7 @@ DONE = "(The scripted actor has said its line and ends the turn.)"
 
 
 def answer(request: LLMRequest) -> dict[str, Any]:
-    """What the script does in this step (responder for the task ``turn``).
+    """Return what the script does in this step (responder for the task ``turn``).
 
     The request's `facts`, all but `agent` optional:
 
@@ -48,68 +48,85 @@ def answer(request: LLMRequest) -> dict[str, Any]:
     answer = facts.get("answer", {})
     if "text" in answer:
         return _call(request, "send_message", channel=facts.get("channel", ""), **answer)
-    if further := _further(request):
-        return further
-    given = facts.get("lines")
-    lines = _distinct(facts.get("sample_lines", ()) if given is None else given)
+    use_of_tool = _use_further_tool(request)
+    if use_of_tool:
+        return use_of_tool
+    lines_of_turn = facts.get("lines")
+    lines = _distinct(facts.get("sample_lines", ()) if lines_of_turn is None else lines_of_turn)
     if not lines:
         return _call(request, "do_nothing", reason=NO_LINES)
     rejected = {_plain(text) for text in facts.get("rejected", ())}
-    if given is not None:
-        line = next((line for line in lines if _plain(line) not in rejected), None)
+    line: str | None
+    if lines_of_turn is None:
+        said = facts.get("said", ())
+        line = next_line(lines, agent=facts["agent"], said=said, rejected=rejected, scene=facts.get("scene"))
     else:
-        line = next_line(
-            lines, agent=facts["agent"], said=facts.get("said", ()), rejected=rejected, scene=facts.get("scene")
-        )
+        line = next((candidate for candidate in lines if _plain(candidate) not in rejected), None)
     if line is None:
         return _call(request, "do_nothing", reason=ALL_REJECTED)
     return _call(request, "send_message", text=line, channel=facts.get("channel", ""), **answer)
 
 
-def _further(request: LLMRequest) -> dict[str, Any] | None:
-    """Use a further tool of the turn where its class says that it does something for the message, then say what it answered."""
-    asked = {call.id: call.name for turn in request.turns for call in turn.tool_calls}
+def _use_further_tool(request: LLMRequest) -> dict[str, Any] | None:
+    """Say what a further tool of the turn answered; before, use the first whose class has something to ask for the message.
+
+    Returns:
+        The call; None where there is nothing to say, and no tool is to be used.
+    """
+    further = declared("turn_tools")
     rejected = {_plain(text) for text in request.facts.get("rejected", ())}
-    for result in (result for turn in request.turns for result in turn.tool_results):
-        usable = not result.is_error and _plain(result.text) not in rejected
-        if usable and asked.get(result.call_id) in declared("turn_tools"):
-            return _call(request, "send_message", text=result.text, channel=request.facts.get("channel", ""))
-    for name in () if asked else (tool.name for tool in request.tools if tool.name in declared("turn_tools")):
-        fields = import_string(declared("turn_tools")[name]).scripted(request.facts.get("trigger", ""))
+    name_of_call = {}
+    for turn in request.turns:
+        for call in turn.tool_calls:
+            name_of_call[call.id] = call.name
+        for result in turn.tool_results:
+            can_be_said = not result.is_error and _plain(result.text) not in rejected
+            if can_be_said and name_of_call.get(result.call_id) in further:
+                return _call(request, "send_message", text=result.text, channel=request.facts.get("channel", ""))
+    has_used_tools = bool(name_of_call)
+    if has_used_tools:
+        return None
+    for tool in request.tools:
+        if tool.name not in further:
+            continue
+        fields = import_string(further[tool.name]).scripted(request.facts.get("trigger", ""))
         if fields is not None:
-            return _call(request, name, **fields)
+            return _call(request, tool.name, **fields)
     return None
 
 
 def next_line(
     lines: Sequence[str], *, agent: str, said: Sequence[str], rejected: Collection[str], scene: int | None = None
 ) -> str | None:
-    """The line to say now; None when every line was rejected.
+    """Return the line to say now; None when every line was rejected.
 
     From a place that depends on the agent and on how much it has said, the first line that is new; when none is new, the one
     said longest ago. Lines that differ only in white space are the same. With a scene it begins that many lines further on, so that one
     scene after the other goes through all of the script.
     """
-    start = (_stable_number(f"{agent}:{len(said) if scene is None else 0}") + (scene or 0)) % len(lines)
-    refused = {_plain(text) for text in rejected}
-    allowed = [line for line in (*lines[start:], *lines[:start]) if _plain(line) not in refused]
+    number_said = len(said) if scene is None else 0
+    lines_further_on = scene or 0
+    start = (_stable_number(f"{agent}:{number_said}") + lines_further_on) % len(lines)
+    rejected_texts = {_plain(text) for text in rejected}
+    allowed = [line for line in (*lines[start:], *lines[:start]) if _plain(line) not in rejected_texts]
     last_said = {_plain(text): place for place, text in enumerate(said)}
     return min(allowed, key=lambda line: last_said.get(_plain(line), -1), default=None)
 
 
 def _call(request: LLMRequest, name: str, **arguments: Any) -> dict[str, Any]:
-    """A call of one of the request's tools, with those of the arguments that it takes."""
+    """Return a call of one of the request's tools, with those of the arguments that it takes."""
     tools = {tool.name: tool for tool in request.tools}
     if name not in tools:
         if "reason" in arguments:
             raise InvalidAnswer(arguments["reason"])
         raise InvalidAnswer(f"the scripted actor needs the tool {name}; offered: {', '.join(tools) or 'none'}")
-    takes: Mapping[str, Any] = tools[name].input_schema.get("properties", {})
-    return {"text": "", "tool_calls": [{"name": name, "input": {k: v for k, v in arguments.items() if k in takes}}]}
+    properties: Mapping[str, Any] = tools[name].input_schema.get("properties", {})
+    taken = {argument: value for argument, value in arguments.items() if argument in properties}
+    return {"text": "", "tool_calls": [{"name": name, "input": taken}]}
 
 
 def _distinct(lines: Sequence[str]) -> list[str]:
-    """The lines without blank ones and repetitions, in their order."""
+    """Return the lines without blank ones and repetitions, in their order."""
     distinct: dict[str, str] = {}
     for line in lines:
         if line.strip():
@@ -118,9 +135,10 @@ def _distinct(lines: Sequence[str]) -> list[str]:
 
 
 def _plain(text: str) -> str:
+    """Return a text with one space for any white space: lines that differ in nothing else are the same."""
     return " ".join(text.split())
 
 
 def _stable_number(key: str) -> int:
-    """The same in every process, which `hash` is not."""
+    """Return a number for a key, the same in every process, which `hash` is not."""
     return int.from_bytes(hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()[:8])

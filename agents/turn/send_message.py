@@ -6,6 +6,7 @@ Also queues turns: one that is asked for (`start_turn`), and those that a direct
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -57,12 +58,13 @@ class TurnRefused(ValueError):
 def check_message(
     *, channel: Channel, text: str, parent: Message | None, key: str, tags: Mapping[str, str] | None
 ) -> None:
-    """Whether text, parent, idempotency key and tags can be stored as a message of the channel.
+    """Check that text, parent, idempotency key and tags can be stored as a message of the channel.
 
     Raises:
         SendRefused: They cannot.
     """
-    if fault := fault_of(text):
+    fault = fault_of(text)
+    if fault:
         raise SendRefused(fault)
     if parent is not None and parent.channel_id != channel.pk:
         raise SendRefused(f"parent {parent.pk} is not in channel {channel.slug!r}; allowed: a message of that channel")
@@ -77,18 +79,33 @@ def check_message(
             raise SendRefused("tags: " + " ".join(error.messages)) from error
 
 
-def _admit(agent: Agent, channel: Channel, key: str) -> tuple[int | None, dict[str, bool], bool]:
-    """One query: the agent's latest persona version, facts about it, and whether an earlier send of this key made a message.
+@dataclass(frozen=True, slots=True)
+class _Admission:
+    """An agent that may speak in a channel.
+
+    Attributes:
+        version_id: Its latest persona version; None where it has none.
+        facts: What is known of it, by the names that apps declare (`agent_facts`).
+        was_sent: Whether an earlier send with the same idempotency key made a message.
+    """
+
+    version_id: int | None
+    facts: dict[str, bool]
+    was_sent: bool
+
+
+def _admit(agent: Agent, channel: Channel, key: str) -> _Admission:
+    """Check that the agent may speak in the channel, and read what sending needs to know of it; one query.
 
     Raises:
-        SendRefused: The agent may not speak here.
+        SendRefused: It may not. What an earlier send with this key made is answered all the same.
     """
-    version = PersonaVersion.objects.filter(agent=OuterRef("pk")).order_by("-number").values("pk")[:1]
+    newest_version = PersonaVersion.objects.filter(agent=OuterRef("pk")).order_by("-number").values("pk")[:1]
     facts = agent_facts()
-    columns = {
+    columns: dict[str, Any] = {
         **facts,
         "member": Exists(ChannelMember.objects.filter(agent=OuterRef("pk"), channel=channel)),
-        "version": Subquery(version),
+        "version": Subquery(newest_version),
     }
     if key:
         columns["earlier"] = Subquery(Message.objects.filter(idempotency_key=key).order_by().values("pk")[:1])
@@ -100,10 +117,11 @@ def _admit(agent: Agent, channel: Channel, key: str) -> tuple[int | None, dict[s
         raise SendRefused(f"agent {agent.slug!r} is inactive; allowed: active agents")
     if not was_sent and not row["member"]:
         raise SendRefused(_no_member(agent, channel))
-    return row["version"], {name: row[name] for name in facts}, was_sent
+    return _Admission(row["version"], {name: row[name] for name in facts}, was_sent)
 
 
 def _no_member(agent: Agent, channel: Channel) -> str:
+    """Return the sentence that refuses an agent in a channel that it has not joined."""
     joined = Channel.objects.filter(memberships__agent=agent).order_by("slug").values_list("slug", flat=True)
     allowed = ", ".join(joined[:30]) or "none, it has joined no channel"
     return f"agent {agent.slug!r} is not a member of channel {channel.slug!r}; allowed: {allowed}"
@@ -178,45 +196,60 @@ def send_message(
             (`RequiredStageFailed`).
     """
     if turn is None:
-        own = overrides if overrides is not None else (run.overrides if run is not None else {})
-        turn = Turn(agent=speaker_of(agent, own), channel=channel, run=run, trigger=trigger, overrides=own)
+        if overrides is None:
+            overrides = run.overrides if run is not None else {}
+        speaker = speaker_of(agent, overrides)
+        turn = Turn(agent=speaker, channel=channel, run=run, trigger=trigger, overrides=overrides)
     if session:
         turn.sessions[channel.pk] = session
     check_message(channel=channel, text=text, parent=parent, key=idempotency_key, tags=tags)
-    home, key_before, begun = turn.channel, turn.draft_key, len(turn.trace)
-    turn.channel, turn.draft_key = channel, idempotency_key
+    channel_of_turn = turn.channel
+    key_before = turn.draft_key
+    turn.channel = channel
+    turn.draft_key = idempotency_key
     try:
         with sentry_sdk.start_span(op="agents.send_message", name="send a message") as span:
-            version_id, turn.facts, was_sent = _admit(agent, channel, idempotency_key)
-            is_first = not was_sent
-            draft = Draft(text, dict(payload or {}))
-            outcome: Accept | Revise = Accept(draft)
-            if not is_first:
-                message = _first_result(turn, channel, idempotency_key)
-            else:
-                if not Overrides.of(turn.overrides).system_prompt:
-                    turn.persona_version_id = turn.persona_version_id or version_id
-                outcome = _review(turn, draft)
-                if isinstance(outcome, Revise):
-                    span.set_data("outcome", outcome.outcome or "sent_back")
-                    return _sent_back(turn, text, outcome, begun)
-                message, is_first = commit(
-                    turn=turn, draft=outcome.draft, idempotency_key=idempotency_key, parent=parent, tags=tags
-                )
-            word = (outcome.outcome if is_first else "") or "sent"
-            span.set_data("outcome", word)
+            result = _review_and_commit(turn, Draft(text, dict(payload or {})), parent=parent, tags=tags)
+            span.set_data("outcome", result.outcome)
+            return result
     except StageFailed as error:
         raise RequiredStageFailed(f"not sent: a required stage failed ({error})") from error
     finally:
-        turn.channel, turn.draft_key = home, key_before
+        turn.channel = channel_of_turn
+        turn.draft_key = key_before
+
+
+def _review_and_commit(
+    turn: Turn, draft: Draft, *, parent: Message | None, tags: Mapping[str, str] | None
+) -> SendResult:
+    """Pass a draft of the turn through the review stages, and commit it or return it with their feedback."""
+    begun = len(turn.trace)
+    admission = _admit(turn.agent, turn.channel, turn.draft_key)
+    turn.facts = admission.facts
+    if admission.was_sent:
+        return _sent_before(_first_message(turn, turn.channel, turn.draft_key), turn, begun)
+    speaks_as_stored = not Overrides.of(turn.overrides).system_prompt
+    if speaks_as_stored:
+        turn.persona_version_id = turn.persona_version_id or admission.version_id
+    outcome = _review(turn, draft)
+    if isinstance(outcome, Revise):
+        return _sent_back(turn, draft.text, outcome, begun)
+    message, is_new = commit(turn=turn, draft=outcome.draft, idempotency_key=turn.draft_key, parent=parent, tags=tags)
+    if not is_new:
+        return _sent_before(message, turn, begun)
     return SendResult(
         committed=True,
-        outcome=word,
+        outcome=outcome.outcome or "sent",
         text=message.text,
         message=message,
-        reports=dict(turn.reports) if is_first else {},  # what the stages said of a draft that is not this message
+        reports=dict(turn.reports),
         trace=turn.trace[begun:],
     )
+
+
+def _sent_before(message: Message, turn: Turn, begun: int) -> SendResult:
+    """Return the result of a draft whose key had committed a message before; the stages' reports are not of that message."""
+    return SendResult(committed=True, outcome="sent", text=message.text, message=message, trace=turn.trace[begun:])
 
 
 def commit(
@@ -246,8 +279,13 @@ def commit(
         StageFailed: A required stage failed; nothing was saved.
     """
     where = channel or turn.channel
-    is_first, trigger = True, turn.trigger
-    thread = trigger.parent_id if trigger is not None and trigger.channel_id == where.pk else None
+    trigger = turn.trigger
+    parent_id: int | None = None
+    if parent is not None:
+        parent_id = parent.pk
+    elif trigger is not None and trigger.channel_id == where.pk:
+        parent_id = trigger.parent_id
+    is_new = True
     try:
         with transaction.atomic():
             message = append(
@@ -255,7 +293,7 @@ def commit(
                 agent=turn.agent,
                 run=turn.run,
                 persona_version_id=turn.persona_version_id,
-                parent_id=parent.pk if parent is not None else thread,
+                parent_id=parent_id,
                 text=draft.text,
                 payload=storable(dict(draft.payload)),
                 idempotency_key=idempotency_key or None,
@@ -268,17 +306,23 @@ def commit(
     except IntegrityError:  # another process was faster with this key; the savepoint keeps an outer transaction usable
         if not idempotency_key or not Message.objects.filter(idempotency_key=idempotency_key).exists():
             raise
-        message, is_first = _first_result(turn, where, idempotency_key), False
+        message = _first_message(turn, where, idempotency_key)
+        is_new = False
     turn.sessions.pop(where.pk, None)
     turn.revisions.pop(where.pk, None)
-    return message, is_first
+    return message, is_new
 
 
 def _review(turn: Turn, draft: Draft) -> Accept | Revise:
-    """What the stages say of the draft; past the hard cap on revisions it passes as it is, and the trace says so."""
+    """Return what the stages decide of the draft.
+
+    It is accepted as the agent wrote it, and the trace says why, where a stage rewrote it to what cannot be said, or where it was sent
+    back as often as the setting allows.
+    """
     outcome = pipeline(turn.overrides).review(turn, draft)
     if isinstance(outcome, Accept):
-        if (fault := fault_of(outcome.draft.text)) is None:
+        fault = fault_of(outcome.draft.text)
+        if fault is None:
             return outcome
         why = f"a stage made a draft that cannot be said ({fault}); sent as the agent wrote it"
     else:
@@ -292,6 +336,7 @@ def _review(turn: Turn, draft: Draft) -> Accept | Revise:
 
 
 def _sent_back(turn: Turn, text: str, revise: Revise, begun: int) -> SendResult:
+    """Return the result of a draft that a stage sent back; the next attempt continues its session."""
     if revise.session:
         turn.sessions[turn.channel.pk] = revise.session
     return SendResult(
@@ -305,7 +350,12 @@ def _sent_back(turn: Turn, text: str, revise: Revise, begun: int) -> SendResult:
     )
 
 
-def _first_result(turn: Turn, channel: Channel, key: str) -> Message:
+def _first_message(turn: Turn, channel: Channel, key: str) -> Message:
+    """Return the message that this idempotency key committed first, and end the turn's session in the channel.
+
+    Raises:
+        SendRefused: It is of another agent or in another channel.
+    """
     message = Message.objects.select_related("channel", "agent").get(idempotency_key=key)
     if message.agent_id != turn.agent.pk or message.channel_id != channel.pk:
         raise SendRefused(
@@ -364,7 +414,9 @@ def queue(*, agent: Agent, channel: Channel, idempotency_key: str | None = None,
                 agent=agent, channel=channel, idempotency_key=idempotency_key or None, **fields
             )
     except IntegrityError:
-        first: Run | None = Run.objects.filter(idempotency_key=idempotency_key).first() if idempotency_key else None
+        if not idempotency_key:
+            raise
+        first: Run | None = Run.objects.filter(idempotency_key=idempotency_key).first()
         if first is None:
             raise
         return first
@@ -373,9 +425,9 @@ def queue(*, agent: Agent, channel: Channel, idempotency_key: str | None = None,
 
 
 def queue_replies(*, message: Message, depth: int) -> list[Run]:
-    """Queue the turns that an agent's direct message calls forth; none past `TURN_MAX_REPLY_DEPTH`, none in a simulation.
+    """Queue the turns of agents that an agent's direct message is for; none past `TURN_MAX_REPLY_DEPTH`, none in a simulation.
 
-    A turn that still waits to answer the same conversation answers this message instead of an older one: who says two things at
+    A turn that still waits to answer the same conversation answers this message instead of an older one: whoever says two things at
     once gets one reply.
 
     Args:
@@ -392,18 +444,19 @@ def queue_replies(*, message: Message, depth: int) -> list[Run]:
         waiting = Run.objects.filter(
             agent=other, channel=channel, depth=depth, status=Run.Status.PENDING, attempt=0, prompt=""
         )
-        if not waiting.update(trigger=message):  # conditional: one that is being claimed right now does not count
+        is_waiting = waiting.update(trigger=message)  # conditional: one that is being leased right now does not count
+        if not is_waiting:
             key = reply_key(message, other)
             queued.append(queue(agent=other, channel=channel, trigger=message, depth=depth, idempotency_key=key))
     return queued
 
 
 def reply_key(message: Message, agent: Agent) -> str:
-    """Idempotency key of the turn in which `agent` answers `message`."""
+    """Return the idempotency key of the turn in which `agent` answers `message`."""
     return f"message:{message.pk}:{agent.pk}"
 
 
 def agents_of(channel: Channel) -> list[Agent]:
-    """The active agents of a channel."""
+    """Return the active agents of a channel."""
     member = ChannelMember.objects.filter(channel=channel, agent=OuterRef("pk"))
     return list(Agent.objects.filter(Exists(member), is_active=True).order_by("slug"))

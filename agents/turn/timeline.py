@@ -1,4 +1,4 @@
-"""What happened in a turn, in order, for people: as values, as JSON, and as lines in a terminal."""
+"""The timeline of a turn, for people: its events in order as values, as JSON, and as lines in a terminal."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from agents.models import Message, Run, RunMessage
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened.
+    """A model call, the use of a tool, or what stages did before or after these.
 
     Attributes:
-        at: Seconds since the turn was first claimed, when it began.
+        at: When it began, in seconds since the turn was first leased.
         what: ``model call``, the name of a tool, or ``stage``.
         text: What was said, asked or answered, in one or more lines.
         ms: How long it took; None where that was not measured.
-        stages: What the stages did with it, as in `Run.trace`.
+        stages: Entries of what the stages did with it, as in `Run.trace`.
     """
 
     at: float
@@ -31,31 +31,49 @@ class Event:
 
 
 def events(run: Run) -> list[Event]:
-    """The turn's events in order: what the stages prepared, each model call and tool, and what the stages did at the end."""
+    """Return the turn's events in order: what the stages prepared, each model call and tool, and what the stages did at the end."""
     begun = run.started_at or run.created_at
-    trace: Sequence[Mapping[str, Any]] = run.trace
-    happened = [Event(0.0, "stages", "", stages=before)] if (before := _phases(trace, "received", "prepare")) else []
-    calls: dict[str, Mapping[str, Any]] = {}
-    exchanged = {row.step_id: row for row in RunMessage.objects.filter(run=run).select_related("message")}
+    happened = []
+    before = _of_phases(run.trace, "received", "prepare")
+    if before:
+        happened.append(Event(0.0, "stages", "", stages=before))
+    row_of_step = {row.step_id: row for row in RunMessage.objects.filter(run=run).select_related("message")}
+    calls: dict[str, Mapping[str, Any]] = {}  # tool calls by their ids
     at = 0.0
     for step in run.steps.order_by("number"):
-        at = (step.created_at - begun).total_seconds() - (step.duration_ms or 0) / 1000
-        row = exchanged.get(step.pk)
+        at = (step.created_at - begun).total_seconds() - (step.duration_ms or 0) / 1000  # a step is stored when it ends
+        row = row_of_step.get(step.pk)
         if step.kind == "model_call":
-            calls.update({call["id"]: call for call in (row.content.get("tool_calls", []) if row else [])})
-            happened.append(Event(at, "model call", _reply(step.detail, row), step.duration_ms))
+            for call in row.content.get("tool_calls", []) if row else []:
+                calls[call["id"]] = call
+            happened.append(Event(at, "model call", _reply_text(step.detail, row), step.duration_ms))
         else:
             stages = tuple(step.detail.get("stages", ()))
-            happened.append(Event(at, step.detail["tool"], _result(row, calls), step.duration_ms, stages))
-    if after := _phases(trace, "finish"):
+            happened.append(Event(at, step.detail["tool"], _result_text(row, calls), step.duration_ms, stages))
+    after = _of_phases(run.trace, "finish")
+    if after:
         end = ((run.finished_at or begun) - begun).total_seconds()
-        happened.append(Event(max(end, at), "stages", _late(run), stages=after))
+        happened.append(Event(max(end, at), "stages", _said_at_end(run), stages=after))
     return happened
 
 
 def as_json(run: Run) -> dict[str, Any]:
-    """The turn as one JSON object."""
-    own, all_calls = spent(run)
+    """Return the turn as one JSON object."""
+    own, with_stages = spent(run)
+    said = []
+    for message in messages_of(run):
+        said.append({"channel": message.channel.slug, "number": message.position, "text": message.text})
+    shown_events = []
+    for event in events(run):
+        shown_events.append(
+            {
+                "at": round(event.at, 3),
+                "what": event.what,
+                "text": event.text,
+                "ms": event.ms,
+                "stages": list(event.stages),
+            }
+        )
     return {
         "run": run.pk,
         "agent": run.agent.slug,
@@ -63,104 +81,124 @@ def as_json(run: Run) -> dict[str, Any]:
         "status": run.status,
         "stop_reason": run.stop_reason,
         "error": run.error,
-        "said": [
-            {"channel": message.channel.slug, "number": message.position, "text": message.text} for message in said(run)
-        ],
-        "events": [
-            {"at": round(e.at, 3), "what": e.what, "text": e.text, "ms": e.ms, "stages": list(e.stages)}
-            for e in events(run)
-        ],
+        "said": said,
+        "events": shown_events,
         "trace": run.trace,
         "usage": _usage(own),
-        "usage_with_stages": _usage(all_calls),
+        "usage_with_stages": _usage(with_stages),
     }
 
 
 def lines(run: Run) -> Iterator[str]:
-    """The turn as a readable timeline."""
+    """Yield the turn as a readable timeline."""
     where = f"#{run.channel.slug}" if run.channel else "a deleted channel"
     yield f"Turn {run.pk}: {run.agent.display_name} in {where}"
     for event in events(run):
-        took = f"  ({event.ms} ms)" if event.ms is not None else ""
-        first, *rest = event.text.splitlines() or [""]
-        yield f"{max(event.at, 0):7.2f} s  {event.what}{took}{': ' if first else ''}{first}"
-        yield from (f"           {line}" for line in rest)
-        yield from (f"           {stage_line(entry)}" for entry in event.stages)
-    own, all_calls = spent(run)
-    yield f"Ended: {run.get_status_display()}" + (f", {run.get_stop_reason_display()}" if run.stop_reason else "")
+        yield from _event_lines(event)
+    ended = f"Ended: {run.get_status_display()}"
+    if run.stop_reason:
+        ended += f", {run.get_stop_reason_display()}"
+    yield ended
     if run.error:
         yield f"  {run.error}"
-    yield f"The agent's calls: {_sums(own)}"
-    if all_calls.calls > own.calls:
-        yield f"With the stages' calls: {_sums(all_calls)}"
+    own, with_stages = spent(run)
+    yield f"The agent's calls: {_totals_text(own)}"
+    if with_stages.calls > own.calls:
+        yield f"With the stages' calls: {_totals_text(with_stages)}"
+
+
+def _event_lines(event: Event) -> Iterator[str]:
+    first, *others = event.text.splitlines() or [""]
+    head = f"{max(event.at, 0):7.2f} s  {event.what}"
+    if event.ms is not None:
+        head += f"  ({event.ms} ms)"
+    if first:
+        head += f": {first}"
+    yield head
+    for line in others:
+        yield f"           {line}"
+    for entry in event.stages:
+        yield f"           {stage_line(entry)}"
 
 
 def stage_line(entry: Mapping[str, Any]) -> str:
-    """One entry of a trace on one line."""
-    counters = "".join(f", {name} {number}" for name, number in entry.get("counters", {}).items())
+    """Return one entry of a trace on one line."""
     why = f": {entry['why']}" if entry.get("why") else ""
+    counters = "".join(f", {name} {number}" for name, number in entry.get("counters", {}).items())
     return f"· {entry['stage']} {entry['phase']} {entry['status']}, {entry['ms']:g} ms{counters}{why}"
 
 
-def said(run: Run) -> list[Message]:
-    """What was said in the turn, in order."""
+def messages_of(run: Run) -> list[Message]:
+    """Return what was said in the turn, in order."""
     return list(Message.objects.filter(run=run).select_related("channel").order_by("pk"))
 
 
 def spent(run: Run) -> tuple[Totals, Totals]:
-    """Sums of the agent's own model calls, and of all that the turn caused."""
+    """Return the sums of the agent's own model calls, and of all that the turn caused."""
     return totals(work_id=f"run:{run.pk}"), totals(LLMCall.objects.filter(run=run))
 
 
-def _phases(trace: Sequence[Mapping[str, Any]], *phases: str) -> tuple[Mapping[str, Any], ...]:
+def _of_phases(trace: Sequence[Mapping[str, Any]], *phases: str) -> tuple[Mapping[str, Any], ...]:
     return tuple(entry for entry in trace if entry["phase"] in phases)
 
 
-def _reply(detail: Mapping[str, Any], row: RunMessage | None) -> str:
+def _reply_text(detail: Mapping[str, Any], row: RunMessage | None) -> str:
+    """Return what a model call was answered: which tools it asks for and its text, or why it cannot be used."""
     if row is None:
         return f"{detail['model']} gave no usable answer ({detail['status']}): {detail['error']}"
-    text = str(row.content.get("text", "")).strip()
     asked = ", ".join(call["name"] for call in row.content["tool_calls"]) or "no tool"
-    return f"{detail['model']} asks for {asked}" + (f"\n{text}" if text else "")
+    lines = [f"{detail['model']} asks for {asked}"]
+    text = str(row.content.get("text", "")).strip()
+    if text:
+        lines.append(text)
+    return "\n".join(lines)
 
 
-def _result(row: RunMessage | None, calls: Mapping[str, Mapping[str, Any]]) -> str:
+def _result_text(row: RunMessage | None, calls: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return what became of a tool call: what was said, the feedback with which it was sent back, or the tool's answer."""
     if row is None:
         return ""
-    content, detail = row.content, row.content["detail"]
-    given = calls.get(content["call_id"], {}).get("input", {})
+    content = row.content
+    detail = content["detail"]
+    asked = calls.get(content["call_id"], {}).get("input", {})
     if row.message is not None:
-        return (
-            f"said in {detail['channel']} as message {row.message.position} ({detail['outcome']})\n{row.message.text}"
-        )
+        where = f"said in {detail['channel']} as message {row.message.position} ({detail['outcome']})"
+        return f"{where}\n{row.message.text}"
     if detail.get("committed") is False:
-        return f"sent back ({detail['outcome']})\n{given.get('text', '')}\nFeedback:\n{detail['feedback']}"
-    asked = ", ".join(f"{name}={value!r}" for name, value in given.items())
-    return f"{asked}\n{'refused: ' if content['is_error'] else ''}{content['text']}".strip()
+        return f"sent back ({detail['outcome']})\n{asked.get('text', '')}\nFeedback:\n{detail['feedback']}"
+    arguments = ", ".join(f"{name}={value!r}" for name, value in asked.items())
+    refused = "refused: " if content["is_error"] else ""
+    return f"{arguments}\n{refused}{content['text']}".strip()
 
 
-def _late(run: Run) -> str:
-    """What was said without a tool: the best attempt that a stage committed at the end."""
-    linked = RunMessage.objects.filter(run=run, message__isnull=False).values_list("message", flat=True)
-    late = [message for message in said(run) if message.pk not in set(linked)]
-    return "\n".join(
-        f"said in {message.channel.slug} as message {message.position}\n{message.text}" for message in late
-    )
+def _said_at_end(run: Run) -> str:
+    """Return what was said without a tool: the best attempt, which a stage committed at the end."""
+    said_by_tools = set(RunMessage.objects.filter(run=run, message__isnull=False).values_list("message", flat=True))
+    texts = []
+    for message in messages_of(run):
+        if message.pk not in said_by_tools:
+            texts.append(f"said in {message.channel.slug} as message {message.position}\n{message.text}")
+    return "\n".join(texts)
 
 
 def _usage(sums: Totals) -> dict[str, Any]:
-    tokens = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
     return {
         "calls": sums.calls,
-        **{name: getattr(sums, name) for name in tokens},
+        "input_tokens": sums.input_tokens,
+        "output_tokens": sums.output_tokens,
+        "cache_read_tokens": sums.cache_read_tokens,
+        "cache_write_tokens": sums.cache_write_tokens,
         "cost_usd": str(sums.cost_usd),
         "unpriced_calls": sums.unpriced,
     }
 
 
-def _sums(sums: Totals) -> str:
-    tokens = sums.input_tokens + sums.cache_read_tokens + sums.cache_write_tokens
+def _totals_text(sums: Totals) -> str:
+    """Return sums of model calls as ``3, 1,200 tokens in, 90 out, $0.0031``."""
+    tokens_in = sums.input_tokens + sums.cache_read_tokens + sums.cache_write_tokens
     cost = f"${sums.cost_usd:.4f}"
-    if sums.unpriced:
-        cost = f"{cost} + {sums.unpriced} unpriced" if sums.cost_usd else "unpriced"
-    return f"{sums.calls}, {tokens:,} tokens in, {sums.output_tokens:,} out, {cost}"
+    if sums.unpriced and sums.cost_usd:
+        cost += f" + {sums.unpriced} unpriced"
+    elif sums.unpriced:
+        cost = "unpriced"
+    return f"{sums.calls}, {tokens_in:,} tokens in, {sums.output_tokens:,} out, {cost}"

@@ -1,4 +1,4 @@
-"""The tools an agent acts with. A tool is a class: its fields and docstring are what the model sees, `perform` is what it does."""
+"""The tools an agent acts with. A tool is a class: the model sees its fields and docstring, `perform` carries it out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar
 
-from django.db.models import Q
 from django.utils.module_loading import import_string
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, create_model
 
@@ -38,26 +37,30 @@ class ToolFault(ValueError):
     """A tool cannot do what was asked. Its text goes to the model: the field, its value, and what is allowed."""
 
 
-def _said(text: str) -> str:
+def _not_blank(text: str) -> str:
     if not text.strip():
         raise ValueError("allowed: text that is not only white space")
     return text
 
 
-def _emoji(text: str) -> str:
-    bare = text.strip()
-    if not has_emoji(bare) or any(char.isalpha() or char.isspace() for char in bare):
+def _one_emoji(text: str) -> str:
+    emoji = text.strip()
+    has_words = any(char.isalpha() or char.isspace() for char in emoji)
+    if has_words or not has_emoji(emoji):
         raise ValueError("allowed: one emoji such as 👍, without words")
-    return bare
+    return emoji
 
 
 def plain_label(text: str) -> str:
-    """A label in its one spelling: ``Current focus`` is ``current_focus``."""
+    """Return a label in its one spelling: ``Current focus`` is ``current_focus``."""
     return re.sub(r"[\W_]+", "_", unicodedata.normalize("NFKC", text).casefold()).strip("_")
 
 
-def _label(text: str) -> str:
-    """The protected label is recognised however it is written: what differs only in case, spaces or signs is the same to a reader."""
+def _own_label(text: str) -> str:
+    """Return the label of a note in its one spelling, unless it is not the agent's to change.
+
+    The protected label is recognised however it is written: what differs only in case, spaces or signs is the same to a reader.
+    """
     label = plain_label(text)
     if label.replace("_", "") == PROTECTED_LABEL:
         raise ValueError(f"the note {PROTECTED_LABEL} is not yours to change; allowed: any other label")
@@ -68,7 +71,7 @@ def _label(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Performed:
-    """What became of a tool call.
+    """The outcome of a tool call.
 
     Attributes:
         text: For the model.
@@ -86,7 +89,7 @@ class Performed:
 
 
 class Tool(BaseModel):
-    """What the model asks of a tool, validated.
+    """A tool, whose fields are what the model asks of it, validated.
 
     Attributes:
         calls_models: Whether carrying it out may ask a model, so that no transaction may be open.
@@ -96,7 +99,7 @@ class Tool(BaseModel):
     calls_models: ClassVar[bool] = False
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
-        """Do it, for a turn whose run is set.
+        """Carry out what was asked, for a turn whose run is set.
 
         Raises:
             ToolFault, SendRefused: It cannot be done; the sentence goes to the model.
@@ -106,7 +109,7 @@ class Tool(BaseModel):
 
     @classmethod
     def scripted(cls, message: str) -> dict[str, Any] | None:
-        """What the offline actor asks of this tool when it answers a message; None = it does not use it."""
+        """Return what the offline actor asks of this tool when it answers a message; None = it does not use it."""
         return None
 
 
@@ -118,32 +121,47 @@ class SendMessage(Tool):
     channel: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=120)] = Field(
         description="short name of the channel, from the list of your channels"
     )
-    text: Annotated[str, StringConstraints(max_length=MAX_CHARACTERS), AfterValidator(_said)] = Field(
+    text: Annotated[str, StringConstraints(max_length=MAX_CHARACTERS), AfterValidator(_not_blank)] = Field(
         description="what you say"
     )
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
-        here = [turn.channel] if turn.answer is not None else within_reach(turn.agent, turn.channel)
-        mine = {c.slug: c for c in here}
-        wanted = self.channel.removeprefix("#") if self.channel else turn.channel.slug
-        channel = mine.get(wanted) or mine.get(wanted.casefold())
-        if channel is None:
-            allowed = ", ".join(list(mine)[:30]) or "none, you have joined no channel"
-            raise ToolFault(f"The field channel is {shown(self.channel)}; allowed: {allowed}.")
-        key = f"run:{turn.run.pk if turn.run else ''}:{call.id}"  # a repeated call commits nothing twice
-        if len(key) > KEY_CHARACTERS:  # an overlong id of a server is shortened to its digest
-            key = key[:60] + ":" + hashlib.sha256(key.encode()).hexdigest()
-        answer = self.model_dump(mode="json", exclude=set(SendMessage.model_fields))
+        channel = self._chosen_channel(turn)
+        fields_of_answer = self.model_dump(mode="json", exclude=set(SendMessage.model_fields))
         result = send_message(
             agent=turn.agent,
             channel=channel,
             text=self.text,
-            payload=answer,
+            payload=fields_of_answer,
             run=turn.run,
             turn=turn,
-            idempotency_key=key,
+            idempotency_key=_key_of_call(turn, call),
         )
-        return _answer_of(result, channel, self.text, ends=turn.answer is not None and result.committed)
+        gives_answer = turn.answer is not None and result.committed
+        return _performed_send(result, channel, self.text, ends=gives_answer)
+
+    def _chosen_channel(self, turn: Turn) -> Channel:
+        """Return the channel that the model names; a typed answer can only be given in the channel of the turn.
+
+        Raises:
+            ToolFault: It names none that the agent can speak in.
+        """
+        reached = [turn.channel] if turn.answer is not None else within_reach(turn.agent, turn.channel)
+        by_slug = {channel.slug: channel for channel in reached}
+        wanted = self.channel.removeprefix("#") if self.channel else turn.channel.slug
+        channel = by_slug.get(wanted) or by_slug.get(wanted.casefold())
+        if channel is None:
+            allowed = ", ".join(list(by_slug)[:30]) or "none, you have joined no channel"
+            raise ToolFault(f"The field channel is {shown(self.channel)}; allowed: {allowed}.")
+        return channel
+
+
+def _key_of_call(turn: Turn, call: llm.ToolCall) -> str:
+    """Return the idempotency key of a tool call, so that a repeated one says nothing twice; a server's overlong id is digested."""
+    key = f"run:{turn.run.pk if turn.run else ''}:{call.id}"
+    if len(key) <= KEY_CHARACTERS:
+        return key
+    return key[:60] + ":" + hashlib.sha256(key.encode()).hexdigest()
 
 
 class SendAnswer(SendMessage):
@@ -163,26 +181,27 @@ class ReactToMessage(Tool):
     message: Annotated[int, Field(ge=1, le=2**62, strict=False)] = Field(
         description="the number in front of the message"
     )
-    emoji: Annotated[str, StringConstraints(max_length=32), AfterValidator(_emoji)] = Field(description="one emoji")
+    emoji: Annotated[str, StringConstraints(max_length=32), AfterValidator(_one_emoji)] = Field(description="one emoji")
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
-        mine = Q(agent=turn.agent, agent__is_active=True)
-        if not ChannelMember.objects.filter(mine, channel=turn.channel).exists():
+        membership = ChannelMember.objects.filter(agent=turn.agent, agent__is_active=True, channel=turn.channel)
+        if not membership.exists():
             raise ToolFault(f"You are not an active member of {turn.channel.slug}.")
         message = Message.objects.filter(channel=turn.channel, position=self.message).first()
         if message is None:
             allowed = "the number in front of a message of the conversation you are shown"
             raise ToolFault(f"The field message is {self.message}; allowed: {allowed}.")
-        _, new = Reaction.objects.get_or_create(message=message, agent=turn.agent, emoji=self.emoji)
+        _, is_new = Reaction.objects.get_or_create(message=message, agent=turn.agent, emoji=self.emoji)
         text = f"You reacted to message {self.message} with {self.emoji}."
-        text = text if new else f"You had put {self.emoji} on message {self.message} before."
+        if not is_new:
+            text = f"You had put {self.emoji} on message {self.message} before."
         return Performed(text, detail={"message": message.pk, "emoji": self.emoji})
 
 
 class DoNothing(Tool):
     """Say nothing more and end your turn."""
 
-    reason: Annotated[str, StringConstraints(max_length=REASON_CHARACTERS), AfterValidator(_said)] = Field(
+    reason: Annotated[str, StringConstraints(max_length=REASON_CHARACTERS), AfterValidator(_not_blank)] = Field(
         description="why, in a few words; nobody sees it"
     )
 
@@ -194,19 +213,20 @@ class DoNothing(Tool):
 class UpdateMemory(Tool):
     """Replace the text of one of your memory notes, or begin a new one."""
 
-    label: Annotated[str, StringConstraints(max_length=100), AfterValidator(_label)] = Field(
+    label: Annotated[str, StringConstraints(max_length=100), AfterValidator(_own_label)] = Field(
         description="name of the note, for example relationships or current_focus; never personality"
     )
     value: Annotated[str, StringConstraints(max_length=BLOCK_CHARACTERS)] = Field(description="its whole new text")
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
-        labels = MemoryBlock.objects.filter(agent=turn.agent).values_list("label", flat=True)
-        known = {plain_label(label): label for label in labels}
-        if self.label not in known and len(known) >= MEMORY_BLOCKS:
+        stored_labels = MemoryBlock.objects.filter(agent=turn.agent).values_list("label", flat=True)
+        by_spelling = {plain_label(label): label for label in stored_labels}
+        if self.label not in by_spelling and len(by_spelling) >= MEMORY_BLOCKS:
+            allowed = ", ".join(sorted(by_spelling))
             raise ToolFault(
-                f"The field label is {self.label!r}: you have {len(known)} notes; allowed: {', '.join(sorted(known))}."
+                f"The field label is {self.label!r}: you have {len(by_spelling)} notes; allowed: {allowed}."
             )
-        label = known.get(self.label, self.label)
+        label = by_spelling.get(self.label, self.label)
         if not turn.channel.synthetic:
             MemoryBlock.objects.update_or_create(
                 agent=turn.agent, label=label, defaults={"value": self.value, "run": turn.run}
@@ -217,26 +237,34 @@ class UpdateMemory(Tool):
 class SearchMemory(Tool):
     """Look up thoughts that you kept with store_memory."""
 
-    query: Annotated[str, StringConstraints(max_length=QUERY_CHARACTERS), AfterValidator(_said)] = Field(
+    query: Annotated[str, StringConstraints(max_length=QUERY_CHARACTERS), AfterValidator(_not_blank)] = Field(
         description="words to look for"
     )
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
         """Find the passages that hold most of the words looked for, the newer first among equals."""
         words = set(tokenize(self.query))
-        recent = MemoryPassage.objects.filter(agent=turn.agent).order_by("-created_at", "-pk")[:SEARCHED_PASSAGES]
-        hits = [(len(words & set(tokenize(passage.text))), passage) for passage in recent]
-        best = sorted((hit for hit in hits if hit[0]), key=lambda hit: -hit[0])[:FOUND_PASSAGES]
+        newest_first = MemoryPassage.objects.filter(agent=turn.agent).order_by("-created_at", "-pk")
+        matches = []
+        for passage in newest_first[:SEARCHED_PASSAGES]:
+            number_of_words = len(words & set(tokenize(passage.text)))
+            if number_of_words:
+                matches.append((number_of_words, passage))
+        matches.sort(key=lambda match: match[0], reverse=True)  # stable: the newer first among equals
+        best = matches[:FOUND_PASSAGES]
         if not best:
             return Performed("Nothing you kept holds these words.", detail={"found": 0})
-        lines = [f"{n}. " + neutral(hit.text)[0].replace("\n", "\n    | ") for n, (_, hit) in enumerate(best, 1)]
+        lines = []
+        for number, (_, passage) in enumerate(best, 1):
+            text = neutral(passage.text)[0].replace("\n", "\n    | ")
+            lines.append(f"{number}. {text}")
         return Performed(fence("MEMORY", "\n".join(lines), turn.nonce), detail={"found": len(best)})
 
 
 class StoreMemory(Tool):
     """Keep a thought to look up later."""
 
-    text: Annotated[str, StringConstraints(max_length=PASSAGE_CHARACTERS), AfterValidator(_said)] = Field(
+    text: Annotated[str, StringConstraints(max_length=PASSAGE_CHARACTERS), AfterValidator(_not_blank)] = Field(
         description="the thought"
     )
 
@@ -257,56 +285,71 @@ TOOLS: Mapping[str, type[Tool]] = {
 
 
 def tools_for(answer: Answer | None, more: Sequence[str] = ()) -> Mapping[str, type[Tool]]:
-    """What an agent may use: `TOOLS` and `more` of `turn_tools`; or `send_message` alone, with the fields of the answer asked for."""
-    if answer is None:
-        further = {name: import_string(declared("turn_tools")[name]) for name in more}
-        return {**TOOLS, **further}
-    return {"send_message": _answering(declared("turn_answers")[answer.name])}
+    """Return what an agent may use: `TOOLS` and `more` of `turn_tools`; or `send_message` alone, with the fields of a typed answer."""
+    if answer is not None:
+        return {"send_message": _send_message_with(declared("turn_answers")[answer.name])}
+    further = {name: import_string(declared("turn_tools")[name]) for name in more}
+    return {**TOOLS, **further}
 
 
 @lru_cache(maxsize=32)
-def _answering(path: str) -> type[Tool]:
+def _send_message_with(path: str) -> type[Tool]:
+    """Return the tool `send_message` with the fields of the answer at a dotted path."""
     return create_model("SendMessage", __base__=(SendAnswer, import_string(path)), __doc__=SendMessage.__doc__)
 
 
 def tool_definitions(answer: Answer | None = None, more: Sequence[str] = ()) -> tuple[llm.Tool, ...]:
-    """The tools as a request offers them; the same for every agent, so that a prompt cache can hold them."""
-    return _definitions(declared("turn_answers")[answer.name] if answer is not None else "", tuple(more))
+    """Return the tools as a request offers them; the same for every agent, so that a prompt cache can hold them."""
+    path_of_answer = declared("turn_answers")[answer.name] if answer is not None else ""
+    return _definitions(path_of_answer, tuple(more))
 
 
 @lru_cache(maxsize=32)
-def _definitions(path: str, more: tuple[str, ...]) -> tuple[llm.Tool, ...]:
-    further = {name: import_string(declared("turn_tools")[name]) for name in more}
-    tools = []
-    for name, model in ({"send_message": _answering(path)} if path else {**TOOLS, **further}).items():
-        schema = model.model_json_schema()
+def _definitions(path_of_answer: str, more: tuple[str, ...]) -> tuple[llm.Tool, ...]:
+    """Return the definitions of tools, with pydantic's schemas but without the titles that it adds."""
+    if path_of_answer:
+        tools: Mapping[str, type[Tool]] = {"send_message": _send_message_with(path_of_answer)}
+    else:
+        tools = tools_for(None, more)
+    definitions = []
+    for name, tool in tools.items():
+        schema = tool.model_json_schema()
         for part in (schema, *schema["properties"].values()):
             part.pop("title", None)
         description = schema.pop("description", "")
-        tools.append(llm.Tool(name=name, description=description, input_schema=schema))
-    return tuple(tools)
+        definitions.append(llm.Tool(name=name, description=description, input_schema=schema))
+    return tuple(definitions)
 
 
 def perform(call: llm.ToolCall, *, turn: Turn) -> Performed:
     """Check and carry out what the model asked for, see `Tool.perform`. What cannot be done is an error for the model."""
     tools = tools_for(turn.answer, turn.tools)
     try:
-        model = tools.get(call.name)
-        if model is None:
+        tool = tools.get(call.name)
+        if tool is None:
             raise ToolFault(f"There is no tool {shown(call.name)}; allowed: {', '.join(tools)}.")
-        try:
-            asked = model.model_validate(dict(call.input))
-        except ValidationError as error:
-            raise ToolFault(" ".join(_complaint(model, dict(detail)) for detail in error.errors())) from None
-        return asked.perform(turn, call)
+        return _validated(tool, call).perform(turn, call)
     except RequiredStageFailed:
         raise
     except (ToolFault, SendRefused) as fault:
         return Performed(str(fault), is_error=True, detail={"refused": True})
 
 
+def _validated(tool: type[Tool], call: llm.ToolCall) -> Tool:
+    """Return what the model asked for.
+
+    Raises:
+        ToolFault: It does not fit the tool; names every mistake.
+    """
+    try:
+        return tool.model_validate(dict(call.input))
+    except ValidationError as error:
+        sentences = [_complaint(tool, dict(detail)) for detail in error.errors()]
+        raise ToolFault(" ".join(sentences)) from None
+
+
 def calls_models(call: llm.ToolCall, turn: Turn) -> bool:
-    """Whether carrying it out may ask a model, so that no transaction may be open."""
+    """Return whether carrying out a call may ask a model, so that no transaction may be open."""
     tool = tools_for(turn.answer, turn.tools).get(call.name)
     return tool is not None and tool.calls_models
 
@@ -317,17 +360,23 @@ def send_draft(draft: Draft, *, turn: Turn) -> Performed:
         raise ValueError("a stage's draft is sent by a run")
     try:
         result = send_message(
-            agent=turn.agent, channel=turn.channel, text=draft.text, payload=draft.payload, run=turn.run, turn=turn,
+            agent=turn.agent,
+            channel=turn.channel,
+            text=draft.text,
+            payload=draft.payload,
+            run=turn.run,
+            turn=turn,
             idempotency_key=f"run:{turn.run.pk}:draft",
-        )  # fmt: skip
+        )
     except RequiredStageFailed:
         raise
     except SendRefused as fault:
         return Performed(str(fault), is_error=True, detail={"refused": True}, ends=True)
-    return _answer_of(result, turn.channel, draft.text, ends=True)
+    return _performed_send(result, turn.channel, draft.text, ends=True)
 
 
-def _answer_of(result: SendResult, channel: Channel, draft: str, *, ends: bool = False) -> Performed:
+def _performed_send(result: SendResult, channel: Channel, draft: str, *, ends: bool = False) -> Performed:
+    """Return the outcome of sending a draft as the outcome of the tool that sent it."""
     detail: dict[str, Any] = {
         "channel": channel.slug,
         "channel_id": channel.pk,
@@ -344,12 +393,15 @@ def _answer_of(result: SendResult, channel: Channel, draft: str, *, ends: bool =
 
 
 def shown(value: Any, limit: int = 80) -> str:
-    """A value as an error names it, shortened."""
+    """Return a value as an error names it, shortened."""
     text = repr(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    if len(text) <= limit:
+        return text
+    return text[: limit - 1] + "…"
 
 
 def _complaint(model: type[Tool], detail: dict[str, Any]) -> str:
+    """Return an error of pydantic as a sentence for the model: the field, its value, and what is allowed."""
     name = ".".join(str(part) for part in detail["loc"]) or "input"
     fields = ", ".join(model.model_fields)
     if detail["type"] == "missing":
@@ -361,5 +413,10 @@ def _complaint(model: type[Tool], detail: dict[str, Any]) -> str:
 
 
 def _memory_detail(turn: Turn) -> dict[str, Any]:
-    """A simulation is not remembered; the agent, who acts as if it were real, does not learn so."""
-    return {"stored": False, "why": "a simulation: nothing is remembered"} if turn.channel.synthetic else {}
+    """Return what is noted of a change of memory: that a simulation is not remembered.
+
+    The agent, who acts as if it were real, does not learn so.
+    """
+    if not turn.channel.synthetic:
+        return {}
+    return {"stored": False, "why": "a simulation: nothing is remembered"}

@@ -15,7 +15,6 @@ from correction.admin.agents import (
     gate_steps,
 )
 from correction.admin.gate import gate_buttons
-from correction.admin.home import checks_panel
 from correction.admin.sessions import gate_notes, gate_panel, run_panel
 from correction.admin.tokens import example_of_check
 from evaluation.change.admin.drift_overview import add_steps
@@ -39,7 +38,6 @@ extend(
 )
 extend(Agent, "kit.view_llmcall", order=2, sections=(costs_panel,), anchors=(("costs", "Costs"),))
 extend(Agent, "correction.change_agentevaluationconfig", actions=(copy_corrections,))
-extend(ApiToken, "correction.view_correctionlog", panels=(checks_panel,))
 extend(ApiToken, "kit.add_apitoken", sections=(example_of_check,))
 extend(
     Message,

@@ -1,4 +1,4 @@
-"""What correcting adds to the pages and charts of agents: settings in effect, last corrections, costs, actions and markers."""
+"""Add to the pages and charts of agents: settings in effect, last corrections, costs, actions and markers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from django.utils.safestring import SafeString
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
 from agents.kit.console.charts import MOST_OF_A_KIND, Marker, MarkerSource, add_markers
-from agents.kit.console.forms import confirmed, tell_done
+from agents.kit.console.forms import confirmed, report_done
 from agents.kit.console.panels import table
 from agents.kit.console.site import Select
 from agents.kit.models import LLMCall
@@ -51,7 +51,7 @@ from evaluation.wording import judge_label
 
 
 def config_panel(request: HttpRequest, agent: Agent) -> SafeString:
-    """One line per mechanism, in one query."""
+    """Show the agent's settings in effect, one line per mechanism, in one query."""
     row = row_of(agent, resolve_config(agent))
     context = {
         "agent": agent,
@@ -65,7 +65,7 @@ def config_panel(request: HttpRequest, agent: Agent) -> SafeString:
     return SafeString(render_to_string("admin/correction/agent_config.html", context, request))
 
 
-SHOWN = 5
+CORRECTIONS_SHOWN = 5
 MOST_LOOKED_AT = 500  # newest rows of the agent's that are searched for what the panel shows
 COST_WINDOW = "7d"
 CORRECTED = (Outcome.CORRECTED, Outcome.PASSED_AFTER_RETRY, Outcome.FORCED_THROUGH)
@@ -73,13 +73,12 @@ READING = "agents.view_message"
 
 
 def corrections_panel(request: HttpRequest, agent: Agent) -> SafeString:
-    """The last drafts that did not pass at once."""
+    """Show the agent's last drafts that did not pass at once."""
     newest = GateSession.objects.filter(agent=agent).order_by("-created_at", "-pk").values_list("pk", flat=True)
-    held_back = CorrectionLog.objects.filter(session__in=list(newest[:MOST_LOOKED_AT]), outcome__in=CORRECTED)
-    held_back = held_back.select_related("session__message__channel").prefetch_related("dimension_results")
-    logs = held_back.order_by("-pk")[:SHOWN]
+    logs = CorrectionLog.objects.filter(session__in=list(newest[:MOST_LOOKED_AT]), outcome__in=CORRECTED)
+    logs = logs.select_related("session__message__channel").prefetch_related("dimension_results")
     context = {
-        "logs": [(log, attempt_badge(log)) for log in logs],
+        "logs": [(log, attempt_badge(log)) for log in logs.order_by("-pk")[:CORRECTIONS_SHOWN]],
         "may_read": request.user.has_perm(READING),
         "most": MOST_LOOKED_AT,
         "all_url": display.list_url(CorrectionLog, session__agent__id__exact=agent.pk),
@@ -88,17 +87,17 @@ def corrections_panel(request: HttpRequest, agent: Agent) -> SafeString:
 
 
 def costs_panel(request: HttpRequest, agent: Agent) -> SafeString:
-    """What its calls cost in the last seven days, by what they were for; the same sums as everywhere."""
+    """Show what the agent's calls cost in the last seven days, by what they were for; the same sums as everywhere."""
     summary = get_cost_summary(agent=agent, window=COST_WINDOW, by=("mechanism",))
     rows = []
-    for row in summary.by["mechanism"]:
-        used, name = row, display.visible((row.key or row.purpose or "other").replace("_", " "))
-        if row.purpose in CORRECTION:
-            name = format_html(
-                "{} {}", name, display.badge("correction", "plain", "looks at messages before they are said")
-            )
-        read = used.input_tokens + used.cache_read_tokens + used.cache_write_tokens
-        rows.append((name, f"{used.calls:,}", f"{read:,} · {used.output_tokens:,}", _money(used)))
+    for costs in summary.by["mechanism"]:
+        purpose = costs.key or costs.purpose or "other"
+        name = display.visible(purpose.replace("_", " "))
+        if costs.purpose in CORRECTION:
+            badge = display.badge("correction", "plain", "looks at messages before they are sent")
+            name = format_html("{} {}", name, badge)
+        tokens_in = costs.input_tokens + costs.cache_read_tokens + costs.cache_write_tokens
+        rows.append((name, f"{costs.calls:,}", f"{tokens_in:,} · {costs.output_tokens:,}", _money(costs)))
     context = {
         "table": table(("For", "Calls", "Tokens in · out", "US dollars"), rows, label="Costs of the last 7 days"),
         "calls": f"{summary.total.calls:,}",
@@ -110,11 +109,10 @@ def costs_panel(request: HttpRequest, agent: Agent) -> SafeString:
     return SafeString(render_to_string("admin/correction/agent_costs.html", context, request))
 
 
-def _money(used: CostSums) -> SafeString:
-    """Where no call has a price there is no sum, not even one of 0."""
-    return display.money(
-        used.cost_usd if used.unpriced < used.calls or not used.calls else None, unpriced=used.unpriced
-    )
+def _money(costs: CostSums) -> SafeString:
+    """Return the dollars; where no call has a price there is no sum, not even one of 0."""
+    has_sum = costs.unpriced < costs.calls or costs.calls == 0
+    return display.money(costs.cost_usd if has_sum else None, unpriced=costs.unpriced)
 
 
 class CopyForm(forms.Form):
@@ -136,7 +134,7 @@ def copy_corrections(model_admin: Any, request: HttpRequest, queryset: QuerySet[
     targets = [agent for agent in queryset if agent.pk != source.pk]
     before = _in_effect(queryset)
     copy_config(source=source, targets=targets, user=user_of(request))
-    tell_done(
+    report_done(
         model_admin,
         request,
         "agent",
@@ -146,12 +144,14 @@ def copy_corrections(model_admin: Any, request: HttpRequest, queryset: QuerySet[
         why="it is copied from",
     )
     after = _in_effect(Agent.objects.filter(pk__in=[agent.pk for agent in targets]))
-    for sentence, agents in Counter(gate_from_now_on(before[pk], config) for pk, config in after.items()).items():
+    agents_by_sentence = Counter(gate_from_now_on(before[pk], config) for pk, config in after.items())
+    for sentence, agents in agents_by_sentence.items():
         if sentence:
             model_admin.message_user(request, f"{sentence} It holds for {counted(agents, 'agent')}.", messages.INFO)
 
 
 def _in_effect(agents: QuerySet[Agent]) -> dict[int, ResolvedConfig]:
+    """Return the configurations of these agents by their keys."""
     return {agent.pk: config for agent, config in resolve_all(agents.select_related("evaluation_config"))}
 
 
@@ -159,23 +159,29 @@ PERMISSION = "correction.change_agentevaluationconfig"
 
 
 def gate_steps(request: HttpRequest, drifts: Sequence[AgentDrift]) -> dict[int, list[Step]]:
-    """Have the gate check what fell, or enforce what it only observes. Two queries for any number of agents."""
-    fallen = {}
+    """Return by agent that drifted the step to check at the gate what fell, or to enforce what it only observes.
+
+    Two queries for any number of agents.
+    """
+    fallen_dimensions: dict[int, str] = {}
     for drift in drifts:
-        if drift.state == "drifted" and drift.main is not None:
-            fallen[drift.agent.pk] = drift.main.dimension
-    if not fallen or not request.user.has_perm(PERMISSION):
+        if drift.state == "drifted" and drift.main is not None and drift.main.dimension in GATE_DIMENSIONS:
+            fallen_dimensions[drift.agent.pk] = drift.main.dimension
+    if not fallen_dimensions or not request.user.has_perm(PERMISSION):
         return {}
-    agents = Agent.objects.filter(pk__in=fallen).select_related("evaluation_config")
-    steps = ((agent, _step(agent, config, fallen[agent.pk])) for agent, config in resolve_all(agents))
-    return {agent.pk: [step] for agent, step in steps if step is not None}
+    agents = Agent.objects.filter(pk__in=fallen_dimensions).select_related("evaluation_config")
+    steps: dict[int, list[Step]] = {}
+    for agent, config in resolve_all(agents):
+        step = _gate_step(agent, config, fallen_dimensions[agent.pk])
+        if step is not None:
+            steps[agent.pk] = [step]
+    return steps
 
 
-def _step(agent: Agent, config: ResolvedConfig, dimension: str) -> Step | None:
-    if dimension not in GATE_DIMENSIONS:
-        return None
+def _gate_step(agent: Agent, config: ResolvedConfig, dimension: str) -> Step | None:
+    """Return the next step towards enforcing a dimension; None where that is done."""
     if config.gate_is_off or dimension not in config.gate_dimensions:
-        why = f"the gate does not check {dimension}: observing holds nothing back"
+        why = f"the gate does not check {dimension}: observing blocks nothing"
         if config.gate_mode == GateMode.ENFORCE and not config.gate_is_off:
             why += f"; {', '.join(config.gate_dimensions)}, enforced until now, would only be observed, too"
         return Step("Observe it at the gate", gate_url(agent, gate_mode=GateMode.OBSERVE, add=dimension), why)
@@ -186,7 +192,7 @@ def _step(agent: Agent, config: ResolvedConfig, dimension: str) -> Step | None:
 
 
 def gate_in_chat(agent: Agent) -> forms.ChoiceField:
-    """The gate's mode for a turn of a chat."""
+    """Return the field that chooses the gate's mode for a turn of a chat."""
     config = resolve_config(agent)
     now = GateMode.OFF.value if config.gate_is_off else config.gate_mode
     return forms.ChoiceField(
@@ -204,13 +210,13 @@ def gate_in_chat(agent: Agent) -> forms.ChoiceField:
 
 
 def gate_overrides(agent: Agent, mode: str) -> dict[str, Any]:
-    """The mode, for every message; where no dimension is enabled adherence is checked."""
-    given: dict[str, Any] = {"gate_mode": mode}
+    """Return the overrides of a mode, for every message; where no dimension is enabled adherence is checked."""
+    overrides: dict[str, Any] = {"gate_mode": mode}
     if mode == GateMode.OBSERVE:
-        given["observe_sample_rate"] = 1
+        overrides["observe_sample_rate"] = 1
     if mode != GateMode.OFF and not resolve_config(agent).gate_dimensions:
-        given["gate_adherence_enabled"] = True
-    return given
+        overrides["gate_adherence_enabled"] = True
+    return overrides
 
 
 NAMED_CHANGES = 3  # differences named of one change
@@ -222,29 +228,34 @@ def config_changes(agents: Collection[int], since: datetime, until: datetime) ->
     rows = history.filter(Q(agent__in=agents) | Q(is_defaults=True), history_date__lte=until)
     rows = rows.select_related("history_user", "agent").defer("agent__system_prompt", "agent__description")
     newest = list(rows.order_by("-history_id")[: 2 * MOST_OF_A_KIND])
-    named = {row.agent_id: row.agent for row in newest}
+    changed_agents = {row.agent_id: row.agent for row in newest}
     markers: list[Marker] = []
     for change in changes_of(newest):
         if change.at < since or len(markers) == MOST_OF_A_KIND:
             break
-        if said := _said(change):
-            agent = named[change.agent_id]
-            title = f"{agent.display_name if agent is not None else 'Defaults'}: {said}"
+        summary = _summary(change)
+        if summary:
+            agent = changed_agents[change.agent_id]
+            title = f"{agent.display_name if agent is not None else 'Defaults'}: {summary}"
             markers.append(Marker(at=change.at, title=title, url=history_url(agent), kind="config"))
     return markers
 
 
-def _said(change: ConfigChange) -> str:
-    """What was changed, by whom; empty where nothing was, as in the row that begins a history."""
+def _summary(change: ConfigChange) -> str:
+    """Return what was changed, by whom; empty where nothing was, as in the row that begins a history."""
     by = f" by {change.user}" if change.user else ""
     if change.kind == "deleted":
         return f"corrections deleted{by}"
-    listed = [
-        f"{SETTINGS[name].label} {' → '.join(map(SETTINGS[name].show_stored, pair))}"
-        for name, pair in change.changes.items()
-    ]
-    more = f" and {len(listed) - NAMED_CHANGES} more" if len(listed) > NAMED_CHANGES else ""
-    return f"{', '.join(listed[:NAMED_CHANGES])}{more}{by}" if listed else ""
+    if not change.changes:
+        return ""
+    changes = []
+    for name, (before, after) in change.changes.items():
+        setting = SETTINGS[name]
+        changes.append(f"{setting.label} {setting.show_stored(before)} → {setting.show_stored(after)}")
+    summary = ", ".join(changes[:NAMED_CHANGES])
+    if len(changes) > NAMED_CHANGES:
+        summary += f" and {len(changes) - NAMED_CHANGES} more"
+    return f"{summary}{by}"
 
 
 add_markers(MarkerSource(permission="correction.view_agentevaluationconfig", find=config_changes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import admin, messages
@@ -20,13 +21,14 @@ from django.utils.safestring import SafeString
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
 from agents.kit.console.filters import number_in
-from agents.kit.console.site import ModelAdmin, came_from, console_page
+from agents.kit.console.site import ModelAdmin, console_page, page_to_return_to
 from agents.kit.text.wording import counted
 from agents.models import Agent
 from correction.admin.config_form import SEEN, ConfigForm
 from correction.admin.display import origin
 from correction.admin.gate import (
     CHECKING,
+    Choice,
     changes_of_choice,
     check_sentence,
     gate_context,
@@ -70,8 +72,8 @@ from evaluation.admin.display import MEASURE
 
 PAGES = "admin/correction/config/"
 LIST = "admin:correction_agentevaluationconfig_changelist"
-ENTRIES = 100  # of a history
-NAMED = 5  # agents that inherit a change of the defaults and are named; the others are counted
+ENTRIES_SHOWN = 100  # of a history
+AGENTS_NAMED = 5  # agents that inherit a change of the defaults and are named; the others are counted
 
 
 @admin.register(AgentEvaluationConfig)
@@ -85,8 +87,8 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         return super().has_delete_permission(request, obj) and (obj is None or not obj.is_defaults)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """The matrix; its buttons set one switch, or take back what is set in one cell."""
-        self._allow(request)
+        """Show the matrix; its buttons set one switch, or take back what is set in one cell."""
+        self._require_permission(request)
         if request.method == "POST":
             return self._button_pressed(request)
         search = request.GET.get("q", "")[:100]
@@ -96,7 +98,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """The address that Django knows for a row leads to the page of its agent."""
+        """Lead from the address that Django knows for a row to the page of its agent."""
         return HttpResponseRedirect(config_url(self._row(request, object_id).agent))
 
     def history_view(
@@ -106,117 +108,175 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
 
     @console_page("target/<str:target>/", name="correction_agentevaluationconfig_target")
     def edit_view(self, request: HttpRequest, target: str) -> HttpResponse:
-        """A configuration as a form; with ``?mechanism=`` only that part of it."""
-        self._allow(request)
-        agent, chosen = _agent(target), _mechanism(request)
-        own, defaults, config = _stored_rows(agent)
-        shown = MECHANISMS if chosen is None else (chosen,)
-        names = [name for mechanism in shown for name in mechanism.fields]
-        form = ConfigForm(request.POST or None, own=own, defaults=defaults, names=names)
+        """Show and save a configuration as a form; with ``?mechanism=`` only that part of it."""
+        self._require_permission(request)
+        agent = _agent(target)
+        chosen = _mechanism(request)
+        mechanisms = MECHANISMS if chosen is None else (chosen,)
+        names = [name for mechanism in mechanisms for name in mechanism.fields]
+        stored = _stored_rows(agent)
+        form = ConfigForm(request.POST or None, own=stored.edited, defaults=stored.above, names=names)
         if request.method == "POST":
-            self._allow(request, change=True)
-            back = config_url(agent) if chosen is None else f"{reverse(LIST)}#{anchor_of(agent, chosen)}"
-            if "_reset" in request.POST:
-                return self._save(request, agent, chosen, dict.fromkeys(names), back=back)
-            if form.is_valid():
-                try:
-                    reason = form.cleaned_data["reason"]
-                    return self._save(request, agent, chosen, form.changes, back=back, reason=reason, seen=form.was)
-                except ConfigConflict as conflict:
-                    form.show_conflict(conflict)
+            response = self._save_form(request, agent, chosen, form)
+            if response is not None:
+                return response
+        groups = _groups(agent, form, mechanisms, stored.config, advanced=False)
+        advanced = _groups(agent, form, mechanisms, stored.config, advanced=True)
+        # A fold would hide an error, and is in the way where nothing stands above it.
+        unfolded = not groups or any(SETTINGS[name].advanced for name in form.errors if name in SETTINGS)
         return self._page(
             request,
             "form",
             f"{agent or 'Defaults'}: {chosen.label if chosen else 'corrections'}",
             agent=agent,
             form=form,
-            notes=notes_on(config, agent),
-            groups=_groups(agent, form, shown, config),
+            notes=notes_on(stored.config, agent),
+            groups=groups,
+            advanced=advanced,
+            unfolded=unfolded,
             chosen=chosen,
             all_url=config_url(agent),
             history_url=history_url(agent),
             gate_url=gate_url(agent),
         )
 
+    def _save_form(
+        self, request: HttpRequest, agent: Agent | None, chosen: Mechanism | None, form: ConfigForm
+    ) -> HttpResponse | None:
+        """Store what was typed, or let everything inherit; None where the form says what is wrong."""
+        self._require_permission(request, change=True)
+        back = config_url(agent)
+        if chosen is not None:
+            back = f"{reverse(LIST)}#{anchor_of(agent, chosen)}"
+        if "_reset" in request.POST:
+            return self._save(request, agent, chosen, dict.fromkeys(form.names), back=back)
+        if not form.is_valid():
+            return None
+        reason = form.cleaned_data["reason"]
+        try:
+            return self._save(request, agent, chosen, form.changes, back=back, reason=reason, seen=form.was)
+        except ConfigConflict as conflict:
+            form.show_conflict(conflict)
+            return None
+
     @console_page("target/<str:target>/gate/")
     def gate_view(self, request: HttpRequest, target: str) -> HttpResponse:
         """Replay the latest messages with other thresholds, choose what the gate does, see and undo what was changed, check a sentence."""
-        self._allow(request)
+        self._require_permission(request)
         agent = _agent(target)
-        own, defaults, config = _stored_rows(agent)
-        posted = request.POST
+        stored = _stored_rows(agent)
         # A sentence is checked, and messages are judged, as the page was shown: its address says how, and the estimate was for that.
-        as_shown = "_check" in posted or "_judge" in posted
-        choice = read_choice(request.GET if as_shown else posted or request.GET, config)
-        here, sentence = gate_url(agent, **choice.query), {}
-        if "_save" in posted:
-            self._allow(request, change=True)
-            try:
-                changes, seen = changes_of_choice(posted, choice, own=own, defaults=defaults)
-                back, reason = gate_url(agent) + "#changes", posted.get("reason", "")
-                return self._save(request, agent, BY_ID["gate"], changes, back=back, reason=reason, seen=seen)
-            except ConfigError as error:
-                again = " Look at what is stored now and save again." if isinstance(error, ConfigConflict) else ""
-                self.message_user(request, f"{error}.{again}", messages.ERROR)
-                return HttpResponseRedirect(here)
-        if "_judge" in posted:
-            if not request.user.has_perm(MEASURE):
-                raise PermissionDenied
-            try:
-                number = queue_unjudged(agent, choice, evaluated=posted["_judge"] == "all")
-                self.message_user(request, f"{counted(number, 'message waits', 'messages wait')} to be judged.")
-            except ValueError as error:
-                self.message_user(request, str(error), messages.ERROR)
-            return HttpResponseRedirect(here)
-        if "_check" in posted and agent is not None:
+        is_as_shown = "_check" in request.POST or "_judge" in request.POST
+        asked = request.GET if is_as_shown else request.POST or request.GET
+        choice = read_choice(asked, stored.config)
+        here = gate_url(agent, **choice.query)
+        if "_save" in request.POST:
+            return self._save_gate(request, agent, choice, stored, here=here)
+        if "_judge" in request.POST:
+            return self._judge_messages(request, agent, choice, here=here)
+        sentence: dict[str, Any] = {}
+        if "_check" in request.POST and agent is not None:
             if not request.user.has_perm(CHECKING):
                 raise PermissionDenied
-            sentence = check_sentence(agent, posted.get("draft", ""), choice.checked)
-        elif posted:
+            sentence = check_sentence(agent, request.POST.get("draft", ""), choice.checked)
+        elif request.POST:
             return HttpResponseRedirect(here)
-        context = gate_context(request, agent, choice, own=own, config=config)
+        context = gate_context(request, agent, choice, own=stored.edited, config=stored.config)
         if "progress" in request.GET:
             return JsonResponse({"waiting": context["waiting"]})
-        live = gate_url(agent, **choice.query, progress=1) if context["waiting"] and not posted else ""
-        title = f"Gate for {agent or 'all agents'}"
-        more = {"sentence": sentence, "live": live, "here": here, "history_url": history_url(agent)}
-        return self._page(request, "gate", title, **context, **more)
+        live_url = ""
+        if context["waiting"] and not request.POST:
+            live_url = gate_url(agent, **choice.query, progress=1)
+        return self._page(
+            request,
+            "gate",
+            f"Gate for {agent or 'all agents'}",
+            **context,
+            sentence=sentence,
+            live=live_url,
+            here=here,
+            history_url=history_url(agent),
+        )
+
+    def _save_gate(
+        self, request: HttpRequest, agent: Agent | None, choice: Choice, stored: StoredRows, *, here: str
+    ) -> HttpResponse:
+        """Store what the person chose for the gate."""
+        self._require_permission(request, change=True)
+        try:
+            form = changes_of_choice(request.POST, choice, own=stored.edited, defaults=stored.above)
+            return self._save(
+                request,
+                agent,
+                BY_ID["gate"],
+                form.changes,
+                back=f"{gate_url(agent)}#changes",
+                reason=request.POST.get("reason", ""),
+                seen=form.seen,
+            )
+        except ConfigConflict as conflict:
+            sentence = f"{conflict}. Look at what is stored now and save again."
+            self.message_user(request, sentence, messages.ERROR)
+        except ConfigError as error:
+            self.message_user(request, f"{error}.", messages.ERROR)
+        return HttpResponseRedirect(here)
+
+    def _judge_messages(self, request: HttpRequest, agent: Agent | None, choice: Choice, *, here: str) -> HttpResponse:
+        """Queue messages of the replay to be judged."""
+        if not request.user.has_perm(MEASURE):
+            raise PermissionDenied
+        try:
+            number = queue_unjudged(agent, choice, evaluated=request.POST["_judge"] == "all")
+            self.message_user(request, f"{counted(number, 'message waits', 'messages wait')} to be judged.")
+        except ValueError as error:
+            self.message_user(request, str(error), messages.ERROR)
+        return HttpResponseRedirect(here)
 
     @console_page("target/<str:target>/history/")
     def target_history_view(self, request: HttpRequest, target: str) -> HttpResponse:
-        """Who changed what and when, newest first; each state but the present one can be gone back to."""
-        self._allow(request, change=request.method == "POST")
+        """Show who changed what and when, newest first; go back to an earlier state, or undo one change."""
+        self._require_permission(request, change=request.method == "POST")
         agent = _agent(target)
         if request.method == "POST":
             self._go_back(request, agent)
-            return HttpResponseRedirect(came_from(request, request.POST, history_url(agent)))
-        entries = [(change, settings_of(change)) for change in config_history(agent, limit=ENTRIES)]
-        context = {"config_url": config_url(agent), "agent": agent, "entries": entries, "limit": ENTRIES}
+            return HttpResponseRedirect(page_to_return_to(request, request.POST, history_url(agent)))
+        entries = [(change, settings_of(change)) for change in config_history(agent, limit=ENTRIES_SHOWN)]
+        context = {"config_url": config_url(agent), "agent": agent, "entries": entries, "limit": ENTRIES_SHOWN}
         return self._page(request, "history", f"{agent or 'Defaults'}: history", **context)
 
     def _go_back(self, request: HttpRequest, agent: Agent | None) -> None:
         """Undo one entry of the history (``undo=``), or go back to the state after one (``history_id=``)."""
-        undoing = "undo" in request.POST
-        entry = number_in(request.POST, "undo" if undoing else "history_id") or 0
+        user = user_of(request)
         before = in_effect(agent)
         try:
-            after = (undo if undoing else revert)(agent=agent, history_id=entry, user=user_of(request))
+            if "undo" in request.POST:
+                entry = number_in(request.POST, "undo") or 0
+                after = undo(agent=agent, history_id=entry, user=user)
+                done = "undone, everything is as before"
+            else:
+                entry = number_in(request.POST, "history_id") or 0
+                after = revert(agent=agent, history_id=entry, user=user)
+                done = f"back to entry {entry}"
         except ConfigError as error:
             self.message_user(request, str(error), messages.ERROR)
-        else:
-            done = "undone, everything is as before" if undoing else f"back to entry {entry}"
-            text = f"{agent or 'The defaults'}: {done}. {gate_from_now_on(before, after)}"
-            self.message_user(request, text.strip(), messages.SUCCESS)
+            return
+        sentence = f"{agent or 'The defaults'}: {done}. {gate_from_now_on(before, after)}"
+        self.message_user(request, sentence.strip(), messages.SUCCESS)
 
     def _button_pressed(self, request: HttpRequest) -> HttpResponse:
-        """``set=TARGET:FIELD:VALUE`` or ``reset=TARGET:MECHANISM``."""
-        self._allow(request, change=True)
-        target, _, rest = (request.POST.get("set") or request.POST.get("reset") or "").partition(":")
-        name, _, value = rest.partition(":")
-        mechanism = BY_SWITCH.get(name) if "set" in request.POST else BY_ID.get(name)
+        """Set one switch (``set=TARGET:FIELD:VALUE``) or take back a cell's settings (``reset=TARGET:MECHANISM``)."""
+        self._require_permission(request, change=True)
+        changes: dict[str, Any]
+        if "set" in request.POST:
+            target, name, value = _three_parts(request.POST["set"])
+            mechanism = BY_SWITCH.get(name)
+            changes = {name: value}
+        else:
+            target, name, _ = _three_parts(request.POST.get("reset", ""))
+            mechanism = BY_ID.get(name)
+            changes = dict.fromkeys(mechanism.fields) if mechanism else {}
         if mechanism is None:
             raise Http404("There is no such cell.")
-        changes = {name: value} if "set" in request.POST else dict.fromkeys(mechanism.fields)
         agent = _agent(target)
         back = f"{request.get_full_path()}#{anchor_of(agent, mechanism)}"
         return self._save(request, agent, mechanism, changes, back=back)
@@ -226,7 +286,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         request: HttpRequest,
         agent: Agent | None,
         mechanism: Mechanism | None,
-        changes: dict[str, Any],
+        changes: Mapping[str, Any],
         *,
         back: str,
         reason: str = "",
@@ -239,13 +299,14 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         Raises:
             ConfigConflict: Another person changed the same since it was `seen`.
         """
-        user, before = user_of(request), in_effect(agent)
         what = mechanism.label if mechanism else "corrections"
-        if agent is None and "confirmed" not in request.POST and (context := _consequences(before, changes)):
-            posted = [(name, text) for name, texts in request.POST.lists() for text in texts]
-            context |= {"posted": [pair for pair in posted if pair[0] != "csrfmiddlewaretoken"], "back": back}
-            return self._page(request, "confirm", f"Defaults: {what}", **context)
-        earlier = last_change(agent=agent, user=user)
+        user = user_of(request)
+        before = in_effect(agent)
+        if agent is None and "confirmed" not in request.POST:
+            consequences = _consequences(before, changes)
+            if consequences is not None:
+                return self._ask_first(request, what, consequences, back=back)
+        last_entry = last_change(agent=agent, user=user)
         try:
             after = configure(agent=agent, changes=changes, user=user, reason=reason, seen=seen)
         except ConfigConflict:
@@ -254,99 +315,151 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             self.message_user(request, str(error), messages.ERROR)
         else:
             entry = last_change(agent=agent, user=user)
-            button = _undo_button(request, agent, entry, back) if entry != earlier else ""
-            said = f"{agent or 'The defaults'}: {what} saved. {gate_from_now_on(before, after)}"
-            self.message_user(request, format_html("{} {}", said, button), messages.SUCCESS)
+            button = "" if entry == last_entry else _undo_button(request, agent, entry, back)
+            sentence = f"{agent or 'The defaults'}: {what} saved. {gate_from_now_on(before, after)}"
+            self.message_user(request, format_html("{} {}", sentence, button), messages.SUCCESS)
         return HttpResponseRedirect(back)
+
+    def _ask_first(self, request: HttpRequest, what: str, consequences: dict[str, Any], *, back: str) -> HttpResponse:
+        """Ask whether the defaults are to be changed; the page sends everything again that was posted."""
+        posted = []
+        for name, texts in request.POST.lists():
+            if name != "csrfmiddlewaretoken":
+                posted += [(name, text) for text in texts]
+        return self._page(request, "confirm", f"Defaults: {what}", **consequences, posted=posted, back=back)
 
     def _page(self, request: HttpRequest, template: str, title: str, **context: Any) -> HttpResponse:
         context |= {"may_change": self.has_change_permission(request), "matrix_url": reverse(LIST)}
         return self.page(request, f"{PAGES}{template}.html", title, **context)
 
-    def _allow(self, request: HttpRequest, *, change: bool = False) -> None:
-        if not (self.has_change_permission(request) if change else self.has_view_permission(request)):
+    def _require_permission(self, request: HttpRequest, *, change: bool = False) -> None:
+        """Refuse users who may not view configurations, or not change them.
+
+        Raises:
+            PermissionDenied: The user may not.
+        """
+        is_allowed = self.has_change_permission(request) if change else self.has_view_permission(request)
+        if not is_allowed:
             raise PermissionDenied
 
     def _row(self, request: HttpRequest, object_id: str) -> AgentEvaluationConfig:
-        self._allow(request)
+        self._require_permission(request)
         return get_object_or_404(AgentEvaluationConfig, pk=number_in({"pk": object_id}, "pk"))
 
 
+def _three_parts(text: str) -> tuple[str, str, str]:
+    """Split a button's value at its first two colons; parts that are not there are empty."""
+    first, _, rest = text.partition(":")
+    second, _, third = rest.partition(":")
+    return first, second, third
+
+
 def history_url(agent: Agent | None) -> str:
+    """Return the address of a configuration's history."""
     return reverse("admin:correction_agentevaluationconfig_target_history", args=[target_of(agent)])
 
 
 def _agent(target: str) -> Agent | None:
-    """The agent that a URL names; None for the defaults."""
+    """Return the agent that a URL names; None for the defaults."""
     if target == DEFAULTS:
         return None
     return get_object_or_404(Agent, pk=number_in({"target": target}, "target"))
 
 
 def _mechanism(request: HttpRequest) -> Mechanism | None:
+    """Return the mechanism that the address asks for; None for all."""
     wanted = request.GET.get("mechanism", "")
     if wanted and wanted not in BY_ID:
         raise Http404(f"There is no mechanism {wanted!r}; there are {', '.join(BY_ID)}.")
     return BY_ID.get(wanted)
 
 
-def _stored_rows(
-    agent: Agent | None,
-) -> tuple[AgentEvaluationConfig | None, AgentEvaluationConfig | None, ResolvedConfig]:
-    """The row that is edited, the defaults above it (None when these are edited), and what is in effect; in one query."""
-    wanted = Q(is_defaults=True) | Q(agent=agent) if agent is not None else Q(is_defaults=True)
-    rows = {row.agent_id: row for row in AgentEvaluationConfig.objects.filter(wanted).order_by()}
-    own, defaults = (None, rows.get(None)) if agent is None else (rows.get(agent.pk), rows.get(None))
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """The row that is edited, the defaults above it (None where these are edited), and what is in effect."""
+
+    edited: AgentEvaluationConfig | None
+    above: AgentEvaluationConfig | None
+    config: ResolvedConfig
+
+
+def _stored_rows(agent: Agent | None) -> StoredRows:
+    """Read the configuration of an agent, or the defaults, in one query."""
+    wanted = Q(is_defaults=True)
+    if agent is not None:
+        wanted |= Q(agent=agent)
+    own = defaults = None
+    for row in AgentEvaluationConfig.objects.filter(wanted).order_by():
+        if row.is_defaults:
+            defaults = row
+        else:
+            own = row
     config = merge(own=own, defaults=defaults)
-    return (own, defaults, config) if agent is not None else (defaults, None, config)
+    if agent is None:
+        return StoredRows(edited=defaults, above=None, config=config)
+    return StoredRows(edited=own, above=defaults, config=config)
 
 
 def _groups(
-    agent: Agent | None, form: ConfigForm, mechanisms: Sequence[Mechanism], config: ResolvedConfig
+    agent: Agent | None, form: ConfigForm, mechanisms: Sequence[Mechanism], config: ResolvedConfig, *, advanced: bool
 ) -> list[dict[str, Any]]:
-    """The fields by mechanism, each with what is in effect and the value it had when the page was opened (`seen`)."""
+    """Return the fields by mechanism, the advanced ones or the others; a mechanism without any is left out."""
+    groups = []
+    for mechanism in mechanisms:
+        names = [name for name in mechanism.fields if SETTINGS[name].advanced == advanced]
+        if names:
+            lines = [_field_line(agent, form, name, config) for name in names]
+            groups.append({"mechanism": mechanism, "lines": lines})
+    return groups
 
-    def line(name: str) -> dict[str, Any]:
-        bound, came = form[name], origin(config, name)
-        return {
-            "bound": bound,
-            "in_effect": config.show(name),
-            "came_from": "set here" if agent is None and config.provenance[name] == "defaults" else came,
-            "is_choice": isinstance(bound.field, ChoiceField),
-            "seen_name": f"{SEEN}{name}",
-            "seen": form.seen(name),
-        }
 
-    return [{"mechanism": one, "lines": [line(name) for name in one.fields]} for one in mechanisms]
+def _field_line(agent: Agent | None, form: ConfigForm, name: str, config: ResolvedConfig) -> dict[str, Any]:
+    """Return a field with what is in effect and the value it had when the page was opened (`seen`)."""
+    bound = form[name]
+    came_from = origin(config, name)
+    if agent is None and config.provenance[name] == "defaults":
+        came_from = "set here"
+    return {
+        "bound": bound,
+        "in_effect": config.show(name),
+        "came_from": came_from,
+        "is_choice": isinstance(bound.field, ChoiceField),
+        "seen_name": f"{SEEN}{name}",
+        "seen": form.seen(name),
+    }
 
 
 def _consequences(before: ResolvedConfig, changes: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What the page shows that asks before the defaults are changed; None where nothing changes for any agent."""
+    """Return what the page shows that asks before the defaults are changed; None where nothing changes for any agent."""
     try:
         values = read_changes(changes)
-    except ConfigError:
+    except ConfigError:  # saving says so
         return None
-    stored, _, _ = _stored_rows(None)
+    stored = _stored_rows(None).edited
     row = copy.copy(stored) if stored is not None else AgentEvaluationConfig(is_defaults=True)
     changed = {name: value for name, value in values.items() if getattr(row, name) != value}
     for name, value in changed.items():
         setattr(row, name, value)
-    number = inheritors(changed).count() if changed else 0
+    agents = inheritors(changed)
+    number = agents.count() if changed else 0
     if not number:
         return None
     after = merge(own=None, defaults=row)
-    moved = [name for name in SETTINGS if before[name] != after[name] or name in changed]
+    rows = []
+    for name, setting in SETTINGS.items():
+        if name in changed or before[name] != after[name]:  # also what follows from a change, such as the mode
+            rows.append((setting.label, before.show(name), after.show(name)))
     return {
         "number": number,
-        "named": [display.isolated(agent) for agent in inheritors(changed)[:NAMED]],
-        "more": max(0, number - NAMED),
-        "changes": [(SETTINGS[name].label, before.show(name), after.show(name)) for name in moved],
+        "named": [display.isolated(agent) for agent in agents[:AGENTS_NAMED]],
+        "more": max(0, number - AGENTS_NAMED),
+        "changes": rows,
         "gate": gate_from_now_on(before, after),
     }
 
 
 def _undo_button(request: HttpRequest, agent: Agent | None, entry: int | None, back: str) -> SafeString:
-    """A form of its own for the notice, so that it works without scripts; `back` is where it leads."""
+    """Return a form of its own for the notice, so that it works without scripts; `back` is where it leads."""
     return format_html(
         '<form class="pl-undo" method="post" action="{}"><input type="hidden" name="csrfmiddlewaretoken" value="{}">'
         '<input type="hidden" name="next" value="{}"><button class="pl-button" type="submit" name="undo" value="{}">Undo</button></form>',

@@ -47,13 +47,10 @@ class ConfigForm(forms.Form):
         self.names = tuple(names)
         self._stored: dict[str, str] = {}
         for name in self.names:
-            setting, stored, without = SETTINGS[name], getattr(own, name, None), copy.copy(own)
-            if without is not None:
-                setattr(without, name, None)
-            config = merge(own=without, defaults=defaults)
-            self.fields[name] = _field(setting, f"{config.show(name)} ({origin(config, name)})")
-            self._stored[name] = "" if stored is None else setting.show(stored)
+            stored = getattr(own, name, None)
+            self._stored[name] = "" if stored is None else SETTINGS[name].show(stored)
             self.initial[name] = self._stored[name]
+            self.fields[name] = _field(SETTINGS[name], inherited=_inherited(name, own, defaults))
         self.order_fields([*self.names, "reason"])
 
     def clean(self) -> dict[str, Any]:
@@ -67,23 +64,23 @@ class ConfigForm(forms.Form):
 
     @property
     def changes(self) -> dict[str, Any]:
-        """What this person changed, compared with what the page showed; what another person changed meanwhile stays."""
+        """Return what this person changed, compared with what the page showed; what another person changed meanwhile stays."""
         return {name: self.cleaned_data[name] for name in self.names if self.cleaned_data[name] != self._seen(name)}
 
     @property
     def was(self) -> dict[str, Any]:
-        """What the page showed of what is stored."""
+        """Return what the page showed of what is stored."""
         return {name: self._seen(name) for name in self.names}
 
     def show_conflict(self, conflict: ConfigConflict) -> None:
         """Say what another person changed meanwhile, with what was typed; saving again is a decision about it."""
         self.data: Any = self.data.copy()
-        for name, said in conflict.errors.items():
+        for name, sentence in conflict.errors.items():
             self.data[f"{SEEN}{name}"] = self._stored[name]
-            self.add_error(name, said)
+            self.add_error(name, sentence)
 
     def seen(self, name: str) -> str:
-        """The value the page showed when it was opened, which it sends back with the one that was typed."""
+        """Return the value the page showed when it was opened, which it sends back with the one that was typed."""
         return str(self.data.get(f"{SEEN}{name}", self._stored[name]))
 
     def _seen(self, name: str) -> Any:
@@ -93,13 +90,25 @@ class ConfigForm(forms.Form):
             return SETTINGS[name].read(self._stored[name])
 
 
-def _field(setting: Setting, inherited: str) -> forms.Field:
+def _inherited(name: str, own: AgentEvaluationConfig | None, defaults: AgentEvaluationConfig | None) -> str:
+    """Return the value that an empty field would inherit, and where from."""
+    without = copy.copy(own)
+    if without is not None:
+        setattr(without, name, None)
+    config = merge(own=without, defaults=defaults)
+    return f"{config.show(name)} ({origin(config, name)})"
+
+
+def _field(setting: Setting, *, inherited: str) -> forms.Field:
+    """Return the form field of a setting; `inherited` says what an empty one stands for."""
     common: dict[str, Any] = {"required": False, "label": setting.label, "help_text": setting.help}
+    placeholder = f"inherits {inherited}"
     if setting.kind in ("toggle", "choice"):
-        labels = [("on", "on"), ("off", "off")] if setting.choices is None else setting.choices.choices
+        labels = [("on", "on"), ("off", "off")]
+        if setting.choices is not None:
+            labels = list(setting.choices.choices)
         choices = [("", f"inherit: {inherited}"), *labels]
         return forms.ChoiceField(choices=choices, widget=forms.RadioSelect, **common)
-    placeholder = f"inherits {inherited}"
     if setting.kind == "list of names":
         names = GrowingTextarea(attrs={"placeholder": placeholder, "rows": 2})
         return forms.CharField(max_length=_LONGEST_LIST, widget=names, **common)

@@ -1,4 +1,4 @@
-"""The gate of an agent on one page: what thresholds would have done, what it is to do, what was changed, and a sentence to check."""
+"""Show the gate of an agent on one page: what thresholds would have done, what it is to do, what was changed, and a sentence to check."""
 
 from __future__ import annotations
 
@@ -24,33 +24,47 @@ from agents.kit.llm.endpoints import provider_of
 from agents.kit.text.wording import counted
 from agents.kit.work.worker import alive
 from agents.models import Agent, Message
-from correction.admin.display import number, outcome_badge, share
+from correction.admin.display import failed_first, number, outcome_badge, share
 from correction.admin.matrix import BY_ID, config_url, gate_url
 from correction.config.configure import ConfigChange, config_history, notes_on
 from correction.config.settings import GATE_DIMENSIONS, SETTINGS, ConfigError, ResolvedConfig, merge
-from correction.gate.observe import Needs, judge_later, needs_of
+from correction.gate.observe import CheckEstimate, estimate_check, judge_later
 from correction.gate.quality_check import QualityCheck, check_quality
-from correction.gate.thresholds import LAST, ORIGINS, USUAL, Replay, Scores, failing, replay, wilson_interval
+from correction.gate.thresholds import (
+    ORIGINS,
+    REPLAYABLE,
+    USUALLY_REPLAYED,
+    MarkCounts,
+    Replay,
+    Score,
+    Scores,
+    failing,
+    replay,
+    wilson_interval,
+)
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, ObservedMessage
 from evaluation.admin.display import MEASURE, judge_badge
 from evaluation.models import is_heuristic
 
-TRIED = range(3, 8)  # thresholds whose share stands in the table
+COMPARED_THRESHOLDS = range(3, 8)  # thresholds whose share of failures stands in the table
 NOT_MARKED = "no alarm below it was marked right or false alarm yet"
-KINDS = {"model": "by a model", "heuristic": "offline"}
-CHANGES = 5  # latest ones that are shown
-READING, CHECKING = "agents.view_message", "correction.add_correctionlog"
-FIELDS = ("gate_mode", *(f"gate_{d}_{what}" for d in GATE_DIMENSIONS for what in ("enabled", "threshold")))
-OF_GATE = {name for one in ("gate", *GATE_DIMENSIONS, "rules") for name in BY_ID[one].fields}
+KINDS = {"model": "by a model", "heuristic": "offline"}  # of judges
+CHANGES_SHOWN = 5
+READING = "agents.view_message"
+CHECKING = "correction.add_correctionlog"
+FORM_FIELDS = ["gate_mode"]  # the settings that the page's form changes
+for _dimension in GATE_DIMENSIONS:
+    FORM_FIELDS += [f"gate_{_dimension}_enabled", f"gate_{_dimension}_threshold"]
+GATE_SETTINGS = {name for mechanism in ("gate", *GATE_DIMENSIONS, "rules") for name in BY_ID[mechanism].fields}
 
 
 def kind_of_judge() -> str:
-    """The kind of judge that is set now: scores of the two kinds are not comparable."""
+    """Return the kind of judge that is set now: scores of the two kinds are not comparable."""
     return "heuristic" if is_heuristic(settings.JUDGE_MODEL) else "model"
 
 
 def gate_buttons(request: HttpRequest, agent: Agent) -> list[Button]:
-    """The ways from an agent's page."""
+    """Return the buttons of an agent's page that lead here."""
     buttons = [Button(label="Gate", url=gate_url(agent), why="what it would send back; off, observe or enforce")]
     if request.user.has_perm(CHECKING):
         buttons.append(
@@ -61,7 +75,7 @@ def gate_buttons(request: HttpRequest, agent: Agent) -> list[Button]:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the form says: what is in effect, and over it what a link filled in or a person typed.
+    """The state of the form: what is in effect, and over it what a link filled in or a person typed.
 
     Attributes:
         checked: Dimensions whose box is ticked.
@@ -79,110 +93,153 @@ class Choice:
 
     @property
     def query(self) -> dict[str, Any]:
-        """For the address of the page as it is filled in."""
-        chosen = {"gate_mode": self.mode, "check": self.checked, "filled_in": 1}
-        return {**chosen, "last": self.last, "judge": self.kind, **self.typed}
+        """Return the parameters of the page's address as it is filled in."""
+        return {
+            "gate_mode": self.mode,
+            "check": self.checked,
+            "filled_in": 1,
+            "last": self.last,
+            "judge": self.kind,
+            **self.typed,
+        }
 
 
-def read_threshold(text: str, dimension: str, config: ResolvedConfig) -> tuple[Decimal, str]:
-    """Read a typed threshold; the one in effect where nothing is typed, or what is not allowed, with the reason why not."""
+@dataclass(frozen=True, slots=True)
+class ReadThreshold:
+    """A threshold of the form. `error` says why what was typed is not allowed, or is empty."""
+
+    value: Decimal
+    error: str = ""
+
+
+def read_threshold(text: str, dimension: str, config: ResolvedConfig) -> ReadThreshold:
+    """Read a typed threshold; where nothing is typed, or what is not allowed, the one in effect stands for it."""
+    in_effect = config.threshold(dimension)
     try:
-        read: Decimal | None = SETTINGS[f"gate_{dimension}_threshold"].read(text)
-    except ConfigError as problem:
-        return config.threshold(dimension), str(problem)
-    return config.threshold(dimension) if read is None else read, ""
+        typed: Decimal | None = SETTINGS[f"gate_{dimension}_threshold"].read(text)
+    except ConfigError as error:
+        return ReadThreshold(in_effect, str(error))
+    return ReadThreshold(in_effect if typed is None else typed)
 
 
 def read_choice(asked: QueryDict, config: ResolvedConfig) -> Choice:
-    """What was typed or linked; everything else as it is in effect."""
-    typed, thresholds, errors = {}, {}, {}
+    """Read what was typed or linked; everything else is as it is in effect."""
+    typed: dict[str, str] = {}
+    thresholds: dict[str, Decimal] = {}
+    errors: dict[str, str] = {}
     for dimension in GATE_DIMENSIONS:
         text = asked.get(dimension, "")
-        thresholds[dimension], errors[dimension] = read_threshold(text, dimension, config)
-        typed[dimension] = text[:20] if errors[dimension] else number(thresholds[dimension])
-    enabled = [d for d in GATE_DIMENSIONS if config[f"gate_{d}_enabled"]]
-    wanted: Sequence[str] = enabled or GATE_DIMENSIONS[:1]
-    if "add" in asked:  # of a link that keeps what is checked
-        wanted = [*enabled, asked.get("add", "")]
-    elif "check" in asked or "filled_in" in asked:
-        wanted = asked.getlist("check")
-    mode, last, kind = asked.get("gate_mode", ""), asked.get("last", ""), asked.get("judge", "")
+        threshold = read_threshold(text, dimension, config)
+        thresholds[dimension] = threshold.value
+        errors[dimension] = threshold.error
+        typed[dimension] = text[:20] if threshold.error else number(threshold.value)
+    checked = _read_checked(asked, config)
+    mode = asked.get("gate_mode", "")
+    last = asked.get("last", "")
+    kind = asked.get("judge", "")
     return Choice(
         mode=mode if mode in GateMode.values else config.gate_mode,
-        checked=tuple(d for d in GATE_DIMENSIONS if d in wanted),
+        checked=tuple(dimension for dimension in GATE_DIMENSIONS if dimension in checked),
         typed=typed,
         thresholds=thresholds,
         errors=errors,
-        last=int(last) if last in map(str, LAST) else USUAL,
+        last=int(last) if last in map(str, REPLAYABLE) else USUALLY_REPLAYED,
         kind=kind if kind in KINDS else kind_of_judge(),
     )
 
 
+def _read_checked(asked: QueryDict, config: ResolvedConfig) -> Sequence[str]:
+    """Read which dimensions are ticked."""
+    enabled = [dimension for dimension in GATE_DIMENSIONS if config[f"gate_{dimension}_enabled"]]
+    if "add" in asked:  # of a link that keeps what is checked
+        return [*enabled, asked.get("add", "")]
+    if "check" in asked or "filled_in" in asked:
+        return asked.getlist("check")
+    return enabled or GATE_DIMENSIONS[:1]
+
+
+@dataclass(frozen=True, slots=True)
+class FormChanges:
+    """The settings that a person changed, and what the page showed of all of its fields, as stored."""
+
+    changes: Mapping[str, Any]
+    seen: Mapping[str, Any]
+
+
 def changes_of_choice(
     posted: QueryDict, choice: Choice, *, own: AgentEvaluationConfig | None, defaults: AgentEvaluationConfig | None
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings that the person changed, and what the page showed of all of them, as stored.
+) -> FormChanges:
+    """Compare what the person chose with what the page showed.
 
     Where nothing sets the mode it follows the checks, and enforces: so it is stored with the first change. What is ticked while the gate
     is switched off is not stored: it is what the replay looked at.
 
     Args:
-        own: The row that is edited. defaults: that above it, None where the defaults are edited.
+        own: The row that is edited.
+        defaults: The row above it, None where the defaults are edited.
 
     Raises:
         ConfigError: A threshold is not allowed, or nothing is to be checked by a gate that is on.
     """
-    if errors := {dimension: error for dimension, error in choice.errors.items() if error}:
+    errors = {dimension: error for dimension, error in choice.errors.items() if error}
+    if errors:
         raise ConfigError(errors)
-    seen = {name: SETTINGS[name].read(posted.get(f"seen-{name}", "")) for name in FIELDS}
-    row = AgentEvaluationConfig(**{name: getattr(own, name, None) for name in SETTINGS} | seen)
-    shown = merge(own=row, defaults=defaults)
-    off = choice.mode == GateMode.OFF
+    seen = {name: SETTINGS[name].read(posted.get(f"seen-{name}", "")) for name in FORM_FIELDS}
+    stored = {name: getattr(own, name, None) for name in SETTINGS}
+    page_config = merge(
+        own=AgentEvaluationConfig(**{**stored, **seen}), defaults=defaults
+    )  # what the page showed as in effect
+    gate_is_on = choice.mode != GateMode.OFF
+    if gate_is_on and not choice.checked and not page_config["gate_rules_enabled"]:
+        allowed = ", ".join(GATE_DIMENSIONS)
+        raise ConfigError({"check": f"gate_mode {choice.mode}: tick at least one of {allowed}, or choose off"})
     chosen: dict[str, Any] = {"gate_mode": choice.mode}
     for dimension in GATE_DIMENSIONS:
         chosen[f"gate_{dimension}_threshold"] = choice.thresholds[dimension]
-        if not off:
+        if gate_is_on:
             chosen[f"gate_{dimension}_enabled"] = dimension in choice.checked
-    changes = {name: value for name, value in chosen.items() if value != shown[name]}
-    if not off and not choice.checked and not shown["gate_rules_enabled"]:
-        allowed = ", ".join(GATE_DIMENSIONS)
-        raise ConfigError({"check": f"gate_mode {choice.mode}: tick at least one of {allowed}, or choose off"})
-    if changes and shown.provenance["gate_mode"] == "built-in":
+    changes = {name: value for name, value in chosen.items() if value != page_config[name]}
+    if changes and page_config.provenance["gate_mode"] == "built-in":
         changes["gate_mode"] = choice.mode
-    return changes, seen
+    return FormChanges(changes, seen)
 
 
 def queue_unjudged(agent: Agent | None, choice: Choice, *, evaluated: bool) -> int:
-    """Have those of the replayed messages judged that were not on a checked dimension, or only `evaluated`; returns how many.
+    """Queue the replayed messages that were not judged on a checked dimension, or only `evaluated`; return how many.
 
     Raises:
         ValueError: No dimension is checked.
     """
     if not choice.checked:
         raise ValueError(f"Tick what is to be judged: {', '.join(GATE_DIMENSIONS)}")
-    got = replay(agent=agent, heuristic=is_heuristic(settings.JUDGE_MODEL), last=choice.last)
-    messages = Message.objects.filter(pk__in=got.unjudged(choice.checked, evaluated=evaluated)).select_related("agent")
+    replayed = replay(agent=agent, heuristic=is_heuristic(settings.JUDGE_MODEL), last=choice.last)
+    unjudged = replayed.unjudged(choice.checked, evaluated=evaluated)
+    messages = Message.objects.filter(pk__in=unjudged).select_related("agent")
     return judge_later(messages=list(messages), dimensions=choice.checked)
 
 
 def check_sentence(agent: Agent, draft: str, dimensions: tuple[str, ...]) -> dict[str, Any]:
-    """Judge a draft as an external check, and what the page shows of it; nothing is said."""
-    asked = {"draft": draft, "agent": agent.slug, "tags": {"from": "console"}}
+    """Judge a draft as an external check and return what the page shows of it; nothing is sent."""
+    body: dict[str, Any] = {"draft": draft, "agent": agent.slug, "tags": {"from": "console"}}
+    if dimensions:
+        body["dimensions"] = list(dimensions)
     try:
-        check = QualityCheck.model_validate(asked | ({"dimensions": list(dimensions)} if dimensions else {}))
+        check = QualityCheck.model_validate(body)
     except ValidationError as error:
         return {"draft": draft, "problem": f"draft: {error.errors()[0]['msg']}"}
     checked = check_quality(check)
     log = CorrectionLog.objects.prefetch_related("dimension_results").get(pk=checked.log_id)
-    free, cost = provider_of(checked.judge) != "anthropic", checked.cost
+    cost = display.money(checked.cost.cost_usd, unpriced=checked.cost.unpriced)
+    if provider_of(checked.judge) != "anthropic":
+        cost = display.badge("free", "good")
     return {
         "draft": draft,
         "checked": checked,
         "outcome": outcome_badge(checked.outcome),
-        "results": sorted(log.dimension_results.all(), key=lambda result: (result.passed, result.dimension)),
+        "results": failed_first(log.dimension_results.all()),
         "judge": judge_badge(checked.judge),
         "took": seconds_of(checked.duration_ms / 1000),
-        "cost": display.badge("free", "good") if free else display.money(cost.cost_usd, unpriced=cost.unpriced),
+        "cost": cost,
         "log": display.page_of(log, "Its log entry"),
     }
 
@@ -195,39 +252,28 @@ def gate_context(
     own: AgentEvaluationConfig | None,
     config: ResolvedConfig,
 ) -> dict[str, Any]:
-    """What the template shows, for one agent or (None) the defaults, which are tried on the messages of all agents."""
-    got = replay(agent=agent, heuristic=choice.kind == "heuristic", last=choice.last)
-    said = Message.objects.filter(pk__in=got.messages).select_related("agent", "channel").in_bulk()
-    open_ones = {name: len(got.unjudged(choice.checked, evaluated=name == "all")) for name in ("new", "all")}
-    if open_ones["all"] == open_ones["new"]:
-        del open_ones["all"]
-    newest = next((said[pk] for pk in got.messages if pk in said), None)
-    needs = None
-    if newest is not None and newest.agent is not None:
-        needs = needs_of(message=newest, agent=newest.agent, dimensions=choice.checked)
-    waiting = ObservedMessage.objects.filter(message__in=list(got.messages), status__in=ObservedMessage.OPEN).count()
-    back = got.sent_back({dimension: choice.thresholds[dimension] for dimension in choice.checked})
-    by_origin = Counter(
-        origin for scores in got.messages.values() for origin in {one.origin for one in scores.values()}
-    )
-    columns = [d for d in GATE_DIMENSIONS if any(d in scores for scores in got.messages.values())]
+    """Return what the template shows, for one agent or (None) the defaults, which are tried on the messages of all agents."""
+    replayed = replay(agent=agent, heuristic=choice.kind == "heuristic", last=choice.last)
+    messages = Message.objects.filter(pk__in=replayed.messages).select_related("agent", "channel").in_bulk()
+    estimate = _estimate(replayed, messages, choice)
+    waiting = ObservedMessage.objects.filter(
+        message__in=list(replayed.messages), status__in=ObservedMessage.OPEN
+    ).count()
+    of_agent: dict[str, object] = {"session__agent__id__exact": agent.pk} if agent is not None else {}
     return {
         "agent": agent,
         "config": config,
         "choice": choice,
         "notes": notes_on(config, agent),
-        "seen": [(name, SETTINGS[name].show_stored(getattr(own, name, None))) for name in FIELDS],
-        "lasts": LAST,
+        "seen": [(name, SETTINGS[name].show_stored(getattr(own, name, None))) for name in FORM_FIELDS],
+        "lasts": REPLAYABLE,
         "kinds": KINDS.items(),
-        "judges": [judge_badge(judge) for judge in got.judges],
-        "total": len(got.messages),
-        "by_origin": [(name, by_origin[name]) for name in ORIGINS if by_origin[name]],
-        "cards": [_card(agent, dimension, choice, config, got) for dimension in GATE_DIMENSIONS],
-        "sent_back": share(len(back), len(got.messages)),
-        "sent_back_number": len(back),
-        "columns": columns,
-        "rows": _rows(got, columns, said, set(back), may_read=request.user.has_perm(READING)),
-        "open": [(name, n, needs.calls * n if needs else 0, _cost(needs, n)) for name, n in open_ones.items() if n],
+        "judges": [judge_badge(judge) for judge in replayed.judges],
+        "total": len(replayed.messages),
+        "by_origin": _messages_by_origin(replayed),
+        "cards": [_card(agent, dimension, choice, config, replayed) for dimension in GATE_DIMENSIONS],
+        **_sent_back(replayed, messages, choice, may_read=request.user.has_perm(READING)),
+        "open": _judge_buttons(replayed, choice, estimate),
         "waiting": waiting,
         "no_worker": bool(waiting) and not alive().exists(),
         "judge_set": judge_badge(str(settings.JUDGE_MODEL)),
@@ -235,115 +281,194 @@ def gate_context(
         "may_check": request.user.has_perm(CHECKING),
         "modes": GateMode.values,
         "share_observed": f"{100 * config['observe_sample_rate']:.0f} %",
-        "cost_of_message": _cost_of("message", needs, choice.checked),
-        "cost_of_draft": _cost_of("draft", needs, choice.checked),
-        "seconds": seconds_of(needs.seconds) if needs and needs.seconds is not None else "",
+        "cost_of_message": _cost_sentence("message", estimate, choice.checked),
+        "cost_of_draft": _cost_sentence("draft", estimate, choice.checked),
+        "seconds": seconds_of(estimate.seconds) if estimate and estimate.seconds is not None else "",
         "deadlines": (config.show("gate_deadline_seconds"), config.show("gate_total_deadline_seconds")),
         "retries": config["max_correction_attempts"],
         "changes": _changes(agent),
-        "logs_url": display.list_url(CorrectionLog, **({"session__agent__id__exact": agent.pk} if agent else {})),
+        "logs_url": display.list_url(CorrectionLog, **of_agent),
         "config_url": config_url(agent),
     }
 
 
-def _cost_of(each: str, needs: Needs | None, checked: Sequence[str]) -> SafeString | str:
-    """A sentence on what checking each message or draft costs."""
-    if needs is None:
+def _estimate(replayed: Replay, messages: Mapping[int, Message], choice: Choice) -> CheckEstimate | None:
+    """Estimate what checking the newest of the messages takes; None where there is none."""
+    for pk in replayed.messages:
+        message = messages.get(pk)
+        if message is not None and message.agent is not None:
+            return estimate_check(message=message, agent=message.agent, dimensions=choice.checked)
+    return None
+
+
+def _messages_by_origin(replayed: Replay) -> list[tuple[str, int]]:
+    """Count the messages that have a score of each origin."""
+    counts: Counter[str] = Counter()
+    for scores in replayed.messages.values():
+        counts.update({score.origin for score in scores.values()})
+    return [(origin, counts[origin]) for origin in ORIGINS if counts[origin]]
+
+
+def _judge_buttons(
+    replayed: Replay, choice: Choice, estimate: CheckEstimate | None
+) -> list[tuple[str, int, int, SafeString]]:
+    """Return what can be judged: ``new`` or ``all``, how many messages, their calls and cost.
+
+    ``all`` are also those that only an evaluation judged, where that are more.
+    """
+    new = len(replayed.unjudged(choice.checked))
+    with_evaluated = len(replayed.unjudged(choice.checked, evaluated=True))
+    numbers = {"new": new}
+    if with_evaluated != new:
+        numbers["all"] = with_evaluated
+    buttons = []
+    for name, number_of_messages in numbers.items():
+        if number_of_messages:
+            calls = estimate.calls * number_of_messages if estimate else 0
+            buttons.append((name, number_of_messages, calls, _cost(estimate, number_of_messages)))
+    return buttons
+
+
+def _cost_sentence(kind: str, estimate: CheckEstimate | None, checked: Sequence[str]) -> SafeString | str:
+    """Return a sentence on what checking each message or draft (`kind`) costs."""
+    if estimate is None:
         return "What that costs is estimated once there is a message."
     if not checked:
         return "Tick what is to be checked to see the cost."
-    if not needs.calls:
+    if not estimate.calls:
         return "No call and no cost: the judge answers on this machine."
-    calls, cost = counted(needs.calls, "call"), _cost(needs, 1000)
-    return format_html("For {}: {} a {}, about {} per 1,000 {}s", ", ".join(checked), calls, each, cost, each)
+    calls = counted(estimate.calls, "call")
+    cost = _cost(estimate, 1000)
+    return format_html("For {}: {} a {}, about {} per 1,000 {}s", ", ".join(checked), calls, kind, cost, kind)
 
 
-def _cost(needs: Needs | None, messages: int) -> SafeString:
-    if needs is None:
+def _cost(estimate: CheckEstimate | None, messages: int) -> SafeString:
+    """Return what checking so many messages costs."""
+    if estimate is None:
         return display.EMPTY
-    if not needs.calls:
+    if not estimate.calls:
         return display.badge("free", "good", "the judge answers on this machine")
-    if needs.cost_usd is None:
-        return display.money(None, unpriced=needs.calls * messages)
-    return display.money(needs.cost_usd * messages)
+    if estimate.cost_usd is None:
+        return display.money(None, unpriced=estimate.calls * messages)
+    return display.money(estimate.cost_usd * messages)
 
 
-def _changes(agent: Agent | None) -> list[tuple[Any, list[Any], bool]]:
-    """The latest changes of the gate, each with its settings and whether it can be undone: none of them was changed again."""
-    newer: set[str] = set()
-    shown = []
+def _changes(agent: Agent | None) -> list[tuple[ConfigChange, list[tuple[str, str, str]], bool]]:
+    """Return the latest changes of the gate, each with its settings and whether it can be undone: none of them was changed again."""
+    changed_later: set[str] = set()
+    changes = []
     for change in config_history(agent):
-        if not OF_GATE.isdisjoint(change.changes):
-            shown.append((change, settings_of(change), newer.isdisjoint(change.changes)))
-        newer |= change.changes.keys()
-    return shown[:CHANGES]
+        if not GATE_SETTINGS.isdisjoint(change.changes):
+            changes.append((change, settings_of(change), changed_later.isdisjoint(change.changes)))
+        changed_later |= change.changes.keys()
+    return changes[:CHANGES_SHOWN]
 
 
 def settings_of(change: ConfigChange) -> list[tuple[str, str, str]]:
-    """The settings of a change, as people call them, with what was stored before and after."""
-    pairs = [(SETTINGS[name], before, after) for name, (before, after) in change.changes.items()]
-    return [(one.label, one.show_stored(before), one.show_stored(after)) for one, before, after in pairs]
+    """Return the settings of a change, as people call them, with what was stored before and after."""
+    rows = []
+    for name, (before, after) in change.changes.items():
+        setting = SETTINGS[name]
+        rows.append((setting.label, setting.show_stored(before), setting.show_stored(after)))
+    return rows
 
 
-def _rows(
-    got: Replay, columns: Sequence[str], said: Mapping[int, Message], back: set[int], *, may_read: bool
-) -> list[dict[str, Any]]:
-    """The scored messages, the lowest score first; `hidden` are those that the thresholds let pass."""
-    scored = [
-        (min(one.tenths for one in scores.values()), pk) for pk, scores in got.messages.items() if scores and pk in said
+def _sent_back(replayed: Replay, messages: Mapping[int, Message], choice: Choice, *, may_read: bool) -> dict[str, Any]:
+    """Return how many messages fail the chosen thresholds, and the scored messages, the lowest score first.
+
+    `hidden` are those that the thresholds let pass: the script shows them while a person types lower ones.
+    """
+    failed = replayed.sent_back({dimension: choice.thresholds[dimension] for dimension in choice.checked})
+    scored = [pk for pk, scores in replayed.messages.items() if scores and pk in messages]
+    scored.sort(key=lambda pk: (min(score.tenths for score in replayed.messages[pk].values()), -pk))
+    columns = [
+        dimension for dimension in GATE_DIMENSIONS if any(dimension in scores for scores in replayed.messages.values())
     ]
-    return [
-        {
-            "hidden": pk not in back,
-            "at": said[pk].said_at,
-            "who": said[pk].agent,
-            "text": display.shortened(said[pk].text, 200) if may_read else "",
-            "tags": display.tags(said[pk].tags) if said[pk].tags else "",
-            "url": transcript_url(said[pk]),
-            "scores": [(d, scores.get(d), f"{scores[d].tenths / 10:g}" if d in scores else "–") for d in columns],
-        }
-        for _, pk in sorted(scored, key=lambda row: (row[0], -row[1]))
-        for scores in [got.messages[pk]]
-    ]
+    rows = []
+    for pk in scored:
+        row = _message_row(messages[pk], replayed.messages[pk], columns, may_read=may_read)
+        rows.append({**row, "hidden": pk not in failed})
+    return {
+        "sent_back": share(len(failed), len(replayed.messages)),
+        "sent_back_number": len(failed),
+        "columns": columns,
+        "rows": rows,
+    }
 
 
-def _card(agent: Agent | None, dimension: str, choice: Choice, config: ResolvedConfig, got: Replay) -> dict[str, Any]:
-    """One dimension: its box, its threshold and what that does, and other ones. The script counts in `counts` while a person types."""
-    scores, threshold = got.dimensions.get(dimension, Scores()), choice.thresholds[dimension]
-    current, drafts, tried = config.threshold(dimension), scores.messages, SafeString("")
-    if drafts:
-        shares = [f"{100 * failing(drafts, Decimal(limit)) / drafts.total():.0f}\N{NO-BREAK SPACE}%" for limit in TRIED]
-        heads, label = ("Threshold", *map(str, TRIED)), f"{dimension}: share sent back"
-        tried = table(heads, [("Sent back", *shares)], label=label, stacking=False)
-    where: dict[str, object] = {"session__agent__id__exact": agent.pk} if agent is not None else {}
-    marks = [(tenths, *counts) for tenths, counts in sorted(scores.marks.items())]
+def _message_row(
+    message: Message, scores: Mapping[str, Score], columns: Sequence[str], *, may_read: bool
+) -> dict[str, Any]:
+    """Return a message with its score in each column."""
+    cells = []
+    for dimension in columns:
+        score = scores.get(dimension)
+        cells.append((dimension, score, f"{score.tenths / 10:g}" if score else "–"))
+    return {
+        "at": message.said_at,
+        "who": message.agent,
+        "text": display.shortened(message.text, 200) if may_read else "",
+        "tags": display.tags(message.tags) if message.tags else "",
+        "url": transcript_url(message),
+        "scores": cells,
+    }
+
+
+def _card(
+    agent: Agent | None, dimension: str, choice: Choice, config: ResolvedConfig, replayed: Replay
+) -> dict[str, Any]:
+    """Return one dimension: its box, its threshold and what that does, and other ones."""
+    scores = replayed.dimensions.get(dimension, Scores())
+    counts = scores.messages
+    threshold = choice.thresholds[dimension]
+    in_effect = config.threshold(dimension)
+    of_agent: dict[str, object] = {"session__agent__id__exact": agent.pk} if agent is not None else {}
     return {
         "dimension": dimension,
         "label": BY_ID[dimension].label,
         "checked": dimension in choice.checked,
         "typed": choice.typed[dimension],
         "error": choice.errors[dimension],
-        "judged": drafts.total(),
-        "unscored": len(got.messages) - drafts.total(),
-        "could_not": sum(dimension in asked for asked in got.tried.values()),
-        "failed": share(failing(drafts, threshold), drafts.total()),
-        "in_effect": number(current),
-        "is_in_effect": current == threshold,
-        "now": share(failing(drafts, current), drafts.total()),
-        "tried": tried,
-        "precision": _precision(*scores.marked_below(threshold)),
-        "counts": SafeString(json.dumps({"drafts": sorted(drafts.items()), "marks": marks})),  # whole numbers only
+        "judged": counts.total(),
+        "unscored": len(replayed.messages) - counts.total(),
+        "could_not": sum(dimension in dimensions for dimensions in replayed.tried.values()),
+        "failed": share(failing(counts, threshold), counts.total()),
+        "in_effect": number(in_effect),
+        "is_in_effect": in_effect == threshold,
+        "now": share(failing(counts, in_effect), counts.total()),
+        "tried": _compared_thresholds(dimension, counts),
+        "precision": _precision(scores.marked_below(threshold)),
+        "counts": _counts_for_script(scores),
         "markable": bool(scores.marks or scores.by_origin["gate"] or scores.by_origin["observed"]),
         "marks_label": "Marked alarms" if scores.marks else "Mark some",
-        "marks_url": display.list_url(CorrectionLog, **where, mark="any" if scores.marks else "none"),
+        "marks_url": display.list_url(CorrectionLog, **of_agent, mark="any" if scores.marks else "none"),
         "write_url": reverse("admin:evaluation_proposition_new", args=[agent.slug]) if agent is not None else "",
     }
 
 
-def _precision(right: int, false: int) -> str:
-    """How many marked alarms were right, with the interval; what to do where none is marked."""
-    if not right + false:
+def _compared_thresholds(dimension: str, counts: Counter[int]) -> SafeString:
+    """Return a table of the share that whole thresholds would send back; empty where nothing is scored."""
+    if not counts:
+        return SafeString("")
+    shares = []
+    for threshold in COMPARED_THRESHOLDS:
+        percent = 100 * failing(counts, Decimal(threshold)) / counts.total()
+        shares.append(f"{percent:.0f}\N{NO-BREAK SPACE}%")
+    heads = ("Threshold", *map(str, COMPARED_THRESHOLDS))
+    return table(heads, [("Sent back", *shares)], label=f"{dimension}: share sent back", stacking=False)
+
+
+def _counts_for_script(scores: Scores) -> SafeString:
+    """Return as JSON what the script counts in while a person types: whole numbers only, so nothing needs escaping."""
+    marks = [(tenths, counts.right, counts.false_alarms) for tenths, counts in sorted(scores.marks.items())]
+    return SafeString(json.dumps({"drafts": sorted(scores.messages.items()), "marks": marks}))
+
+
+def _precision(marks: MarkCounts) -> str:
+    """Return how many marked alarms were right, with the interval; what to do where none is marked."""
+    total = marks.right + marks.false_alarms
+    if not total:
         return NOT_MARKED
-    low, high = wilson_interval(right, right + false)
-    shown = f"{100 * right / (right + false):.0f} % (95 % interval {100 * low:.0f} to {100 * high:.0f} %)"
-    return f"{right:,} of {right + false:,} marked alarms below it were right, {shown}"
+    low, high = wilson_interval(marks.right, total)
+    interval = f"95 % interval {100 * low:.0f} to {100 * high:.0f} %"
+    return f"{marks.right:,} of {total:,} marked alarms below it were right, {100 * marks.right / total:.0f} % ({interval})"

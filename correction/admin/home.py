@@ -1,4 +1,4 @@
-"""What correcting has on the console's first page: what the gate did, what it cost, and whether it was ever observed."""
+"""Add to the console's first page what the gate did, what it cost, and whether it was ever observed."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ from agents.kit.console.home import (
     since,
     step,
 )
-from agents.kit.console.panels import table
 from agents.kit.models import LLMCall
 from agents.kit.ops.sums import LEDGER, end_for_page, says_end
 from agents.kit.text.wording import counted
 from correction.admin.display import attempt_badge, share
 from correction.admin.matrix import gate_url
-from correction.costs import any_budget, budgets_today
-from correction.gate.statistics import GATE, PASSED_UNJUDGED, lately_at_the_gate
+from correction.costs import BudgetDay, any_budget, budgets_today
+from correction.gate.statistics import GATE, PASSED_UNJUDGED, GateStatistics, lately_at_the_gate
 from correction.models import (
     AgentEvaluationConfig,
     CorrectionLog,
@@ -40,96 +39,145 @@ from correction.models import (
     synthetic_logs,
 )
 
-HOURS, DAYS = 24, 7
+HOURS = 24  # of the gate card's day
+DAYS = 7  # of its week
 OBSERVE = "manage.py configure defaults gate_adherence_enabled=on gate_mode=observe"
 
 
 def gate_card(request: HttpRequest, answers: Answers) -> SafeString:
-    """How many first drafts passed, what became of the others, and what is counted apart."""
+    """Say how many first drafts passed, what became of the others, and what is counted apart."""
     end = answers["end of the gate's sums"]
     lately = lately_at_the_gate(day=since(HOURS), week=since(24 * DAYS), end=end)
-    day, week, synthetic = lately.day, lately.week, lately.synthetic_day
-    note, rate = says_end(end), day.original_success_rate
-    lines: list[object] = [note]
+    day = lately.day
+    note = says_end(end)
+    lines: list[object] = [
+        note,
+        _judged_line(day, note),
+        _unjudged_line(day),
+        _corrected_line(day),
+        _observed_line(day),
+        _external_line(day),
+        _synthetic_line(lately.synthetic_day),
+        _week_line(lately.week),
+    ]
+    rate = percent(day.original_success_rate)
+    tone: display.Tone = "warning" if day.forced_through_count else "plain"
+    if day.original_success_rate is None:
+        return card("Gate pass rate", figure=rate, unit="", lines=lines, tone=tone)
+    figure = number_link(_logs_url(session__source__exact="gate"), rate)
+    return card("Gate pass rate", figure=figure, unit="in 24 h", lines=lines, tone=tone)
+
+
+def _judged_line(day: GateStatistics, note: object) -> str:
+    """Say how many first drafts passed; nothing where a note says that the sums are not complete."""
     if day.judged_count:
-        lines.append(f"{share(day.original_pass_count, day.judged_count)} first drafts passed.")
-    elif day.total_actions:
-        lines.append(f"None of {day.total_actions:,} drafts could be judged.")
-    elif not note:
-        lines.append("No draft of an agent here came to the gate.")
-    if unjudged := day.timeouts + day.overloads + day.errors + day.unscored + day.over_budget:
-        url = _logs(outcome__in=",".join(PASSED_UNJUDGED.values()))
-        lines.append(format_html("{} not checked, or only in part.", number_link(url, f"{unjudged:,}")))
-    ended = (
+        return f"{share(day.original_pass_count, day.judged_count)} first drafts passed."
+    if day.total_actions:
+        return f"None of {day.total_actions:,} drafts could be judged."
+    return "" if note else "No draft of an agent here came to the gate."
+
+
+def _unjudged_line(day: GateStatistics) -> object:
+    """Say how many drafts were let through unjudged."""
+    unjudged = day.timeouts + day.overloads + day.errors + day.unscored + day.over_budget
+    if not unjudged:
+        return ""
+    url = _logs_url(outcome__in=",".join(PASSED_UNJUDGED.values()))
+    return format_html("{} not checked, or only in part.", number_link(url, f"{unjudged:,}"))
+
+
+def _corrected_line(day: GateStatistics) -> object:
+    """Say how the messages ended whose first draft failed."""
+    endings = (
         (Outcome.PASSED_AFTER_RETRY, day.passed_after_retry_count, "passed after a retry"),
         (Outcome.FORCED_THROUGH, day.forced_through_count, "forced through"),
         (Outcome.ABANDONED, day.abandoned, "given up by the agent"),
     )
-    corrected = [
-        format_html("{} {}", number_link(_logs(outcome__exact=outcome), f"{number:,}"), words)
-        for outcome, number, words in ended
-        if number
-    ]
-    if corrected:
-        lines.append(format_html("{}.", format_html_join(", ", "{}", ((part,) for part in corrected))))
-    apart = (
-        (
-            "observed",
-            day.observed.total,
-            f"{day.observed.passed:,} of {day.observed.total:,} observed would have passed",
-        ),
-        ("external", day.external.total, f"{share(day.external.passed, day.external.total)} of other programs passed"),
-    )
-    for source, number, sentence in apart:
+    phrases = []
+    for outcome, number, words in endings:
         if number:
-            lines.append(
-                display.link(_logs(session__source__exact={"observed": "observe"}.get(source, source)), sentence)
-            )
-    if simulated := synthetic.total_actions + synthetic.observed.total:
-        lines.append(f"{counted(simulated, 'draft')} in synthetic conversations.")
-    before = f"{percent(week.original_success_rate)} of {week.judged_count:,}" if week.judged_count else "none judged"
-    lines.append(
-        format_html("{} days: {}", DAYS, display.link(_logs(hours=24 * DAYS, session__source__exact="gate"), before))
-    )
-    figure = percent(rate) if rate is None else number_link(_logs(session__source__exact="gate"), percent(rate))
-    tone: display.Tone = "warning" if day.forced_through_count else "plain"
-    return card("Gate pass rate", figure=figure, unit="in 24 h" if rate is not None else "", lines=lines, tone=tone)
+            link = number_link(_logs_url(outcome__exact=outcome), f"{number:,}")
+            phrases.append((format_html("{} {}", link, words),))
+    if not phrases:
+        return ""
+    return format_html("{}.", format_html_join(", ", "{}", phrases))
 
 
-def _logs(*, hours: int = HOURS, **filters: object) -> str:
+def _observed_line(day: GateStatistics) -> object:
+    """Say how many observed messages would have passed."""
+    if not day.observed.total:
+        return ""
+    sentence = f"{day.observed.passed:,} of {day.observed.total:,} observed would have passed"
+    return display.link(_logs_url(session__source__exact="observe"), sentence)
+
+
+def _external_line(day: GateStatistics) -> object:
+    """Say how many drafts of other programs passed."""
+    if not day.external.total:
+        return ""
+    sentence = f"{share(day.external.passed, day.external.total)} of other programs passed"
+    return display.link(_logs_url(session__source__exact="external"), sentence)
+
+
+def _synthetic_line(synthetic_day: GateStatistics) -> str:
+    """Say how many drafts of simulations were checked."""
+    simulated = synthetic_day.total_actions + synthetic_day.observed.total
+    return f"{counted(simulated, 'draft')} in synthetic conversations." if simulated else ""
+
+
+def _week_line(week: GateStatistics) -> SafeString:
+    """Say how many first drafts passed in the week, for comparison."""
+    rate = "none judged"
+    if week.judged_count:
+        rate = f"{percent(week.original_success_rate)} of {week.judged_count:,}"
+    url = _logs_url(hours=24 * DAYS, session__source__exact="gate")
+    return format_html("{} days: {}", DAYS, display.link(url, rate))
+
+
+def _logs_url(*, hours: int = HOURS, **filters: object) -> str:
+    """Return the address of the gate's log of the last hours."""
     return display.list_url(CorrectionLog, **filters, created_at__gte=since(hours))
 
 
 def spend_card(request: HttpRequest, answers: Answers) -> SafeString:
-    """What today cost (UTC), and of which budget."""
+    """Say what today cost (UTC), and of which budget."""
     end = answers["end of the ledger's sums"]
-    today, matrix = budgets_today(end=end, has_budgets=answers["budgets"]), display.list_url(AgentEvaluationConfig)
+    today = budgets_today(end=end, has_budgets=answers["budgets"])
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    calls = {"created_at__gte": midnight}
-    lines: list[object] = [says_end(end), f"{display.dollars(today.checking)} of it on checking and measuring."]
-    if today.budget is None:
-        lines.append(display.link(matrix, "No daily budget is set."))
-    else:
-        of = (
-            f"{display.dollars(today.capped)} of {display.dollars(today.budget)} in {counted(today.budgets, 'budget')}."
-        )
-        used = f"{today.used_up} used up: its messages are sent unchecked." if today.used_up else ""
-        nearly = f"{today.nearly} at 80 % or more." if today.nearly else ""
-        lines += [display.link(matrix, of), used, nearly]
+    all_calls_url = display.list_url(LLMCall, created_at__gte=midnight)
+    lines: list[object] = [
+        says_end(end),
+        f"{display.dollars(today.checking)} of it on checking and measuring.",
+        *_budget_lines(today),
+    ]
     if today.unpriced:
-        url = display.list_url(LLMCall, cost_usd__isnull=True, **calls)
+        url = display.list_url(LLMCall, cost_usd__isnull=True, created_at__gte=midnight)
         lines.append(display.link(url, f"{counted(today.unpriced, 'unpriced call')}, in no amount."))
-    return card(
-        "Spend today",
-        figure=number_link(display.list_url(LLMCall, **calls), display.dollars(today.total)),
-        unit="UTC",
-        lines=lines,
-        tone="bad" if today.used_up else "warning" if today.nearly else "plain",
-    )
+    tone: display.Tone = "plain"
+    if today.used_up:
+        tone = "bad"
+    elif today.nearly:
+        tone = "warning"
+    figure = number_link(all_calls_url, display.dollars(today.total))
+    return card("Spend today", figure=figure, unit="UTC", lines=lines, tone=tone)
+
+
+def _budget_lines(today: BudgetDay) -> list[object]:
+    """Say how much of the budgets is spent, and how many are used up."""
+    matrix_url = display.list_url(AgentEvaluationConfig)
+    if today.budget is None:
+        return [display.link(matrix_url, "No daily budget is set.")]
+    spent = f"{display.dollars(today.capped)} of {display.dollars(today.budget)} in {counted(today.budgets, 'budget')}."
+    lines: list[object] = [display.link(matrix_url, spent)]
+    if today.used_up:
+        lines.append(f"{today.used_up} used up: its messages are sent unchecked.")
+    if today.nearly:
+        lines.append(f"{today.nearly} at 80 % or more.")
+    return lines
 
 
 def count_gate(request: HttpRequest) -> Questions:
-    """Ask whether the gate observed, whether a person marked what it holds back, and whether it held anything back."""
+    """Ask whether the gate observed, whether a person marked one of its alarms, and whether it judged a draft."""
     judged = CorrectionLog.objects.filter(~synthetic_logs(), session__source=GateSession.Source.GATE)
     return {
         "gate observed": Exists(GateSession.objects.filter(source=GateSession.Source.OBSERVE)),
@@ -139,66 +187,56 @@ def count_gate(request: HttpRequest) -> Questions:
 
 
 def never_observed(request: HttpRequest, answers: Answers) -> SafeString | None:
-    """How often the gate would be wrong is not known yet: it never observed, and no person looked at what it holds back."""
+    """Advise to observe where it is not known how often the gate is wrong: it never observed, and no person marked an alarm."""
     if answers["gate observed"] or answers["gate marked"]:
         return None
-    text = (
-        "It holds messages back, and how often it is wrong is not known: have it observe some agents, and mark its alarms."
-        if answers["gate enforced"]
-        else "Every check is off until you turn it on. Observing judges messages after they were sent and holds nothing back."
-    )
-    may = request.user.has_perm("correction.change_agentevaluationconfig")
+    text = "Every check is off until you turn it on. Observing judges messages after they were sent and blocks none."
+    if answers["gate enforced"]:
+        text = "It blocks messages, and how often it is wrong is not known: have it observe some agents, and mark its alarms."
+    may_change = request.user.has_perm("correction.change_agentevaluationconfig")
     return step(
         "The gate was never observed",
         text,
         command=OBSERVE,
-        url=gate_url(None) if may else "",
+        url=gate_url(None) if may_change else "",
         label="Open the gate of all agents",
     )
 
 
 EXTERNAL = GateSession.Source.EXTERNAL
-CHECKS, CHECKS_AT_HOME = 20, 5
-
-
-def checks_panel(request: HttpRequest, _token: object) -> SafeString:
-    """The last drafts that other programs had checked, below the list of API tokens."""
-    rows = _checks(request, CHECKS)
-    return format_html(
-        '<section class="pl-panel pl-below"><h2>Last checks of other programs</h2>{}<p class="pl-subtle">{}</p></section>',
-        table(CHECK_HEADS, rows, label="Last checks of other programs"),
-        display.link(_logs(session__source__exact="external"), "All of them")
-        if rows
-        else "None yet. A new token comes with an example that makes one.",
-    )
+CHECKS_SHOWN = 5
 
 
 def checks_list(request: HttpRequest, answers: Answers) -> SafeString | None:
-    """The same on the first page, once there are any."""
+    """List the last drafts that other programs had checked; None where there are none."""
     if not answers["checks of other programs"]:
         return None
-    rows = _checks(request, CHECKS_AT_HOME)
-    more = [(_logs(session__source__exact="external"), "All checks")]
+    rows = _checks(request)
+    more = [(_logs_url(session__source__exact="external"), "All checks")]
     return listing("Checks of other programs", heads=CHECK_HEADS, rows=rows, more=more)
 
 
 CHECK_HEADS = ("Check", "Speaker", "Draft", "Outcome")
 
 
-def _checks(request: HttpRequest, most: int) -> list[tuple[object, ...]]:
+def _checks(request: HttpRequest) -> list[tuple[object, ...]]:
+    """Return the rows of the last drafts that other programs had checked."""
     sessions = GateSession.objects.filter(source=EXTERNAL).order_by("-created_at", "-pk")
-    newest = CorrectionLog.objects.filter(session__in=list(sessions.values_list("pk", flat=True)[:most]))
-    logs = newest.select_related("session__agent").order_by("-created_at", "-pk")[:most]
+    newest = list(sessions.values_list("pk", flat=True)[:CHECKS_SHOWN])
+    logs = CorrectionLog.objects.filter(session__in=newest).select_related("session__agent")
     may_read = request.user.has_perm("agents.view_message")
-    return [
-        (
-            display.lines(display.page_of(log, f"attempt {log.attempt}"), display.moment(log.created_at)),
-            agent_chip(log.session.agent) if log.session.agent else display.isolated(log.session.speaker),
-            display.visible(display.shortened(log.judged_text, 80)) if may_read else display.EMPTY,
-            attempt_badge(log),
+    rows: list[tuple[object, ...]] = []
+    for log in logs.order_by("-created_at", "-pk")[:CHECKS_SHOWN]:
+        attempt = display.page_of(log, f"attempt {log.attempt}")
+        rows.append(
+            (
+                display.lines(attempt, display.moment(log.created_at)),
+                agent_chip(log.session.agent) if log.session.agent else display.isolated(log.session.speaker),
+                display.visible(display.shortened(log.judged_text, 80)) if may_read else display.EMPTY,
+                attempt_badge(log),
+            )
         )
-        for log in logs
-    ]
+    return rows
 
 
 add_home(

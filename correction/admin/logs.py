@@ -1,4 +1,4 @@
-"""The log of the gate: every attempt with its verdicts, and the session it belongs to as a timeline."""
+"""Show the log of the gate: every attempt with its verdicts, and the session it belongs to as a timeline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 
 from agents.admin.transcript import channel_link
 from agents.kit.console import display
-from agents.kit.console.columns import SHOWN
+from agents.kit.console.columns import VALUE_DISPLAYS
 from agents.kit.console.filters import OptionFilter
 from agents.kit.console.logs import LogAdmin
 from agents.kit.console.site import console_page
@@ -31,43 +31,48 @@ from correction.admin.sessions import MARKING, session_context
 from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
-from evaluation.calibration.admin.labels import choose_link
 
-SHOWN["session"] = lambda session: display.link(display.list_url(CorrectionLog, session=session), "its verdicts")
+VALUE_DISPLAYS["session"] = lambda session: display.link(
+    display.list_url(CorrectionLog, session=session), "its verdicts"
+)
 
 
-def _has(**conditions: Any) -> Exists:
+def _has_result(**conditions: Any) -> Exists:
+    """Return an expression for attempts with such a dimension result."""
     return Exists(GateDimensionResult.objects.filter(log=OuterRef("pk"), **conditions))
 
 
 class FailedDimensionFilter(OptionFilter):
+    """Filter by a dimension that failed."""
+
     title = "failed dimension"
     parameter_name = "failed"
     options: ClassVar = {
-        "any": ("any", _has(passed=False)),
-        **{dimension: (dimension, _has(passed=False, dimension=dimension)) for dimension in GATE_DIMENSIONS},
+        "any": ("any", _has_result(passed=False)),
+        **{dimension: (dimension, _has_result(passed=False, dimension=dimension)) for dimension in GATE_DIMENSIONS},
     }
 
 
-def _marked(**conditions: str) -> Q:
+def _has_mark(**conditions: str) -> Q:
+    """Return a condition for attempts with such a mark."""
     marked = GateDimensionResult.objects.exclude(mark="")  # few: an index holds just these
     return Q(pk__in=marked.filter(**conditions).values("log"))
 
 
 class MarkFilter(OptionFilter):
-    """What people said of the verdicts; *none* are the failures without a mark."""
+    """Filter by the marks of people; *none* are the failures without a mark."""
 
     title = "mark"
     parameter_name = "mark"
     options: ClassVar = {
-        "any": ("any mark", _marked()),
-        **{value: (str(label), _marked(mark=value)) for value, label in GateDimensionResult.Mark.choices},
-        "none": ("failed, not marked", _has(passed=False, mark="")),
+        "any": ("any mark", _has_mark()),
+        **{value: (str(label), _has_mark(mark=value)) for value, label in GateDimensionResult.Mark.choices},
+        "none": ("failed, not marked", _has_result(passed=False, mark="")),
     }
 
 
 class CommittedFilter(OptionFilter):
-    """Drafts that were said, and those that were not."""
+    """Filter by whether the draft was sent."""
 
     title = "committed"
     parameter_name = "committed"
@@ -94,12 +99,11 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
     def get_panels(self, request: HttpRequest, obj: CorrectionLog) -> list[SafeString]:
         context = session_context(obj, may_mark=request.user.has_perm(MARKING))
         shown = render_to_string("admin/correction/log/session.html", context, request)
-        choose = choose_link(request, message=obj.session.message_id)
-        return [choose, SafeString(shown), *super().get_panels(request, obj)]
+        return [SafeString(shown), *super().get_panels(request, obj)]
 
     @console_page("mark/<int:result_id>/", MARKING, post=True, name="correction_mark")
     def mark_view(self, request: HttpRequest, result_id: int) -> HttpResponse:
-        """*Right*, *false alarm*, or neither again, said of one failed dimension."""
+        """Mark one failed dimension as *right* or *false alarm*, or take the mark back."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         result = get_object_or_404(GateDimensionResult.objects.select_related("log"), pk=result_id)
@@ -122,7 +126,7 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
 
     @admin.display(description="outcome", ordering="outcome")
     def outcome_mark(self, log: Any) -> SafeString:
-        """How the session ended, and what became of this draft where that is something else."""
+        """Show how the session ended, and what became of this draft where that is something else."""
         ended, own = ending_badge(log.session), attempt_badge(log)
         if log.committed:
             return own

@@ -1,4 +1,4 @@
-"""The matrix of agents and mechanisms: what is in effect for whom, and where it comes from."""
+"""Show the matrix of agents and mechanisms: what is in effect for whom, and where it comes from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
-from agents.kit.console.site import BoundedPaginator
+from agents.kit.console.paging import BoundedPaginator
 from agents.models import Agent
 from correction.admin.display import mode_badge, origin
 from correction.config.configure import notes_on
@@ -26,20 +26,22 @@ AGENTS_PER_PAGE = 50
 
 
 def matrix_context(*, search: str = "", page: str | int = 1) -> dict[str, Any]:
-    """What the template shows: the defaults and a page of agents, active ones first, in three queries."""
-    chosen = Agent.objects.listed().order_by("-is_active", "display_name", "slug")
+    """Return what the template shows: the defaults and a page of agents, active ones first, in three queries."""
+    listed = Agent.objects.listed().order_by("-is_active", "display_name", "slug")
     if search:
-        chosen = chosen.filter(Q(display_name__icontains=search) | Q(slug__icontains=search))
-    agents = BoundedPaginator(chosen, AGENTS_PER_PAGE).get_page(page)
-    stored = AgentEvaluationConfig.objects.filter(Q(is_defaults=True) | Q(agent__in=[a.pk for a in agents]))
-    own = {row.agent_id: row for row in stored}
-    defaults = own.pop(None, None)
-    above = row_of(None, merge(own=None, defaults=defaults))
+        listed = listed.filter(Q(display_name__icontains=search) | Q(slug__icontains=search))
+    agents = BoundedPaginator(listed, AGENTS_PER_PAGE).get_page(page)
+    rows = AgentEvaluationConfig.objects.filter(Q(is_defaults=True) | Q(agent__in=[agent.pk for agent in agents]))
+    stored = {row.agent_id: row for row in rows}
+    defaults = stored.get(None)
+    defaults_row = row_of(None, merge(own=None, defaults=defaults))
+    agent_rows = []
+    for agent in agents:
+        config = merge(own=stored.get(agent.pk), defaults=defaults)
+        agent_rows.append(row_of(agent, config, known_notes=defaults_row["notes"]))
     return {
-        "defaults": above,
-        "rows": [
-            row_of(agent, merge(own=own.get(agent.pk), defaults=defaults), said=above["notes"]) for agent in agents
-        ],
+        "defaults": defaults_row,
+        "rows": agent_rows,
         "page": agents,
         "mechanisms": MECHANISMS,
         "search": search,
@@ -48,18 +50,18 @@ def matrix_context(*, search: str = "", page: str | int = 1) -> dict[str, Any]:
 
 
 def target_of(agent: Agent | None) -> str:
-    """How URLs and buttons name whose configuration it is."""
+    """Return how URLs and buttons name whose configuration it is."""
     return str(agent.pk) if agent is not None else DEFAULTS
 
 
 def config_url(agent: Agent | None, mechanism: Mechanism | None = None) -> str:
-    """The page that edits a configuration, or one mechanism of it."""
+    """Return the address of the page that edits a configuration, or one mechanism of it."""
     url = reverse("admin:correction_agentevaluationconfig_target", args=[target_of(agent)])
     return f"{url}?mechanism={mechanism.id}" if mechanism is not None else url
 
 
 def gate_url(agent: Agent | None, **filled_in: Any) -> str:
-    """The page where an agent's gate is decided, or that of the defaults; `filled_in` stands in its form and is not saved yet.
+    """Return the address of the page of an agent's gate, or that of the defaults; `filled_in` stands in its form and is not saved yet.
 
     Args:
         filled_in: ``gate_mode``; ``add``, a dimension to check besides those that are checked; a threshold by its dimension.
@@ -69,51 +71,83 @@ def gate_url(agent: Agent | None, **filled_in: Any) -> str:
 
 
 def anchor_of(agent: Agent | None, mechanism: Mechanism) -> str:
+    """Return the HTML id of a cell."""
     return f"cell-{target_of(agent)}-{mechanism.id}"
 
 
-def row_of(agent: Agent | None, config: ResolvedConfig, *, said: Sequence[str] = ()) -> dict[str, Any]:
-    """`said`: notes that the defaults show already, and that the agents need not repeat."""
-    name = SafeString("Defaults") if agent is None else display.isolated(agent.display_name)
-    if agent is not None and not agent.is_active:
-        name = format_html("{} {}", name, display.badge("inactive"))
+def row_of(agent: Agent | None, config: ResolvedConfig, *, known_notes: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the row of an agent, or of the defaults.
+
+    Args:
+        known_notes: Those that the defaults show already, and that the agents need not repeat.
+    """
+    name = SafeString("Defaults")
+    title = "the defaults"
+    if agent is not None:
+        name = display.isolated(agent.display_name)
+        title = display.marked(agent.display_name)
+        if not agent.is_active:
+            name = format_html("{} {}", name, display.badge("inactive"))
     return {
         "target": target_of(agent),
         "name": name,
-        "title": display.marked(agent.display_name) if agent else "the defaults",
+        "title": title,
         "url": config_url(agent),
         "cells": tuple(_cell(agent, mechanism, config) for mechanism in MECHANISMS),
-        "notes": tuple(note for note in notes_on(config) if note not in said),
+        "notes": tuple(note for note in notes_on(config) if note not in known_notes),
     }
 
 
 def _cell(agent: Agent | None, mechanism: Mechanism, config: ResolvedConfig) -> dict[str, Any]:
-    """One mechanism of one agent; `flip` is the value of the button that turns the switch over."""
-    target, switch, value = target_of(agent), mechanism.switch, config[mechanism.number] if mechanism.number else None
-    layer = "agent" if agent is not None else "defaults"
-    own = [name for name in mechanism.fields if config.provenance[name] == layer]
-
-    def from_where(name: str) -> str:
-        return "set" if agent is None and name in own else origin(config, name)
-
-    shown = [name for name in (switch, mechanism.number) if name]
-    if own:
-        where = "set" if agent is None else "own" if set(shown) <= set(own) else "partly own"
-    else:
-        inherited = [name for name in shown if config.provenance[name] == "defaults"]
-        where = origin(config, (inherited or shown)[0])
-    number = "" if value is None else mechanism.sign + SETTINGS[mechanism.number].show(value)
-    return {
+    """Return one mechanism of one agent; `flip` is the value of the button that turns the switch over."""
+    switch = mechanism.switch
+    own_layer = "defaults" if agent is None else "agent"
+    own = [name for name in mechanism.fields if config.provenance[name] == own_layer]
+    cell = {
         "anchor": anchor_of(agent, mechanism),
-        "url": gate_url(agent) if switch == "gate_mode" else config_url(agent, mechanism),
+        "url": config_url(agent, mechanism),
         "label": mechanism.label,
-        "mode": mode_badge(config) if switch == "gate_mode" else None,
+        "mode": None,
         "is_on": config[switch] not in (False, GateMode.OFF),
-        "flip": f"{target}:{switch}:{'off' if config[switch] is True else 'on'}",
-        "reset": f"{target}:{mechanism.id}",
-        "number": display.dollars(value) if value is not None and mechanism.sign == "$" else number,
-        "origin": where,
+        "flip": f"{target_of(agent)}:{switch}:{'off' if config[switch] is True else 'on'}",
+        "reset": f"{target_of(agent)}:{mechanism.id}",
+        "number": _number(mechanism, config),
+        "origin": _origin_of_cell(agent, mechanism, config, own),
         "purpose": mechanism.purpose,
-        "details": [f"{SETTINGS[name].label}: {config.show(name)}, {from_where(name)}" for name in mechanism.fields],
+        "details": [_detail(agent, name, config) for name in mechanism.fields],
         "is_own": bool(own),
     }
+    if switch == "gate_mode":
+        cell["url"] = gate_url(agent)
+        cell["mode"] = mode_badge(config)
+    return cell
+
+
+def _number(mechanism: Mechanism, config: ResolvedConfig) -> SafeString | str:
+    """Return the number beside the switch; empty where there is none."""
+    if not mechanism.number or config[mechanism.number] is None:
+        return ""
+    if mechanism.sign == "$":
+        return display.dollars(config[mechanism.number])
+    return f"{mechanism.sign}{config.show(mechanism.number)}"
+
+
+def _origin_of_cell(agent: Agent | None, mechanism: Mechanism, config: ResolvedConfig, own: Sequence[str]) -> str:
+    """Return where the settings of a cell come from, `own` being those that are set here."""
+    visible = [name for name in (mechanism.switch, mechanism.number) if name]
+    if own:
+        if agent is None:
+            return "set"
+        return "own" if set(visible) <= set(own) else "partly own"
+    for name in visible:
+        if config.provenance[name] == "defaults":
+            return origin(config, name)
+    return origin(config, mechanism.switch)
+
+
+def _detail(agent: Agent | None, name: str, config: ResolvedConfig) -> str:
+    """Return a setting with its value and where that comes from."""
+    came_from = origin(config, name)
+    if agent is None and config.provenance[name] == "defaults":
+        came_from = "set"
+    return f"{SETTINGS[name].label}: {config.show(name)}, {came_from}"

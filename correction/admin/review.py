@@ -35,8 +35,8 @@ def alarms() -> QuerySet[GateDimensionResult]:
 
 
 def waiting_alarms(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
-    """Return what waits of them."""
-    return newest(alarms(), agent, keys, at="log__created_at", of="log__session__agent__slug")
+    """Return the alarms to mark, newest first."""
+    return newest(alarms(), agent, keys, at="log__created_at", agent_slug="log__session__agent__slug")
 
 
 def _alarm_line(result: GateDimensionResult) -> SafeString:
@@ -44,9 +44,13 @@ def _alarm_line(result: GateDimensionResult) -> SafeString:
 
 
 def _show_alarm(request: HttpRequest, result: GateDimensionResult) -> SafeString:
-    log, said = result.log, result.log.session.message
-    where = display.link(transcript_url(said), "Read it in its conversation") if said else display.EMPTY
-    about = facts(("Agent", speaker(log.session)), ("What was said", where), ("Attempt", f"{log.attempt}"))
+    """Show the draft, with the verdict that a person is to mark."""
+    log = result.log
+    message = log.session.message
+    sent = display.EMPTY
+    if message is not None:
+        sent = display.link(transcript_url(message), "Read it in its conversation")
+    about = facts(("Agent", speaker(log.session)), ("What was said", sent), ("Attempt", f"{log.attempt}"))
     if not request.user.has_perm(READING):
         return format_html("{}<p>Reading the draft needs the permission to view messages.</p>", about)
     verdict = render_to_string("admin/correction/log/results.html", {"results": [result]}, request)
@@ -56,6 +60,7 @@ def _show_alarm(request: HttpRequest, result: GateDimensionResult) -> SafeString
 
 
 def _mark(mark: str, expected: str) -> Callable[..., object]:
+    """Return a decision that marks an alarm, where its mark still is the expected one."""
     return lambda request, result, note="": mark_result(result=result, mark=mark, user=request.user, expected=expected)
 
 

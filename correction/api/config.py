@@ -126,22 +126,29 @@ class _Config(View):
 
     @cached_property
     def stored(self) -> AgentEvaluationConfig | None:
-        """The row that this route changes, for its forms; None while there is none."""
+        """Return the row that this route changes, for its forms; None while there is none."""
         return AgentEvaluationConfig.objects.filter(agent__slug=self.kwargs.get("agent")).first()
 
     def html_form(self, typed: FormFields | None, etag: str) -> ConfigForm:
         if typed is not None:
             return ConfigForm(data={**typed, ETAG: typed.etag})
         row = self.stored
-        values = {name: getattr(row, name, None) for name in SETTINGS}
-        shown = {name: "" if value is None else SETTINGS[name].show(value) for name, value in values.items()}
-        return ConfigForm({**shown, "reason": "", ETAG: etag})
+        texts = {"reason": "", ETAG: etag}
+        for name, setting in SETTINGS.items():
+            value = getattr(row, name, None)
+            texts[name] = "" if value is None else setting.show(value)
+        return ConfigForm(texts)
 
     def example(self, shown: Any) -> dict[str, Any]:
-        values = {name: getattr(self.stored, name, None) for name in SETTINGS}
-        # What inherits is left out: sent unchanged it would undo what another user has set meanwhile.
-        given = {name: value for name, value in values.items() if value is not None}
-        return {name: float(value) if isinstance(value, Decimal) else value for name, value in given.items()}
+        """Return what is stored. What inherits is left out: sent unchanged it would undo what another user has set meanwhile."""
+        example: dict[str, Any] = {}
+        for name in SETTINGS:
+            value = getattr(self.stored, name, None)
+            if isinstance(value, Decimal):
+                example[name] = float(value)
+            elif value is not None:
+                example[name] = value
+        return example
 
 
 class Config(_Config):
@@ -155,8 +162,8 @@ class Config(_Config):
         """
         agents = Agent.objects.select_related("evaluation_config").order_by("slug")
         page = self.paginate_queryset(agents) or []
-        shown = [_shown(request, agent, config) for agent, config in resolve_all(page)]
-        defaults = _shown(request, None, resolve_defaults())
+        shown = [_answer(request, agent, config) for agent, config in resolve_all(page)]
+        defaults = _answer(request, None, resolve_defaults())
         answer = ConfigPage(**self.get_paginated_response(shown).data, defaults=defaults)
         return self.tagged(request, answer, etag_of(defaults, around=answer))
 
@@ -177,7 +184,7 @@ class ConfigOfAgent(_Config):
     def retrieve(self, request: Request, agent: str) -> Response:
         """The configuration in effect for one agent, and what each field may be set to."""
         chosen = or_404(the_agent, agent)
-        shown = _shown(request, chosen, resolve_config(chosen))
+        shown = _answer(request, chosen, resolve_config(chosen))
         return self.tagged(request, WholeAgentConfig(**dict(shown), fields=FIELDS), etag_of(shown))
 
     @answers(AgentConfig)
@@ -204,6 +211,12 @@ FIELDS = {
 
 
 def _changed(request: Request, agent: Agent | None, expected: tuple[str, ...] | None) -> DefaultConfig:
+    """Change a configuration as the request says; `expected` are the ETags of which the present one must be one.
+
+    Raises:
+        Changed: It is none of them.
+        ValidationError: A field or value is not allowed.
+    """
     changes = request.data
     if not isinstance(changes, dict):
         raise ValidationError('send a JSON object of fields, e.g. {"gate_adherence_enabled": true}')
@@ -213,7 +226,7 @@ def _changed(request: Request, agent: Agent | None, expected: tuple[str, ...] | 
         raise ValidationError({"reason": ["reason: a text"]})
 
     def is_as_read(config: ResolvedConfig) -> None:
-        etag = etag_of(_shown(request, agent, config))
+        etag = etag_of(_answer(request, agent, config))
         if expected is not None and etag not in expected:
             raise Changed(etag)
 
@@ -221,10 +234,11 @@ def _changed(request: Request, agent: Agent | None, expected: tuple[str, ...] | 
         config = configure(agent=agent, changes=changes, user=request.user, reason=reason, check=is_as_read)  # type: ignore[arg-type]  # no anonymous user comes here
     except ConfigError as error:
         raise ValidationError({name: [text] for name, text in error.errors.items()}) from None
-    return _shown(request, agent, config)
+    return _answer(request, agent, config)
 
 
-def _shown(request: Request, agent: Agent | None, config: ResolvedConfig) -> DefaultConfig:
+def _answer(request: Request, agent: Agent | None, config: ResolvedConfig) -> DefaultConfig:
+    """Return a configuration as the API answers it."""
     if agent is None:
         return DefaultConfig(**config_json(config))
     return AgentConfig(

@@ -41,18 +41,24 @@ class PrecisionFilters(Stretch):
 
 
 def stretch(given: dict[str, Any], default: str = "7d") -> MessageWindow:
-    """The stretch of time that the parameters name."""
-    spec, since, until = given["window"], given["since"], given["until"]
-    if since or until:
-        if spec:
-            raise ValidationError({"window": ["give window, or since and until, not both"]})
-        if since and until and since >= until:
-            raise ValidationError({"until": [f"until {until.isoformat()} is not after since {since.isoformat()}"]})
-        return MessageWindow("", start=since, end=until)
-    try:
-        return window_of_time(spec or default)
-    except ValueError as error:
-        raise ValidationError({"window": [str(error)]}) from None
+    """Return the stretch of time that the parameters name.
+
+    Raises:
+        ValidationError: They contradict each other, or the window is none.
+    """
+    window = given["window"]
+    since = given["since"]
+    until = given["until"]
+    if not since and not until:
+        try:
+            return window_of_time(window or default)
+        except ValueError as error:
+            raise ValidationError({"window": [str(error)]}) from None
+    if window:
+        raise ValidationError({"window": ["give window, or since and until, not both"]})
+    if since and until and since >= until:
+        raise ValidationError({"until": [f"until {until.isoformat()} is not after since {since.isoformat()}"]})
+    return MessageWindow("", start=since, end=until)
 
 
 class PrecisionAnswer(BaseModel):

@@ -1,4 +1,4 @@
-"""What a request for a turn or a send may ask of the stages of this layer (`turn_request_check`, `turn_deadlines`)."""
+"""Check what a request for a turn or a send asks of the stages of this layer (`turn_request_check`, `turn_deadlines`)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ SHORTEST = 2.0  # seconds in which a judge can answer; with less every draft wou
 def problems(
     *, agent: Agent, channel: Channel, overrides: Mapping[str, Any], session: str = ""
 ) -> Iterator[tuple[str, str]]:
-    """The field of the request and a sentence, for each override that is no field of the configuration or has a value it cannot
-    have, and for a session that cannot be continued."""
+    """Yield the field of the request and a sentence for each override that is not allowed, and for a session that cannot be continued."""
     try:
         read_changes(overrides)
     except ConfigError as error:
@@ -30,7 +29,7 @@ def problems(
 
 
 def deadlines(*, agent: Agent, seconds: float, any_length: bool) -> dict[str, float]:
-    """The overrides that a request's deadline stands for: it shortens what is configured for the agent, and prolongs nothing.
+    """Return the overrides that a request's deadline stands for: it shortens what is configured for the agent, and prolongs nothing.
 
     Args:
         agent: Whose draft would be judged.

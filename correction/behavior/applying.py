@@ -21,29 +21,31 @@ from agents.kit.llm.endpoints import model_of
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent, Message, PersonaVersion, Trait
 from agents.personas.persona import TraitLike, TraitValue, current_digest, persona_digest, record_version
-from agents.turn.receive import said_to
+from agents.turn.receive import text_addressed_to
 from correction.behavior.description import queue_description
 from correction.behavior.models import BehaviorRequest
-from correction.behavior.rules import (
+from correction.behavior.own_words import own_words
+from correction.behavior.policy import (
+    count_applied_today,
+    count_traits_made,
+    decide,
+    doubts_about,
+    protected_names,
+    requester_of,
+)
+from correction.behavior.scope import key_of, later_change, traits_in
+from correction.behavior.signs import name_key
+from correction.behavior.tiers import ask, context_of, subject_of
+from correction.behavior.trait_change import (
     STOP,
     Change,
     Operation,
-    applied_today,
     as_value,
     change_to,
-    decide,
-    doubts,
     find_trait,
-    made_by_requests,
-    name_key,
-    own_words,
-    protected,
     read_map,
-    requester_of,
     stored_trait,
 )
-from correction.behavior.scope import key_of, later_change, traits_in
-from correction.behavior.tiers import ask, context_of, subject_of
 from correction.config.settings import resolve_config
 from correction.costs import evaluation_over_budget
 
@@ -99,7 +101,7 @@ def apply_request(
         change = _change_of(row, traits_in(agent, row.scope_key), edits)
         if change.after is None:
             raise BehaviorError(f"{row}: nothing would change: {change.why}; allowed: another wording, or to reject it")
-        touched = protected((*change.touches, change.after.name), resolve_config(agent))
+        touched = protected_names((*change.touches, change.after.name), resolve_config(agent))
         if touched:
             raise BehaviorError(
                 f"{row}: the trait {touched[0]!r} is protected (behavior_protected_traits), and no message can change it; allowed: to "
@@ -228,8 +230,8 @@ def settle_request(*, request: BehaviorRequest, owner: str, again: bool = True, 
             text=message.text,
             requester=requester_of(message),
             config=config,
-            applied_today=applied_today(agent.pk, row.scope_key),
-            made=made_by_requests(agent.pk, row.scope_key),
+            applied_today=count_applied_today(agent.pk, row.scope_key),
+            made=count_traits_made(agent.pk, row.scope_key),
             context=context_of(message, agent, config),
         )
         where = {"scope_key": row.scope_key}
@@ -332,7 +334,7 @@ def _map_again(row: BehaviorRequest, allowed: Collection[str]) -> None:
     if why := evaluation_over_budget(agent, judge):
         raise BehaviorError(f"{since}, and mapping it again has to wait: {why}; {EDIT_OR_REJECT}")
     answers = {"gate": row.gate_result, "extract": extracted}
-    words, deadline = own_words(said_to(message, agent)), min(LONGEST_WAIT, settings.LLM_EVALUATION_DEADLINE)
+    words, deadline = own_words(text_addressed_to(message, agent)), min(LONGEST_WAIT, settings.LLM_EVALUATION_DEADLINE)
     config = resolve_config(agent)
     context = context_of(message, agent, config)
     reply = ask(
@@ -353,7 +355,11 @@ def _map_again(row: BehaviorRequest, allowed: Collection[str]) -> None:
     if change.after is None:
         raise BehaviorError(f"{since}, and nothing would change: {change.why}; {EDIT_OR_REJECT}")
     known = row.why.splitlines()
-    new = [doubt for doubt in doubts(change, config, made_by_requests(agent.pk, row.scope_key)) if doubt not in known]
+    new = [
+        doubt
+        for doubt in doubts_about(change, config, count_traits_made(agent.pk, row.scope_key))
+        if doubt not in known
+    ]
     BehaviorRequest.objects.filter(pk=row.pk, status__in=allowed, map_digest=row.map_digest).update(
         **change.columns(),
         map_result=reply.value,

@@ -12,8 +12,8 @@ class BehaviorConfig(capability.Capability):
     chores = {"correction.behavior.postponing.resume_paused": 60}
     persona_change_origins = ["correction.behavior.applying.origins_of"]
     offline_responders = {
-        "behavior_gate": "correction.behavior.patterns.gate",
-        "behavior_extract": "correction.behavior.patterns.extract",
-        "behavior_map": "correction.behavior.patterns.map_trait",
+        "behavior_gate": "correction.behavior.offline.answer_gate",
+        "behavior_extract": "correction.behavior.offline.answer_extract",
+        "behavior_map": "correction.behavior.offline.answer_map",
     }
     seed_removal_steps = ["correction.behavior.examples.remove_requests"]

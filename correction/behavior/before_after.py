@@ -26,9 +26,9 @@ from evaluation.budget import why_over_budget
 from evaluation.change.change import ChangeResult, Sample, change_of, mean_of
 from evaluation.dimensions import OF_PERSONA
 from evaluation.judge.questions import Question, Verdict, ask_all, build_request, unscored
-from evaluation.propositions.files import presence
+from evaluation.propositions.traits import presence
 from evaluation.runs.planning import OUTPUT_TOKENS_PER_CLAIM
-from evaluation.scorers.subjects import Context, Event, Said, Window, event_of, said
+from evaluation.scorers.subjects import Context, Event, PlainMessage, Window, event_of, read_plain_messages
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.difference import MARGIN
 
@@ -195,7 +195,7 @@ def _questions(
             label=label,
             model=judge,
             nonce=nonce,
-            alone=True,
+            window_shown_once=True,
             items=(message.pk,),
         )
 
@@ -243,8 +243,8 @@ def just_before(
     places = {f"before_{n}": Subquery(earlier.values("pk")[n : n + 1]) for n in range(SAID_BEFORE)}
     keys = Message.objects.filter(pk__in=[message.pk for message in messages]).annotate(**places).values_list(*places)
     shown = Message.objects.filter(pk__in={key for row in keys for key in row if key is not None})
-    by_channel: dict[int, list[Said]] = defaultdict(list)
-    for row in said(shown.order_by("position")):
+    by_channel: dict[int, list[PlainMessage]] = defaultdict(list)
+    for row in read_plain_messages(shown.order_by("position")):
         by_channel[row.channel_id].append(row)
     events = {}
     for message in messages:

@@ -16,9 +16,10 @@ from agents.kit.llm import ledger
 from agents.kit.llm.requests import describe_validation
 from agents.kit.running import side_by_side
 from agents.personas.persona import TraitValue
+from correction.behavior.own_words import own_words
 from correction.behavior.patterns import stems
-from correction.behavior.rules import STOP, UNSPECIFIED, own_words, read_map
 from correction.behavior.tiers import MOST_EARLIER, Subject, detect
+from correction.behavior.trait_change import STOP, UNSPECIFIED, read_map
 from correction.gate.thresholds import wilson_interval
 from evaluation.judge.questions import JudgeHealth
 

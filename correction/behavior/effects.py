@@ -25,9 +25,9 @@ from correction.behavior.applying import BehaviorError
 from correction.behavior.before_after import BeforeAfter, Judged, Moments, Plan, judge_before_after, plan_before_after
 from correction.behavior.models import MESSAGES, MOST_MESSAGES, BehaviorEffect, BehaviorRequest
 from correction.behavior.postponing import MOST_ATTEMPTS, over_budget
-from correction.behavior.rules import find_trait, stored_trait
 from correction.behavior.scope import holds_in
-from evaluation.propositions.files import presence
+from correction.behavior.trait_change import find_trait, stored_trait
+from evaluation.propositions.traits import presence
 
 MOST_VERSIONS = 500  # looked through in each direction; messages said so many changes away are no neighbours
 Expected = Literal["more", "less", "otherwise"]

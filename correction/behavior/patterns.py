@@ -1,103 +1,164 @@
-"""Read a request for other behaviour from its words, and answer the three tiers: the judge `offline:lexical-1`, a heuristic.
+"""Parse a request for other behaviour from the words of a message, without a model: a heuristic.
 
-The patterns are data: forms of requests by language (`data/requests.yaml`, `forms.yaml`) and a table of topics
+The patterns are data: what requests look like by language (`data/requests.yaml`, `patterns.yaml`) and a table of topics
 (`topics.yaml`). What is quoted, and code, is masked first. A sentence is split into clauses; the first clause with a topic decides. Its
 direction is the product of what negates it and turns it around before the topic: "don't stop using emoji" asks for emoji. Where a
-direction is not certain, the reading has no topic: it may miss a request, but it must not propose the opposite.
+direction is not certain, the request has no trait: a request may be missed, but the opposite must not be proposed.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any, NamedTuple
 
-from agents.kit.llm.requests import LLMRequest
-from correction.behavior.rules import Amount, hostile_signs, own_words, strength_of
-from correction.behavior.topics import alternatives, any_of, is_marked, read_data, topics
+from correction.behavior.own_words import own_words
+from correction.behavior.topics import Topic, alternatives, read_data, topics, word_pattern
+from correction.behavior.trait_change import Amount
 
 QUOTE, CODE = "\ue000", "\ue001"  # of the private use area: masked text holds no other character of it
 LONGEST_READ = 4_000  # characters of a message, from its beginning and its end
-LONGEST_NAME, LONGEST_TEXT = 60, 300
+LONGEST_SENTENCE = 600  # characters
+LONGEST_NAME, LONGEST_WORDING = 60, 300  # characters
 MOST_SENTENCES = 60  # of a message, from its beginning and its end
-CORE = "core persona"
-LENGTHS = (
-    "short, concise answers",
-    "long answers",
-    "detailed answers",
-)  # "stop being so wordy" asks for less, not for none
-DIRECTING = ("not", "end", "less", "more")  # kinds of words that begin an order
-TURNING = ("not", "end", "less", "turn")
-VERB_LAST = ("de", "nl", "others", "unspaced")
+LENGTH_TOPICS = ("short, concise answers", "long answers", "detailed answers")
+ORDER_BEGINNINGS = ("not", "end", "less", "more")  # kinds of words that begin an order
+TURNING_KINDS = ("not", "end", "less", "turn")  # kinds of words that turn a meaning around
+VERB_LAST_LANGUAGES = ("de", "nl", "others", "unspaced")
 Pattern = re.Pattern[str]
 Match = re.Match[str]
-NEVER = re.compile(r"(?!)")
+NEVER_MATCHES = re.compile(r"(?!)")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """What a message asks for. `name` is empty where that, or its direction, is not certain.
+class ParsedRequest:
+    """A request that a message makes.
 
     Attributes:
-        sentence: The one that asks.
-        form: What kind of sentence it is: ``question``, ``order``, ``complaint``, ``fragment`` or ``wish``.
-        is_narrow: It is a kind of a topic, of which a trait about the whole topic says nothing.
+        sentence: The sentence that makes it.
+        form: The kind of sentence: ``question``, ``order``, ``complaint``, ``fragment`` or ``wish``.
+        trait_name: Empty where the behaviour, or the direction of its change, is not certain.
+        trait_description: Empty where no topic of the table is meant.
+        is_narrow: It is about a kind of a topic ("Australian slang"); a trait about the whole topic is another one.
     """
 
     sentence: str
     form: str
-    name: str = ""
-    text: str = ""
+    trait_name: str = ""
+    trait_description: str = ""
     amount: Amount = "unspecified"
     is_narrow: bool = False
 
 
-class Topic(NamedTuple):
-    """What a clause is about, and where its words stand in the clause."""
+@dataclass(frozen=True, slots=True)
+class FoundTopic:
+    """A topic with the position of its words in a clause."""
 
-    name: str
-    text: str
+    topic: Topic
     start: int
     end: int
-    word: str
 
 
-class Direction(NamedTuple):
-    """1 for more and -1 for less; whether it is softened; whether an end is asked for."""
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A clause with a topic.
 
-    sign: int
-    soft: bool
-    stop: bool
+    Attributes:
+        text: The clause without the reason given for the request.
+        full_text: The clause with it.
+        earlier: The clauses before it, which have no topic.
+        before, topic_words, after: The words of the topic and those around them; those after it only up to an "and".
+        all_after: All words after the topic.
+    """
+
+    text: str
+    full_text: str
+    earlier: str
+    topic: Topic
+    before: str
+    topic_words: str
+    after: str
+    all_after: str
+
+    @property
+    def is_about_a_thing(self) -> bool:
+        """Whether the topic is a quality of something else than the agent's writing: "a shorter route"."""
+        if not self.topic.is_quality:
+            return False
+        thing = _pattern("thing before its quality").search(self.before)
+        if _pattern("before the quality of a thing").search(self.before):
+            thing = re.match(r" (\w+)", self.after) or thing
+        return thing is not None and _pattern("the agent's writing").fullmatch(thing[1]) is None
+
+
+@dataclass(slots=True)
+class TurningWords:
+    """How often words turn the meaning of a clause around. Several negations negate once ("no uses nunca")."""
+
+    is_negated: bool
+    ends: int
+    lessenings: int
+    turns: int
+
+    @property
+    def asks_for_less(self) -> bool:
+        """Whether a word says so by itself: a negation, an end or a lessening."""
+        return self.is_negated or self.ends > 0 or self.lessenings > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """Whether more or less of a topic is asked for.
+
+    Attributes:
+        is_less: Less is asked for, or an end.
+        is_soft: Words such as "so much" make an end a less.
+        asks_for_end: A word for an end, or a negation, was read.
+    """
+
+    is_less: bool
+    is_soft: bool
+    asks_for_end: bool
 
 
 # -- data, read once per process
 @cache
-def _form(name: str) -> Pattern:
-    """A pattern of `forms.yaml`."""
-    forms = read_data("forms.yaml")
+def _pattern(name: str) -> Pattern:
+    """Compile a pattern of `patterns.yaml`."""
+    data = read_data("patterns.yaml")
     if name == "clauses in pt":  # where "mais" is no "but"
-        return re.compile(forms["clauses"].replace("mais|", ""))
-    text = "".join(forms[name]).replace("{QUOTE}", QUOTE).replace("{WORDS}", forms["words of language"])
-    return re.compile(text, re.MULTILINE | re.IGNORECASE if name == "code line" else 0)
-
-
-def _how_often(text: str) -> Amount | None:
-    return next((amount for amount, pattern in _amounts().items() if pattern.search(text)), None)
+        return re.compile(data["clauses"].replace("mais|", ""))
+    text = "".join(data[name]).replace("{QUOTE}", QUOTE).replace("{WORDS}", data["words of language"])
+    flags = re.IGNORECASE if name == "code line" else 0
+    return re.compile(text, re.MULTILINE | flags)
 
 
 @cache
-def _amounts() -> dict[Amount, Pattern]:
-    return {amount: re.compile("".join(words)) for amount, words in read_data("forms.yaml")["often"].items()}
+def _amount_patterns() -> dict[Amount, Pattern]:
+    """Compile the words for how often something is to be done, by the amount they mean."""
+    return {amount: re.compile("".join(words)) for amount, words in read_data("patterns.yaml")["how often"].items()}
+
+
+def has_pattern(name: str, text: str) -> bool:
+    """Return whether a pattern of `patterns.yaml` is in the text."""
+    return _pattern(name).search(text) is not None
+
+
+def _amount_by_frequency(text: str) -> Amount | None:
+    """Return the amount that a word such as "sometimes" means; None where the text has none."""
+    for amount, pattern in _amount_patterns().items():
+        if pattern.search(text):
+            return amount
+    return None
 
 
 @cache
-def _spoken() -> dict[str, Pattern]:
-    """Languages that the agent may be asked to speak, by their English names."""
-    forms = read_data("forms.yaml")
-    return {name: any_of(words, forms["before a language"]) for name, words in forms["languages"].items()}
+def _spoken_languages() -> dict[str, Pattern]:
+    """Compile the names of languages that the agent may be asked to speak, by their English names."""
+    data = read_data("patterns.yaml")
+    return {name: word_pattern(words, data["before a language"]) for name, words in data["languages"].items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,92 +170,136 @@ class _Language:
     comparative: Pattern
 
     def __getitem__(self, kind: str) -> Pattern:
-        return self.kinds.get(kind, NEVER)
+        return self.kinds.get(kind, NEVER_MATCHES)
 
     def has(self, text: str, *kinds: str) -> bool:
+        """Return whether the text has a word of one of these kinds."""
         return any(self[kind].search(text) for kind in kinds)
 
     def begins(self, text: str, *kinds: str, at: int = 0) -> bool:
+        """Return whether a word of one of these kinds stands at this position of the text."""
         return any(self[kind].match(text, at) for kind in kinds)
 
     def count(self, text: str, kind: str) -> int:
+        """Count the words of a kind."""
         return len(self[kind].findall(text))
 
-    def marks(self, body: str) -> int:
-        """Places of the text where a word of a request begins."""
-        own = (pattern for kind, pattern in self.kinds.items() if kind not in ("plain", "known", "turning"))
-        return len({match.start() for pattern in own for match in pattern.finditer(body)})
+    def count_request_words(self, text: str) -> int:
+        """Count the positions at which a word of a request begins."""
+        positions: set[int] = set()
+        for kind, pattern in self.kinds.items():
+            if kind not in ("plain", "known", "turning"):
+                positions.update(match.start() for match in pattern.finditer(text))
+        return len(positions)
 
 
 @cache
 def _languages() -> dict[str, _Language]:
+    """Compile the words of `requests.yaml`, by language."""
     languages = {}
-    for name, kinds in read_data("requests.yaml").items():
+    for name, words_by_kind in read_data("requests.yaml").items():
+        turning = "|".join(words_by_kind[kind] for kind in TURNING_KINDS if kind in words_by_kind)
+        known = "|".join([*(words for kind, words in words_by_kind.items() if kind != "fault"), turning])
         frame = "(?:{})" if name == "unspaced" else r"(?<!\w)(?:{})(?!\w)"
-        ending = read_data("forms.yaml")["comparatives"].get(name)
-        turning = "|".join(kinds[kind] for kind in TURNING if kind in kinds)
-        known = "|".join([*(words for kind, words in kinds.items() if kind != "fault"), turning])
-        patterns = {
-            kind: re.compile(frame.format("|".join(alternatives(words))))
-            for kind, words in {**kinds, "turning": turning, "known": known}.items()
-        }
-        languages[name] = _Language(name, patterns, re.compile(rf"(?:{ending})$") if ending else NEVER)
+        patterns = {}
+        for kind, words in {**words_by_kind, "turning": turning, "known": known}.items():
+            patterns[kind] = re.compile(frame.format("|".join(alternatives(words))))
+        comparative = NEVER_MATCHES
+        if ending := read_data("patterns.yaml")["comparatives"].get(name):
+            comparative = re.compile(rf"(?:{ending})$")
+        languages[name] = _Language(name, patterns, comparative)
     return languages
 
 
 # -- a message
 def masked(text: str) -> str:
-    """The author's own words with `QUOTE` for each quotation and `CODE` for each stretch of code; of a very long text both ends."""
-    text = re.sub("[\ue000-\ue0ff]", " ", own_words(text.replace("\r\n", "\n").replace("\r", "\n")).text)
-    for name, mark in (("block mark", f"\n{QUOTE}\n"), ("inline code", f" {CODE} "), ("quoted", f" {QUOTE} ")):
-        text = _form(name).sub(mark, text)
-    text, half = _form("code line").sub(f" {CODE} ", text), LONGEST_READ // 2
-    return text if len(text) <= LONGEST_READ else f"{text[:half]}\n{text[-half:]}"
+    """Return the author's own words with `QUOTE` for each quotation and `CODE` for each stretch of code; of a long text both ends."""
+    text = own_words(text.replace("\r\n", "\n").replace("\r", "\n")).text
+    text = re.sub("[\ue000-\ue0ff]", " ", text)
+    text = _pattern("block mark").sub(f"\n{QUOTE}\n", text)
+    text = _pattern("inline code").sub(f" {CODE} ", text)
+    text = _pattern("quoted text").sub(f" {QUOTE} ", text)
+    text = _pattern("code line").sub(f" {CODE} ", text)
+    if len(text) <= LONGEST_READ:
+        return text
+    half = LONGEST_READ // 2
+    return f"{text[:half]}\n{text[-half:]}"
 
 
 def folded(text: str) -> str:
-    """The text as words are compared: NFKC, case-folded, with one shape of apostrophe."""
+    """Return the text as words are compared: NFKC, case-folded, with one shape of apostrophe and single spaces."""
     plain = unicodedata.normalize("NFKC", text).casefold()
-    return re.sub(r"[^\S\n]+", " ", plain.translate({0x2019: "'", 0x2BC: "'", 0x2018: "'", 0x307: None}))
+    plain = plain.translate({0x2019: "'", 0x2BC: "'", 0x2018: "'", 0x307: None})
+    return re.sub(r"[^\S\n]+", " ", plain)
 
 
-def read_request(text: str) -> Reading | None:
-    """Read a message; None where it asks for no other behaviour. Reads up to 4,000 characters, from both ends of a longer one."""
-    sentences = [one.strip() for one in _form("sentence").findall(masked(text)) if one.strip()]
+def parse_request(text: str) -> ParsedRequest | None:
+    """Return the first request of a message whose behaviour is clear, else the first one; None where it makes none.
+
+    Reads up to 4,000 characters and 60 sentences, from both ends of a longer message.
+    """
+    sentences = [sentence.strip() for sentence in _pattern("sentence").findall(masked(text)) if sentence.strip()]
     if len(sentences) > MOST_SENTENCES:
         sentences = sentences[: MOST_SENTENCES // 2] + sentences[-MOST_SENTENCES // 2 :]
-    read = [folded(sentence)[:600] for sentence in sentences]
-    works = [one for one in read if _form("work").search(one)]
-    nameless: Reading | None = None
-    for number, sentence in enumerate(read):
-        reading = _read_sentence(sentence)
-        is_of_a_work = works and sentence not in works and not _form("lasting").search(sentence)
-        if reading is None or (is_of_a_work and reading.form in ("order", "fragment", "complaint")):
+    comparable = [folded(sentence)[:LONGEST_SENTENCE] for sentence in sentences]
+    asks_for_work = any(_pattern("piece of work").search(sentence) for sentence in comparable)
+    first_unclear: ParsedRequest | None = None
+    for number, sentence in enumerate(comparable):
+        request = _parse_sentence(sentence)
+        if request is None or (asks_for_work and _is_about_the_work(sentence, request)):
             continue
-        is_denied = number + 1 < len(read) and _form("denied").match(read[number + 1]) and reading.amount != "stop"
-        shown = sentences[number].translate({ord(QUOTE): "…", ord(CODE): "…"})
-        reading = replace(reading, sentence=shown, name="" if is_denied else reading.name)
-        if reading.name:
-            return reading
-        nameless = nameless or reading
-    return nameless
+        request = replace(request, sentence=sentences[number].translate({ord(QUOTE): "…", ord(CODE): "…"}))
+        following = "".join(comparable[number + 1 : number + 2])
+        if request.amount != "stop" and _pattern("answer no").match(following):  # "Use emojis? No thanks."
+            request = replace(request, trait_name="")
+        if request.trait_name:
+            return request
+        first_unclear = first_unclear or request
+    return first_unclear
 
 
-def _read_sentence(sentence: str) -> Reading | None:
-    asks = sentence.rstrip()[-1:] in "?？؟"
-    sentence = _form("asked, all").sub(r"\1 you", _form("you, all").sub("you", sentence))
+def _is_about_the_work(sentence: str, request: ParsedRequest) -> bool:
+    """Return whether a sentence beside one that asks for a piece of work is about that: "Write a letter. Make it formal."."""
+    if _pattern("piece of work").search(sentence) or _pattern("words for a lasting request").search(sentence):
+        return False
+    return request.form in ("order", "fragment", "complaint")
+
+
+def _parse_sentence(sentence: str) -> ParsedRequest | None:
+    """Parse a folded sentence in the languages that know most of its words; return the first request found."""
+    is_question = sentence.rstrip()[-1:] in "?？؟"
+    sentence = _pattern("several addressees").sub("you", sentence)
+    sentence = _pattern("everyone asked").sub(r"\1 you", sentence)
     body = sentence.rstrip(" .!?…。！？؟।")
-    if not body or body[0] in (QUOTE, CODE) or _form("no request").search(body):
+    if not body or body[0] in (QUOTE, CODE) or _pattern("no request").search(body):
         return None
-    if _form("aside").search(_form("reason").sub("", body)):
+    if _pattern("about others or the past").search(_pattern("reason").sub("", body)):
         return None
-    body = _form("one clause").sub(" ", body.lstrip("¿¡ -*•"))
-    body = _form("kindness").sub(r"\1 good", _form("wish").sub(r"\1 ", body))
-    marks = {language: one.marks(body) for language, one in _languages().items()}
-    most = max(marks.values())
-    likely = [name for name in marks if marks[name] == most] if most else ["en"]
-    readings = (_Sentence.of(_languages()[name], body, asks=asks, alone=len(likely) == 1).read() for name in likely)
-    return next((reading for reading in readings if reading is not None), None)
+    body = _pattern("comma inside a clause").sub(" ", body.lstrip("¿¡ -*•"))
+    body = _pattern("wish with if").sub(r"\1 ", body)
+    body = _pattern("would be kind").sub(r"\1 good", body)
+    likely = _likely_languages(body)
+    for language in likely:
+        request = _Sentence.of(language, body, is_question=is_question, is_only_language=len(likely) == 1).parse()
+        if request is not None:
+            return request
+    return None
+
+
+def _likely_languages(body: str) -> list[_Language]:
+    """Return the languages that know most words of a sentence; English where none knows any."""
+    counts = {name: language.count_request_words(body) for name, language in _languages().items()}
+    most = max(counts.values())
+    if not most:
+        return [_languages()["en"]]
+    return [_languages()[name] for name, count in counts.items() if count == most]
+
+
+def _without_lead(text: str, language: _Language) -> str:
+    """Return the text without what may stand before a request, such as "please" or "hey"."""
+    while (lead := language["lead"].match(text)) and lead.end() < len(text):
+        text = text[lead.end() :].lstrip(" ,:;-–")
+    return text
 
 
 @dataclass(frozen=True)
@@ -204,165 +309,333 @@ class _Sentence:
     Attributes:
         body: The sentence, folded.
         rest: Without what may stand before a request, and without words that say nothing of it.
-        asks: It ends in a question mark.
-        alone: No other language knows as many of its words.
+        is_question: It ends in a question mark.
+        is_only_language: No other language knows as many of its words.
         is_more: "Not enough" was read as "more".
     """
 
     language: _Language
     body: str
     rest: str
-    asks: bool
-    alone: bool
+    is_question: bool
+    is_only_language: bool
     is_more: bool
 
     @classmethod
-    def of(cls, language: _Language, body: str, *, asks: bool, alone: bool) -> _Sentence:
-        def without_lead(rest: str) -> str:
-            while (lead := language["lead"].match(rest)) and lead.end() < len(rest):
-                rest = rest[lead.end() :].lstrip(" ,:;-–")
-            return rest
-
+    def of(cls, language: _Language, body: str, *, is_question: bool, is_only_language: bool) -> _Sentence:
+        """Take off what stands before a request, and a name that addresses the agent."""
         rest = " ".join(language["neutral"].sub(" ", body).split())
-        rest = " ".join(_form("not enough").sub(r"\1 more", _form("not so enough").sub(r"more \1", rest)).split())
+        rest = _pattern("not good enough").sub(r"more \1", rest)
+        rest = _pattern("not enough of it").sub(r"\1 more", rest)
+        rest = " ".join(rest.split())
         is_more = rest != body and " more" in f" {rest}" and " more" not in f" {body}"
-        rest = without_lead(rest)
-        if (name := _form("vocative").match(rest)) and not language.has(name[0], "not", "end", "less"):
-            rest = without_lead(rest[name.end() :])
-        return cls(language, body, rest, asks, alone, is_more)
+        rest = _without_lead(rest, language)
+        vocative = _pattern("vocative").match(rest)
+        if vocative and not language.has(vocative[0], "not", "end", "less"):
+            rest = _without_lead(rest[vocative.end() :], language)
+        return cls(language, body, rest, is_question, is_only_language, is_more)
 
     @cached_property
     def is_lasting(self) -> bool:
-        return _form("lasting").search(self.rest) is not None
+        """Whether it says that it is to last ("always", "in your answers")."""
+        return _pattern("words for a lasting request").search(self.rest) is not None
 
     @cached_property
-    def is_for_a_work(self) -> bool:
-        return _form("work").search(self.rest) is not None and not self.is_lasting
+    def is_for_work(self) -> bool:
+        """Whether it asks for a piece of work, such as a letter, and not for a manner."""
+        return _pattern("piece of work").search(self.rest) is not None and not self.is_lasting
 
-    def read(self) -> Reading | None:
-        form, rest = self.form(), self.rest
-        if form == "question" and (ask := _form("negated question").match(rest)):
-            rest = rest[ask.end() :].strip()
-        return replace(self, rest=rest).decide(form) if form else None
+    def parse(self) -> ParsedRequest | None:
+        """Return the request that the sentence makes; None where it makes none."""
+        form = self.form()
+        if not form:
+            return None
+        asked = _pattern("negated question").match(self.rest) if form == "question" else None
+        if asked:  # "can't you be nicer": its negation asks for nothing
+            return replace(self, rest=self.rest[asked.end() :].strip()).parse_as(form)
+        return self.parse_as(form)
 
+    # -- the kind of sentence
     def form(self) -> str:
-        """What kind of a request the sentence could be; empty where it can be none."""
-        language, rest, asks = self.language, self.rest, self.asks
-        directed = language.has(rest, *DIRECTING)
+        """Return the kind of request that the sentence could be; empty where it can be none."""
+        language, rest = self.language, self.rest
         if language.name in ("others", "unspaced"):
-            short = len(rest) <= (60 if language.name == "others" else 40) and not asks
-            return "order" if language.has(rest, "ask") or (directed and short) else ""
+            return "order" if self.is_order_in_other_language() else ""
         if language.begins(rest, "ask"):
-            likes = _form("preference").match(rest) and not _form("about the agent").search(rest)
-            own = _form("about oneself").match(rest) and not _form("to the agent").search(rest)
-            return "" if likes or own else "question" if asks else "wish"
-        if asks and not (language.has(rest, "too") or rest.startswith(("how about", "what about"))):
-            return "order" if language.begins(rest, "less", "more", "not") and len(rest.split()) <= 6 else ""
-        complains = language.has(rest, "too", "more") or _form("keeps doing").search(rest)
-        if language.begins(rest, "fault") and complains and not _form("praise").search(rest):
+            if self.is_about_its_author():
+                return ""
+            return "question" if self.is_question else "wish"
+        if self.is_question and not language.has(rest, "too") and not rest.startswith(("how about", "what about")):
+            is_short_order = language.begins(rest, "less", "more", "not") and len(rest.split()) <= 6
+            return "order" if is_short_order else ""
+        if self.is_complaint():
             return "complaint"
-        if _form("statement").match(rest):
+        if _pattern("statement of inability").match(rest):
             return ""
-        if self.own_words(rest) is not None:
+        if self.is_order() or self.is_topic_with("nouns of answers", needs_comparative=True):
             return "order"
-        if language.begins(rest, "order", *DIRECTING) or _form("name").match(rest):
-            return "order"
-        topic = _topic(rest)
-        at_start, after = topic is not None and topic.start == 0, rest[topic.end :] if topic else ""
-        if at_start and self.compares("", rest[: len(rest) - len(after)]) and _form("of answers").fullmatch(after):
-            return "order"
-        if self.alone and len(rest.split()) <= 4 and directed and language.name != "en":
+        if self.is_foreign_fragment():
             return "fragment"
-        if at_start and _form("please").fullmatch(after):
+        if self.is_topic_with("please", needs_comparative=False):
             return "order"
-        spoken = next((match for pattern in _spoken().values() if (match := pattern.search(rest))), None)
-        if spoken and spoken.start() <= 8 and len(rest) - spoken.end() <= 12 and not rest.startswith(("i ", "i'")):
-            return "fragment"
-        return ""
+        return "fragment" if self.is_name_of_a_language() else ""
 
-    def decide(self, form: str) -> Reading | None:
-        """The topic, its direction and how much of it, from the first clause that has one."""
-        language, rest, earlier = self.language, self.rest, ""
-        for clause in self.clauses():
-            cut = _form("reason").sub("", clause) if not _form("reason").match(f" {clause}") else clause
-            if (topic := _topic(cut)) is not None:
-                break
-            earlier += f" {clause}"
-        else:
-            return self.without_topic(form)
-        name, start = topic.name, topic.start
-        before, word = cut[:start], cut[start : topic.end]
-        after = _form("and").split(cut[topic.end :], maxsplit=1)[0]
-        known = name in topics()
-        if _is_of_a_thing(name, before, after):
+    def is_order_in_other_language(self) -> bool:
+        """Return whether a sentence of a language of which little is known asks, or is short and has a word of an order."""
+        if self.language.has(self.rest, "ask"):
+            return True
+        longest = 60 if self.language.name == "others" else 40  # characters; scripts without spaces say more in fewer
+        is_short = len(self.rest) <= longest and not self.is_question
+        return is_short and self.language.has(self.rest, *ORDER_BEGINNINGS)
+
+    def is_about_its_author(self) -> bool:
+        """Return whether a sentence that begins like a wish is about its author: "I'd like to sleep"."""
+        if not _pattern("wish about oneself").match(self.rest):
+            return False
+        return _pattern("addressed to the agent").search(self.rest) is None
+
+    def is_complaint(self) -> bool:
+        """Return whether it finds fault with too much, too little or a repetition."""
+        rest = self.rest
+        if not self.language.begins(rest, "fault") or _pattern("praise").search(rest):
+            return False
+        return self.language.has(rest, "too", "more") or _pattern("complaint of repetition").search(rest) is not None
+
+    def is_order(self) -> bool:
+        """Return whether it begins like an order."""
+        if self.lasting_order(self.rest) is not None:
+            return True
+        if self.language.begins(self.rest, "order", *ORDER_BEGINNINGS):
+            return True
+        return _pattern("calling the user").match(self.rest) is not None
+
+    def is_topic_with(self, words_after: str, *, needs_comparative: bool) -> bool:
+        """Return whether it is nothing but a topic and these words: "shorter answers", "French, please"."""
+        found = find_topic(self.rest)
+        if found is None or found.start > 0:
+            return False
+        if needs_comparative and not self.is_comparative("", self.rest[: found.end]):
+            return False
+        return _pattern(words_after).fullmatch(self.rest[found.end :]) is not None
+
+    def is_foreign_fragment(self) -> bool:
+        """Return whether it is a short sentence, surely not English, with a word of an order: "keine Emojis"."""
+        if not self.is_only_language or self.language.name == "en" or len(self.rest.split()) > 4:
+            return False
+        return self.language.has(self.rest, *ORDER_BEGINNINGS)
+
+    def is_name_of_a_language(self) -> bool:
+        """Return whether it says little more than a language to answer in."""
+        for pattern in _spoken_languages().values():
+            if spoken := pattern.search(self.rest):
+                is_most_of_it = spoken.start() <= 8 and len(self.rest) - spoken.end() <= 12
+                return is_most_of_it and not self.rest.startswith(("i ", "i'"))
+        return False
+
+    # -- what is asked for
+    def parse_as(self, form: str) -> ParsedRequest | None:
+        """Return the request of the first clause with a topic; where none has one, a request outside of the table of topics."""
+        clause = self.first_clause_with_topic()
+        if clause is None:
+            return self.parse_without_topic(form)
+        if clause.is_about_a_thing or self.is_noun_to_be_called(clause):
             return None
-        if _form("a noun to call").match(cut, start) and not language.has(before, "turning"):
-            return None
-        sign, soft, stop = self.direction(before, word, after)
-        turned_before = language.has(earlier, *TURNING)
-        uncertain = (
-            _form("twice").search(cut) is not None
-            or not self.is_certain(before, after)
-            or (sign < 0 and turned_before and _form("subordinate").match(cut) is not None)
-            or (sign < 0 and _form("without").search(cut[topic.end :]) is not None)
-        )
-        if uncertain:
-            return Reading(rest, form)
+        return self.parse_clause(form, clause)
+
+    def first_clause_with_topic(self) -> Clause | None:
+        """Return the first clause with a topic; None where there is none."""
+        earlier = ""
+        for full_text in self.clauses():
+            text = full_text
+            if not _pattern("reason").match(f" {full_text}"):
+                text = _pattern("reason").sub("", full_text)
+            found = find_topic(text)
+            if found is not None:
+                return Clause(
+                    text=text,
+                    full_text=full_text,
+                    earlier=earlier,
+                    topic=found.topic,
+                    before=text[: found.start],
+                    topic_words=text[found.start : found.end],
+                    after=_pattern("and").split(text[found.end :], maxsplit=1)[0],
+                    all_after=text[found.end :],
+                )
+            earlier += f" {full_text}"
+        return None
+
+    def clauses(self) -> Iterator[str]:
+        """Split the sentence at commas and conjunctions, and at each "and" before another order."""
+        separator = "clauses in pt" if self.language.name == "pt" else "clauses"
+        for part in _pattern(separator).split(self.rest):
+            begin = 0
+            for conjunction in _pattern("and").finditer(part):
+                if self.language.begins(part, "order", *ORDER_BEGINNINGS, at=conjunction.end()):
+                    yield part[begin : conjunction.start()]
+                    begin = conjunction.end()
+            yield part[begin:]
+
+    def is_noun_to_be_called(self, clause: Clause) -> bool:
+        """Return whether "call me a taxi" asks for a taxi, not for a name."""
+        topic_on = f"{clause.topic_words}{clause.all_after}"
+        is_noun = _pattern("noun to be called").match(topic_on) is not None
+        return is_noun and not self.language.has(clause.before, "turning")
+
+    def parse_clause(self, form: str, clause: Clause) -> ParsedRequest | None:
+        """Return what a clause asks for about its topic."""
+        unclear = ParsedRequest(self.rest, form)
+        direction = self.direction(clause.before, clause.topic_words, clause.after)
+        if self.is_ambiguous(clause, direction):
+            return unclear
         if form == "complaint" and not self.is_more:
-            if language.has(before, "not"):
+            fault = self.direction_of_fault(clause, direction)
+            if fault is None:
                 return None
-            if _form("so much").search(before) and sign > 0 and not language.has(before, "more"):
-                sign, soft = -1, True
-            of_something = _form("of something").match(rest) and not re.search(r"\byou", rest)
-            counted = after.strip() or not re.search(r"\b(?:many|much|viele?)\b", before)
-            if sign > 0 or (of_something and counted and not is_marked(name, "of texts")):
-                return None
-        compared = self.compares(before, word)
-        if sign < 0 and compared and form != "complaint" and (later := self.rest.partition(clause)[2].strip(" ,:;-–—")):
-            instead = replace(self, rest=later).decide(form)  # "don't be shorter, be longer"
-            if instead is not None:
-                return instead if instead.amount == "more" else Reading(rest, form)
-        if name not in LENGTHS and self.is_emphatic(before, after):
-            soft = False
-        if self.is_for_a_work and form != "complaint":
-            return self.in_own_words(form, rest)
-        if _form("no need").search(rest) and (compared or language.has(f"{before} {after}", "less")):
+            direction = fault
+        if form != "complaint" and direction.is_less:
+            instead = self.parse_what_is_wanted_instead(form, clause)
+            if instead is not None:  # two requests that do not go together are unclear
+                return instead if instead.amount == "more" else unclear
+        if clause.topic.name not in LENGTH_TOPICS and self.is_emphatic(
+            clause
+        ):  # "so wordy" asks for less, not for none
+            direction = replace(direction, is_soft=False)
+        if form != "complaint" and self.is_for_work:
+            return self.parse_lasting_order(form, self.rest)
+        if self.says_no_need_to_compare(clause):
             return None
-        more = compared or language.has(f"{before}{word}{after}", "more")
-        bare = sign > 0 and not (more or self.is_lasting or _how_often(rest))
-        if bare and self.is_for_content(form, topic, before, compared):
-            return self.in_own_words(form, rest)
-        if sign > 0 and turned_before:
-            return Reading(rest, form)
-        opposite = topics()[name][1].get("opposite", "") if known else ""
-        if form == "complaint" and sign < 0 and opposite:
-            return Reading(rest, form, opposite, topics()[opposite][1]["text"], "more")
-        condition = _form("condition")
-        if condition.search(cut[topic.end :]) or condition.match(clause[len(cut) :].lstrip(" ,")):
-            soft = True  # "no jokes while I work" is not "never"
-        amount = self.amount(before, word, after, Direction(sign, soft, stop), following=rest.partition(cut)[2])
-        reading = Reading(rest, form, name, topic.text, amount)
-        return self.narrowed(reading, topic, before, after) if known and language.name == "en" else reading
+        if not direction.is_less and self.is_for_content(form, clause):
+            return self.parse_lasting_order(form, self.rest)
+        if not direction.is_less and self.language.has(clause.earlier, *TURNING_KINDS):
+            return unclear
+        if form == "complaint" and direction.is_less and clause.topic.opposite:  # "too long" asks for short answers
+            opposite = topics()[clause.topic.opposite]
+            return ParsedRequest(self.rest, form, opposite.name, opposite.description, "more")
+        if self.has_condition(clause):  # "no jokes while I work" is not "never"
+            direction = replace(direction, is_soft=True)
+        following = self.rest.partition(clause.text)[2]
+        amount = self.amount(clause.before, clause.topic_words, clause.after, direction, following=following)
+        request = ParsedRequest(self.rest, form, clause.topic.name, clause.topic.description, amount)
+        if clause.topic.name in topics() and self.language.name == "en":
+            return self.narrowed(request, clause)
+        return request
 
-    def narrowed(self, reading: Reading, topic: Topic, before: str, after: str) -> Reading:
-        """Return the reading as narrow as its words: of "Australian slang", of "jokes about politics".
+    def is_ambiguous(self, clause: Clause, direction: Direction) -> bool:
+        """Return whether the request could mean the opposite of what its words count up to."""
+        if not self.is_understood(clause.before, clause.after):
+            return True
+        return direction.is_less and _pattern("without").search(clause.all_after) is not None
+
+    def is_understood(self, before: str, after: str) -> bool:
+        """Return whether each word beside one that turns the meaning is known: another ("don't spare") could turn it, too."""
+        language, name = self.language, self.language.name
+        turning_before = language["turning"].search(before)
+        turning_after = language["turning"].search(after)
+        if turning_before and turning_after and name in ("de", "nl"):
+            return _pattern("not at the end").search(after) is not None
+        first_after = "".join(after.split()[:1])
+        if turning_before and _pattern("verb with an object").search(before) and language["known"].sub("", first_after):
+            return False
+        if name in ("en", "de", "nl") and language.count(before, "not") > 1:
+            return False
+        if not turning_before and not (turning_after and name in VERB_LAST_LANGUAGES):
+            return True
+        beside = before
+        if turning_before and name not in VERB_LAST_LANGUAGES:
+            beside = before[turning_before.start() :]
+        beside = _pattern("verb with adjectives").sub(r"\1 ", beside)
+        if name in VERB_LAST_LANGUAGES:
+            beside += f" {after}"
+        return not language["known"].sub(" ", beside).strip(" ,:;'-–")
+
+    def direction_of_fault(self, clause: Clause, direction: Direction) -> Direction | None:
+        """Return the direction of what a complaint is about; None where it finds nothing too much in what the agent writes."""
+        before = clause.before
+        if self.language.has(before, "not"):
+            return None
+        is_quantity = _pattern("complaint of quantity").search(before) is not None  # "so many emoji"
+        if is_quantity and not direction.is_less and not self.language.has(before, "more"):
+            direction = replace(direction, is_less=True, is_soft=True)
+        if not direction.is_less:
+            return None
+        is_about_the_agent = not _pattern("impersonal subject").match(self.rest) or re.search(r"\byou", self.rest)
+        is_counted = re.search(r"\b(?:many|much|viele?)\b", before) and not clause.after.strip()
+        if is_about_the_agent or is_counted or clause.topic.is_of_texts:
+            return direction
+        return None  # "it's too cold today"
+
+    def parse_what_is_wanted_instead(self, form: str, clause: Clause) -> ParsedRequest | None:
+        """Parse what follows a comparative that is not wanted: "don't be shorter, be longer"."""
+        later = self.rest.partition(clause.full_text)[2].strip(" ,:;-–—")
+        if not later or not self.is_comparative(clause.before, clause.topic_words):
+            return None
+        return replace(self, rest=later).parse_as(form)
+
+    def is_emphatic(self, clause: Clause) -> bool:
+        """Return whether "so" only stresses what is to end: "stop being so cheerful", not "so often" nor "no need to be so formal"."""
+        stressed = _pattern("stressing so").search(clause.before)
+        if stressed is None or _pattern("no need").search(self.rest):
+            return False
+        words_around = f"{clause.before[: stressed.start()]} {clause.after}"
+        return not self.language.has(words_around, "soft", "less", "too")
+
+    def says_no_need_to_compare(self, clause: Clause) -> bool:
+        """Return whether it says that nothing has to change: "no need to be more formal"."""
+        if not _pattern("no need").search(self.rest):
+            return False
+        is_comparative = self.is_comparative(clause.before, clause.topic_words)
+        return is_comparative or self.language.has(f"{clause.before} {clause.after}", "less")
+
+    def is_for_content(self, form: str, clause: Clause) -> bool:
+        """Return whether a bare request is for a piece of work, or says too little to be one of manner: "a joke, please"."""
+        language, rest = self.language, self.rest
+        is_comparative = self.is_comparative(clause.before, clause.topic_words)
+        is_more = is_comparative or language.has(f"{clause.before}{clause.topic_words}{clause.after}", "more")
+        if is_more or self.is_lasting or _amount_by_frequency(rest):
+            return False
+        asks_for_content = clause.topic.is_often_work or _pattern("asks for content").search(rest)
+        if asks_for_content and "answer" not in rest:
+            return True
+        if clause.topic.name not in topics():
+            return False
+        ask = language["ask"].match(rest)
+        if ask and language.name == "en" and form in ("question", "wish"):
+            after_asking = _pattern("polite words after asking").sub("", rest[ask.end() :])
+            if not language.begins(after_asking, "order"):
+                return True
+        if language.has(clause.before, "not", "end") or _pattern("only").search(rest):
+            return False
+        if language.name in ("others", "unspaced") or form == "fragment":
+            return True
+        is_only_a_noun = not clause.before and not is_comparative and "your" not in rest
+        return is_only_a_noun and _pattern("verb of address").match(rest) is None  # "tutoie-moi" is no noun
+
+    def has_condition(self, clause: Clause) -> bool:
+        """Return whether the request holds only at times: "when I am sad"."""
+        if _pattern("condition").search(clause.all_after):
+            return True
+        reason = clause.full_text[len(clause.text) :].lstrip(" ,")
+        return _pattern("condition").match(reason) is not None
+
+    def narrowed(self, request: ParsedRequest, clause: Clause) -> ParsedRequest:
+        """Return the request as narrow as its words: of "Australian slang", of "jokes about politics".
 
         It has no name where what it is about stands in another message: "jokes about that".
         """
-        is_noun = not is_marked(topic.name, "quality") or _form("noun").search(topic.word) is not None
-        modifier = self.modifier(before) if is_noun else ""
-        about = _form("about").match(after)
+        is_noun = not clause.topic.is_quality or _pattern("noun of a quality").search(clause.topic_words) is not None
+        modifier = self.modifier(clause.before) if is_noun else ""
+        about = _pattern("subject after the topic").match(clause.after)
         subject = about["what"] if about else ""
         if self.language.has(subject, "soft"):  # "about everything" is how much, not what about
             subject = ""
-        if _form("no subject").fullmatch(subject):
-            return Reading(reading.sentence, reading.form)
+        if _pattern("subject in another message").fullmatch(subject):
+            return ParsedRequest(request.sentence, request.form)
         if not modifier and not subject:
-            return reading
-        name = f"{modifier} {topic.word}" if modifier else topic.name
+            return request
+        name = f"{modifier} {clause.topic_words}" if modifier else clause.topic.name
         if subject:
-            name += f" about {_of_the_user(subject)}"
-        return replace(reading, name=_name(name), text="", is_narrow=True)
+            name += f" about {_from_the_agents_side(subject)}"
+        return replace(request, trait_name=_short_name(name), trait_description="", is_narrow=True)
 
     def modifier(self, before: str) -> str:
         """Return the words right before a topic that say which kind of it is meant: "Australian" of "using Australian slang"."""
@@ -370,325 +643,270 @@ class _Sentence:
         kind: list[str] = []
         while words and self.language["known"].sub("", words[-1]):
             kind.insert(0, words.pop())
-        if not kind or len(kind) > 3 or not _form("before a modifier").search(f"{' '.join(words)} "):
+        if not kind or len(kind) > 3 or not _pattern("before a modifier").search(f"{' '.join(words)} "):
             return ""
         return " ".join(kind)
 
-    def is_emphatic(self, before: str, after: str) -> bool:
-        """Whether "so" only stresses what is to end: "stop being so cheerful", not "so often" nor "no need to be so formal"."""
-        stressed = _form("stressed").search(before)
-        rest = before[: stressed.start()] if stressed else ""
-        return (
-            stressed is not None
-            and not _form("no need").search(self.rest)
-            and not self.language.has(f"{rest} {after}", "soft", "less", "too")
+    # -- direction and amount
+    def direction(self, before: str, topic_words: str, after: str) -> Direction:
+        """Return whether more or less of a topic is asked for, from the words around it."""
+        turning = self.turning_words(before, after)
+        is_too_much = self.says_too_much(before, after)
+        is_less = (turning.is_negated + turning.ends + turning.lessenings + turning.turns) % 2 == 1
+        if is_too_much and not turning.asks_for_less:
+            is_less = True
+        is_soft = is_too_much or turning.lessenings > 0 or self.language.has(f"{before}\n{after}", "soft")
+        if turning.is_negated and self.is_comparative(before, topic_words):  # "don't be shorter"
+            is_soft = True
+        return Direction(is_less, is_soft, asks_for_end=turning.ends > 0 or turning.is_negated)
+
+    def turning_words(self, before: str, after: str) -> TurningWords:
+        """Count the words that turn the meaning around, before a topic and, where the language or a verb allows it, after it."""
+        language, name = self.language, self.language.name
+        is_little_after = _pattern("little of it, after the topic").search(after) is not None
+        words_after = self.count_turning_words(after)
+        if name in VERB_LAST_LANGUAGES and not language.has(before, "turning"):
+            words_after.lessenings += is_little_after
+            return words_after
+        words = self.count_turning_words(before)
+        if name in ("de", "nl") and _pattern("not at the end").search(after):
+            words.is_negated = not words.is_negated
+        elif not words.asks_for_less and name == "en":
+            words.is_negated = _pattern("negation after the topic").match(after) is not None
+        elif not words.asks_for_less:
+            words.is_negated = words_after.is_negated
+        words.lessenings += is_little_after
+        if name != "en" or _pattern("less after the topic").match(after) or language.has(after, "too"):
+            if not words.asks_for_less:
+                words.ends += words_after.ends
+            words.lessenings += words_after.lessenings
+        elif _pattern("verb after the topic").match(after):  # "emoji have to go"
+            words.ends += words_after.ends
+            words.lessenings += words_after.lessenings
+        return words
+
+    def count_turning_words(self, text: str) -> TurningWords:
+        """Count the words of a text that turn the meaning around."""
+        return TurningWords(
+            is_negated=self.language.has(text, "not"),
+            ends=self.language.count(text, "end"),
+            lessenings=self.language.count(text, "less"),
+            turns=self.language.count(text, "turn"),
         )
 
-    def is_for_content(self, form: str, topic: Topic, before: str, compared: bool) -> bool:
-        """Whether a bare request is for a piece of work, or says too little to be one of manner: "a joke, please"."""
-        language, rest = self.language, self.rest
-        if "answer" not in rest and (is_marked(topic.name, "often work") or _form("content").search(rest)):
-            return True
-        if topic.name not in topics():
-            return False
-        ask = language["ask"].match(rest) if language.name == "en" and form in ("question", "wish") else None
-        if ask and not language.begins(_form("after asking").sub("", rest[ask.end() :]), "order"):
-            return True
-        if language.has(before, "not", "end"):
-            return False
-        if _form("only").search(rest):
-            return False
-        is_noun = topic.start == 0 and not compared and "your" not in rest and not _form("formal address").match(rest)
-        return language.name in ("others", "unspaced") or form == "fragment" or is_noun
-
-    def clauses(self) -> Iterator[str]:
-        for part in _form("clauses in pt" if self.language.name == "pt" else "clauses").split(self.rest):
-            begun = 0
-            for joint in _form("and").finditer(part):
-                if self.language.begins(part, "order", *DIRECTING, at=joint.end()):
-                    yield part[begun : joint.start()]
-                    begun = joint.end()
-            yield part[begun:]
-
-    def direction(self, before: str, word: str, after: str) -> Direction:
-        language, name = self.language, self.language.name
-        negated = language.has(before, "not")
-        ends, less, turns = (language.count(before, kind) for kind in ("end", "less", "turn"))
-        after_end, after_less = language.count(after, "end"), language.count(after, "less")
-        if name in VERB_LAST and not language.has(before, "turning"):
-            negated, turns = language.has(after, "not"), turns + language.count(after, "turn")
-            ends, less, after_end, after_less = ends + after_end, less + after_less, 0, 0
-        elif name in ("de", "nl") and _form("not at the end").search(after):
-            negated = not negated
-        elif not (negated or ends or less):  # where the verb, or its negation, stands at the end
-            negated = language.has(after, "not") if name != "en" else bool(_form("not, behind it").match(after))
-        less += _form("few after it").search(after) is not None
-        if name != "en" or _form("less, behind it").match(after) or language.has(after, "too"):
-            ends += after_end if not (negated or ends or less) else 0
-            less += after_less
-        elif _form("verb behind it").match(after):
-            ends, less = ends + after_end, less + after_less
+    def says_too_much(self, before: str, after: str) -> bool:
+        """Return whether a "too" belongs to the topic."""
+        language = self.language
         near = " ".join(before.split()[-3:])
-        if name in ("de", "nl"):
-            last = _form("near, where the verb is last").search(before)
-            near = last[0] if last else ""
-        too_after = name in ("en", "pt") and language.has(" ".join(after.split()[:5]), "too")
-        too = language.has(near, "too") or too_after
-        sign = (-1 if negated else 1) * (-1) ** (ends + less + turns)
-        if too and not negated and not ends and not less:
-            sign = -1
-        soft = too or bool(less) or language.has(f"{before}\n{after}", "soft")
-        return Direction(sign, soft or (negated and self.compares(before, word)), bool(ends) or negated)
-
-    def is_certain(self, before: str, after: str) -> bool:
-        """Whether what turns the meaning around is understood: an unknown verb beside it ("don't spare") could do so, too."""
-        language, name = self.language, self.language.name
-        spoken, later = language["turning"].search(before), language["turning"].search(after)
-        if later and spoken and name in ("de", "nl"):
-            return _form("not at the end").search(after) is not None
-        if spoken and _form("taken away").match(after):
-            return False
-        if spoken and _form("made so").search(before) and language["known"].sub("", "".join(after.split()[:1])):
-            return False
-        if name in ("en", "de", "nl") and language.count(before, "not") > 1:
-            return False
-        if not spoken and not (later and name in VERB_LAST):
+        if language.name in ("de", "nl"):
+            word_before = _pattern("word before the topic, verb last").search(before)
+            near = word_before[0] if word_before else ""
+        if language.has(near, "too"):
             return True
-        between = before if name in VERB_LAST or not spoken else before[spoken.start() :]
-        read = _form("described").sub(r"\1 ", between) + (f" {after}" if name in VERB_LAST else "")
-        return not language["known"].sub(" ", read).strip(" ,:;'-–")
+        return language.name in ("en", "pt") and language.has(" ".join(after.split()[:5]), "too")
 
-    def compares(self, before: str, word: str) -> bool:
-        return self.language.has(before, "more") or self.language.comparative.search(word) is not None
+    def is_comparative(self, before: str, topic_words: str) -> bool:
+        """Return whether the topic is one of more: "more formal", "shorter"."""
+        return self.language.has(before, "more") or self.language.comparative.search(topic_words) is not None
 
-    def amount(self, before: str, word: str, after: str, direction: Direction, following: str = "") -> Amount:
+    def amount(self, before: str, topic_words: str, after: str, direction: Direction, following: str = "") -> Amount:
         """Return how much of it is asked for: by the direction, else by words for how often, and by "only"."""
-        if direction.sign < 0:
-            return "stop" if direction.stop and not direction.soft else "less"
-        more = self.language.has(f"{before} {after}", "more") or self.compares(before, word)
-        if more or direction.stop:  # both: "don't stop", "not without"
+        if direction.is_less:
+            return "stop" if direction.asks_for_end and not direction.is_soft else "less"
+        is_more = self.language.has(f"{before} {after}", "more") or self.is_comparative(before, topic_words)
+        if is_more or direction.asks_for_end:  # an end that was turned around: "don't stop", "not without"
             return "more"
-        often = _how_often(self.body)
-        if not _form("only").search(self.body):
-            return often or "unspecified"
-        if often in ("rarely", "sometimes"):
-            return often
-        # `before` lacks "a few" and "a bit of", which say nothing elsewhere.
-        counted = self.body.partition(word)[0] if word else before
-        is_little = _form("few of it").search(counted) or _form("little, behind it").search(self.body)
-        if is_little or often == "unspecified" or _form("in some places").search(f"{after}{following}"):
-            return "sometimes"  # "only one emoji", "only now and then", "only in greetings"
-        return often or "always"
+        by_frequency = _amount_by_frequency(self.body)
+        if not _pattern("only").search(self.body):
+            return by_frequency or "unspecified"
+        if by_frequency in ("rarely", "sometimes"):
+            return by_frequency
+        is_some = by_frequency == "unspecified"  # "only now and then"
+        if (
+            is_some
+            or self.is_little(before, topic_words)
+            or _pattern("only in some places").search(f"{after}{following}")
+        ):
+            return "sometimes"
+        return by_frequency or "always"
 
-    def without_topic(self, form: str) -> Reading | None:
-        """What is asked for outside of the table: a way to speak, a word, a habit; English forms only, but for quoted words."""
-        language, rest = self.language, self.rest
-        ask = language["ask"].match(rest)
-        body = _form("before a manner").sub("", rest[ask.end() :].strip()) if ask else rest
-        if _form("pointing").fullmatch(body):
-            return Reading(rest, form)
-        if self.is_for_a_work:
-            return self.in_own_words(form, body)
-        if match := _form("like").search(body):
-            group = next(name for name in ("what", "other", "act") if match[name])
-            what = match[group]
-            direction = self.direction(rest[: max(0, rest.find(what))], what, "")
-            name = _name(what if group == "what" else f"like {what}")
-            amount = self.amount(rest, "", "", direction)
-            return Reading(rest, form, f"speaking {name}", f"Speaks {name}.", amount) if name else Reading(rest, form)
-        match = _form("manner").search(body)
-        if match is None or _form("no manner").search(body):
-            return self.in_own_words(form, body)
+    def is_little(self, before: str, topic_words: str) -> bool:
+        """Return whether a small number or amount of the topic is named: "only one emoji"."""
+        # `before` lacks "a few" and "a bit of", which say nothing elsewhere.
+        counted = self.body.partition(topic_words)[0] if topic_words else before
+        if _pattern("small number").search(counted):
+            return True
+        return _pattern("small amount at the end").search(self.body) is not None
+
+    # -- outside of the table of topics
+    def parse_without_topic(self, form: str) -> ParsedRequest | None:
+        """Return a request for a way to speak, a word or a habit; English only, but for quoted words."""
+        body = self.rest
+        if ask := self.language["ask"].match(self.rest):
+            body = _pattern("before a manner").sub("", self.rest[ask.end() :].strip())
+        if _pattern("points at earlier messages").fullmatch(body):
+            return ParsedRequest(self.rest, form)
+        if self.is_for_work:
+            return self.parse_lasting_order(form, body)
+        if speaking := _pattern("speaking like").search(body):
+            return self.parse_way_of_speaking(form, speaking)
+        manner = _pattern("manner").search(body)
+        if manner and not _pattern("not about manner").search(body):
+            return self.parse_manner(form, body, manner)
+        return self.parse_lasting_order(form, body)
+
+    def parse_way_of_speaking(self, form: str, match: Match) -> ParsedRequest:
+        """Return a request to speak like somebody."""
+        words = match["what"] or match["other"] or match["act"]
+        name = _short_name(words if match["what"] else f"like {words}")
+        if not name:
+            return ParsedRequest(self.rest, form)
+        before = self.rest[: max(0, self.rest.find(words))]
+        direction = self.direction(before, words, "")
+        return ParsedRequest(
+            self.rest, form, f"speaking {name}", f"Speaks {name}.", self.amount(self.rest, "", "", direction)
+        )
+
+    def parse_manner(self, form: str, body: str, match: Match) -> ParsedRequest | None:
+        """Return a request about a word or a habit: "stop saying great question"."""
         group = next(name for name in ("what", "quoted", "quality") if match[name])
-        begun, what = rest.find(body), match[group]
-        before = rest[: begun + match.start(group)]
-        sign, soft, stop = self.direction(before, "", rest[begun + match.end(group) :])
-        if sign > 0 and group == "what" and not language.has(rest, "more") and not _how_often(rest):
-            return self.in_own_words(form, body)
-        if re.search(r"\bless\b", what):
-            sign = -1
-        soft = soft or _form("too often").search(what) is not None
-        place = _form("place of a habit").search(
-            before
-        )  # "stop ending every sentence with …": "every" does not soften it
-        soft = soft and (place is None or _form("too often").search(rest) is not None)
-        name = "" if _form("and").search(what) and len(what.split()) > 8 else _name(what)
-        name = f"being {name}" if name and group == "quality" else name
+        words = match[group]
+        begin = self.rest.find(body)
+        before = self.rest[: begin + match.start(group)]
+        direction = self.direction(before, "", self.rest[begin + match.end(group) :])
+        says_how_much = self.language.has(self.rest, "more") or _amount_by_frequency(self.rest)
+        if not direction.is_less and group == "what" and not says_how_much:
+            return self.parse_lasting_order(form, body)
+        if re.search(r"\bless\b", words):
+            direction = replace(direction, is_less=True)
+        if _pattern("too often").search(words):
+            direction = replace(direction, is_soft=True)
+        place = _pattern("place in the sentence").search(before)
+        if place and not _pattern("too often").search(self.rest):
+            # In "stop ending every sentence with …" the "every" does not ask for less.
+            direction = replace(direction, is_soft=False)
+        amount = self.amount(f"{before} {words}", "", "", direction)
+        name = self.name_of_manner(group, words, place)
+        description = f"{name[:1].upper()}{name[1:]}, as a user asked for it." if name else ""
+        return ParsedRequest(self.rest, form, name, description, amount)
+
+    def name_of_manner(self, group: str, words: str, place: Match | None) -> str:
+        """Return the trait's name for a manner, such as "ending every sentence with traveler"; empty where it is not clear."""
+        if _pattern("and").search(words) and len(words.split()) > 8:
+            return ""
+        name = _short_name(words)
+        if name and group == "quality":
+            name = f"being {name}"
         if name and place is not None:
             verb = {"end": "ending", "start": "starting", "begin": "beginning"}[place[1]]
             name = f"{verb} {place[2]} {name}"[:LONGEST_NAME].rstrip()
-        text = f"{name[:1].upper()}{name[1:]}, as a user asked for it." if name else ""
-        return Reading(rest, form, name, text, self.amount(f"{before} {what}", "", "", Direction(sign, soft, stop)))
+        return name
 
-    def own_words(self, body: str) -> Match | None:
+    def lasting_order(self, body: str) -> Match | None:
         """Match an order that is to last ("from now on give prices in euros"), in English."""
-        lasts = self.language.name == "en" and _form("lasts").search(self.body)
-        return _form("own words").match(body) if lasts else None
+        is_lasting = self.language.name == "en" and _pattern("order to last").search(self.body)
+        return _pattern("order in own words").match(body) if is_lasting else None
 
-    def in_own_words(self, form: str, body: str) -> Reading | None:
-        """Read an order that is to last and is about no topic: the trait is called what it says."""
-        match = self.own_words(body)
+    def parse_lasting_order(self, form: str, body: str) -> ParsedRequest | None:
+        """Return an order that is to last and is about no topic; its trait has the order's own words."""
+        match = self.lasting_order(body)
         if match is None:
             return None
-        what = _of_the_user(_form("from now on").sub(" ", match["what"]))
-        if QUOTE in what or CODE in what or len(what) > LONGEST_TEXT:
-            return Reading(self.rest, form)
-        what = " ".join(re.sub(r"[^\w\s'&+./,-]", " ", what).split())
-        name = what if len(what) <= LONGEST_NAME else f"{what[:LONGEST_NAME].rsplit(' ', 1)[0]} …"
-        return Reading(self.rest, form, name, f"In a user's words: {what}.", "stop" if match["not"] else "always")
+        words = _from_the_agents_side(_pattern("from now on").sub(" ", match["what"]))
+        if QUOTE in words or CODE in words or len(words) > LONGEST_WORDING:
+            return ParsedRequest(self.rest, form)
+        words = " ".join(re.sub(r"[^\w\s'&+./,-]", " ", words).split())
+        name = words
+        if len(words) > LONGEST_NAME:
+            name = f"{words[:LONGEST_NAME].rsplit(' ', 1)[0]} …"
+        amount: Amount = "stop" if match["not"] else "always"
+        return ParsedRequest(self.rest, form, name, f"In a user's words: {words}.", amount)
 
 
-def _is_of_a_thing(name: str, before: str, after: str) -> bool:
-    """Whether the words tell the quality of something else than what the agent writes: "a shorter route"."""
-    if not is_marked(name, "quality"):
-        return False
-    thing = re.match(r" (\w+)", after) if _form("before a thing").search(before) else None
-    thing = thing or _form("a thing before").search(before)
-    return thing is not None and _form("of the agent").fullmatch(thing[1]) is None
-
-
-def _topic(clause: str) -> Topic | None:
-    """What the clause is about: the topic that stands first."""
-    if match := _form("name").search(clause):
-        group = "what" if match["what"] else "other"
-        denial = _form("denied name").match(match[group])
-        start = match.start(group) + (denial.end() if denial else 0)
-        if what := _name(clause[start : match.end(group)]):
-            return Topic(f"calling the user {what}", f"Calls the user {what}.", start, match.end(group), what)
-    for language, pattern in _spoken().items():
-        if (match := pattern.search(clause)) and not _form("plain language").search(clause[: match.end()]):
-            return Topic(f"answering in {language}", f"Answers in {language}.", match.start(), match.end(), match[0])
-    if said := _form("said").search(clause):
-        clause = clause[: said.start()]
-    places = [
-        (match.start(), number, match.end(), name)
-        for number, (name, (words, _)) in enumerate(topics().items())
-        if (match := words.search(clause))
+# -- topics and names
+def find_topic(clause: str) -> FoundTopic | None:
+    """Return what a clause is about: a name for the user, a language, else the topic of the table that stands first."""
+    if named := _find_name_for_user(clause):
+        return named
+    for language, pattern in _spoken_languages().items():
+        match = pattern.search(clause)
+        if match and not _pattern("plain language").search(clause[: match.end()]):
+            answering = Topic(f"answering in {language}", f"Answers in {language}.")
+            return FoundTopic(answering, match.start(), match.end())
+    if speech := _pattern("reported speech").search(clause):
+        clause = clause[: speech.start()]
+    found = []
+    for topic in topics().values():
+        if match := topic.words.search(clause):
+            found.append(FoundTopic(topic, match.start(), match.end()))
+    # A comparative of length ("kürzer als zwei Sätze") decides against a topic that stands before it.
+    comparatives = [
+        topic
+        for topic in found
+        if topic.topic.name in LENGTH_TOPICS[:2]
+        and _pattern("comparative of length").search(clause[topic.start : topic.end])
     ]
-    if not places:
+    return min(comparatives or found, key=lambda topic: topic.start, default=None)
+
+
+def _find_name_for_user(clause: str) -> FoundTopic | None:
+    """Return the name by which the user wants to be called, or not: "call me Robin"."""
+    match = _pattern("calling the user").search(clause)
+    if match is None:
         return None
-    lengths = [place for place in places if place[3] in LENGTHS[:2]]
-    comparing = [place for place in lengths if _form("of length").search(clause[place[0] : place[2]])]
-    start, _, end, name = min(comparing or places)
-    return Topic(name, topics()[name][1]["text"], start, end, clause[start:end])
+    group = "what" if match["what"] else "other"
+    start, end = match.span(group)
+    if negation := _pattern("negation before a name").match(match[group]):
+        start += negation.end()
+    name = _short_name(clause[start:end])
+    if not name:
+        return None
+    return FoundTopic(Topic(f"calling the user {name}", f"Calls the user {name}."), start, end)
 
 
-def _of_the_user(what: str) -> str:
-    """Return the words as a trait says them, whose agent is "I": "the user's weight" for "my weight"."""
-    what = re.sub(r"\b(?:my|our)\b", "the user's", what)
-    return re.sub(r"\b(?:me|us|myself)\b", "the user", what)
+def _from_the_agents_side(words: str) -> str:
+    """Return the user's words as a trait of the agent says them: "the user's weight" for "my weight"."""
+    words = re.sub(r"\b(?:my|our)\b", "the user's", words)
+    return re.sub(r"\b(?:me|us|myself)\b", "the user", words)
 
 
-def _name(what: str) -> str:
-    """A short name of what is asked for; a quotation stays as its mark."""
-    what = _form("before a name").sub("", what.strip())
-    while (shorter := _form("after a name").sub("", what)) != what:
-        what = shorter
-    what = " ".join(re.sub(rf"[^\w\s'&+./{QUOTE}-]", " ", what).split())
-    if _form("no name").fullmatch(what) or CODE in what:
+def _short_name(words: str) -> str:
+    """Return a short name for what is asked for, a quotation as its mark; empty where the words name nothing."""
+    name = _pattern("before a name").sub("", words.strip())
+    while (shorter := _pattern("after a name").sub("", name)) != name:
+        name = shorter
+    name = " ".join(re.sub(rf"[^\w\s'&+./{QUOTE}-]", " ", name).split())
+    if _pattern("words that name nothing").fullmatch(name) or CODE in name:
         return ""
-    if QUOTE in what:
-        return f"saying {QUOTE}"
-    return what if len(what) <= LONGEST_NAME else what[:LONGEST_NAME].rsplit(" ", 1)[0]
-
-
-def written_name(name: str, text: str) -> str:
-    """The name with its words as the message writes them: the first quotation for its mark, ``Robin``; empty without a quotation."""
     if QUOTE in name:
-        quotation = _form("quotation").search(text)
-        said = " ".join(re.sub(r"[^\w\s'’&+./-]", " ", quotation[1]).split()) if quotation else ""
-        return name.replace(QUOTE, said) if said else ""
-    what = re.sub(r"^(?:calling the user|saying|speaking like|being) ", "", name)
-    place = text.lower().find(what)
-    if place < 0 or len(text.lower()) != len(text):
-        return name
-    return name.removesuffix(what) + text[place : place + len(what)]
+        return f"saying {QUOTE}"
+    return name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME].rsplit(" ", 1)[0]
 
 
-# -- the answers of the three tiers
-def gate(request: LLMRequest) -> dict[str, Any]:
-    """Does the message ask for other conduct? (responder for the task ``behavior_gate``)"""
-    text = str(request.facts.get("text", ""))
-    reading = read_request(text)
-    if reading is not None:
-        name = written_name(reading.name, text)
-        about = f" about {name}" if name else ", but what about is not certain"
-        article = "an" if reading.form == "order" else "a"
-        confidence, reason = "medium" if name else "low", f"reads like {article} {reading.form}{about}; a heuristic"
-    elif hostile := hostile_signs(masked(text)):
-        confidence, reason = "low", f"the words read like an attempt to take the persona over: {hostile[0]}"
-    else:
-        return {"has_request": False, "confidence": "medium", "reason": "no form of a request fits; a heuristic"}
-    return {"has_request": True, "confidence": confidence, "reason": reason}
+def name_as_written(name: str, text: str) -> str:
+    """Return a trait's name with the words as the message has them: ``Robin``, and the first quotation for its mark.
 
-
-def extract(request: LLMRequest) -> dict[str, Any]:
-    """Which behaviour? (responder for the task ``behavior_extract``) An empty name where that is not clear."""
-    text = str(request.facts.get("text", ""))
-    reading, name, asked = read_request(text), "", text
-    if hostile_signs(masked(text)) or _form("another person").search(folded(masked(text))):
-        reading, name = None, CORE
-    elif reading is not None:
-        name, asked = written_name(reading.name, text), reading.sentence
-    complaint = _short(asked) if reading is not None and reading.form == "complaint" else ""
-    return {"behavior_name": name, "current_state": complaint, "requested_change": _short(asked)}
-
-
-def map_trait(request: LLMRequest) -> dict[str, Any]:
-    """As which trait? (responder for the task ``behavior_map``)"""
-    name = str(request.facts.get("behavior_name", "")).strip()
-    reading = read_request(str(request.facts.get("text", ""))) if name != CORE else None
-    if not name or (name != CORE and (reading is None or not reading.name)):
-        return {}
-    is_narrow = reading is not None and reading.is_narrow
-    trait = covering(name, request.facts.get("traits", ()), is_narrow=is_narrow)
-    text = reading.text if reading is not None and reading.name == name else ""
-    new: dict[str, Any] = {
-        "name": name,
-        "description": text or f"{name[0].upper()}{name[1:]}, as a user asked for it.",
-        "sentiment": 0,
-    }
-    known = trait or new
-    amount = reading.amount if reading is not None else "unspecified"
-    return {
-        "name": known["name"],
-        "description": str(known["description"]),
-        "sentiment": float(known["sentiment"]),
-        "strength": strength_of(amount, float(trait["strength"]) if trait else None),
-        "is_new": trait is None,
-        "replaces_trait": trait["name"] if trait else None,
-        "contradicts_persona": name == CORE,
-        "contradiction": "it would make another person of the agent" if name == CORE else "",
-    }
-
-
-def covering(name: str, traits: Sequence[Mapping[str, Any]], *, is_narrow: bool = False) -> Mapping[str, Any] | None:
-    """Return the trait about the same thing: of that name, or with its telling words; never one whose name says that it is left undone.
-
-    Where the name is a narrow one ("Australian slang"), a trait with only some of its words ("slang") is about more.
+    Empty where the name has a mark and the message no quotation.
     """
-    wanted, all_wanted = stems(name), stems(name, frozenset())
-    candidates = []
-    for trait in traits:
-        other = str(trait["name"])
-        if other.casefold() == name.casefold():
-            return trait
-        named = stems(other)
-        same = named and named <= wanted and (not is_narrow or wanted <= named)
-        is_general = _form("of a manner").search(name)  # its other words alone are too general to tell a trait
-        wider = all_wanted <= stems(other, frozenset()) if is_general else wanted and wanted <= named
-        if (same or wider) and not _form("negated name").search(folded(other)):
-            candidates.append((len(wanted ^ named), trait))
-    return min(candidates, key=lambda one: one[0])[1] if candidates else None
+    if QUOTE in name:
+        quotation = _pattern("first quotation").search(text)
+        quoted = " ".join(re.sub(r"[^\w\s'’&+./-]", " ", quotation[1]).split()) if quotation else ""
+        return name.replace(QUOTE, quoted) if quoted else ""
+    words = re.sub(r"^(?:calling the user|saying|speaking like|being) ", "", name)
+    start = text.lower().find(words)
+    is_same_length = len(text.lower()) == len(text)  # of some letters the lower case is longer
+    if start < 0 or not is_same_length:
+        return name
+    return name.removesuffix(words) + text[start : start + len(words)]
 
 
 def stems(text: str, common: frozenset[str] | None = None) -> set[str]:
-    """The telling words of a name, without their endings."""
-    common = frozenset(read_data("forms.yaml")["common words"].split()) if common is None else common
+    """Return the telling words of a name, without their endings.
+
+    Args:
+        common: Words that tell nothing; default those of `patterns.yaml`.
+    """
+    if common is None:
+        common = frozenset(read_data("patterns.yaml")["common words"].split())
     words = set(re.findall(r"[^\W\d_]{3,}", folded(text))) - common
-    return {_form("ending").sub("", word) if len(word) > 4 else word for word in words}
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= LONGEST_TEXT else line[: LONGEST_TEXT - 1] + "…"
+    return {_pattern("word ending").sub("", word) if len(word) > 4 else word for word in words}

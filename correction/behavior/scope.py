@@ -21,7 +21,8 @@ from agents.models import Agent, Message
 from agents.personas.persona import TraitValue, trait_lines
 from agents.turn.pipeline import Turn
 from correction.behavior.models import BehaviorRequest
-from correction.behavior.rules import as_value, name_key, stored_trait
+from correction.behavior.signs import name_key
+from correction.behavior.trait_change import as_value, stored_trait
 from correction.config.settings import ResolvedConfig, Scope
 
 EDITING = "agents.change_agent"  # who may edit a persona

@@ -23,21 +23,9 @@ from agents.kit.models import LLMCall
 from agents.kit.text.fences import fence, indented, neutral, new_nonce, one_line, render_prompt
 from agents.models import Agent, Message
 from agents.personas.persona import TraitLike, TraitValue
-from correction.behavior.rules import (
-    UNSURE,
-    Decision,
-    MapAnswer,
-    Operation,
-    Requester,
-    Words,
-    as_value,
-    decide,
-    made_by_requests,
-    may_ask,
-    own_words,
-    read_map,
-    requester_of,
-)
+from correction.behavior.own_words import OwnWords, own_words
+from correction.behavior.policy import Decision, Requester, count_traits_made, decide, requester_of, why_not_heard
+from correction.behavior.trait_change import UNSURE, MapAnswer, Operation, as_value, read_map
 from correction.config.settings import ResolvedConfig
 
 Tier = Literal["gate", "extract", "map"]
@@ -211,7 +199,7 @@ def subject_of(agent: Agent, traits: Sequence[TraitValue] | None = None) -> Subj
 def context_of(message: Message, agent: Agent, config: ResolvedConfig) -> tuple[str, ...]:
     """What was said before a message, oldest first: the last four messages of its channel, or of its thread with the one it replies to.
 
-    Words of people who may not ask for a change themselves are left out, so that none of them enters the persona by a "do that".
+    OwnWords of people who may not ask for a change themselves are left out, so that none of them enters the persona by a "do that".
     """
     said = Message.objects.filter(
         channel=message.channel_id, position__lt=message.position, synthetic=message.synthetic
@@ -224,13 +212,13 @@ def context_of(message: Message, agent: Agent, config: ResolvedConfig) -> tuple[
     return tuple(
         f"{one_line(row.author_name)}{' (the character)' if row.agent_id == agent.pk else ''}: {row.text}"
         for row in reversed(rows)
-        if row.agent_id is not None or not may_ask(requester_of(row), config)
+        if row.agent_id is not None or not why_not_heard(requester_of(row), config)
     )
 
 
-def answers_without_model(words: Words) -> Answers:
+def answers_without_model(words: OwnWords) -> Answers:
     """What needs no model to be known: a message of signs, emoji or quotations alone asks for nothing."""
-    return {} if words.say_something else {"gate": dict(NOTHING_SAID)}
+    return {} if words.have_letters else {"gate": dict(NOTHING_SAID)}
 
 
 def next_tier(answers: Mapping[str, Any]) -> Tier | None:
@@ -244,7 +232,7 @@ def next_tier(answers: Mapping[str, Any]) -> Tier | None:
     return "map" if answers["extract"]["behavior_name"] and answers.get("map") is None else None
 
 
-def warnings_about(words: Words, answers: Mapping[str, Any]) -> list[str]:
+def warnings_about(words: OwnWords, answers: Mapping[str, Any]) -> list[str]:
     """What was odd about the message or the answers, for people."""
     warnings = []
     if words.quoted:
@@ -260,7 +248,7 @@ def warnings_about(words: Words, answers: Mapping[str, Any]) -> list[str]:
 def ask(
     tier: Tier,
     *,
-    words: Words,
+    words: OwnWords,
     subject: Subject,
     answers: Mapping[str, Any],
     context: Sequence[str] = (),
@@ -288,7 +276,7 @@ def ask(
 def tier_request(
     tier: Tier,
     *,
-    words: Words,
+    words: OwnWords,
     subject: Subject,
     answers: Mapping[str, Any],
     context: Sequence[str] = (),
@@ -338,7 +326,7 @@ def tier_request(
     )
 
 
-def _earlier(context: Sequence[str], words: Words) -> str:
+def _earlier(context: Sequence[str], words: OwnWords) -> str:
     """What was said before, and what the message quotes, as entries that cannot pass for each other."""
     quoted = [f"[quoted in the message] {' '.join(words.quotes)}"] if words.quotes else []
     return "\n".join(f"{n}. {indented(entry, LONGEST_EARLIER)}" for n, entry in enumerate((*context, *quoted), 1))
@@ -366,7 +354,7 @@ def _template(name: str, /, **values: Any) -> str:
 
 
 def detect(
-    words: Words, subject: Subject, *, context: Sequence[str] = (), model: str = "", work_id: str = ""
+    words: OwnWords, subject: Subject, *, context: Sequence[str] = (), model: str = "", work_id: str = ""
 ) -> tuple[Answers, str, list[int]]:
     """Ask the tiers about a message until one of them says that there is nothing more to ask.
 
@@ -451,7 +439,7 @@ def try_text(
         requester=requester,
         config=config,
         applied_today=applied_today,
-        made=made_by_requests(agent.pk),
+        made=count_traits_made(agent.pk),
         context=context,
     )
     return trial.model_copy(

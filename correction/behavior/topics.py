@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +17,31 @@ DATA = Path(__file__).resolve().parent / "data"
 ANSWERING = "answering in "
 # "calling the user Bob", "… Doctor Blum"; not "… out on mistakes"
 CALLING = re.compile(r"calling the user (?!out\b|back\b|by\b|names\b)\S+(?: \S+)?")
-Like = TypeVar("Like", bound=TraitLike)
+NO_WORDS = re.compile(r"(?!)")
+AnyTrait = TypeVar("AnyTrait", bound=TraitLike)
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """Something that people ask for. One outside of the table, such as a language to answer in, has only a name and a description.
+
+    Attributes:
+        words: The words that tell it, in folded text.
+        opposite: The topic that a complaint of too much of this one raises.
+        against: Topics that cannot hold together with it.
+        is_quality: It can be a quality of other things ("a shorter route").
+        is_often_work: A bare order ("give examples") is for a piece of work.
+        is_of_texts: "That was too …" can speak of an answer.
+    """
+
+    name: str
+    description: str
+    words: re.Pattern[str] = NO_WORDS
+    opposite: str = ""
+    against: tuple[str, ...] = ()
+    is_quality: bool = False
+    is_often_work: bool = False
+    is_of_texts: bool = False
 
 
 @cache
@@ -28,32 +53,54 @@ def read_data(name: str) -> dict[str, Any]:
 
 
 @cache
-def topics() -> dict[str, tuple[re.Pattern[str], dict[str, Any]]]:
-    """Name to its words and its row of `topics.yaml`."""
-    return {name: (any_of(row["words"]), row) for name, row in read_data("topics.yaml").items()}
+def topics() -> dict[str, Topic]:
+    """Return the table of topics by name."""
+    table = {}
+    for name, row in read_data("topics.yaml").items():
+        table[name] = Topic(
+            name=name,
+            description=row["text"],
+            words=word_pattern(row["words"]),
+            opposite=row.get("opposite", ""),
+            against=tuple(row.get("against", ())),
+            is_quality="quality" in row,
+            is_often_work="often work" in row,
+            is_of_texts="of texts" in row,
+        )
+    return table
 
 
-def is_marked(name: str, mark: str) -> bool:
-    return mark in topics()[name][1] if name in topics() else False
+def word_pattern(words: str, before: str = "") -> re.Pattern[str]:
+    """Compile a pattern that finds any of these as a word of its own; in scripts without spaces, anywhere.
 
-
-def any_of(words: str, before: str = "") -> re.Pattern[str]:
-    """Any of these as a word of its own; in scripts without spaces, anywhere."""
-    spaced = rf"(?<![^\W_]){before}(?:%s)(?![^\W_])"
-    unspaced = re.compile(read_data("forms.yaml")["unspaced"])
-    return re.compile("|".join(one if unspaced.search(one) else spaced % one for one in alternatives(words)))
+    Args:
+        words: Regular expressions, separated by ``|``.
+        before: A regular expression for what stands before each word.
+    """
+    has_no_spaces = re.compile(read_data("patterns.yaml")["scripts without spaces"])
+    patterns = []
+    for word in alternatives(words):
+        if has_no_spaces.search(word):
+            patterns.append(word)
+        else:
+            patterns.append(rf"(?<![^\W_]){before}(?:{word})(?![^\W_])")
+    return re.compile("|".join(patterns))
 
 
 def alternatives(pattern: str) -> list[str]:
-    """The alternatives of a pattern outside of its parentheses and brackets."""
-    found, depth = [""], 0
+    """Split a regular expression at each ``|`` outside of its parentheses and brackets."""
+    parts = [""]
+    depth = 0
     for char in pattern:
-        depth += (char in "([") - (char in ")]")
-        if char == "|" and not depth:
-            found.append("")
+        if char in "([":
+            depth += 1
+        elif char in ")]":
+            depth -= 1
+        if char == "|" and depth == 0:
+            parts.append("")
         else:
-            found[-1] += char
-    return [one.strip() for one in found if one.strip()]
+            parts[-1] += char
+    return [part.strip() for part in parts if part.strip()]
 
 
 def topic_of(name: str) -> str:
@@ -61,24 +108,26 @@ def topic_of(name: str) -> str:
     folded = " ".join(name.casefold().split())
     if folded in topics():
         return folded
-    forms = read_data("forms.yaml")
-    if re.search(forms["negated name"], folded):
+    data = read_data("patterns.yaml")
+    if re.search(data["negated name"], folded):
         return ""
-    common = {*forms["common words"].split(), *forms["words of manner"].split()}
-    for topic, (words, _) in topics().items():
-        if words.search(folded) and set(re.findall(r"\w+", words.sub(" ", folded))) <= common:
-            return topic
+    common = {*data["common words"].split(), *data["words of manner"].split()}
+    for topic in topics().values():
+        other_words = set(re.findall(r"\w+", topic.words.sub(" ", folded)))
+        if topic.words.search(folded) and other_words <= common:
+            return topic.name
     return ""
 
 
-def opposing(name: str, traits: Iterable[Like], least: float) -> Like | None:
+def opposing(name: str, traits: Iterable[AnyTrait], least: float) -> AnyTrait | None:
     """Return the strongest trait, from this strength up, that is the opposite of what `name` means; None where there is none."""
-    topic = topic_of(name)
+    opposites = _opposites(topic_of(name))
     choice = _choice_of(name)
     rivals = []
     for trait in traits:
-        is_other = bool(choice) and _choice_of(trait.name) == choice and trait.name.casefold() != name.casefold()
-        if trait.strength >= least and (is_other or topic_of(trait.name) in _opposites(topic)):
+        is_other_name = trait.name.casefold() != name.casefold()
+        is_other_choice = choice != "" and is_other_name and _choice_of(trait.name) == choice
+        if trait.strength >= least and (is_other_choice or topic_of(trait.name) in opposites):
             rivals.append(trait)
     return max(rivals, key=lambda trait: trait.strength, default=None)
 
@@ -87,15 +136,18 @@ def _choice_of(name: str) -> str:
     """Return which choice a trait's name makes, of which only the newest holds: of a language, or of a name for the user; else empty."""
     folded = " ".join(name.casefold().split())
     if folded.startswith(ANSWERING):
-        languages = {language.casefold() for language in read_data("forms.yaml")["languages"]}
+        languages = {language.casefold() for language in read_data("patterns.yaml")["languages"]}
         return "language" if folded.split()[-1] in languages else ""  # the last word, for "American English"
     return "name" if CALLING.fullmatch(folded) else ""
 
 
 @cache
 def _opposites(topic: str) -> frozenset[str]:
-    """The topics that are the opposite of this one; each pair stands in one of its two rows."""
+    """Return the topics that are the opposite of this one; each pair is in one of its two rows."""
     if not topic:
         return frozenset()
-    named = {other for other, (_, row) in topics().items() if topic in row.get("against", ())}
-    return frozenset(named | set(topics()[topic][1].get("against", ())))
+    opposites = set(topics()[topic].against)
+    for other in topics().values():
+        if topic in other.against:
+            opposites.add(other.name)
+    return frozenset(opposites)

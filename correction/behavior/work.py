@@ -12,16 +12,17 @@ from django.utils import timezone
 from agents.chat import is_chat
 from agents.kit.llm.endpoints import model_of
 from agents.kit.models.lease import LeaseLost
-from agents.kit.running import outlasting
+from agents.kit.running import retry_on_outage
 from agents.kit.text.wording import counted
 from agents.kit.work.queues import do_next, wake_workers
 from agents.models import Agent, Message
 from agents.personas.persona import persona_digest
-from agents.turn.receive import said_to
+from agents.turn.receive import text_addressed_to
 from correction.behavior.applying import settle_request
 from correction.behavior.models import BehaviorRequest
+from correction.behavior.own_words import own_words
+from correction.behavior.policy import requester_of, why_not_heard
 from correction.behavior.postponing import MOST_ATTEMPTS, NO_TRY, after_failure, one_call, over_budget
-from correction.behavior.rules import may_ask, own_words, requester_of
 from correction.behavior.scope import key_of, traits_in
 from correction.behavior.tiers import (
     JUDGED_WITHOUT_MODEL,
@@ -49,7 +50,7 @@ def hear(*, message: Message, agent: Agent) -> str:
     config = resolve_config(agent)
     if queue(message=message, agent=agent, config=config) is None:
         return ""
-    why = may_ask(requester_of(message), config)
+    why = why_not_heard(requester_of(message), config)
     return f"not read for behaviour requests: {why}" if why else ""
 
 
@@ -111,7 +112,7 @@ def _read(request: BehaviorRequest, owner: str) -> dict[str, Any] | None:
         return {"status": Status.CANCELLED, "error": f"the {'message' if message is None else 'agent'} was deleted"}
     if why := _why_not(message, agent):
         return {"status": Status.CANCELLED, "error": why}
-    heard, judge = said_to(message, agent), model_of("judge")
+    heard, judge = text_addressed_to(message, agent), model_of("judge")
     words, elsewhere = own_words(heard), len(message.text.strip()) - len(heard.strip())
     for asked in range(1, MOST_MAPS + 1):
         answers: Answers = {tier: said for tier in TIERS if (said := getattr(request, f"{tier}_result")) is not None}
@@ -158,11 +159,11 @@ def _why_not(message: Message, agent: Agent) -> str:
     config = resolve_config(agent)
     if not config["behavior_requests_enabled"]:
         return "behavior_requests_enabled was switched off before it was read"
-    return may_ask(requester_of(message), config) if agent.is_active else "the agent is inactive"
+    return why_not_heard(requester_of(message), config) if agent.is_active else "the agent is inactive"
 
 
 def _store(request: BehaviorRequest, owner: str, **fields: Any) -> None:
     """Store an answer, so that it is paid for once."""
     mine = BehaviorRequest.objects.filter(pk=request.pk, status=Status.RUNNING, lease_owner=owner)
-    if not outlasting(lambda: mine.update(**fields)):
+    if not retry_on_outage(lambda: mine.update(**fields)):
         raise LeaseLost("another worker has it, or it was cancelled")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -89,20 +89,11 @@ def configure(
             {"reason": f"reason has {len(reason)} characters: allowed: one line of at most {LONGEST_REASON}"}
         )
     with transaction.atomic():
-        row = _locked(agent)
-        if row is None and agent is not None and not Agent.objects.filter(pk=agent.pk).exists():
-            raise ConfigError({"agent": f"there is no agent {agent.slug!r} any more: nothing was changed"})
-        if row is None and any(value is not None for value in values.values()):
-            row = _made(agent, user, NO_OWN)
+        row = _locked_row(agent, user, values)
         if check is not None:
             check(in_effect(agent))
-        moved = {
-            name: stored
-            for name, value in values.items()
-            if seen is not None and name in seen and (stored := getattr(row, name, None)) not in (seen[name], value)
-        }
-        if moved:
-            raise ConfigConflict({name: _moved(agent, name, stored) for name, stored in moved.items()})
+        if seen is not None:
+            _refuse_conflicts(agent, row, values, seen)
         changed = [name for name, value in values.items() if getattr(row, name, None) != value]
         if row is not None and changed:
             for name in changed:
@@ -112,10 +103,47 @@ def configure(
     return in_effect(agent)
 
 
+def _locked_row(
+    agent: Agent | None, user: AbstractBaseUser | None, values: Mapping[str, Any]
+) -> AgentEvaluationConfig | None:
+    """Return the row to change, locked; a new one where there is none and something is to be set, else None.
+
+    Raises:
+        ConfigError: The agent was deleted meanwhile.
+    """
+    row = _locked(agent)
+    if row is not None:
+        return row
+    if agent is not None and not Agent.objects.filter(pk=agent.pk).exists():
+        raise ConfigError({"agent": f"there is no agent {agent.slug!r} any more: nothing was changed"})
+    if all(value is None for value in values.values()):  # it inherits everything already
+        return None
+    return _made(agent, user, NO_OWN)
+
+
+def _refuse_conflicts(
+    agent: Agent | None, row: AgentEvaluationConfig | None, values: Mapping[str, Any], seen: Mapping[str, Any]
+) -> None:
+    """Refuse fields that are stored neither as the person saw them nor as the person wants them.
+
+    Raises:
+        ConfigConflict: There are such fields; says who changed them, and to what.
+    """
+    conflicts: dict[str, str] = {}
+    for name, value in values.items():
+        stored = getattr(row, name, None)
+        if name in seen and stored not in (seen[name], value):
+            conflicts[name] = _conflict(agent, name, stored)
+    if conflicts:
+        raise ConfigConflict(conflicts)
+
+
 def ensure_rows(*, agents: Iterable[Agent], reason: str) -> int:
-    """Make the defaults row and a row per agent where there is none yet; returns how many were made. Changes no row."""
+    """Make the defaults row and a row per agent where there is none yet; change no row; return how many were made."""
     present = set(AgentEvaluationConfig.objects.values_list("agent_id", flat=True))  # None is the defaults row
-    missing = [agent for agent in (None, *agents) if (agent.pk if agent else None) not in present]
+    missing: list[Agent | None] = [agent for agent in agents if agent.pk not in present]
+    if None not in present:
+        missing.insert(0, None)
     for agent in missing:
         with transaction.atomic():
             _made(agent, None, reason)
@@ -123,28 +151,33 @@ def ensure_rows(*, agents: Iterable[Agent], reason: str) -> int:
 
 
 def copy_config(*, source: Agent, targets: Iterable[Agent], user: AbstractBaseUser | None = None) -> int:
-    """Give the targets the source's own settings, inherited ones included; all or none. Returns how many there were."""
+    """Give the targets the source's own settings, inherited ones included; all or none. Return how many targets there were."""
     own = AgentEvaluationConfig.objects.filter(agent=source).first()
-    others = sorted((agent for agent in targets if agent.pk != source.pk), key=lambda agent: agent.pk)
+    changes = _stored(own, SETTINGS)
+    reason = f"copied from {source.slug}"[:LONGEST_REASON]
+    others = [agent for agent in targets if agent.pk != source.pk]
+    others.sort(key=lambda agent: agent.pk)  # rows are locked in one order, against deadlocks
     with transaction.atomic():
         for agent in others:
-            reason = f"copied from {source.slug}"[:LONGEST_REASON]
-            configure(agent=agent, changes=_stored(own, SETTINGS), user=user, reason=reason)
+            configure(agent=agent, changes=changes, user=user, reason=reason)
     return len(others)
 
 
 def config_history(agent: Agent | None, *, limit: int = 50) -> list[ConfigChange]:
-    """The latest changes of an agent's configuration, or of the defaults, newest first."""
-    newest = _history(agent).select_related("history_user").order_by("-history_id")[: limit + 1]
-    return list(changes_of(list(newest)))[:limit]
+    """Return the latest changes of an agent's configuration, or of the defaults, newest first."""
+    # One more, with which the oldest of them is compared.
+    records = _history(agent).select_related("history_user").order_by("-history_id")[: limit + 1]
+    return changes_of(list(records))[:limit]
 
 
-def changes_of(records: list[Any]) -> Iterator[ConfigChange]:
-    """The changes that history records, newest first, stand for; each is compared with the record of the same agent before it."""
-    for number, record in enumerate(records):
-        earlier = next((row for row in records[number + 1 :] if row.agent_id == record.agent_id), None)
-        before, after = _stored(earlier, SETTINGS), _stored(record, SETTINGS)
-        yield ConfigChange(
+def changes_of(records: Sequence[Any]) -> list[ConfigChange]:
+    """Return the changes that history records, newest first, stand for; each is compared with the record of the same agent before it."""
+    changes = []
+    earlier_records: dict[int | None, Any] = {}  # by agent; None is the defaults
+    for record in reversed(records):
+        before = _stored(earlier_records.get(record.agent_id), SETTINGS)
+        after = _stored(record, SETTINGS)
+        change = ConfigChange(
             history_id=record.history_id,
             agent_id=record.agent_id,
             at=record.history_date,
@@ -153,6 +186,10 @@ def changes_of(records: list[Any]) -> Iterator[ConfigChange]:
             kind=_KINDS[record.history_type],
             changes={name: (before[name], after[name]) for name in SETTINGS if before[name] != after[name]},
         )
+        changes.append(change)
+        earlier_records[record.agent_id] = record
+    changes.reverse()
+    return changes
 
 
 def revert(*, agent: Agent | None, history_id: int, user: AbstractBaseUser | None = None) -> ResolvedConfig:
@@ -166,7 +203,7 @@ def revert(*, agent: Agent | None, history_id: int, user: AbstractBaseUser | Non
 
 
 def last_change(*, agent: Agent | None, user: AbstractBaseUser) -> int | None:
-    """The newest entry of this history that `user` made; None where there is none."""
+    """Return the newest entry of this history that `user` made; None where there is none."""
     entries = _history(agent).filter(history_user=user).order_by("-history_id")
     newest: int | None = entries.values_list("history_id", flat=True).first()
     return newest
@@ -179,21 +216,24 @@ def undo(*, agent: Agent | None, history_id: int, user: AbstractBaseUser | None 
         ConfigError: There is no such entry, or one of its fields was changed since; nothing was changed.
     """
     entry = _entry(agent, history_id)
-    before = _history(agent).filter(history_id__lt=history_id).order_by("-history_id").first()
-    was = _stored(before, SETTINGS)
-    changed = [name for name in SETTINGS if was[name] != getattr(entry, name)]
+    earlier = _history(agent).filter(history_id__lt=history_id).order_by("-history_id").first()
+    before = _stored(earlier, SETTINGS)
+    after = _stored(entry, SETTINGS)
+    undone = {name: before[name] for name in SETTINGS if before[name] != after[name]}
     with transaction.atomic():
         row = _locked(agent)
-        since = [name for name in changed if getattr(row, name, None) != getattr(entry, name)]
-        if since:
-            raise ConfigError(
-                {name: f"{name} was changed since, so nothing was undone; see the history" for name in since}
-            )
-        return configure(agent=agent, changes=_stored(before, changed), user=user, reason=f"entry {history_id} undone")
+        problems = {
+            name: f"{name} was changed since, so nothing was undone; see the history"
+            for name in undone
+            if getattr(row, name, None) != after[name]
+        }
+        if problems:
+            raise ConfigError(problems)
+        return configure(agent=agent, changes=undone, user=user, reason=f"entry {history_id} undone")
 
 
 def inheritors(changes: Mapping[str, Any]) -> QuerySet[Agent]:
-    """The agents for whom a change of the defaults counts: those that leave at least one of these fields to them."""
+    """Return the agents for whom a change of the defaults counts: those that leave at least one of these fields to them."""
     inherits = Q(evaluation_config__isnull=True)
     for name in changes:
         inherits |= Q(**{f"evaluation_config__{name}__isnull": True})
@@ -201,45 +241,57 @@ def inheritors(changes: Mapping[str, Any]) -> QuerySet[Agent]:
 
 
 def gate_from_now_on(before: ResolvedConfig, after: ResolvedConfig) -> str:
-    """A sentence on what the gate does from now on; empty where a change left it as it was."""
-    if (before.gate_mode, before.gate_dimensions) == (after.gate_mode, after.gate_dimensions):
+    """Return a sentence on what the gate does from now on; empty where a change left it as it was."""
+    if before.gate_mode == after.gate_mode and before.gate_dimensions == after.gate_dimensions:
         return ""
-    checks = ", ".join(after.gate_dimensions)
     if after.gate_is_off:
         return "The gate is off: no draft is checked from now on."
+    checks = ", ".join(after.gate_dimensions)
     if after.gate_mode == GateMode.OBSERVE:
-        return f"Nothing is held back from now on: messages are sent at once and judged for {checks} afterwards."
+        return f"Messages are no longer blocked: they are sent at once and judged for {checks} afterwards."
     return f"Drafts that fail {checks} are sent back from now on."
 
 
 def notes_on(config: ResolvedConfig, agent: Agent | None = None) -> list[str]:
     """Return sentences on what has no effect: settings as they stand together, and propositions of the agent that cannot be used."""
-    checks, budget, named = config.gate_dimensions, config["daily_budget_usd"], config["behavior_named_requesters"]
     notes = []
     if agent is not None and not config.gate_is_off:
-        for problem in _broken_propositions(agent, checks):
+        for problem in _broken_propositions(agent, config.gate_dimensions):
             notes.append(f"{problem}: until that is corrected the drafts of {agent.slug} pass unjudged")
-    if config.gate_mode != "off" and not checks:
-        notes.append(f"gate_mode is {config.gate_mode}, but no dimension is enabled: nothing is checked")
-    if config.gate_mode == "off" and checks:
-        notes.append(f"gate_mode is off: the enabled {', '.join(checks)} is not checked")
-    if config["budget_enabled"] and budget is None:
-        notes.append("budget_enabled is on, but daily_budget_usd is not set: nothing is capped")
-    if config["budget_enabled"] and budget is not None and estimate_cost(str(settings.JUDGE_MODEL), 1, 1) is None:
-        notes.append(f"the judge {settings.JUDGE_MODEL} has no price: its calls do not count against the budget")
-    if budget is not None and not config["budget_enabled"]:
-        notes.append("daily_budget_usd is set, but budget_enabled is off: nothing is capped")
+    return [*notes, *_notes_on_gate(config), *_notes_on_budget(config), *_notes_on_requests(config)]
+
+
+def _notes_on_gate(config: ResolvedConfig) -> Iterator[str]:
+    checks = config.gate_dimensions
+    if config.gate_mode != GateMode.OFF and not checks:
+        yield f"gate_mode is {config.gate_mode}, but no dimension is enabled: nothing is checked"
+    if config.gate_mode == GateMode.OFF and checks:
+        yield f"gate_mode is off: the enabled {', '.join(checks)} is not checked"
     if not config.gate_is_off and config["gate_total_deadline_seconds"] < config["gate_deadline_seconds"]:
-        notes.append("gate_total_deadline_seconds is shorter than gate_deadline_seconds, and ends the judging first")
+        yield "gate_total_deadline_seconds is shorter than gate_deadline_seconds, and ends the judging first"
+
+
+def _notes_on_budget(config: ResolvedConfig) -> Iterator[str]:
+    budget = config["daily_budget_usd"]
+    if not config["budget_enabled"]:
+        if budget is not None:
+            yield "daily_budget_usd is set, but budget_enabled is off: nothing is capped"
+    elif budget is None:
+        yield "budget_enabled is on, but daily_budget_usd is not set: nothing is capped"
+    elif estimate_cost(str(settings.JUDGE_MODEL), 1, 1) is None:
+        yield f"the judge {settings.JUDGE_MODEL} has no price: its calls do not count against the budget"
+
+
+def _notes_on_requests(config: ResolvedConfig) -> Iterator[str]:
     if not config["behavior_requests_enabled"]:
-        return notes
-    if config["behavior_requesters"] == Requesters.NAMED and not named:
-        notes.append("behavior_requesters is named, but behavior_named_requesters is empty: no requests count")
-    if config["behavior_requesters"] != Requesters.NAMED and named:
-        notes.append(f"behavior_named_requesters is set, but behavior_requesters is {config['behavior_requesters']}")
+        return
+    names = config["behavior_named_requesters"]
+    if config["behavior_requesters"] == Requesters.NAMED and not names:
+        yield "behavior_requesters is named, but behavior_named_requesters is empty: no requests count"
+    if config["behavior_requesters"] != Requesters.NAMED and names:
+        yield f"behavior_named_requesters is set, but behavior_requesters is {config['behavior_requesters']}"
     if config["behavior_daily_limit"] == 0 and config["behavior_auto_apply"] != LeastConfidence.NEVER:
-        notes.append("behavior_daily_limit is 0: a person decides on every request, despite behavior_auto_apply")
-    return notes
+        yield "behavior_daily_limit is 0: a person decides on every request, despite behavior_auto_apply"
 
 
 def _broken_propositions(agent: Agent, dimensions: Iterable[str]) -> list[FileProblem]:
@@ -252,38 +304,48 @@ def _broken_propositions(agent: Agent, dimensions: Iterable[str]) -> list[FilePr
 
 
 def config_json(config: ResolvedConfig) -> dict[str, Any]:
-    """Values in effect as JSON knows them, where each comes from, and what has no effect."""
-    plain = {name: float(value) if isinstance(value, Decimal) else value for name, value in config.values.items()}
+    """Return the values in effect as JSON knows them, where each comes from, and what has no effect."""
+    plain = dict(config.values)
+    for name, value in config.values.items():
+        if isinstance(value, Decimal):
+            plain[name] = float(value)
     return {"config": plain, "provenance": dict(config.provenance), "notes": notes_on(config)}
 
 
 def in_effect(agent: Agent | None) -> ResolvedConfig:
-    """The configuration of an agent, or what holds for one that sets nothing of its own."""
+    """Return the configuration of an agent, or, for None, of one that sets nothing of its own."""
     return resolve_config(agent) if agent is not None else resolve_defaults()
 
 
-def _moved(agent: Agent | None, name: str, stored: Any) -> str:
-    """A sentence on who changed a field last, and to what."""
-    change = next((change for change in config_history(agent) if name in change.changes), None)
-    by = f" by {change.user}" if change and change.user else ""
-    at = f" at {timezone.localtime(change.at):%H:%M %Z on %d %b}" if change else ""
-    setting = SETTINGS[name]
-    return f"{name} was set to {setting.show_stored(stored)}{by}{at}, after this page was opened; nothing was saved"
+def _conflict(agent: Agent | None, name: str, stored: Any) -> str:
+    """Return a sentence on who changed a field last, and to what."""
+    by = at = ""
+    for change in config_history(agent):
+        if name in change.changes:
+            if change.user:
+                by = f" by {change.user}"
+            at = f" at {timezone.localtime(change.at):%H:%M %Z on %d %b}"
+            break
+    value = SETTINGS[name].show_stored(stored)
+    return f"{name} was set to {value}{by}{at}, after this page was opened; nothing was saved"
 
 
 def _stored(row: Any, names: Iterable[str]) -> dict[str, Any]:
-    """What a row, or an entry of its history, sets; where there is none everything is inherited."""
+    """Return the values that a row, or an entry of its history, sets; where there is none everything is inherited."""
     return {name: getattr(row, name, None) for name in names}
 
 
 def _history(agent: Agent | None) -> Any:
+    """Return the history of an agent's configuration, or of the defaults."""
     history = AgentEvaluationConfig.history
     return history.filter(is_defaults=True) if agent is None else history.filter(agent=agent)
 
 
 def _entry(agent: Agent | None, history_id: int) -> Any:
-    """Raises:
-    ConfigError: There is no such entry in this history; names the latest ones.
+    """Return an entry of a history.
+
+    Raises:
+        ConfigError: There is no such entry in this history; names the latest ones.
     """
     entry = _history(agent).filter(history_id=history_id).first()
     if entry is None:
@@ -296,15 +358,16 @@ def _entry(agent: Agent | None, history_id: int) -> Any:
 
 
 def _locked(agent: Agent | None) -> AgentEvaluationConfig | None:
-    """The row, locked, so that its history entry shows what other writers set; None when there is none yet."""
-    rows = AgentEvaluationConfig.objects.select_for_update().order_by(
-        "pk"
-    )  # the model's own order would lock agents, too
-    return rows.filter(is_defaults=True).first() if agent is None else rows.filter(agent=agent).first()
+    """Return the row, locked, so that its history entry shows what other writers set; None when there is none yet."""
+    rows = AgentEvaluationConfig.objects.select_for_update()
+    rows = rows.order_by("pk")  # the model's own order would lock agents, too
+    if agent is None:
+        return rows.filter(is_defaults=True).first()
+    return rows.filter(agent=agent).first()
 
 
 def _made(agent: Agent | None, user: AbstractBaseUser | None, reason: str) -> AgentEvaluationConfig:
-    """A new row that inherits everything, or the one another writer made in between."""
+    """Return a new row that inherits everything, or the one another writer made in between."""
     row = AgentEvaluationConfig(agent=agent, is_defaults=agent is None)
     _sign(row, user, reason)
     try:

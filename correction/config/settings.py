@@ -28,15 +28,27 @@ from evaluation.dimensions import Dimension
 if TYPE_CHECKING:
     from agents.turn.pipeline import Turn
 
-MOST_NAMES, LONGEST_NAME = 100, 150  # a user name has at most 150 characters, a trait's 120
+MOST_NAMES = 100  # in a list of names
+LONGEST_NAME = 150  # characters: a user name has at most 150, a trait's 120
+BEYOND_BOUNDS = 10**9  # more than any whole number may be set to
 NO_NAMES = "none"  # a list with nothing in it, which is not the same as inheriting one
 INHERIT = "inherit"
-_ON, _OFF = ("on", "true", "yes", "1"), ("off", "false", "no", "0")
+_WORDS_FOR_ON = ("on", "true", "yes", "1")
+_WORDS_FOR_OFF = ("off", "false", "no", "0")
 
 Kind = Literal["toggle", "choice", "whole number", "number", "list of names"]
+_JSON_TYPES: dict[Kind, str] = {
+    "toggle": "boolean",
+    "choice": "string",
+    "whole number": "integer",
+    "number": "number",
+    "list of names": "array",
+}
 
 
 class GateMode(models.TextChoices):
+    """When drafts are judged."""
+
     OFF = "off", "off"
     OBSERVE = "observe", "observe (judge after sending, hold nothing back)"
     ENFORCE = "enforce", "enforce (judge before sending)"
@@ -76,12 +88,16 @@ class ConfigError(ValueError):
 
 
 def short(text: str) -> str:
-    """What was typed, as an error quotes it."""
+    """Return what was typed as an error quotes it."""
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def validate_names(value: object) -> None:
-    """A list of up to 100 names of 1 to 150 characters without line breaks, none twice."""
+    """Check that it is a list of up to 100 names of 1 to 150 characters without line breaks, none twice.
+
+    Raises:
+        ValidationError: It is not; names the value.
+    """
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise ValidationError("A list of names; got %(value)r.", params={"value": value})
     if len(value) > MOST_NAMES or len(set(value)) != len(value):
@@ -92,30 +108,46 @@ def validate_names(value: object) -> None:
 
 
 def read_names(value: Any) -> list[str]:
-    """The names in a text or a list, trimmed, each once, in their order.
+    """Return the names in a text or a list, trimmed, each once, in their order.
 
     Raises:
         ValueError: It is neither, or a quote is not closed.
     """
     if isinstance(value, str):
-        if value.strip().lower() == NO_NAMES:
-            return []
-        try:
-            value = [name for row in csv.reader(value.splitlines(), skipinitialspace=True, strict=True) for name in row]
-        except csv.Error as error:
-            raise ValueError(str(error)) from error
-        value = [name for name in value if name.strip()]  # a comma at the end of a line
+        return _without_repeats(_names_in_text(value))
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
         raise ValueError("neither a text nor a list of texts")
-    return list(dict.fromkeys(" ".join(name.split()) for name in value))
+    return _without_repeats(value)
+
+
+def _names_in_text(text: str) -> list[str]:
+    """Return the names that commas and lines separate; one with a comma stands in double quotes."""
+    if text.strip().lower() == NO_NAMES:
+        return []
+    names: list[str] = []
+    try:
+        for row in csv.reader(text.splitlines(), skipinitialspace=True, strict=True):
+            names += row
+    except csv.Error as error:
+        raise ValueError(str(error)) from error
+    return [name for name in names if name.strip()]  # a comma at the end of a line leaves an empty one
+
+
+def _without_repeats(names: Iterable[str]) -> list[str]:
+    """Return each name once, with single spaces between its words."""
+    return list(dict.fromkeys(" ".join(name.split()) for name in names))
 
 
 def show_names(names: Sequence[str]) -> str:
-    """The list as one line that `read_names` reads."""
+    """Return the list as one line that `read_names` reads."""
     quoted = []
     for name in names:
-        odd = "," in name or '"' in name or name.lower() in (NO_NAMES, INHERIT)
-        quoted.append('"' + name.replace('"', '""') + '"' if odd else name)
+        needs_quotes = "," in name or '"' in name or name.lower() in (NO_NAMES, INHERIT)
+        if needs_quotes:
+            escaped = name.replace('"', '""')
+            quoted.append(f'"{escaped}"')
+        else:
+            quoted.append(name)
     return ", ".join(quoted) or NO_NAMES
 
 
@@ -126,6 +158,7 @@ class Setting:
     Attributes:
         built_in: What holds where no row says anything; None = nothing, or it follows from others (`settings.merge`).
         help: What it does.
+        advanced: Whether it goes beyond what the specifications ask for. Form, help, command and docs fold it under *Advanced*.
         name: The column, API field and command option.
     """
 
@@ -135,10 +168,12 @@ class Setting:
     bounds: tuple[str, str] | None = None
     digits: int = 3
     places: int = 1
+    advanced: bool = False
     name: str = ""
 
     @property
     def kind(self) -> Kind:
+        """Return which values it takes."""
         if self.choices is not None:
             return "choice"
         if self.bounds is not None:
@@ -147,22 +182,24 @@ class Setting:
 
     @property
     def label(self) -> str:
-        """Its name for people."""
-        if self.name == "gate_mode":
+        """Return its name for people."""
+        if self.name == "gate_mode":  # "mode" alone would not say of what
             return "gate mode"
-        short = self.name.removeprefix("gate_").removeprefix("behavior_")
-        return short.removesuffix("_usd").removesuffix("_seconds").replace("_", " ")
+        without_prefix = self.name.removeprefix("gate_").removeprefix("behavior_")
+        without_unit = without_prefix.removesuffix("_usd").removesuffix("_seconds")
+        return without_unit.replace("_", " ")
 
     @property
     def allowed(self) -> str:
-        """What it may be set to, in words."""
+        """Return in words what it may be set to."""
         if self.choices is not None:
             return " or ".join(self.choices.values)
         if self.bounds is not None:
             low, high = self.bounds
-            if not self.places:
+            if self.places == 0:
                 return f"a whole number, {low} to {high}"
-            return f"{low} to {high} with at most {self.places} decimal place{'s' * (self.places > 1)}"
+            plural = "s" if self.places > 1 else ""
+            return f"{low} to {high} with at most {self.places} decimal place{plural}"
         if self.kind == "toggle":
             return "on or off"
         return (
@@ -172,40 +209,48 @@ class Setting:
 
     @cached_property
     def column(self) -> models.Field[Any, Any]:
-        common: dict[str, Any] = {"null": True, "blank": True, "help_text": self.help}
+        """Return the database column, which allows exactly what `allowed` says."""
+        field = self._new_column(null=True, blank=True, help_text=self.help)
+        field.advanced = self.advanced  # type: ignore[attr-defined]  # for the help page
+        return field
+
+    def _new_column(self, **options: Any) -> models.Field[Any, Any]:
         if self.choices is not None:
-            return models.CharField(max_length=8, choices=self.choices.choices, **common)
+            return models.CharField(max_length=8, choices=self.choices.choices, **options)
         if self.bounds is not None:
-            low, high = map(Decimal if self.places else int, self.bounds)
-            common["validators"] = [MinValueValidator(low), MaxValueValidator(high)]
-            if self.places:
-                return models.DecimalField(max_digits=self.digits, decimal_places=self.places, **common)
-            return models.PositiveIntegerField(**common)
+            return self._new_number_column(*self.bounds, **options)
         if self.kind == "list of names":
-            return models.JSONField(validators=[validate_names], **common)
-        return models.BooleanField(**common)
+            return models.JSONField(validators=[validate_names], **options)
+        return models.BooleanField(**options)
+
+    def _new_number_column(self, low: str, high: str, **options: Any) -> models.Field[Any, Any]:
+        if self.places == 0:
+            validators = [MinValueValidator(int(low)), MaxValueValidator(int(high))]
+            return models.PositiveIntegerField(validators=validators, **options)
+        limits = [MinValueValidator(Decimal(low)), MaxValueValidator(Decimal(high))]
+        return models.DecimalField(max_digits=self.digits, decimal_places=self.places, validators=limits, **options)
 
     @property
     def constraint(self) -> models.CheckConstraint | None:
-        """What the database itself checks."""
-        inherits, message = Q(**{f"{self.name}__isnull": True}), None
+        """Return what the database itself checks of the value; None for toggles and lists."""
         if self.choices is not None:
             allowed = Q(**{f"{self.name}__in": list(self.choices.values)})
+            message = None
         elif self.bounds is not None:
             low, high = self.bounds
             allowed = Q(**{f"{self.name}__gte": Decimal(low), f"{self.name}__lte": Decimal(high)})
             message = f"{self.name}: from {low} to {high}, or empty to inherit."
         else:
             return None
+        inherits = Q(**{f"{self.name}__isnull": True})
         return models.CheckConstraint(
             condition=inherits | allowed, name=f"config_{self.name}", violation_error_message=message
         )
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The value as JSON schema; null = inherit."""
-        kinds = {"toggle": "boolean", "choice": "string", "whole number": "integer", "number": "number"}
-        shape: dict[str, Any] = {"type": [kinds.get(self.kind, "array"), "null"]}
+        """Return the value's JSON schema; null = inherit."""
+        shape: dict[str, Any] = {"type": [_JSON_TYPES[self.kind], "null"]}
         if self.choices is not None:
             shape["enum"] = [*self.choices.values, None]
         if self.kind == "list of names":
@@ -214,54 +259,85 @@ class Setting:
         return shape
 
     def read(self, value: Any) -> Any:
-        """A value as the column stores it; None for one that means inherit (None, empty, ``inherit``).
+        """Return a value as the column stores it; None for one that means inherit (None, empty, ``inherit``).
 
         Raises:
             ConfigError: It is not allowed; names field, value and range.
         """
         if isinstance(value, str):
             value = value.strip()
-        if value is None or (isinstance(value, str) and value.lower() in ("", INHERIT)):
+            if value.lower() in ("", INHERIT):
+                return None
+        if value is None:
             return None
         try:
             typed = self._typed(value)
-            # A column takes an empty list for no value; here it is one: no name.
-            return typed if typed == [] else self.column.clean(typed, None)
+            if typed == []:  # a column takes an empty list for no value; here it is one: no name
+                return typed
+            return self.column.clean(typed, None)
         except (ValueError, ArithmeticError, ValidationError):
             refused = f"{self.name} {short(repr(value))}: allowed: {self.allowed}, or {INHERIT}"
             raise ConfigError({self.name: refused}) from None
 
     def show(self, value: Any) -> str:
-        """A value in effect for people: on, off, a number; a dash where nothing is set."""
+        """Return a value in effect for people: on, off, a number; a dash where nothing is set."""
         if value is None:
             return "–"
         if self.kind == "toggle":
             return "on" if value else "off"
         if self.kind == "list of names":
             return show_names(value)
-        return f"{value.normalize():f}" if isinstance(value, Decimal) else str(value)
+        if isinstance(value, Decimal):
+            return f"{value.normalize():f}"  # without the zeros that the column adds
+        return str(value)
 
     def show_stored(self, value: Any) -> str:
-        """A stored value for people."""
+        """Return a stored value for people."""
         return INHERIT if value is None else self.show(value)
 
     def _typed(self, value: Any) -> Any:
-        """The value in the column's type, unrounded: 2.5 is no whole number, true no number."""
+        """Return the value in the column's type.
+
+        Raises:
+            ValueError, ArithmeticError: It is of another type: 2.5 is no whole number, true no number.
+        """
         if self.kind == "list of names":
             return read_names(value)
-        text = str(value).lower() if isinstance(value, str | int | float | Decimal) else ""
-        if self.kind == "toggle" and text in (*_ON, *_OFF):
-            return text in _ON
-        if self.choices is not None and text in self.choices.values:
+        if not isinstance(value, str | int | float | Decimal):
+            raise ValueError("neither a text nor a number")
+        text = str(value).lower()
+        if self.kind == "toggle":
+            return _read_toggle(text)
+        if self.choices is not None:
+            if text not in self.choices.values:
+                raise ValueError("none of the choices")
             return text
-        if self.bounds is None or isinstance(value, bool) or not text:
-            raise ValueError
+        if isinstance(value, bool):
+            raise ValueError("no number")
+        return self._read_number(text)
+
+    def _read_number(self, text: str) -> int | Decimal:
+        """Return a number, not rounded: more decimal places than allowed are refused by the column."""
         number = Decimal(text)
-        if not number.is_finite() or (not self.places and number != number.to_integral_value()):
-            raise ValueError
-        if not self.places:
-            return int(number) if abs(number) < 10**9 else 10**9
-        return number.quantize(Decimal(1).scaleb(-self.places)) if number == round(number, self.places) else number
+        if not number.is_finite():
+            raise ValueError("no number")
+        if self.places == 0:
+            if number != number.to_integral_value():
+                raise ValueError("no whole number")
+            if abs(number) >= BEYOND_BOUNDS:  # an integer of a million digits takes long to make
+                return BEYOND_BOUNDS
+            return int(number)
+        if number == round(number, self.places):
+            return number.quantize(Decimal(1).scaleb(-self.places))
+        return number
+
+
+def _read_toggle(text: str) -> bool:
+    if text in _WORDS_FOR_ON:
+        return True
+    if text in _WORDS_FOR_OFF:
+        return False
+    raise ValueError("neither on nor off")
 
 
 @dataclass(frozen=True)
@@ -286,26 +362,32 @@ class Mechanism:
 
     @property
     def label(self) -> str:
+        """Return its name for people."""
         return self.name or self.id.replace("_", "-")
 
     @property
     def fields(self) -> tuple[str, ...]:
+        """Return the names of its settings."""
         return tuple(self.settings)
 
     @property
     def switch(self) -> str:
+        """Return the name of the setting that turns it on."""
         return self.fields[0]
 
 
-# What a dimension has beside its switch and threshold.
-_MORE = {
+# Settings that a dimension has beside its switch and threshold.
+_FURTHER_SETTINGS = {
     Dimension.ADHERENCE: {
-        "gate_adherence_hard": Setting(False, "judge adherence in hard mode: every flaw takes 20 % off (default off)")
+        "gate_adherence_hard": Setting(
+            False, "judge adherence in hard mode: every flaw takes 20 % off (default off)", advanced=True
+        )
     }
 }
 
 
-def _dimension(dimension: Dimension) -> Mechanism:
+def _mechanism_of(dimension: Dimension) -> Mechanism:
+    """Return the settings of a dimension that the gate judges."""
     return Mechanism(
         dimension.value,
         f"judges each draft for {dimension} before (or, observing, after) it is said",
@@ -314,7 +396,7 @@ def _dimension(dimension: Dimension) -> Mechanism:
             f"gate_{dimension}_threshold": Setting(
                 Decimal("5.0"), "lowest score that passes, 0 to 9 (default 5)", bounds=("0", "9")
             ),
-            **_MORE.get(dimension, {}),
+            **_FURTHER_SETTINGS.get(dimension, {}),
         },
         number=f"gate_{dimension}_threshold",
         sign="≥ ",
@@ -323,7 +405,7 @@ def _dimension(dimension: Dimension) -> Mechanism:
 
 
 # The dimensions whose rules the gate can check.
-RULED = [d.value for d in Dimension if d.kind.has_gate and d.kind.takes_rules]
+DIMENSIONS_WITH_RULES = [d.value for d in Dimension if d.kind.has_gate and d.kind.takes_rules]
 # Every mechanism is off (AC-7.3.2), but requests to behave differently are read.
 MECHANISMS: tuple[Mechanism, ...] = (
     Mechanism(
@@ -342,6 +424,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
                 bounds=("0", "1"),
                 digits=4,
                 places=3,
+                advanced=True,
             ),
             "max_correction_attempts": Setting(
                 2,
@@ -355,6 +438,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
                 bounds=("0.1", "60"),
                 digits=5,
                 places=2,
+                advanced=True,
             ),
             "gate_total_deadline_seconds": Setting(
                 Decimal("12.00"),
@@ -362,10 +446,11 @@ MECHANISMS: tuple[Mechanism, ...] = (
                 bounds=("0.1", "300"),
                 digits=6,
                 places=2,
+                advanced=True,
             ),
         },
     ),
-    *(_dimension(dimension) for dimension in Dimension if dimension.kind.has_gate),
+    *(_mechanism_of(dimension) for dimension in Dimension if dimension.kind.has_gate),
     Mechanism(
         "rules",
         "checks each draft against the agent's own rules, free of cost",
@@ -373,7 +458,8 @@ MECHANISMS: tuple[Mechanism, ...] = (
             "gate_rules_enabled": Setting(
                 None,
                 "check the agent's own rules (and, offline, cues) on the draft, free of cost; empty = wherever "
-                f"{' or '.join(RULED)} is checked",
+                f"{' or '.join(DIMENSIONS_WITH_RULES)} is checked",
+                advanced=True,
             )
         },
     ),
@@ -388,7 +474,9 @@ MECHANISMS: tuple[Mechanism, ...] = (
                 "(default 6); needs a model as judge",
                 bounds=("0", "9"),
             ),
-            "anti_convergence_dm_allowed": Setting(False, "nudge against convergence in direct messages, too"),
+            "anti_convergence_dm_allowed": Setting(
+                False, "nudge against convergence in direct messages, too", advanced=True
+            ),
         },
         number="convergence_threshold",
         sign="≥ ",
@@ -404,7 +492,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
                 bounds=("1", "10000"),
                 places=0,
             ),
-            "variety_dm_allowed": Setting(False, "nudge towards new ideas in direct messages, too"),
+            "variety_dm_allowed": Setting(False, "nudge towards new ideas in direct messages, too", advanced=True),
         },
         number="variety_message_threshold",
         sign="≥ ",
@@ -429,9 +517,14 @@ MECHANISMS: tuple[Mechanism, ...] = (
         "budget",
         "stops paid checks for the day when the budget is used up",
         {
-            "budget_enabled": Setting(False, "stop paid checks for the day when the budget is used up"),
+            "budget_enabled": Setting(False, "stop paid checks for the day when the budget is used up", advanced=True),
             "daily_budget_usd": Setting(
-                None, "US dollars a day (UTC) for checking this agent", bounds=("0", "100000"), digits=11, places=4
+                None,
+                "US dollars a day (UTC) for checking this agent",
+                bounds=("0", "100000"),
+                digits=11,
+                places=4,
+                advanced=True,
             ),
         },
         number="daily_budget_usd",
@@ -449,28 +542,34 @@ MECHANISMS: tuple[Mechanism, ...] = (
                 "least confidence from which a request is applied automatically: high, medium, low, or never (default high); the others "
                 "wait for a person",
                 choices=LeastConfidence,
+                advanced=True,
             ),
             "behavior_requesters": Setting(
                 "members",
                 "whose requests count: anyone, members (users who are members of the channel where it was said; outsiders are not) "
                 "or named (default members)",
                 choices=Requesters,
+                advanced=True,
             ),
             "behavior_named_requesters": Setting(
-                [], "user names whose requests count where behavior_requesters is named; exact names"
+                [], "user names whose requests count where behavior_requesters is named; exact names", advanced=True
             ),
             "behavior_scope": Setting(
                 "person",
                 "where a request holds of someone who may not edit the persona (of who may, it changes the persona): person (towards who "
                 "asked), channel (where it was said) or persona (for everybody, everywhere) (default person)",
                 choices=Scope,
+                advanced=True,
             ),
-            "behavior_protected_traits": Setting([], "traits that no message can change, in upper or lower case"),
+            "behavior_protected_traits": Setting(
+                [], "traits that no message can change, in upper or lower case", advanced=True
+            ),
             "behavior_daily_limit": Setting(
                 10,
                 "requests applied automatically per day (UTC), 0 to 1000 (default 10); further ones wait for a person",
                 bounds=("0", "1000"),
                 places=0,
+                advanced=True,
             ),
         },
         name="behaviour requests",
@@ -540,81 +639,84 @@ class ResolvedConfig:
         return self.values[name]
 
     def show(self, name: str) -> str:
-        """A value for people."""
+        """Return a value for people."""
         return SETTINGS[name].show(self.values[name])
 
     @property
     def gate_mode(self) -> str:
+        """Return when drafts are judged; a value of `GateMode`."""
         return str(self.values["gate_mode"])
 
     @property
     def gate_dimensions(self) -> tuple[str, ...]:
-        """The dimensions the gate checks: those enabled, and those that take rules where only the agent's rules are."""
-        return tuple(
-            d
-            for d in GATE_DIMENSIONS
-            if self.values[f"gate_{d}_enabled"] or (d in RULED and self.values["gate_rules_enabled"])
-        )
+        """Return the dimensions the gate checks: those enabled, and those that take rules where the agent's rules are checked."""
+        return tuple(dimension for dimension in GATE_DIMENSIONS if self._is_checked(dimension))
+
+    def _is_checked(self, dimension: str) -> bool:
+        if self.values[f"gate_{dimension}_enabled"]:
+            return True
+        return dimension in DIMENSIONS_WITH_RULES and bool(self.values["gate_rules_enabled"])
 
     @property
     def hard_dimensions(self) -> tuple[str, ...]:
-        """The dimensions that are judged in hard mode."""
-        return tuple(d for d in GATE_DIMENSIONS if self.values.get(f"gate_{d}_hard"))
+        """Return the dimensions that are judged in hard mode."""
+        return tuple(dimension for dimension in GATE_DIMENSIONS if self.values.get(f"gate_{dimension}_hard"))
 
     @property
     def gate_is_off(self) -> bool:
+        """Return whether the gate checks nothing."""
         return self.gate_mode == GateMode.OFF or not self.gate_dimensions
 
     @property
     def rules_if_asked(self) -> bool:
-        """Whether the agent's rules are checked where a check is asked for whatever is enabled: unless they are switched off."""
+        """Return whether the agent's rules are checked where a check is asked for: always, unless a person switched them off."""
         return bool(self.values["gate_rules_enabled"]) or self.provenance["gate_rules_enabled"] == "built-in"
 
     @property
     def has_budget(self) -> bool:
+        """Return whether a daily budget caps what checks cost."""
         return bool(self.values["budget_enabled"]) and self.values["daily_budget_usd"] is not None
 
     def threshold(self, dimension: str) -> Decimal:
-        """Lowest score (0 to 9) that passes."""
+        """Return the lowest score (0 to 9) that passes."""
         return Decimal(self.values[f"gate_{dimension}_threshold"])
 
 
 def resolve_config(agent: Agent, overrides: Mapping[str, Any] | None = None) -> ResolvedConfig:
-    """The configuration of `agent` in effect, in one query.
-
-    Where no row sets `gate_mode`, it is ``enforce`` as soon as a check is enabled; where none sets `gate_rules_enabled`, the agent's
-    rules are checked wherever adherence is.
+    """Return the configuration of `agent` in effect (AC-7.3.3), in one query.
 
     Args:
-        agent: Whose.
         overrides: Values for one run (`Run.overrides`); names that are no field, and None, are passed over.
     """
     with sentry_sdk.start_span(op="correction.config", name="resolve config") as span:
-        rows = AgentEvaluationConfig.objects.filter(Q(agent=agent) | Q(is_defaults=True)).order_by()
         own = defaults = None
-        for row in rows:
-            own, defaults = (own, row) if row.is_defaults else (row, defaults)
-        resolved = merge(own=own, defaults=defaults, overrides=_checked(overrides or {}))
+        for row in AgentEvaluationConfig.objects.filter(Q(agent=agent) | Q(is_defaults=True)).order_by():
+            if row.is_defaults:
+                defaults = row
+            else:
+                own = row
+        resolved = merge(own=own, defaults=defaults, overrides=_valid_overrides(overrides or {}))
         span.set_data("gate_mode", resolved.gate_mode)
         return resolved
 
 
 def resolve_all(agents: Iterable[Agent]) -> list[tuple[Agent, ResolvedConfig]]:
-    """The configuration of each of these agents, in one query (give a queryset with ``select_related("evaluation_config")``)."""
+    """Return each agent with its configuration, in one query (give a queryset with ``select_related("evaluation_config")``)."""
     defaults = AgentEvaluationConfig.objects.filter(is_defaults=True).first()
     return [(agent, merge(own=getattr(agent, "evaluation_config", None), defaults=defaults)) for agent in agents]
 
 
 def resolve_defaults() -> ResolvedConfig:
-    """What holds for an agent that says nothing of its own."""
+    """Return the configuration of an agent that sets nothing of its own."""
     return merge(own=None, defaults=AgentEvaluationConfig.objects.filter(is_defaults=True).first())
 
 
 def config_of(turn: Turn) -> ResolvedConfig:
-    """The configuration of a turn, read once: an edit holds from the next turn on."""
+    """Return the configuration of a turn, which is read once: an edit holds from the next turn on."""
     known: ResolvedConfig | None = turn.reports.get("config")
     if known is None:
-        known = turn.reports["config"] = resolve_config(turn.agent, turn.overrides)
+        known = resolve_config(turn.agent, turn.overrides)
+        turn.reports["config"] = known
     return known
 
 
@@ -624,28 +726,36 @@ def merge(
     defaults: AgentEvaluationConfig | None,
     overrides: Mapping[str, Any] | None = None,
 ) -> ResolvedConfig:
-    """The merge without a query, for lists of agents."""
+    """Merge the layers of a configuration without a query: of each setting the first value that is set wins.
+
+    Where no layer sets `gate_rules_enabled`, the agent's rules are checked wherever a dimension is that takes rules; where none sets
+    `gate_mode`, it is ``enforce`` as soon as a check is enabled.
+    """
     values: dict[str, Any] = {}
     provenance: dict[str, Provenance] = {}
     for name, setting in SETTINGS.items():
+        values[name] = setting.built_in
+        provenance[name] = "built-in"
         layers: tuple[tuple[Provenance, Any], ...] = (
             ("override", (overrides or {}).get(name)),
             ("agent", getattr(own, name, None)),
             ("defaults", getattr(defaults, name, None)),
         )
-        provenance[name], values[name] = next(
-            ((layer, value) for layer, value in layers if value not in (None, "")), ("built-in", setting.built_in)
-        )
+        for layer, value in layers:
+            if value not in (None, ""):
+                values[name] = value
+                provenance[name] = layer
+                break
     if values["gate_rules_enabled"] is None:
-        values["gate_rules_enabled"] = any(values[f"gate_{d}_enabled"] for d in RULED)
+        values["gate_rules_enabled"] = any(values[f"gate_{dimension}_enabled"] for dimension in DIMENSIONS_WITH_RULES)
     if values["gate_mode"] is None:
-        enabled = values["gate_rules_enabled"] or any(values[f"gate_{d}_enabled"] for d in GATE_DIMENSIONS)
-        values["gate_mode"] = str(GateMode.ENFORCE if enabled else GateMode.OFF)
+        checks_something = values["gate_rules_enabled"] or any(values[f"gate_{d}_enabled"] for d in GATE_DIMENSIONS)
+        values["gate_mode"] = str(GateMode.ENFORCE if checks_something else GateMode.OFF)
     return ResolvedConfig(values, provenance)
 
 
-def _checked(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """The overrides that are fields, as the types of the columns; one that is not valid is left out, for a turn must not die of it."""
+def _valid_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the overrides that are fields, as the columns store them; one that is not valid is left out, for a turn must not die of it."""
     valid: dict[str, Any] = {}
     for name in SETTINGS.keys() & overrides.keys():
         with contextlib.suppress(ConfigError):
@@ -654,28 +764,28 @@ def _checked(overrides: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Values as the columns store them.
+    """Return values as the columns store them.
 
     Raises:
         ConfigError: Unknown fields, or values that are not allowed; all of them at once (of a flood, the first ones).
     """
-    read: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     errors: dict[str, str] = {}
     for name, value in changes.items():
-        try:
-            if name in SETTINGS:
-                read[name] = SETTINGS[name].read(value)
-            elif len(errors) < len(SETTINGS):
-                errors[name] = _unknown(name)
-        except ConfigError as error:
-            errors |= error.errors
+        if name in SETTINGS:
+            try:
+                values[name] = SETTINGS[name].read(value)
+            except ConfigError as error:
+                errors |= error.errors
+        elif len(errors) < len(SETTINGS):
+            errors[name] = _unknown_field(name)
     if errors:
         raise ConfigError(errors)
-    return read
+    return values
 
 
-def _unknown(name: str) -> str:
-    """A sentence for a name that is no setting, with the nearest ones first."""
-    near = difflib.get_close_matches(name.lower(), SETTINGS, n=3, cutoff=0.6)
-    guess = f" (did you mean {' or '.join(near)}?)" if near else ""
+def _unknown_field(name: str) -> str:
+    """Return a sentence for a name that is no setting, with the nearest ones first."""
+    nearest = difflib.get_close_matches(name.lower(), SETTINGS, n=3, cutoff=0.6)
+    guess = f" (did you mean {' or '.join(nearest)}?)" if nearest else ""
     return f"there is no field {short(name)!r}{guess}; allowed: {', '.join(SETTINGS)}"

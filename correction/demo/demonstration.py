@@ -374,11 +374,13 @@ def show_experiment(out: Any, *, again: bool = False) -> None:
     Raises:
         LookupError: An example agent is missing.
     """
+    from evaluation.experiments.measuring import judge_here
     from evaluation.experiments.models import Experiment
-    from evaluation.experiments.play import judge_here, play, start_experiment
+    from evaluation.experiments.play import play
     from evaluation.experiments.printed import show
     from evaluation.experiments.report import report
     from evaluation.experiments.scenario import Scenario
+    from evaluation.experiments.starting import start_experiment
 
     before = Experiment.objects.filter(name=EXPERIMENT).order_by("-pk").first()
     if before is not None and before.report and not again:

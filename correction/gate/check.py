@@ -1,14 +1,14 @@
-"""Checking a draft on several dimensions at once (S-7.0): what the judge is asked and shown, and its verdicts as one check per dimension.
+"""Check a draft on several dimensions at once (S-7.0): what the judge is asked and shown, and its verdicts as one result per dimension.
 
-`check_action_quality` knows no session and no row: a draft, a persona and a window are enough. `action_of_draft` and
-`action_of_message` read what is judged from the database in one to three queries.
+Three steps: `plan_check` chooses dimensions and propositions, `action_of_draft` or `action_of_message` reads what the propositions want
+to see, `check_action_quality` judges. The last knows no session and no row: a draft, a persona and a window are enough.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -44,7 +44,7 @@ from evaluation.propositions.schema import Proposition, fill
 from evaluation.scorers.subjects import Context, Event, Window, cut_window, event_of, read_ends
 
 DimensionStatus = Literal["scored", "trivial", "unscored", "timeout", "overload", "error", "budget"]
-SCOPED = "behavior"  # the stage whose sections say what was asked for in this channel, or by this person
+REQUESTS_STAGE = "behavior"  # its sections say what people asked for in this channel
 logger = logging.getLogger(__name__)
 
 # Where nothing failed and not everything could be judged, the first of these that occurs names the outcome.
@@ -58,8 +58,8 @@ UNJUDGED: dict[DimensionStatus, Outcome] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """One rule, cue or proposition that was checked for a dimension. `about` says in words what a rule or cue stands for."""
+class PropositionResult:
+    """The result of one rule, cue or judged proposition of a dimension. `about` says in words what a rule or cue stands for."""
 
     id: str
     judge: str
@@ -74,21 +74,29 @@ class Part:
     duration_ms: int = 0
 
     @property
-    def scored(self) -> bool:
-        return self.status == "scored" and self.score is not None
+    def sentence(self) -> str:
+        """Return the reasoning, with what the rule or cue stands for before it; empty without a reasoning."""
+        if self.about and self.reasoning:
+            return f"{self.about.rstrip('. ')}: {self.reasoning}"
+        return self.reasoning
 
     def as_json(self) -> dict[str, Any]:
-        """As the log stores it."""
-        shown = {name: getattr(self, name) for name in ("id", "judge", "status", "score")}
-        return {**shown, "reasoning": self.reasoning or self.reason}
+        """Return what the log stores of it."""
+        return {
+            "id": self.id,
+            "judge": self.judge,
+            "status": self.status,
+            "score": self.score,
+            "reasoning": self.reasoning or self.reason,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """A draft on all dimensions that were asked for.
+    """The result of a draft on all dimensions that were asked for.
 
     Attributes:
-        dimensions: A row for each, not saved yet. What could not be judged has no score and passed (fail-open).
+        dimensions: A row for each, not saved yet. An unjudgeable one has no score and passed (fail-open).
         judge: The model asked; ``rule`` where none was.
         duration_ms: The time of rules and of the slowest call, without what a process does once (importing the SDK, making its client).
         calls: Ledger rows of the calls.
@@ -101,65 +109,86 @@ class GateResult:
 
     @property
     def failures(self) -> tuple[GateDimensionResult, ...]:
+        """Return the dimensions that failed."""
         return tuple(result for result in self.dimensions if not result.passed)
 
     @property
     def passed(self) -> bool:
-        """Whether no dimension failed."""
+        """Return whether no dimension failed."""
         return not self.failures
 
     @property
     def unjudged_outcome(self) -> Outcome | None:
-        """The outcome of a draft that passes although not everything could be judged; None when everything was."""
+        """Return the outcome of a draft that passes although not everything could be judged; None when everything was."""
         statuses = {result.status for result in self.dimensions}
-        return next((outcome for status, outcome in UNJUDGED.items() if status in statuses), None)
+        for status, outcome in UNJUDGED.items():
+            if status in statuses:
+                return outcome
+        return None
 
-    def log(self, *, attempt: int, **columns: Any) -> CorrectionLog:
-        """The attempt (from 1) as a row that is not saved yet, with how it ends: one that failed is sent back."""
-        outcome = self.unjudged_outcome or (Outcome.PASSED if attempt == 1 else Outcome.PASSED_AFTER_RETRY)
-        fields: dict[str, Any] = {"outcome": outcome if self.passed else Outcome.CORRECTED, **columns}
-        log = CorrectionLog(attempt=attempt, judge=self.judge[:200], duration_ms=self.duration_ms, **fields)
-        log.results = self.dimensions
+    @property
+    def score_sum(self) -> float | None:
+        """Return the sum of the scores; None where nothing was scored."""
         scores = scores_of(self.dimensions)
-        log.score_sum = sum(scores.values()) if scores else None
+        return sum(scores.values()) if scores else None
+
+    def log(self, *, attempt: int, outcome: Outcome | None = None, **columns: Any) -> CorrectionLog:
+        """Return the attempt (from 1) as a row that is not saved yet; one that failed is sent back unless `outcome` says otherwise."""
+        log = CorrectionLog(
+            attempt=attempt,
+            outcome=outcome or self._outcome(attempt),
+            judge=self.judge[:200],
+            duration_ms=self.duration_ms,
+            score_sum=self.score_sum,
+            **columns,
+        )
+        log.results = self.dimensions
         return log
+
+    def _outcome(self, attempt: int) -> Outcome:
+        if not self.passed:
+            return Outcome.CORRECTED
+        if self.unjudged_outcome is not None:
+            return self.unjudged_outcome
+        return Outcome.PASSED if attempt == 1 else Outcome.PASSED_AFTER_RETRY
 
 
 def scores_of(results: Iterable[GateDimensionResult]) -> dict[str, float]:
-    """Scores by dimension, of those really scored."""
+    """Return the scores by dimension, of those that have one of their own."""
     return {r.dimension: r.score for r in results if r.status == "scored" and r.score is not None}
 
 
-def judge_parts(question: Question, reply: Reply) -> list[Part]:
-    """What a judge's reply says of each proposition of its question. Cues that were matched mean nothing without their claim."""
-    claims, parts = question.claims(), []
+def read_judge_reply(question: Question, reply: Reply) -> list[PropositionResult]:
+    """Return a result for each proposition that a judge was asked about."""
+    claims = question.claims()
+    results = []
     for (key, proposition), verdict in zip(question.keyed().items(), read_reply(question, reply), strict=True):
-        failed: DimensionStatus | None = None  # the call brought an answer, even if only that this cannot be judged
-        if reply.ok:
-            failed = "error" if verdict.cause == MALFORMED else None
-        elif reply.status is Status.TIMEOUT:
-            failed = "timeout" if reply.attempts else "overload"  # without an attempt: no free slot, or it hangs
-        else:
-            failed = "error"
-        about = claims[key] if proposition.cues and is_heuristic(verdict.judge) else ""
-        took = reply.latency_ms + reply.waited_ms
-        parts.append(part_of(proposition, verdict, call_failed=failed, duration_ms=took, about=about))
-    return parts
+        about = ""
+        if proposition.cues and is_heuristic(verdict.judge):
+            about = claims[key]  # cues that were matched mean nothing without their claim
+        result = result_of_verdict(proposition, verdict, about=about)
+        status = _status_of_call(reply, verdict) or result.status
+        results.append(replace(result, status=status, duration_ms=reply.latency_ms + reply.waited_ms))
+    return results
 
 
-def part_of(
-    proposition: Proposition,
-    verdict: Verdict,
-    *,
-    call_failed: DimensionStatus | None = None,
-    duration_ms: int = 0,
-    about: str = "",
-) -> Part:
-    """A verdict as a part of its dimension."""
-    return Part(
+def _status_of_call(reply: Reply, verdict: Verdict) -> DimensionStatus | None:
+    """Return how the call failed; None where it brought an answer, even if only that this cannot be judged."""
+    if reply.ok:
+        return "error" if verdict.cause == MALFORMED else None
+    if reply.status is not Status.TIMEOUT:
+        return "error"
+    if reply.attempts == 0:  # there was no free slot, or the endpoint hangs and was not asked
+        return "overload"
+    return "timeout"
+
+
+def result_of_verdict(proposition: Proposition, verdict: Verdict, *, about: str = "") -> PropositionResult:
+    """Return a verdict on a proposition as its result."""
+    return PropositionResult(
         id=proposition.id,
         judge=verdict.judge,
-        status=call_failed or verdict.status,
+        status=verdict.status,
         score=None if verdict.value is None else float(verdict.value),
         weight=proposition.weight,
         about=about,
@@ -167,65 +196,175 @@ def part_of(
         recommendations=proposition.recommendations,
         reason=verdict.reason,
         call=verdict.call,
-        duration_ms=duration_ms,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Finding:
+    """The outcome of a dimension. `decisive` is the proposition that decided it; None where there is none."""
+
+    status: DimensionStatus
+    score: float | None = None
+    passed: bool = True
+    decisive: PropositionResult | None = None
+    reasoning: str = ""
+    recommendations: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _LowestScore:
+    """The lowest score of a dimension, and the proposition that stands for it."""
+
+    score: float
+    decisive: PropositionResult
 
 
 def combine(
-    *, dimension: str, threshold: Decimal, judged: Sequence[Part], own: Sequence[Part] = ()
+    *,
+    dimension: str,
+    threshold: Decimal,
+    judged: Sequence[PropositionResult],
+    own: Sequence[PropositionResult] = (),
 ) -> GateDimensionResult:
-    """One dimension's result: the worst of the judge's number and of each of the agent's own rules and cues.
+    """Return one dimension's result, not saved yet: its score is the worst of the judge's and of each of the agent's own rules and cues.
 
-    Where there are several propositions the judge's number is their weighted mean. A call that failed leaves the dimension unjudged and
+    Where there are several propositions the judge's score is their weighted mean. A call that failed leaves the dimension unjudged and
     passed, however well the rules held: they are a part of it. A broken rule fails it all the same.
+
+    Args:
+        judged: Results of the propositions that a judge was asked about.
+        own: Results of the agent's rules and cues.
     """
-    parts = (*own, *judged)
-    candidates = [(p.score or 0.0, p) for p in own if p.scored]
-    if scored := [p for p in judged if p.scored]:
-        mean = round(sum((p.score or 0.0) * p.weight for p in scored) / sum(p.weight for p in scored), 2)
-        candidates.insert(0, (mean, min(scored, key=lambda p: p.score or 0.0)))
-    score, decisive = min(candidates, key=lambda pair: pair[0]) if candidates else (None, None)
-    broken = score is not None and score < threshold
-    # The calls that brought no verdict, the one that says most first.
-    failed = next((p for s in ("timeout", "overload", "error", "budget") for p in parts if p.status == s), None)
-    status: DimensionStatus = "scored"
-    if failed is not None and not broken:
-        status, score, decisive = failed.status, None, failed
-    elif decisive is None:
-        slow_first = sorted(parts, key=lambda p: not p.reason.startswith(TIMED_OUT))
-        decisive = next((p for s in ("trivial", "unscored") for p in slow_first if p.status == s), None)
-        status = "unscored" if decisive is None else decisive.status
-        score = float(MAX_SCORE) if status == "trivial" else None
-    reasoning, recommendations = decisive.reasoning if decisive else "", ""
-    if broken:  # everything that speaks against the draft, what decided first
-        below = sorted((p for p in parts if p.scored and (p.score or 0.0) < threshold), key=lambda p: p.score or 0.0)
-        against = [*([decisive] if decisive else []), *(p for p in below if p is not decisive)]
-        said = (f"{p.about.rstrip('. ')}: {p.reasoning}" if p.about else p.reasoning for p in against if p.reasoning)
-        reasoning = "\n".join(dict.fromkeys(said))
-        recommendations = "\n".join(dict.fromkeys(p.recommendations for p in below if p.recommendations))
-    reason = "" if status == "scored" else decisive.reason if decisive else "nothing to check it by"
-    return GateDimensionResult(
+    results = (*own, *judged)
+    lowest = _lowest_score(judged, own)
+    failed_call = _failed_call(results)
+    if lowest is not None and lowest.score < threshold:
+        finding = _below_threshold(lowest, results, threshold)
+    elif failed_call is not None:
+        finding = _without_verdict(failed_call)
+    elif lowest is not None:
+        finding = _scored(lowest)
+    else:
+        finding = _nothing_scored(results)
+    decisive = finding.decisive
+    row = GateDimensionResult(
         dimension=dimension,
-        status=status,
-        score=score,
+        status=finding.status,
+        score=finding.score,
         threshold=threshold,
-        passed=not broken,
-        reasoning=storable(reasoning),
-        recommendations=storable(recommendations),
-        reason=storable(reason)[:300],
-        judge=storable(decisive.judge if decisive else "")[:200],
-        proposition_id=decisive.id if decisive else "",
-        parts=storable([part.as_json() for part in parts]),
-        call_id=next((p.call for p in judged if p.call is not None), None),
-        duration_ms=max((p.duration_ms for p in judged), default=0),
+        passed=finding.passed,
+        reasoning=storable(finding.reasoning),
+        recommendations=storable(finding.recommendations),
+        reason=storable(finding.reason)[:300],
+        parts=storable([result.as_json() for result in results]),
+        call_id=next((result.call for result in judged if result.call is not None), None),
+        duration_ms=max((result.duration_ms for result in judged), default=0),
     )
+    if decisive is not None:
+        row.judge = storable(decisive.judge)[:200]
+        row.proposition_id = decisive.id
+    return row
+
+
+def _lowest_score(judged: Sequence[PropositionResult], own: Sequence[PropositionResult]) -> _LowestScore | None:
+    """Return the lowest of the judge's mean score and of the score of each rule and cue; None where nothing is scored."""
+    lowest = _mean_of_judge(judged)
+    for result in own:
+        if result.status == "scored" and result.score is not None and (lowest is None or result.score < lowest.score):
+            lowest = _LowestScore(result.score, result)
+    return lowest
+
+
+def _mean_of_judge(judged: Sequence[PropositionResult]) -> _LowestScore | None:
+    """Return the weighted mean of the judge's scores, for which its lowest one stands."""
+    total = 0.0
+    weights = 0.0
+    lowest: _LowestScore | None = None
+    for result in judged:
+        if result.status != "scored" or result.score is None:
+            continue
+        total += result.score * result.weight
+        weights += result.weight
+        if lowest is None or result.score < lowest.score:
+            lowest = _LowestScore(result.score, result)
+    if lowest is None:
+        return None
+    return _LowestScore(round(total / weights, 2), lowest.decisive)
+
+
+def _failed_call(results: Iterable[PropositionResult]) -> PropositionResult | None:
+    """Return a result whose call brought no verdict, of several the one that says most."""
+    failed: dict[str, PropositionResult] = {}
+    for result in results:
+        failed.setdefault(result.status, result)
+    for status in ("timeout", "overload", "error", "budget"):
+        if status in failed:
+            return failed[status]
+    return None
+
+
+def _below_threshold(lowest: _LowestScore, results: Sequence[PropositionResult], threshold: Decimal) -> _Finding:
+    """Return a failed dimension with everything that speaks against the draft, what decided first."""
+    below = [result for result in results if result.status == "scored" and (result.score or 0.0) < threshold]
+    below.sort(key=lambda result: result.score or 0.0)
+    against = [lowest.decisive, *(result for result in below if result is not lowest.decisive)]
+    return _Finding(
+        status="scored",
+        score=lowest.score,
+        passed=False,
+        decisive=lowest.decisive,
+        reasoning=_lines(result.sentence for result in against),
+        recommendations=_lines(result.recommendations for result in below),
+    )
+
+
+def _lines(texts: Iterable[str]) -> str:
+    """Return the texts as lines, each once, without empty ones."""
+    return "\n".join(dict.fromkeys(text for text in texts if text))
+
+
+def _without_verdict(failed_call: PropositionResult) -> _Finding:
+    """Return a dimension that passes because a call about it failed."""
+    return _Finding(
+        status=failed_call.status,
+        decisive=failed_call,
+        reasoning=failed_call.reasoning,
+        reason=failed_call.reason,
+    )
+
+
+def _scored(lowest: _LowestScore) -> _Finding:
+    """Return a dimension that passes by its score."""
+    return _Finding(status="scored", score=lowest.score, decisive=lowest.decisive, reasoning=lowest.decisive.reasoning)
+
+
+def _nothing_scored(results: Sequence[PropositionResult]) -> _Finding:
+    """Return a dimension that passes because nothing of it has a score; a proposition that could not be false here counts as the best."""
+    # A pattern that took too long is named first: its rule can be mended.
+    by_time_out = sorted(results, key=lambda result: not result.reason.startswith(TIMED_OUT))
+    for status in ("trivial", "unscored"):
+        for result in by_time_out:
+            if result.status == status:
+                score = float(MAX_SCORE) if status == "trivial" else None
+                return _Finding(
+                    status=result.status,
+                    score=score,
+                    decisive=result,
+                    reasoning=result.reasoning,
+                    reason=result.reason,
+                )
+    return _Finding(status="unscored", reason="nothing to check it by")
 
 
 @dataclass(frozen=True, slots=True)
 class DraftPropositions:
-    """The propositions a judge is asked by dimension, and the files they and the agent's rules come from; `problem` if unusable.
+    """The propositions a judge is asked about a draft, and the files they and the agent's rules come from.
 
-    `first_n` and `last_n` are the most events that one of them wants to see from the start and the end of the conversation.
+    Attributes:
+        files: All files that apply; the agent's rules are read from them.
+        judged: The propositions by dimension.
+        problem: Why the files cannot be used; empty when they can.
     """
 
     files: tuple[LoadedFile, ...]
@@ -233,12 +372,24 @@ class DraftPropositions:
     problem: str = ""
 
     @property
+    def all_judged(self) -> list[Proposition]:
+        """Return the propositions of all dimensions."""
+        return [proposition for propositions in self.judged.values() for proposition in propositions]
+
+    @property
     def first_n(self) -> int:
-        return max((p.first_n for propositions in self.judged.values() for p in propositions), default=0)
+        """Return the most events that one of them wants to see from the start of the conversation."""
+        return max((proposition.first_n for proposition in self.all_judged), default=0)
 
     @property
     def last_n(self) -> int:
-        return max((p.last_n for propositions in self.judged.values() for p in propositions), default=0)
+        """Return the most events that one of them wants to see from the end of the conversation."""
+        return max((proposition.last_n for proposition in self.all_judged), default=0)
+
+    @property
+    def show_persona(self) -> bool:
+        """Return whether one of them is judged with the persona in sight."""
+        return any(proposition.include_personas for proposition in self.all_judged)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,8 +401,8 @@ class Action:
         agent_slug: Whose propositions hold for it; those of every agent always do.
         seeded: Whether the agent is one of the examples, so that their propositions hold.
         persona: The rendered persona; None when there is none to show.
-        events: What happened before, oldest first, without the draft: the first `head` of them stand at the start of the
-            conversation, `omitted` are left out after those, the rest are the last ones.
+        events: What happened before, oldest first, without the draft. Where the conversation is long, the first `events_at_start`
+            of them are its first events, `omitted` ones are left out after those, and the rest are its last events.
         channel_name, channel_kind: Where it is about to be said.
         is_reply: Whether it answers a message in a thread.
     """
@@ -262,39 +413,42 @@ class Action:
     seeded: bool = False
     persona: str | None = None
     events: tuple[Event, ...] = ()
-    head: int = 0
+    events_at_start: int = 0
     omitted: int = 0
     channel_name: str = ""
     channel_kind: str = ""
     is_reply: bool = False
 
     def context(self, first_n: int, last_n: int) -> Context:
-        """What the judge is shown, with that many events around the gap. A proposition that withholds the persona hides it."""
-        if self.omitted:
-            first, last = self.events[: self.head], self.events[self.head :]
-            start = max(0, len(last) - last_n)
-            omitted = self.omitted + max(0, len(first) - first_n) + start
-            window = Window(first[:first_n], omitted, last[start:])
-        else:
-            window = cut_window(self.events, first_n=first_n, last_n=last_n)
+        """Return what the judge is shown, with that many events from the start and the end."""
         return Context(
             agent_name=self.agent_name,
             persona=self.persona,
-            window=window,
+            window=self._window(first_n, last_n),
             action=self.text,
             channel_name=self.channel_name,
         )
+
+    def _window(self, first_n: int, last_n: int) -> Window:
+        if not self.omitted:
+            return cut_window(self.events, first_n=first_n, last_n=last_n)
+        at_start = self.events[: self.events_at_start]
+        at_end = self.events[self.events_at_start :]
+        first = at_start[:first_n]
+        last = at_end[max(0, len(at_end) - last_n) :]
+        omitted = self.omitted + len(at_start) - len(first) + len(at_end) - len(last)
+        return Window(first, omitted, last)
 
 
 def load_propositions(
     *,
     agent_slug: str,
-    dimensions: Iterable[str],
+    dimensions: Sequence[str],
     hard: Collection[str] = (),
     own: Sequence[LoadedFile] = (),
     seeded: bool = False,
 ) -> DraftPropositions:
-    """The propositions about a draft of this agent; the folders are read once.
+    """Return the propositions about a draft of this agent; the folders are read once.
 
     Files that cannot be used are a `problem` and no exception: a draft must not wait until they are corrected.
 
@@ -305,136 +459,195 @@ def load_propositions(
         seeded: Whether the agent is one of the examples (`Agent.seeded`): only then their propositions apply.
     """
     try:
-        files = tuple(applying(load_all(), seeded=seeded))
+        stored = applying(load_all(), seeded=seeded)
     except PropositionError as error:
         return DraftPropositions((), {}, f"proposition files cannot be used: {error.problems[0]}")
-    dimensions = tuple(dimensions)
-    if problems := problems_at_gate(files, agent_slug=agent_slug, dimensions=dimensions):
+    problems = problems_at_gate(stored, agent_slug=agent_slug, dimensions=dimensions)
+    if problems:
         return DraftPropositions((), {}, f"proposition files cannot be used: {problems[0]}")
-    replaced = {file.dimension for file in own if file.level == "action"}
-    shipped = (
-        f
-        for f in files
-        if not f.problems and not (f.agent_id == DEFAULT and f.level == "action" and f.dimension in replaced)
-    )
-    files = (*shipped, *own)
+    files = (*_not_replaced(stored, own), *own)
     judged: dict[str, tuple[Proposition, ...]] = {}
     for dimension in dimensions:
-        of_agent = propositions_for(
+        propositions = propositions_for(
             agent_slug=agent_slug, dimension=dimension, level="action", files=files, seeded=seeded
         )
-        judged[dimension] = tuple(
-            replace(p, hard=p.hard or (dimension in hard and not p.inverted)) for p in of_agent if p.rule is None
-        )
+        without_rule = [proposition for proposition in propositions if proposition.rule is None]
+        if dimension in hard:
+            without_rule = [replace(p, hard=p.hard or not p.inverted) for p in without_rule]
+        judged[dimension] = tuple(without_rule)
     return DraftPropositions(files, judged)
 
 
-def check_action_quality(
+def _not_replaced(stored: Iterable[LoadedFile], own: Iterable[LoadedFile]) -> list[LoadedFile]:
+    """Return the usable stored files, without the shipped action-level ones of a dimension for which there is an own file."""
+    replaced = {file.dimension for file in own if file.level == "action"}
+    kept = []
+    for file in stored:
+        is_shipped_action = file.agent_id == DEFAULT and file.level == "action"
+        if not file.problems and not (is_shipped_action and file.dimension in replaced):
+            kept.append(file)
+    return kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckPlan:
+    """What a draft is checked for.
+
+    Attributes:
+        agent: Who speaks; None for a speaker whom another program described.
+        config: Of the agent, or the defaults.
+        dimensions: All that get a result.
+        judged_dimensions: Those that a judge is asked about; the others are checked by rules alone.
+        thresholds: The lowest score (0 to 9) that passes, by dimension.
+        check_rules: Whether the agent's rules, and with an offline judge its cues, are checked.
+    """
+
+    agent: Agent | None
+    config: ResolvedConfig
+    dimensions: tuple[str, ...]
+    judged_dimensions: tuple[str, ...]
+    thresholds: Mapping[str, Decimal]
+    check_rules: bool
+    propositions: DraftPropositions
+
+
+def plan_check(
     *,
     agent: Agent | None,
     config: ResolvedConfig,
-    work_id: str,
-    deadline: float,
-    action: Callable[[DraftPropositions], Action],
-    run_id: int | None = None,
-    gate: bool = True,
     dimensions: Sequence[str] = (),
     thresholds: Mapping[str, Decimal] | None = None,
     own: Sequence[LoadedFile] = (),
-    rules: bool | None = None,
-) -> GateResult:
-    """Judge on every dimension at once (AC-7.0.1) what an agent, or a speaker who is none, is about to say or said.
-
-    Never raises for what a judge, a server or a proposition file does: what cannot be judged passes, and says why. The agent's own rules,
-    and with an offline judge its cues, are checked first and cost nothing; the worst of judge, rules and cues is the dimension's score.
-    No transaction may be open here.
+    check_rules: bool | None = None,
+) -> CheckPlan:
+    """Return what a draft is to be checked for, with the propositions.
 
     Args:
         agent: Who speaks; None for a speaker whom another program described.
+        dimensions: Those that a judge is asked about; empty: those that the configuration enables, some by rules alone.
+        thresholds: Lowest scores that pass, 0 to 9; those of other dimensions are the configuration's.
+        own: Files that lie in no folder, see `load_propositions`.
+        check_rules: Whether rules and cues are checked; None: as the configuration says.
+    """
+    if dimensions:
+        judged_dimensions = tuple(dimensions)
+    else:
+        dimensions = config.gate_dimensions
+        judged_dimensions = tuple(d for d in dimensions if config[f"gate_{d}_enabled"])
+    if check_rules is None:
+        check_rules = bool(config["gate_rules_enabled"])
+    limits = {dimension: config.threshold(dimension) for dimension in dimensions}
+    limits |= thresholds or {}
+    return CheckPlan(
+        agent=agent,
+        config=config,
+        dimensions=tuple(dimensions),
+        judged_dimensions=judged_dimensions,
+        thresholds=limits,
+        check_rules=check_rules,
+        propositions=load_propositions(
+            agent_slug=agent.slug if agent is not None else "",
+            dimensions=judged_dimensions,
+            hard=config.hard_dimensions,
+            own=own,
+            seeded=agent is not None and agent.seeded,
+        ),
+    )
+
+
+def check_action_quality(
+    action: Action,
+    plan: CheckPlan,
+    *,
+    work_id: str,
+    deadline: float,
+    run_id: int | None = None,
+    gate: bool = True,
+) -> GateResult:
+    """Judge a draft on every dimension of its plan at once (AC-7.0.1).
+
+    Never raises for what a judge, a server or a proposition file does: an unjudgeable draft is let through, and the result says why. The
+    agent's own rules, and with an offline judge its cues, are checked first and cost nothing; the worst of judge, rules and cues is the
+    dimension's score. No transaction may be open here.
+
+    Args:
         run_id, work_id: Columns of the ledger rows.
         deadline: Seconds for judging each dimension, all at the same time. 0 or less: no time is left, no judge is asked.
-        action: Makes the draft and its context, once it is known what the propositions want to see.
         gate: Whether the calls may use the slots reserved for drafts, without retries, and pass at once where the judge hangs;
             False for what can wait.
-        dimensions: Those that a judge is asked about; empty: those that the configuration enables, some by rules alone.
-        thresholds: Lowest scores that pass, 0 to 9; of the others, the configuration's.
-        own: Files that lie in no folder, see `load_propositions`.
-        rules: Whether rules and cues are checked; None: as the configuration says.
     """
-    judge, limits = str(settings.JUDGE_MODEL), thresholds or {}
-    dimensions, named = tuple(dimensions) or config.gate_dimensions, bool(dimensions)
-    asked = [d for d in dimensions if named or config[f"gate_{d}_enabled"]]
-    propositions = load_propositions(
-        agent_slug=agent.slug if agent is not None else "",
-        dimensions=asked,
-        hard=config.hard_dimensions,
-        own=own,
-        seeded=agent is not None and agent.seeded,
-    )
-    draft, agent_id = action(propositions), agent.pk if agent is not None else None
-    label = Label(purpose="gate", mechanism="gate", agent_id=agent_id, run_id=run_id, work_id=work_id)
-    is_spent = bool(asked) and config.has_budget and over_budget(agent, config)
-    if asked:
-        warm_up("judge")  # the first call of a process: importing is no judging
-    begun, started_at = time.perf_counter(), datetime.now(UTC)
+    judge = RULE_JUDGE
+    if plan.judged_dimensions:
+        judge = str(settings.JUDGE_MODEL)
+        warm_up("judge")  # the first call of a process imports the SDK: that is no time of judging
+    started = time.perf_counter()
+    started_at = datetime.now(UTC)
     with sentry_sdk.start_span(op="correction.gate", name="check a draft") as span:
-        by_rules: dict[str, list[Part]] = {d: [] for d in dimensions if d in TAKES_RULES}
-        rules_ms = 0.0
-        if propositions.problem:
-            parts = {d: [_unjudged("error", propositions.problem)] for d in dimensions}
-        else:
-            if by_rules and (config["gate_rules_enabled"] if rules is None else rules):
-                for d, part in _own_parts(draft, propositions, judge):
-                    if d in by_rules:
-                        by_rules[d].append(part)
-            rules_ms = (time.perf_counter() - begun) * 1000
-            if is_spent:
-                parts = _unasked(propositions, "budget", "the agent's budget for today is used up")
-            elif deadline <= 0:
-                reason = "the time for judging this message was used up by earlier attempts"
-                parts = _unasked(propositions, "timeout", reason)
-            else:
-                # That a judge is late says nothing about it where the deadline is less than what is configured.
-                shortened = deadline < float(config["gate_deadline_seconds"])
-                parts = _ask(draft, propositions, label, deadline, gate=gate, shortened=shortened)
-            none = "no proposition file of this dimension has level: action"
-            parts |= {d: [_unjudged("unscored", none)] for d in asked if not parts.get(d)}
-        checks = tuple(
-            combine(
-                dimension=d,
-                threshold=limits.get(d, config.threshold(d)),
-                judged=parts.get(d, ()),
-                own=by_rules.get(d, ()),
+        by_rules = _check_rules(action, plan)
+        rules_ms = (time.perf_counter() - started) * 1000
+        label = Label(
+            purpose="gate",
+            mechanism="gate",
+            agent_id=plan.agent.pk if plan.agent is not None else None,
+            run_id=run_id,
+            work_id=work_id,
+        )
+        by_judge = _results_of_judge(action, plan, label, deadline=deadline, gate=gate)
+        _count_slow_patterns(by_rules, by_judge)
+        dimension_results = []
+        for dimension in plan.dimensions:
+            dimension_result = combine(
+                dimension=dimension,
+                threshold=plan.thresholds[dimension],
+                judged=by_judge.get(dimension, ()),
+                own=by_rules.get(dimension, ()),
             )
-            for d in dimensions
+            dimension_results.append(dimension_result)
+            _add_span(dimension_result, started_at)
+        slowest_ms = max((result.duration_ms for result in dimension_results), default=0)
+        calls = {result.call for results in by_judge.values() for result in results if result.call is not None}
+        gate_result = GateResult(
+            dimensions=tuple(dimension_results),
+            judge=judge,
+            duration_ms=round(rules_ms + slowest_ms),
+            calls=frozenset(calls),
         )
-        looked_at = [(d, part) for of_all in (by_rules, parts) for d in of_all for part in of_all[d]]
-        try:
-            PatternTimeout.count((d, part.id, part.reason) for d, part in looked_at)
-        except OUTAGE as error:  # the verdicts are here: a count is not worth the check
-            logger.warning("patterns that took too long are not counted: %s", error)
-        for check in checks:  # they ran at the same time: spans are made afterwards with the time each took (AC-7.0.16)
-            name = f"check {check.dimension}"
-            one = sentry_sdk.start_span(op="correction.gate.dimension", name=name, start_timestamp=started_at)
-            one.set_data("gate.dimension", check.dimension)
-            one.set_data("gate.status", check.status)
-            one.set_data("gate.passed", check.passed)
-            if check.score is not None:
-                one.set_data("gate.score", check.score)
-            one.finish(end_timestamp=started_at + timedelta(milliseconds=check.duration_ms))
-        result = GateResult(
-            dimensions=checks,
-            judge=judge if asked else RULE_JUDGE,
-            duration_ms=round(rules_ms + max((check.duration_ms for check in checks), default=0)),
-            calls=frozenset(part.call for _, part in looked_at if part.call is not None),
-        )
-        span.set_data("gate.passed", result.passed)
-        span.set_data("gate.judge", result.judge)
-        return result
+        span.set_data("gate.passed", gate_result.passed)
+        span.set_data("gate.judge", gate_result.judge)
+        return gate_result
 
 
-def _own_parts(action: Action, propositions: DraftPropositions, judge: str) -> list[tuple[str, Part]]:
-    """What the agent's own propositions say of the draft without a model, each with its dimension."""
+def _count_slow_patterns(*results_by_dimension: Mapping[str, Sequence[PropositionResult]]) -> None:
+    """Count the patterns that took too long, for the pages of their rules."""
+    reasons = []
+    for by_dimension in results_by_dimension:
+        for dimension, results in by_dimension.items():
+            reasons += [(dimension, result.id, result.reason) for result in results]
+    try:
+        PatternTimeout.count(reasons)
+    except OUTAGE as error:  # the verdicts are here: a count is not worth the check
+        logger.warning("patterns that took too long are not counted: %s", error)
+
+
+def _add_span(result: GateDimensionResult, started_at: datetime) -> None:
+    """Add a dimension's span (AC-7.0.16) afterwards, with the time it took: the dimensions were judged at the same time."""
+    span = sentry_sdk.start_span(
+        op="correction.gate.dimension", name=f"check {result.dimension}", start_timestamp=started_at
+    )
+    span.set_data("gate.dimension", result.dimension)
+    span.set_data("gate.status", result.status)
+    span.set_data("gate.passed", result.passed)
+    if result.score is not None:
+        span.set_data("gate.score", result.score)
+    span.finish(end_timestamp=started_at + timedelta(milliseconds=result.duration_ms))
+
+
+def _check_rules(action: Action, plan: CheckPlan) -> dict[str, list[PropositionResult]]:
+    """Return by dimension what the agent's own propositions say of the draft without a model."""
+    by_dimension: dict[str, list[PropositionResult]] = {d: [] for d in plan.dimensions if d in TAKES_RULES}
+    if not by_dimension or not plan.check_rules or plan.propositions.problem:
+        return by_dimension
+    judge = str(settings.JUDGE_MODEL)
     variables = action.context(0, 0).variables()
     verdicts = check_draft(
         agent_slug=action.agent_slug,
@@ -443,119 +656,174 @@ def _own_parts(action: Action, propositions: DraftPropositions, judge: str) -> l
         is_reply=action.is_reply,
         cues=is_heuristic(judge),
         variables=variables,
-        files=propositions.files,
+        files=plan.propositions.files,
         seeded=action.seeded,
     )
-    parts = []
     for proposition, verdict in verdicts:
-        about = fill(proposition.claim, {"channel_name": "this channel", **variables})
-        about = f"Not to be seen in this agent: “{about}”" if proposition.inverted else about
-        part = part_of(proposition, replace(verdict, judge=verdict.judge or judge), about=about)
-        parts.append((proposition.dimension, part))
-    return parts
+        if proposition.dimension in by_dimension:
+            about = fill(proposition.claim, {"channel_name": "this channel", **variables})
+            if proposition.inverted:
+                about = f"Not to be seen in this agent: “{about}”"
+            named = replace(verdict, judge=verdict.judge or judge)
+            by_dimension[proposition.dimension].append(result_of_verdict(proposition, named, about=about))
+    return by_dimension
 
 
 def questions_of(
     action: Action, propositions: DraftPropositions, label: Label, *, gate: bool
 ) -> list[tuple[str, Question]]:
-    """What a judge is asked about a draft, each with its dimension."""
+    """Return what a judge is asked about a draft, each question with its dimension: propositions of the same context go together."""
     questions: list[tuple[str, Question]] = []
     for dimension, of_dimension in propositions.judged.items():
-        groups: dict[object, list[Proposition]] = {}
+        by_context: dict[object, list[Proposition]] = {}
         for proposition in of_dimension:
-            groups.setdefault(proposition.context_key, []).append(proposition)
-        for group in groups.values():
-            context = action.context(group[0].first_n, group[0].last_n)
-            for start in range(0, len(group), MAX_PER_CALL):
-                together = tuple(group[start : start + MAX_PER_CALL])
-                named = replace(label, dimension=dimension)
-                question = Question(propositions=together, context=context, label=named, gate=gate)
+            by_context.setdefault(proposition.context_key, []).append(proposition)
+        for same_context in by_context.values():
+            context = action.context(same_context[0].first_n, same_context[0].last_n)
+            for start in range(0, len(same_context), MAX_PER_CALL):
+                question = Question(
+                    propositions=tuple(same_context[start : start + MAX_PER_CALL]),
+                    context=context,
+                    label=replace(label, dimension=dimension),
+                    gate=gate,
+                )
                 questions.append((dimension, question))
     return questions
 
 
-def _ask(
-    action: Action, propositions: DraftPropositions, label: Label, deadline: float, *, gate: bool, shortened: bool
-) -> dict[str, list[Part]]:
-    """The judge's parts by dimension; all questions are asked at once, one per dimension unless its propositions differ in context."""
-    questions = questions_of(action, propositions, label, gate=gate)
-    if not questions:
+def _results_of_judge(
+    action: Action, plan: CheckPlan, label: Label, *, deadline: float, gate: bool
+) -> dict[str, list[PropositionResult]]:
+    """Return by dimension what the judge says of the draft, or why it was not asked."""
+    if plan.propositions.problem:
+        return {dimension: [_unjudged("error", plan.propositions.problem)] for dimension in plan.dimensions}
+    if not plan.judged_dimensions:
         return {}
+    if plan.config.has_budget and over_budget(plan.agent, plan.config):
+        return _not_asked(plan, "budget", "the agent's budget for today is used up")
+    if deadline <= 0:
+        return _not_asked(plan, "timeout", "the time for judging this message was used up by earlier attempts")
+    questions = questions_of(action, plan.propositions, label, gate=gate)
     requests = [build_request(question) for _, question in questions]
-    if gate:
-        about = None if shortened else (action.agent_slug, action.agent_name, hash(action.text))
-        replies = complete_guarded(requests, deadline=deadline, about=about)
+    if not questions:
+        replies = []
+    elif gate:
+        replies = complete_guarded(requests, deadline=deadline, about=_draft_key(action, plan, deadline))
     else:
         replies = complete_together(requests, deadline=deadline)
-    parts: dict[str, list[Part]] = {}
+    by_dimension: dict[str, list[PropositionResult]] = {dimension: [] for dimension in plan.judged_dimensions}
     for (dimension, question), reply in zip(questions, replies, strict=True):
-        parts.setdefault(dimension, []).extend(judge_parts(question, reply))
-    return parts
+        by_dimension[dimension] += read_judge_reply(question, reply)
+    return _with_reason_for_none(by_dimension)
 
 
-def _unasked(propositions: DraftPropositions, status: DimensionStatus, reason: str) -> dict[str, list[Part]]:
-    return {d: [_unjudged(status, reason, p.id) for p in judged] for d, judged in propositions.judged.items()}
+def _draft_key(action: Action, plan: CheckPlan, deadline: float) -> tuple[str, str, int] | None:
+    """Return what tells the draft from others for the breaker of an endpoint that hangs.
+
+    None where less time is left than is configured: that a judge is late then says nothing about it.
+    """
+    if deadline < float(plan.config["gate_deadline_seconds"]):
+        return None
+    return action.agent_slug, action.agent_name, hash(action.text)
 
 
-def _unjudged(status: DimensionStatus, reason: str, name: str = "") -> Part:
-    return Part(id=name, judge="", status=status, reason=reason[:300])
+def _not_asked(plan: CheckPlan, status: DimensionStatus, reason: str) -> dict[str, list[PropositionResult]]:
+    """Return by dimension that none of its propositions was asked about, and why."""
+    by_dimension: dict[str, list[PropositionResult]] = {}
+    for dimension in plan.judged_dimensions:
+        propositions = plan.propositions.judged[dimension]
+        by_dimension[dimension] = [_unjudged(status, reason, proposition.id) for proposition in propositions]
+    return _with_reason_for_none(by_dimension)
+
+
+def _with_reason_for_none(
+    by_dimension: dict[str, list[PropositionResult]],
+) -> dict[str, list[PropositionResult]]:
+    """Say of each dimension without propositions why there is nothing to ask."""
+    for results in by_dimension.values():
+        if not results:
+            results.append(_unjudged("unscored", "no proposition file of this dimension has level: action"))
+    return by_dimension
+
+
+def _unjudged(status: DimensionStatus, reason: str, proposition_id: str = "") -> PropositionResult:
+    return PropositionResult(id=proposition_id, judge="", status=status, reason=reason[:300])
 
 
 def action_of_draft(turn: Turn, draft: Draft, propositions: DraftPropositions) -> Action:
-    """A draft of a turn, with the end and the start of its channel as they are now."""
+    """Read a draft of a turn with the start and the end of its channel as they are now."""
     trigger = turn.trigger
-    is_reply = trigger is not None and trigger.channel_id == turn.channel.pk and trigger.parent_id is not None
-    action = _action(draft.text, turn.agent, turn.channel, turn.persona_version_id, None, is_reply, propositions)
-    asked = [section.body for section in turn.sections if section.stage == SCOPED]
-    return replace(action, persona="\n\n".join((action.persona, *asked))) if asked and action.persona else action
+    action = _read_action(
+        text=draft.text,
+        agent=turn.agent,
+        channel=turn.channel,
+        persona_version_id=turn.persona_version_id,
+        is_reply=trigger is not None and trigger.channel_id == turn.channel.pk and trigger.parent_id is not None,
+        propositions=propositions,
+    )
+    requests = [section.body for section in turn.sections if section.stage == REQUESTS_STAGE]
+    if action.persona is None or not requests:
+        return action
+    return replace(action, persona="\n\n".join((action.persona, *requests)))
 
 
 def action_of_message(message: Message, agent: Agent, propositions: DraftPropositions) -> Action:
-    """A message that was sent already, with what stood before it."""
-    version, is_reply = message.persona_version_id, message.parent_id is not None
-    return _action(message.text, agent, message.channel, version, message.position, is_reply, propositions)
+    """Read a message that was sent already with what stood before it."""
+    return _read_action(
+        text=message.text,
+        agent=agent,
+        channel=message.channel,
+        persona_version_id=message.persona_version_id,
+        is_reply=message.parent_id is not None,
+        propositions=propositions,
+        before_position=message.position,
+    )
 
 
-def _action(
+def _read_action(
+    *,
     text: str,
     agent: Agent,
     channel: Channel,
     persona_version_id: int | None,
-    before: int | None,
     is_reply: bool,
     propositions: DraftPropositions,
+    before_position: int | None = None,
 ) -> Action:
-    shown = any(p.include_personas for judged in propositions.judged.values() for p in judged)
-    asked = any(propositions.judged.values())
-    return Action(
+    """Read what the propositions want to see of persona and channel; a short channel costs one query, a long one three."""
+    action = Action(
         text=text,
         agent_name=agent.display_name,
         agent_slug=agent.slug,
         seeded=agent.seeded,
-        persona=persona_of(agent, persona_version_id) if shown else None,
         channel_name=str(channel),
         channel_kind=channel.kind,
         is_reply=is_reply,
-        **(_conversation(agent, channel, before, propositions.first_n, propositions.last_n) if asked else {}),
+    )
+    if propositions.show_persona:
+        action = replace(action, persona=persona_of(agent, persona_version_id))
+    if not propositions.all_judged:
+        return action
+    messages = Message.objects.filter(channel=channel)
+    if not channel.synthetic:  # a simulation is no part of a real conversation
+        messages = messages.filter(synthetic=False)
+    if before_position is not None:
+        messages = messages.filter(position__lt=before_position)
+    ends = read_ends(messages, propositions.first_n, propositions.last_n)
+    return replace(
+        action,
+        events=tuple(event_of(agent, row) for row in (*ends.first, *ends.last)),
+        events_at_start=len(ends.first),
+        omitted=ends.omitted,
     )
 
 
 def persona_of(agent: Agent, version_id: int | None) -> str:
-    """The persona it speaks under: that of the version, or the agent's present one where there is no version."""
-    versions = PersonaVersion.objects.filter(pk=version_id).order_by() if version_id is not None else None
-    version = versions.values_list("system_prompt", "traits").first() if versions is not None else None
-    if version is None:
-        return render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
-    return render_persona(system_prompt=version[0], traits=[TraitValue(**row) for row in version[1]])
-
-
-def _conversation(agent: Agent, channel: Channel, before: int | None, first_n: int, last_n: int) -> dict[str, Any]:
-    """The first and the last events of the channel. A short channel costs one query, a long one three."""
-    messages = Message.objects.filter(channel=channel)
-    if not channel.synthetic:  # a simulation is no part of a real conversation
-        messages = messages.filter(synthetic=False)
-    if before is not None:
-        messages = messages.filter(position__lt=before)
-    ends = read_ends(messages, first_n, last_n)
-    events = tuple(event_of(agent, row) for row in (*ends.first, *ends.last))
-    return {"events": events, "head": len(ends.first), "omitted": ends.omitted}
+    """Return the persona an agent speaks under: that of the version, or its present one where there is no version."""
+    if version_id is not None:
+        versions = PersonaVersion.objects.filter(pk=version_id).order_by()
+        version = versions.values_list("system_prompt", "traits").first()
+        if version is not None:
+            system_prompt, traits = version
+            return render_persona(system_prompt=system_prompt, traits=[TraitValue(**trait) for trait in traits])
+    return render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())

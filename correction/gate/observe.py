@@ -1,17 +1,15 @@
 """Observe mode: messages are sent at once and judged afterwards, so that a team learns the false-alarm rate before it enforces.
 
-A person can also have messages judged that were said before, with an estimate first (`needs_of`, `judge_later`).
+A person can also have messages judged that were sent before, with an estimate first (`estimate_check`, `judge_later`).
 """
 
 from __future__ import annotations
 
-import logging
-import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from statistics import median
-from typing import NamedTuple
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -23,92 +21,108 @@ from agents.kit.work.queues import do_next, wake_workers
 from agents.models import Agent, Message
 from agents.turn.pipeline import speaker_of
 from correction.config.settings import resolve_all, resolve_config
-from correction.gate.check import action_of_message, check_action_quality, load_propositions, questions_of
-from correction.gate.stage import is_sampled, write
+from correction.gate.check import action_of_message, check_action_quality, load_propositions, plan_check, questions_of
+from correction.gate.stage import is_sampled, new_observation, write_attempt
 from correction.models import CorrectionLog, GateMode, GateSession, ObservedMessage, Outcome
-from evaluation.judge.questions import build_request
+from evaluation.judge.questions import Question, build_request
 from evaluation.runs.planning import answer_length
-
-logger = logging.getLogger(__name__)
 
 Status = Leasable.Status
 MOST_ATTEMPTS = 3  # leases of one observation before its crash is final
 
 
 def queue_ingested(messages: Sequence[Message]) -> int:
-    """Have those of newly stored messages judged later whose agents are observed and that are sampled; returns how many.
+    """Queue those of newly stored messages whose agents are observed and that are sampled; return how many.
 
     What `ingest_observers` names: called inside the transaction that stores them.
     """
-    agents = Agent.objects.filter(pk__in={m.agent_id for m in messages if m.agent_id is not None})
-    rates = {
-        agent.pk: config["observe_sample_rate"]
-        for agent, config in resolve_all(agents.select_related("evaluation_config"))
-        if config.gate_mode == GateMode.OBSERVE and not config.gate_is_off
-    }
-    sampled = [m for m in messages if m.agent_id and is_sampled(m.pk, rates.get(m.agent_id, 0))]
-    ObservedMessage.objects.bulk_create(
-        [ObservedMessage(message=m, session=uuid.uuid4(), whose=m.agent_id or 0) for m in sampled]
-    )
-    if sampled:
+    agents = Agent.objects.filter(pk__in={message.agent_id for message in messages if message.agent_id is not None})
+    rates: dict[int | None, Decimal] = {}
+    for agent, config in resolve_all(agents.select_related("evaluation_config")):
+        if config.gate_mode == GateMode.OBSERVE and not config.gate_is_off:
+            rates[agent.pk] = config["observe_sample_rate"]
+    queued = [
+        new_observation(message)
+        for message in messages
+        if message.agent_id in rates and is_sampled(message.pk, rates[message.agent_id])
+    ]
+    ObservedMessage.objects.bulk_create(queued)
+    if queued:
         transaction.on_commit(wake_workers)
-    return len(sampled)
+    return len(queued)
 
 
 def judge_later(*, messages: Sequence[Message], dimensions: Sequence[str]) -> int:
-    """Queue messages that were said to be judged on these dimensions, whatever their agents' gates do; returns how many.
+    """Queue messages that were sent to be judged on these dimensions, whatever their agents' gates do; return how many.
 
     Those that wait already are left as they are, and a message that was judged is judged again.
     """
     with transaction.atomic():
-        there = ObservedMessage.objects.filter(message__in=messages)
-        there.filter(status__in=ObservedMessage.FINAL).delete()
-        waiting = set(there.values_list("message", flat=True))
-        queued = [
-            ObservedMessage(message=m, session=uuid.uuid4(), whose=m.agent_id or 0, dimensions=list(dimensions))
-            for m in messages
-            if m.pk not in waiting
-        ]
+        observed = ObservedMessage.objects.filter(message__in=messages)
+        observed.filter(status__in=ObservedMessage.FINAL).delete()
+        waiting = set(observed.values_list("message", flat=True))
+        queued = [new_observation(message, dimensions) for message in messages if message.pk not in waiting]
         ObservedMessage.objects.bulk_create(queued, ignore_conflicts=True)
         if queued:
             transaction.on_commit(wake_workers)
     return len(queued)
 
 
-MEASURED = 50  # latest checks whose time is looked at
+LATEST_CHECKS = 50  # whose median is the estimated time
 
 
-class Needs(NamedTuple):
-    """What judging one message takes."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckEstimate:
+    """What judging one message takes.
 
-    calls: int  # of a model over the network
-    cost_usd: Decimal | None  # None where the model has no price
-    seconds: (
-        float | None
-    )  # the median of the latest checks by this judge, whatever the dimensions; None where there was none
+    Attributes:
+        calls: Calls of a model over the network.
+        cost_usd: None where the model has no price.
+        seconds: The median of the latest checks by this judge, whatever the dimensions; None where there was none.
+    """
+
+    calls: int
+    cost_usd: Decimal | None
+    seconds: float | None
 
 
-def needs_of(*, message: Message, agent: Agent, dimensions: Sequence[str]) -> Needs:
+def estimate_check(*, message: Message, agent: Agent, dimensions: Sequence[str]) -> CheckEstimate:
     """Estimate what judging a message like this one takes, from its very prompts (tokens are characters / 4). Asks no model."""
     judge = str(settings.JUDGE_MODEL)
-    newest = CorrectionLog.objects.order_by("-pk").values_list("judge", "duration_ms")[: 10 * MEASURED]
-    times = [took for by, took in newest if by == judge][:MEASURED]
-    seconds = median(times) / 1000 if times else None
+    seconds = _usual_seconds(judge)
     if provider_of(judge) != "anthropic":
-        return Needs(0, Decimal(0), seconds)
+        return CheckEstimate(calls=0, cost_usd=Decimal(0), seconds=seconds)
     propositions = load_propositions(
         agent_slug=agent.slug,
         dimensions=dimensions,
         hard=resolve_config(agent).hard_dimensions,
         seeded=agent.seeded,
     )
-    length, label = answer_length(judge), Label(purpose="gate", mechanism="gate", agent_id=agent.pk)
     action = action_of_message(message, agent, propositions)
-    costs = []
-    for _, question in questions_of(action, propositions, label, gate=False):
-        answered = len(question.propositions) * length.tokens
-        costs.append(ledger.estimate_cost(judge, estimate_tokens(build_request(question)), answered))
-    return Needs(len(costs), None if None in costs else sum(filter(None, costs), Decimal(0)), seconds)
+    label = Label(purpose="gate", mechanism="gate", agent_id=agent.pk)
+    questions = [question for _, question in questions_of(action, propositions, label, gate=False)]
+    return CheckEstimate(calls=len(questions), cost_usd=_estimated_cost(questions, judge), seconds=seconds)
+
+
+def _estimated_cost(questions: Sequence[Question], judge: str) -> Decimal | None:
+    """Return the US dollars that answering the questions costs; None where the judge has no price."""
+    total = Decimal(0)
+    for question in questions:
+        tokens_out = len(question.propositions) * answer_length(judge).tokens
+        cost = ledger.estimate_cost(judge, estimate_tokens(build_request(question)), tokens_out)
+        if cost is None:
+            return None
+        total += cost
+    return total
+
+
+def _usual_seconds(judge: str) -> float | None:
+    """Return the median time of the latest checks by this judge; None where none of the newest is its."""
+    newest = CorrectionLog.objects.order_by("-pk").values_list("judge", "duration_ms")[: 10 * LATEST_CHECKS]
+    durations = [duration_ms for asked_judge, duration_ms in newest if asked_judge == judge][:LATEST_CHECKS]
+    if not durations:
+        return None
+    return median(durations) / 1000
 
 
 def work_one(*, owner: str) -> bool:
@@ -118,14 +132,15 @@ def work_one(*, owner: str) -> bool:
 
 
 def _judge(observed: ObservedMessage) -> dict[str, str]:
-    """Judge one message and log it; how the work ends, as columns."""
+    """Judge one message and log it; return how the work ends, as columns of its row."""
     message = Message.objects.select_related("agent", "channel", "run").filter(pk=observed.message_id).first()
-    if message is None or (agent := message.agent) is None:
-        return {"status": Status.CANCELLED, "error": "the message is gone, or no agent's"}
+    if message is None or message.agent is None:
+        return _cancelled("the message is gone, or no agent's")
     overrides = message.run.overrides if message.run is not None else {}
-    agent, config = speaker_of(agent, overrides), resolve_config(agent, overrides)
+    agent = speaker_of(message.agent, overrides)
+    config = resolve_config(agent, overrides)
     if config.gate_is_off and not observed.dimensions:
-        return {"status": Status.CANCELLED, "error": "the gate was switched off before the message was judged"}
+        return _cancelled("the gate was switched off before the message was judged")
     session = GateSession(
         uuid=observed.session,
         source=GateSession.Source.OBSERVE,
@@ -133,16 +148,19 @@ def _judge(observed: ObservedMessage) -> dict[str, str]:
         channel=message.channel,
         run_id=message.run_id,
     )
-    result = check_action_quality(
+    plan = plan_check(
         agent=agent,
         config=config,
+        dimensions=observed.dimensions,
+        check_rules=config.rules_if_asked if observed.dimensions else None,
+    )
+    result = check_action_quality(
+        action_of_message(message, agent, plan.propositions),
+        plan,
         run_id=message.run_id,
         work_id=session.work_id,
         deadline=settings.LLM_EVALUATION_DEADLINE,  # no one waits for it
-        action=lambda propositions: action_of_message(message, agent, propositions),
         gate=False,
-        dimensions=observed.dimensions,
-        rules=config.rules_if_asked if observed.dimensions else None,
     )
     log = result.log(
         session=session,
@@ -154,13 +172,15 @@ def _judge(observed: ObservedMessage) -> dict[str, str]:
         payload=message.payload,
     )
     try:
-        write(log, message=message)
+        write_attempt(log, message=message)
     except IntegrityError:
         if not Message.objects.filter(pk=message.pk).exists():
-            return {"status": Status.CANCELLED, "error": "the message was deleted while it was judged"}
+            return _cancelled("the message was deleted while it was judged")
+        # Another worker may have been faster, after this one lost its lease: then the session is there.
         if not GateSession.objects.filter(uuid=observed.session).exists():
             raise
-    return {
-        "status": Status.COMPLETED,
-        "error": "",
-    }  # also when another worker was faster after this one lost its lease
+    return {"status": Status.COMPLETED, "error": ""}
+
+
+def _cancelled(reason: str) -> dict[str, str]:
+    return {"status": Status.CANCELLED, "error": reason}

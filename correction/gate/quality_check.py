@@ -30,7 +30,7 @@ from pydantic_core import PydanticCustomError
 
 from agents.api.overrides import Deadline
 from agents.bodies import AgentSlug, Traits
-from agents.kit.bodies import ABSENT, Body, OneOf, Said, Tags, fault
+from agents.kit.bodies import ABSENT, Body, MessageText, OneOf, Tags, fault
 from agents.kit.llm.ledger import totals
 from agents.kit.models import LLMCall
 from agents.kit.text.fences import MAX_CHARACTERS
@@ -45,75 +45,98 @@ from correction.config.settings import (
     resolve_defaults,
 )
 from correction.costs import CostSums
-from correction.gate.check import Action, GateResult, check_action_quality, persona_of
-from correction.gate.stage import best_attempt, feedback, load_attempts, open_session, write
+from correction.gate.check import Action, GateResult, check_action_quality, persona_of, plan_check
+from correction.gate.stage import best_attempt, feedback, find_open_session, load_attempts, write_attempt
 from correction.models import CorrectionLog, GateDimensionResult, GateSession, Outcome
 from evaluation.models import is_heuristic
 from evaluation.propositions.files import LoadedFile, dotted, in_words, location_of
 from evaluation.propositions.schema import PropositionFile, PropositionSpec, resolve
 from evaluation.scorers.subjects import Event
 
-OWNER = ""  # no agent's slug and no file's: what is read here holds for no other agent
+NO_SLUG = ""  # stands for the request's persona: no agent has it, and no file
 MOST_PROPOSITIONS = 20  # of all dimensions; each may need a call of its own
 MOST_PHRASES = 200  # of all rules and cues; each is looked for in the draft
 
 
 def read_propositions(data: Sequence[Any]) -> tuple[LoadedFile, ...]:
-    """Files as a request sends them, each an object with ``dimension`` and ``propositions``; ``level`` is ``action`` unless given.
+    """Read files as a request sends them, each an object with ``dimension`` and ``propositions``; ``level`` is ``action`` unless given.
 
     Raises:
         ValueError: They break the schema or a bound; names the place and what is allowed.
     """
-    phrases = [phrase for one in data for phrase in _phrases(one)]
-    if len(phrases) > MOST_PHRASES:
-        raise ValueError(f"{len(phrases)} phrases: allowed: at most {MOST_PHRASES} in all rules and cues")
-    files = tuple(_read(number, one) for number, one in enumerate(data))
-    count = sum(len(file.propositions) for file in files)
-    if count > MOST_PROPOSITIONS:
-        raise ValueError(f"{count} propositions: allowed: at most {MOST_PROPOSITIONS} in all")
+    phrases = 0
+    for file_data in data:
+        for rule_or_cues in _rules_and_cues(file_data):
+            phrases += _count_phrases(rule_or_cues)
+    if phrases > MOST_PHRASES:
+        raise ValueError(f"{phrases} phrases: allowed: at most {MOST_PHRASES} in all rules and cues")
+    files = tuple(_read_file(number, file_data) for number, file_data in enumerate(data))
+    propositions = sum(len(file.propositions) for file in files)
+    if propositions > MOST_PROPOSITIONS:
+        raise ValueError(f"{propositions} propositions: allowed: at most {MOST_PROPOSITIONS} in all")
     return files
 
 
-def _phrases(data: Any) -> Iterator[str]:
-    """The phrases of all rules and cues as they were sent.
+def _rules_and_cues(file_data: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the rules and cues of a file as they were sent; what has another shape is left to the schema."""
+    propositions = file_data.get("propositions") if isinstance(file_data, Mapping) else None
+    if not isinstance(propositions, list):
+        return
+    for proposition in propositions:
+        if isinstance(proposition, Mapping):
+            for name in ("rule", "cues"):
+                if isinstance(proposition.get(name), Mapping):
+                    yield proposition[name]
+
+
+def _count_phrases(rule_or_cues: Mapping[str, Any]) -> int:
+    """Count the phrases of a rule or of cues.
 
     Raises:
         ValueError: One is a regular expression. It is refused before the schema compiles it, which alone may take long.
     """
-    rows = data.get("propositions") if isinstance(data, Mapping) else None
-    for row in rows if isinstance(rows, list) else ():
-        for name in ("rule", "cues") if isinstance(row, Mapping) else ():
-            group = row.get(name)
-            for key, value in group.items() if isinstance(group, Mapping) else ():
-                phrases = [phrase for phrase in value if isinstance(phrase, str)] if isinstance(value, list) else []
-                if key in ("matches", "not_matches") or any(phrase.startswith("/") for phrase in phrases):
-                    raise ValueError("regular expressions stand in files only; allowed here: phrases")
-                yield from phrases
+    count = 0
+    for key, value in rule_or_cues.items():
+        phrases = []
+        if isinstance(value, list):
+            phrases = [phrase for phrase in value if isinstance(phrase, str)]
+        if key in ("matches", "not_matches") or any(phrase.startswith("/") for phrase in phrases):
+            raise ValueError("regular expressions stand in files only; allowed here: phrases")
+        count += len(phrases)
+    return count
 
 
-def _read(number: int, data: Any) -> LoadedFile:
-    if not isinstance(data, Mapping):
+def _read_file(number: int, file_data: Any) -> LoadedFile:
+    """Read one file of a request; `number` is its place in the list, from 0.
+
+    Raises:
+        ValueError: It breaks the schema; names the place and what is allowed.
+    """
+    if not isinstance(file_data, Mapping):
         raise ValueError(f"[{number}]: allowed: an object with dimension and propositions")
-    if data.get("agent_id") is not None:
+    if file_data.get("agent_id") is not None:
         raise ValueError(f"[{number}].agent_id: leave it out; they are the persona's of this request")
     try:
-        file = PropositionFile.model_validate({"level": "action", **data})
+        file = PropositionFile.model_validate({"level": "action", **file_data})
     except ValidationError as error:
-        item = dict(error.errors()[0])
-        place = location_of(item)
-        fields = PropositionSpec.model_fields if len(place) > 1 else PropositionFile.model_fields
-        raise ValueError(f"[{number}].{dotted(place)}: {in_words(item, [*fields])}"[:500]) from None
+        first_error = dict(error.errors()[0])
+        location = location_of(first_error)
+        is_of_proposition = len(location) > 1
+        fields = PropositionSpec.model_fields if is_of_proposition else PropositionFile.model_fields
+        sentence = f"[{number}].{dotted(location)}: {in_words(first_error, [*fields])}"
+        raise ValueError(sentence[:500]) from None
     if file.dimension not in GATE_DIMENSIONS:
         raise ValueError(f"[{number}].dimension {file.dimension!r}: allowed of a draft: {', '.join(GATE_DIMENSIONS)}")
-    resolved = tuple(resolve(spec, file, f"propositions[{number}]") for spec in file.propositions if spec.active)
-    return LoadedFile(Path("request"), file.dimension, OWNER, file.level, resolved)
+    propositions = tuple(resolve(spec, file, f"propositions[{number}]") for spec in file.propositions if spec.active)
+    return LoadedFile(Path("request"), file.dimension, NO_SLUG, file.level, propositions)
 
 
 MOST_ATTEMPTS = 20  # at one message
 MOST_PERSONA = 60_000  # characters, as many as a judge is shown
-UNNAMED = "The agent"
-HERE = "this conversation"
-_THRESHOLD = SETTINGS["gate_adherence_threshold"]
+UNNAMED = "The agent"  # a speaker whose name the request does not say
+CHANNEL_NAME = "this conversation"  # the request names no channel
+LONGEST_SPEAKER = 120  # characters, as the column's
+_THRESHOLD = SETTINGS["gate_adherence_threshold"]  # each dimension's threshold allows the same
 
 
 class PersonaBody(Body):
@@ -124,11 +147,14 @@ class PersonaBody(Body):
     traits: Traits = Field([])
 
 
-def _persona(data: Any) -> Any:
-    if not isinstance(data, str | dict):
-        allowed = "a text, or an object with system_prompt and, if you like, name and traits"
-        raise PydanticCustomError("persona", allowed)
-    return {"system_prompt": data} if isinstance(data, str) else data
+def _read_persona(data: Any) -> Any:
+    """Return the persona as an object; a text is its system prompt."""
+    if isinstance(data, str):
+        return {"system_prompt": data}
+    if isinstance(data, dict):
+        return data
+    allowed = "a text, or an object with system_prompt and, if you like, name and traits"
+    raise PydanticCustomError("persona", allowed)
 
 
 class EventBody(Body):
@@ -143,7 +169,8 @@ class EventBody(Body):
     )
 
 
-def _threshold(value: Any) -> Decimal:
+def _read_threshold(value: Any) -> Decimal:
+    """Return a number as a threshold."""
     if type(value) in (int, float):
         with suppress(ConfigError):
             return Decimal(_THRESHOLD.read(value))
@@ -152,7 +179,7 @@ def _threshold(value: Any) -> Decimal:
 
 Threshold = Annotated[
     Decimal,
-    PlainValidator(_threshold),
+    PlainValidator(_read_threshold),
     WithJsonSchema({"type": "number", "minimum": 0, "maximum": 9, "multipleOf": 0.1}),
 ]
 
@@ -165,7 +192,8 @@ class Thresholds(Body):
     fluency: Threshold = ABSENT
 
 
-def _propositions(data: Any) -> Any:
+def _read_propositions_field(data: Any) -> Any:
+    """Return the files of the field; a refusal names the field."""
     if not isinstance(data, list) or len(data) > MOST_PROPOSITIONS:
         allowed = f"a list of at most {MOST_PROPOSITIONS} objects with dimension and propositions"
         raise PydanticCustomError("propositions", allowed)
@@ -181,8 +209,8 @@ class QualityCheck(Body):
     An agent brings its persona, propositions, configuration and budget; for a persona the defaults of the configuration hold.
     """
 
-    draft: Said = Field(description="the text that would be said")
-    persona: Annotated[PersonaBody, BeforeValidator(_persona, json_schema_input_type=str | PersonaBody)] = Field(
+    draft: MessageText = Field(description="the text that would be said")
+    persona: Annotated[PersonaBody, BeforeValidator(_read_persona, json_schema_input_type=str | PersonaBody)] = Field(
         ABSENT, description="of a speaker who is no agent here, or its specification as a text; this or agent"
     )
     agent: AgentSlug = Field(ABSENT, description="slug of an agent; this or persona")
@@ -191,7 +219,9 @@ class QualityCheck(Body):
         [], min_length=1, description="default: what the configuration enables, else all of them"
     )
     thresholds: Thresholds = Field(Thresholds(), description="lowest scores that pass; default: the configuration's")
-    propositions: Annotated[Any, PlainValidator(_propositions, json_schema_input_type=list[PropositionFile])] = Field(
+    propositions: Annotated[
+        Any, PlainValidator(_read_propositions_field, json_schema_input_type=list[PropositionFile])
+    ] = Field(
         (),
         description="a persona's own, as files have them, without regular expressions; at action level (the default here) "
         "they take the place of the shipped ones of their dimension",
@@ -204,24 +234,34 @@ class QualityCheck(Body):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if (self.persona is None) == (self.agent is None):
-            said = "none is given" if self.agent is None else "both are given"
-            raise fault("persona", f"give a persona or the slug of an agent, exactly one of them; {said}")
-        if self.agent and self.propositions:
+        """Refuse fields that contradict each other."""
+        has_persona = self.persona is not None
+        has_agent = self.agent is not None
+        if not has_persona and not has_agent:
+            raise fault("persona", "give a persona or the slug of an agent, exactly one of them; none is given")
+        if has_persona and has_agent:
+            raise fault("persona", "give a persona or the slug of an agent, exactly one of them; both are given")
+        if has_agent and self.propositions:
             raise fault("propositions", "allowed with a persona only: an agent has its files")
         if self.session and "attempt" in self.model_fields_set:
             raise fault("attempt", "leave it out with a session, which counts the attempts")
-        stray = {file.dimension for file in self.propositions} - {*(self.dimensions or GATE_DIMENSIONS)}
-        if stray:
-            raise fault("propositions", f"propositions of {sorted(stray)[0]}: not among the dimensions asked for")
+        allowed_dimensions = self.dimensions or GATE_DIMENSIONS
+        for dimension in sorted({file.dimension for file in self.propositions}):
+            if dimension not in allowed_dimensions:
+                raise fault("propositions", f"propositions of {dimension}: not among the dimensions asked for")
         return self
 
     @property
     def speaker(self) -> str:
-        """The name of who would say it."""
+        """Return the name of who would say it."""
         if self.agent:
             return self.agent.display_name
-        return self.persona.name or next((e.name for e in self.trajectory if e.kind == "action" and e.name), UNNAMED)
+        if self.persona.name:
+            return self.persona.name
+        for event in self.trajectory:
+            if event.kind == "action" and event.name:
+                return event.name
+        return UNNAMED
 
 
 class DimensionVerdict(BaseModel):
@@ -247,7 +287,7 @@ class DimensionVerdict(BaseModel):
 
 
 class Checked(BaseModel):
-    """What became of a draft."""
+    """The verdict on a draft, as the API answers it."""
 
     verdict: Literal["passed", "rejected"]
     outcome: Annotated[str, OneOf(*Outcome.values)] = Field(
@@ -270,28 +310,40 @@ class Checked(BaseModel):
 
 
 def check_quality(check: QualityCheck) -> Checked:
-    """Judge a draft of another program and log it. What cannot be judged passes, and says why. No transaction may be open here.
+    """Judge a draft of another program and log it. An unjudgeable one is let through, and the answer says why. No transaction may be open.
 
     Raises:
         SessionRefused: The session cannot be continued; names the value and why.
     """
     session = _session(check)
-    number = session.next_number if check.session else check.attempt
+    attempt = session.next_number if check.session else check.attempt
     config = resolve_config(check.agent) if check.agent is not None else resolve_defaults()
     result = _judge(check, config, session)
-    left = max(0, config["max_correction_attempts"] - number + 1)
-    log = _write(check, session, number, result, left)
+    attempts_left = max(0, config["max_correction_attempts"] - attempt + 1)
+    feedback_text = ""
+    if not result.passed:
+        feedback_text = feedback(draft=check.draft, result=result, attempt=attempt, left=attempts_left, external=True)
+    log = result.log(
+        session=session,
+        attempt=attempt,
+        feedback=feedback_text,
+        persona_version_id=_newest_version(check.agent),
+        original_text=check.draft,
+        judged_text=check.draft,
+    )
+    _write(check, log)
+    best = None if result.passed else best_attempt([*session.attempts, log]).attempt
     return Checked(
         verdict="passed" if result.passed else "rejected",
         outcome=log.outcome,
         fully_judged=result.unjudged_outcome is None,
         session=log.session.uuid,
         attempt=log.attempt,
-        attempts_left=left,
-        best_attempt=None if result.passed else best_attempt([*session.attempts, log]).attempt,
+        attempts_left=attempts_left,
+        best_attempt=best,
         judge=result.judge,
         heuristic=is_heuristic(result.judge),
-        dimensions={one.dimension: DimensionVerdict.model_validate(one) for one in result.dimensions},
+        dimensions={row.dimension: DimensionVerdict.model_validate(row) for row in result.dimensions},
         feedback=log.feedback,
         cost=CostSums(**asdict(totals(LLMCall.objects.filter(pk__in=result.calls)))),
         duration_ms=result.duration_ms,
@@ -300,81 +352,96 @@ def check_quality(check: QualityCheck) -> Checked:
 
 
 def _session(check: QualityCheck) -> GateSession:
+    """Return the open session of the request, or a new one.
+
+    Raises:
+        SessionRefused: It cannot be continued; names the value and why.
+    """
+    speaker = "" if check.agent is not None else check.speaker[:LONGEST_SPEAKER]
     if not check.session:
         return GateSession(
-            source=GateSession.Source.EXTERNAL,
-            agent=check.agent,
-            speaker="" if check.agent is not None else check.speaker[:120],
-            tags=dict(check.tags),
+            source=GateSession.Source.EXTERNAL, agent=check.agent, speaker=speaker, tags=dict(check.tags)
         )
+    agent_id = check.agent.pk if check.agent is not None else None
 
-    def problem(last: CorrectionLog) -> str:
-        session = last.session
-        other_name = session.agent_id is None and session.speaker != check.speaker[:120]
-        if other_name or session.agent_id != (check.agent.pk if check.agent is not None else None):
+    def problem(last_attempt: CorrectionLog) -> str:
+        session = last_attempt.session
+        is_other_speaker = session.agent_id is None and session.speaker != check.speaker[:LONGEST_SPEAKER]
+        if session.agent_id != agent_id or is_other_speaker:
             return "belongs to a message of another speaker; leave it out to begin a new message"
-        full = last.attempt >= MOST_ATTEMPTS
-        return f"has {last.attempt} attempts; leave it out to begin a new message" if full else ""
+        if last_attempt.attempt >= MOST_ATTEMPTS:
+            return f"has {last_attempt.attempt} attempts; leave it out to begin a new message"
+        return ""
 
     attempts = load_attempts(session=check.session, source=GateSession.Source.EXTERNAL)
-    return open_session(check.session, attempts, problem=problem)
+    return find_open_session(check.session, attempts, problem=problem)
 
 
 def _judge(check: QualityCheck, config: ResolvedConfig, session: GateSession) -> GateResult:
-    agent, name = check.agent, check.speaker
+    """Judge the draft on the dimensions that the request, else the configuration, else the gate has."""
     chosen = {*check.dimensions, *(file.dimension for file in check.propositions)}
     if not chosen and not config.gate_dimensions:
         chosen = set(GATE_DIMENSIONS)
-    left = float(config["gate_total_deadline_seconds"]) - session.spent_seconds
-    action = Action(
-        text=check.draft,
-        agent_name=name,
-        agent_slug=agent.slug if agent is not None else OWNER,
-        seeded=agent is not None and agent.seeded,
-        persona=persona_of(agent, None)
-        if agent is not None
-        else render_persona(system_prompt=check.persona.system_prompt, traits=check.persona.traits),
-        events=tuple(
-            Event("action", event.name, event.text)
-            if event.kind == "action"
-            else Event("stimulus", name, event.text, speaker=event.name)
-            for event in check.trajectory
-        ),
-        channel_name=HERE,
-    )
-    return check_action_quality(
-        agent=agent,
+    plan = plan_check(
+        agent=check.agent,
         config=config,
-        work_id=session.work_id,
-        deadline=check.deadline_seconds or min(float(config["gate_deadline_seconds"]), left),
-        action=lambda propositions: action,
-        dimensions=[d for d in GATE_DIMENSIONS if d in chosen],
+        dimensions=[dimension for dimension in GATE_DIMENSIONS if dimension in chosen],
         thresholds=check.thresholds.sent,
         own=check.propositions,
-        rules=config.rules_if_asked if check.rules is None else check.rules,
+        check_rules=config.rules_if_asked if check.rules is None else check.rules,
+    )
+    seconds_left = float(config["gate_total_deadline_seconds"]) - session.spent_seconds
+    configured_deadline = min(float(config["gate_deadline_seconds"]), seconds_left)
+    return check_action_quality(
+        _action(check),
+        plan,
+        work_id=session.work_id,
+        deadline=check.deadline_seconds or configured_deadline,
     )
 
 
-def _write(check: QualityCheck, session: GateSession, number: int, result: GateResult, left: int) -> CorrectionLog:
-    agent, sent_back = check.agent, ""
-    versions = agent.persona_versions.order_by("-number").values_list("pk", flat=True) if agent is not None else None
-    if not result.passed:
-        sent_back = feedback(draft=check.draft, result=result, attempt=number, left=left, external=True)
-    log = result.log(
-        session=session,
-        attempt=number,
-        feedback=sent_back,
-        persona_version_id=versions.first() if versions is not None else None,
-        original_text=check.draft,
-        judged_text=check.draft,
+def _action(check: QualityCheck) -> Action:
+    """Return the draft with everything it is judged by."""
+    agent = check.agent
+    events = []
+    for event in check.trajectory:
+        if event.kind == "action":
+            events.append(Event("action", event.name, event.text))
+        else:
+            events.append(Event("stimulus", check.speaker, event.text, speaker=event.name))
+    return Action(
+        text=check.draft,
+        agent_name=check.speaker,
+        agent_slug=agent.slug if agent is not None else NO_SLUG,
+        seeded=agent is not None and agent.seeded,
+        persona=_rendered_persona(check),
+        events=tuple(events),
+        channel_name=CHANNEL_NAME,
     )
+
+
+def _rendered_persona(check: QualityCheck) -> str:
+    if check.agent:
+        return persona_of(check.agent, None)
+    return render_persona(system_prompt=check.persona.system_prompt, traits=check.persona.traits)
+
+
+def _newest_version(agent: Agent | None) -> int | None:
+    """Return the key of the agent's newest persona version."""
+    if agent is None:
+        return None
+    return agent.persona_versions.order_by("-number").values_list("pk", flat=True).first()
+
+
+def _write(check: QualityCheck, log: CorrectionLog) -> None:
+    """Store the attempt; without its agent where that was deleted while the draft was judged: what was spent is logged all the same."""
     try:
-        return write(log)
+        write_attempt(log)
     except IntegrityError:
+        agent = check.agent
         if agent is None or Agent.objects.filter(pk=agent.pk).exists():
             raise
-        # The agent was deleted while its draft was judged; what was spent is logged all the same.
-        session.agent = None
-        session.speaker = check.speaker[:120]
+        log.session.agent = None
+        log.session.speaker = check.speaker[:LONGEST_SPEAKER]
         log.persona_version = None
-        return write(log)
+        write_attempt(log)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -22,12 +22,12 @@ from agents.kit.work.queues import wake_workers
 from agents.models import Agent, Channel, Message
 from agents.turn.pipeline import Accept, Draft, Revise, Turn
 from agents.turn.send_message import SendRefused, commit
-from correction.config.settings import config_of
-from correction.gate.check import GateResult, action_of_draft, check_action_quality, scores_of
+from correction.config.settings import ResolvedConfig, config_of
+from correction.gate.check import GateResult, action_of_draft, check_action_quality, plan_check, scores_of
 from correction.models import CorrectionLog, GateDimensionResult, GateMode, GateSession, ObservedMessage, Outcome
 from evaluation.models import Dimension
 
-TRIES = 20  # each lost race means that another process won one: as many as may continue one session at once
+MOST_LOST_RACES = 20  # each lost race means that another process won one: as many as may continue one session at once
 
 
 class KeyTaken(Exception):
@@ -39,7 +39,7 @@ class SessionRefused(ValueError):
 
 
 def best_attempt(attempts: Sequence[CorrectionLog]) -> CorrectionLog:
-    """The attempt to commit when none passed (AC-7.0.9): the highest sum of scores; of equal ones the latest.
+    """Return the attempt to commit when none passed (AC-7.0.9): the highest sum of scores; of equal ones the latest.
 
     Where attempts have different dimensions scored, sums would favour those with more of them: then the mean over the dimensions
     scored in all counts, or each one's own mean where there is none. An attempt with no score at all comes last.
@@ -49,32 +49,43 @@ def best_attempt(attempts: Sequence[CorrectionLog]) -> CorrectionLog:
     """
     if not attempts:
         raise ValueError("no attempt to choose from")
-    scores = {attempt.attempt: scores_of(attempt.results) for attempt in attempts}
-    judged = [frozenset(of_one) for of_one in scores.values() if of_one]
-    shared = frozenset.intersection(*judged) if judged else frozenset()
+    scored_dimensions = []
+    for attempt in attempts:
+        scores = scores_of(attempt.results)
+        if scores:
+            scored_dimensions.append(frozenset(scores))
+    shared = frozenset[str]()
+    if scored_dimensions:
+        shared = frozenset.intersection(*scored_dimensions)
+    return max(attempts, key=lambda attempt: (_mean_score(attempt, shared), attempt.attempt))
 
-    def merit(attempt: CorrectionLog) -> tuple[float, int]:
-        own = scores[attempt.attempt]
-        counted = [score for name, score in own.items() if name in shared] or list(own.values())
-        # In exact numbers: 0.1 + 0.2 must not lose against 0.3.
-        return (round(sum(counted) / len(counted), 6) if counted else -1.0, attempt.attempt)
 
-    return max(attempts, key=merit)
+def _mean_score(attempt: CorrectionLog, shared_dimensions: Collection[str]) -> float:
+    """Return the mean over these dimensions, or over all where none is scored; -1 without any score."""
+    scores = scores_of(attempt.results)
+    counted = [score for dimension, score in scores.items() if dimension in shared_dimensions]
+    if not counted:
+        counted = list(scores.values())
+    if not counted:
+        return -1.0
+    return round(sum(counted) / len(counted), 6)  # rounded, for 0.1 + 0.2 must not win against 0.3
 
 
 def load_attempts(
     *, session: str = "", draft_key: str = "", source: str = GateSession.Source.GATE
 ) -> tuple[CorrectionLog, ...]:
-    """The attempts of a session, and the one with this idempotency key, oldest first, with their results; one query.
+    """Return the attempts of a session, and the one with this idempotency key, oldest first, with their results; in one query.
 
-    An id that is none, or that of a session of another source, brings nothing.
+    A text that is no id, or the id of a session of another source, brings nothing.
     """
-    key = as_uuid(session)
-    if key is None and not draft_key:
+    session_id = as_uuid(session)
+    wanted = Q()
+    if session_id is not None:
+        wanted |= Q(log__session__uuid=session_id)
+    if draft_key:
+        wanted |= Q(log__draft_key=draft_key)
+    if not wanted:
         return ()
-    wanted = Q(log__draft_key=draft_key) if draft_key else Q()
-    if key is not None:
-        wanted |= Q(log__session__uuid=key)
     rows = GateDimensionResult.objects.filter(wanted, log__session__source=source).select_related("log__session")
     logs: dict[int, CorrectionLog] = {}
     for row in rows.order_by("log__attempt", "log_id", "pk"):
@@ -83,87 +94,97 @@ def load_attempts(
     return tuple(logs.values())
 
 
-def open_session(
+def find_open_session(
     session: str, attempts: Sequence[CorrectionLog], *, problem: Callable[[CorrectionLog], str]
 ) -> GateSession:
-    """The open session of this id among these attempts, for the next attempt at its message.
+    """Return the open session of this id among these attempts, for the next attempt at its message.
 
     Args:
-        problem: Why the session of this last attempt is not the caller's, as the end of a sentence; empty where it is.
+        problem: Says of the session's last attempt why the session is not the caller's, as the end of a sentence; empty where it is.
 
     Raises:
         SessionRefused: It cannot be continued: not an id, unknown, another's, or closed. Names the value and why.
     """
-    key = as_uuid(session)
-    if key is None:
-        shown = session[:60]
-        raise SessionRefused(f"session {shown!r} is not a session id; allowed: the id that a rejected draft came with")
-    own = tuple(attempt for attempt in attempts if attempt.session.uuid == key)
-    if not own:
-        raise SessionRefused(f"session {key} is not known; leave it out to begin a new message")
-    if why := problem(own[-1]):
-        raise SessionRefused(f"session {key} {why}")
-    opened = own[-1].session
+    session_id = as_uuid(session)
+    if session_id is None:
+        raise SessionRefused(
+            f"session {session[:60]!r} is not a session id; allowed: the id that a rejected draft came with"
+        )
+    own_attempts = tuple(attempt for attempt in attempts if attempt.session.uuid == session_id)
+    if not own_attempts:
+        raise SessionRefused(f"session {session_id} is not known; leave it out to begin a new message")
+    last_attempt = own_attempts[-1]
+    why = problem(last_attempt)
+    if why:
+        raise SessionRefused(f"session {session_id} {why}")
+    opened = last_attempt.session
     if opened.outcome:
         closed = opened.get_outcome_display()
-        raise SessionRefused(f"session {key} is closed ({closed}); leave it out to begin a new message")
-    opened.attempts = own
+        raise SessionRefused(f"session {session_id} is closed ({closed}); leave it out to begin a new message")
+    opened.attempts = own_attempts
     return opened
 
 
 def check_session(
     *, session: str, agent: Agent, channel: Channel, attempts: Sequence[CorrectionLog] | None = None
 ) -> GateSession:
-    """The open session of this id, for the next attempt of this agent in this channel; of `attempts` where they were loaded already.
+    """Return the open session of this id, for the next attempt of this agent in this channel.
+
+    Args:
+        attempts: Those of the session, where they were loaded already.
 
     Raises:
-        SessionRefused: It cannot be continued; see `open_session`.
+        SessionRefused: It cannot be continued; see `find_open_session`.
     """
 
-    def problem(last: CorrectionLog) -> str:
-        if last.session.agent_id != agent.pk:
+    def problem(last_attempt: CorrectionLog) -> str:
+        if last_attempt.session.agent_id != agent.pk:
             return f"belongs to another agent, not to {agent.slug!r}"
-        other = last.session.channel_id != channel.pk
-        return f"belongs to a message for another channel, not for {channel.slug!r}" if other else ""
+        if last_attempt.session.channel_id != channel.pk:
+            return f"belongs to a message for another channel, not for {channel.slug!r}"
+        return ""
 
-    return open_session(session, load_attempts(session=session) if attempts is None else attempts, problem=problem)
+    if attempts is None:
+        attempts = load_attempts(session=session)
+    return find_open_session(session, attempts, problem=problem)
 
 
 def as_uuid(session: str) -> uuid.UUID | None:
-    """The id that a text spells; None where it spells none."""
+    """Return the id that a text spells; None where it spells none."""
     try:
-        return uuid.UUID(session) if session else None
+        return uuid.UUID(session)
     except ValueError:
         return None
 
 
 def open_sessions_of_run(run_id: int) -> dict[int, str]:
-    """Sessions a run left open, by the ids of their channels: what a run that is resumed must bring to an end."""
+    """Return the sessions a run left open by the keys of their channels: a run that is resumed must end them."""
     left_open = GateSession.objects.filter(run_id=run_id, source=GateSession.Source.GATE, outcome="")
     rows = left_open.filter(channel__isnull=False).order_by("pk").values_list("channel", "uuid")
     return {channel: str(key) for channel, key in rows if channel is not None}
 
 
-def write(log: CorrectionLog, *, message: Message | None = None, best: int | None = None) -> CorrectionLog:
-    """Store an attempt with its verdicts, and of its session what it changes: it is begun or ended by it. One transaction.
+def write_attempt(log: CorrectionLog, *, message: Message | None = None, best: int | None = None) -> CorrectionLog:
+    """Store an attempt with its verdicts, and begin or end its session where it does that. One transaction.
 
     Where another process was faster with the same attempt of the same session this one becomes the next; where it ended the
-    session, this one stands in a session of its own. No row is lost.
+    session, this one begins a session of its own. No row is lost.
 
     Args:
-        message: What is said in the end, if this attempt ends the session with something said.
-        best: The earlier attempt whose text that has; None = this one's.
+        message: The message that is sent, if this attempt ends the session with one.
+        best: The earlier attempt whose text the message has; None = this one's.
 
     Raises:
         KeyTaken: Another process logged a draft of the same idempotency key meanwhile; only for a draft that was sent back.
         IntegrityError: Of a message said already, and logged before; or a row it refers to is gone.
     """
     log.feedback = storable(log.feedback)
-    for _ in range(TRIES):
+    for _ in range(MOST_LOST_RACES):
         try:
             return _store(log, message, best)
         except IntegrityError:
-            if not _renumber(log):
+            is_free_now = _renumber(log)
+            if not is_free_now:  # the error has another cause
                 raise
     return _store(log, message, best)
 
@@ -201,7 +222,7 @@ def _store(log: CorrectionLog, message: Message | None, best: int | None) -> Cor
 
 
 def _continue_row(session: GateSession) -> bool:
-    """Store how an open session ends, or lock it while it goes on; False where another process ended it."""
+    """Store how an open session ends, or lock it while it goes on; return False where another process ended it."""
     still_open = GateSession.objects.filter(pk=session.pk, outcome="")
     if not session.outcome:
         return bool(still_open.select_for_update(no_key=True).values_list("pk"))
@@ -230,12 +251,14 @@ def _renumber(log: CorrectionLog) -> bool:
     return True
 
 
-def end(session: GateSession, *, outcome: Outcome, message: Message | None = None, sent: int | None = None) -> bool:
-    """End an open session with its last attempt; False when another process ended it.
+def end_session(
+    session: GateSession, *, outcome: Outcome, message: Message | None = None, sent: int | None = None
+) -> bool:
+    """End an open session with its last attempt; return False when another process ended it.
 
     Args:
-        outcome: Of that attempt and the session; `CORRECTED` = something else was said than what was sent back.
-        message: What was said.
+        outcome: Of that attempt and the session; `CORRECTED` = something else was sent than the drafts that were sent back.
+        message: What was sent.
         sent: The attempt whose text it has.
     """
     session.outcome = outcome
@@ -249,15 +272,19 @@ def end(session: GateSession, *, outcome: Outcome, message: Message | None = Non
     return True
 
 
-REPORT, CLOSING = "gate", "gate:closing"
-MAX_DRAFT, MAX_FINDING = 1_000, 1_500  # characters quoted
+REPORT = "gate"  # the key of the turn's report that callers are shown
+CLOSING = "gate:closing"  # the key of the report that `review` leaves for `committed`
+MAX_DRAFT = 1_000  # characters of a draft that feedback quotes
+MAX_FINDING = 1_500  # characters of a judge's reasoning that feedback quotes
 
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """What is to be written when a session's message is saved: its last attempt, if that is not logged yet, and which one is said.
+    """A session that ends when its message is saved; travels from `review` to `committed` in the turn's reports, under `CLOSING`.
 
-    Travels from `review` to `committed` on the turn, under `CLOSING`.
+    Attributes:
+        log: Its last attempt, where that is not stored yet.
+        best: The number of the earlier attempt whose text is sent; None where it is that of `log`.
     """
 
     session: GateSession
@@ -266,63 +293,86 @@ class Closing:
 
 
 def review(turn: Turn, draft: Draft) -> Accept | Revise:
-    """Judge a draft (AC-7.0.5). What cannot be judged passes."""
+    """Judge a draft (AC-7.0.5) and accept it or send it back; an unjudgeable one is let through."""
     turn.reports.pop(REPORT, None)
     turn.reports.pop(CLOSING, None)
     config = config_of(turn)
-    if turn.preview or (config.gate_is_off and not turn.session):
-        turn.skip("only a preview" if turn.preview else "the gate is off for this agent")
+    if turn.preview:
+        turn.skip("only a preview")
         return Accept(draft)
     if config.gate_is_off or config.gate_mode == GateMode.OBSERVE:
-        return Accept(draft)  # a session opened before the gate was switched off or over is ended by `committed`
+        # A session that was opened before the gate was switched off, or over to observing, is ended by `committed`.
+        if config.gate_is_off and not turn.session:
+            turn.skip("the gate is off for this agent")
+        return Accept(draft)
     attempts = load_attempts(session=turn.session, draft_key=turn.draft_key)
     earlier = _with_key(turn, attempts)
     if earlier is not None and _is_same_draft(turn, earlier):
         return _repeat(turn, earlier)
-    session = GateSession(agent=turn.agent, channel=turn.channel, run=turn.run)
-    if turn.session:
-        try:
-            session = check_session(session=turn.session, agent=turn.agent, channel=turn.channel, attempts=attempts)
-        except ValueError as error:
-            turn.running[-1].why = f"a new session was begun: {error}"[:300]
-    each, total = float(config["gate_deadline_seconds"]), float(config["gate_total_deadline_seconds"])
-    result = check_action_quality(
-        agent=turn.agent,
-        config=config,
-        run_id=turn.run.pk if turn.run is not None else None,
-        work_id=session.work_id,
-        deadline=min(each, total - session.spent_seconds),
-        action=lambda propositions: action_of_draft(turn, draft, propositions),
-    )
-    turn.count(attempts=1, failed_dimensions=len(result.failures))
-    number, allowed = session.next_number, config["max_correction_attempts"]
+    session = _session_of(turn, attempts)
+    result = _judge(turn, draft, config, session)
     log = result.log(
         session=session,
-        attempt=number,
-        draft_key=(turn.draft_key if earlier is None else "") or None,
+        attempt=session.next_number,
+        # A key that stands on another draft already cannot stand on this one, too.
+        draft_key=turn.draft_key if turn.draft_key and earlier is None else None,
         persona_version_id=turn.persona_version_id,
         original_text=turn.original.text if turn.original is not None else draft.text,
         judged_text=draft.text,
         payload=dict(draft.payload),
     )
-    if not result.passed and number <= allowed:
-        return _send_back(turn, draft, log, result, left=allowed - number + 1)
+    retries_left = config["max_correction_attempts"] - log.attempt + 1
     if result.passed:
-        turn.reports[CLOSING] = Closing(session, log)
-        turn.reports[REPORT] = report(log)
-        return Accept(draft, Outcome(log.outcome))
-    # The attempts are spent: the best of them is said (AC-7.0.8), which need not be the last.
-    best = best_attempt([*session.attempts, log])
+        return _accept(turn, draft, log)
+    if retries_left > 0:
+        return _send_back(turn, draft, log, result, left=retries_left)
+    return _force_through(turn, log)
+
+
+def _session_of(turn: Turn, attempts: Sequence[CorrectionLog]) -> GateSession:
+    """Return the open session that the turn continues, or a new one where there is none to continue."""
+    if turn.session:
+        try:
+            return check_session(session=turn.session, agent=turn.agent, channel=turn.channel, attempts=attempts)
+        except SessionRefused as error:
+            turn.running[-1].why = f"a new session was begun: {error}"[:300]
+    return GateSession(agent=turn.agent, channel=turn.channel, run=turn.run)
+
+
+def _judge(turn: Turn, draft: Draft, config: ResolvedConfig, session: GateSession) -> GateResult:
+    """Judge the draft within the time that is left for its message."""
+    plan = plan_check(agent=turn.agent, config=config)
+    seconds_left = float(config["gate_total_deadline_seconds"]) - session.spent_seconds
+    result = check_action_quality(
+        action_of_draft(turn, draft, plan.propositions),
+        plan,
+        run_id=turn.run.pk if turn.run is not None else None,
+        work_id=session.work_id,
+        deadline=min(float(config["gate_deadline_seconds"]), seconds_left),
+    )
+    turn.count(attempts=1, failed_dimensions=len(result.failures))
+    return result
+
+
+def _accept(turn: Turn, draft: Draft, log: CorrectionLog) -> Accept:
+    """Accept a draft that passed; `committed` stores its attempt."""
+    turn.reports[CLOSING] = Closing(log.session, log)
+    turn.reports[REPORT] = report(log)
+    return Accept(draft, Outcome(log.outcome))
+
+
+def _force_through(turn: Turn, log: CorrectionLog) -> Accept:
+    """Accept the best attempt, which need not be the last, where all of them failed (AC-7.0.8)."""
+    best = best_attempt([*log.session.attempts, log])
     log.outcome = Outcome.FORCED_THROUGH
-    other = None if best is log else best.attempt
-    turn.reports[CLOSING] = Closing(session, log, best=other)
-    turn.reports[REPORT] = report(log) | {"best": best.attempt}
+    turn.reports[CLOSING] = Closing(log.session, log, best=None if best is log else best.attempt)
+    turn.reports[REPORT] = {**report(log), "best": best.attempt}
     turn.count(forced_through=1)
     return Accept(Draft(best.judged_text, best.payload), Outcome.FORCED_THROUGH)
 
 
 def report(log: CorrectionLog) -> dict[str, Any]:
-    """What callers of `send_message` and the command line are shown of an attempt."""
+    """Return what callers of `send_message` and the command line are shown of an attempt."""
     return {
         "session": str(log.session.uuid),
         "attempt": log.attempt,
@@ -342,38 +392,44 @@ def report(log: CorrectionLog) -> dict[str, Any]:
 
 
 def _with_key(turn: Turn, attempts: Sequence[CorrectionLog]) -> CorrectionLog | None:
-    """The attempt that carries the key of this draft already."""
-    return next((log for log in attempts if turn.draft_key and log.draft_key == turn.draft_key), None)
+    """Return the attempt that carries the idempotency key of the turn's draft already."""
+    if not turn.draft_key:
+        return None
+    return next((log for log in attempts if log.draft_key == turn.draft_key), None)
 
 
 def _is_same_draft(turn: Turn, log: CorrectionLog) -> bool:
-    """Whether it is the draft under review and was sent back; a caller may use one key for all drafts of a message."""
-    written = turn.original.text if turn.original is not None else None
-    session = log.session
-    same = (session.agent_id, session.channel_id, log.original_text) == (turn.agent.pk, turn.channel.pk, written)
-    return same and bool(log.feedback)
+    """Return whether a logged attempt was sent back and is the draft under review.
+
+    The key alone does not say so: a caller may use one key for all drafts of a message.
+    """
+    if not log.feedback or turn.original is None:
+        return False
+    is_same_place = log.session.agent_id == turn.agent.pk and log.session.channel_id == turn.channel.pk
+    return is_same_place and log.original_text == turn.original.text
 
 
 def _repeat(turn: Turn, log: CorrectionLog) -> Revise:
-    """Answer as for the same draft before."""
-    turn.reports[REPORT] = report(log) | {"outcome": str(Outcome.CORRECTED)}
+    """Answer as when the same draft was judged before."""
+    turn.reports[REPORT] = {**report(log), "outcome": str(Outcome.CORRECTED)}
     turn.running[-1].why = "this draft was judged before"
     return Revise(log.feedback, session=str(log.session.uuid), outcome=Outcome.CORRECTED)
 
 
 def _send_back(turn: Turn, draft: Draft, log: CorrectionLog, result: GateResult, *, left: int) -> Revise:
-    log.feedback = said = feedback(draft=draft.text, result=result, attempt=log.attempt, left=left)
+    """Store a failed attempt and answer with the feedback; `left` retries remain."""
+    log.feedback = feedback(draft=draft.text, result=result, attempt=log.attempt, left=left)
     try:
-        write(log)
-    except KeyTaken:
+        write_attempt(log)
+    except KeyTaken:  # another process logged a draft of this key while this one was judged
         earlier = _with_key(turn, load_attempts(draft_key=turn.draft_key))
         if earlier is not None and _is_same_draft(turn, earlier):
             return _repeat(turn, earlier)
         log.draft_key = None
-        write(log)
+        write_attempt(log)
     turn.reports[REPORT] = report(log)
     turn.count(sent_back=1)
-    return Revise(said, session=str(log.session.uuid), outcome=Outcome.CORRECTED)
+    return Revise(log.feedback, session=str(log.session.uuid), outcome=Outcome.CORRECTED)
 
 
 def feedback(*, draft: str, result: GateResult, attempt: int, left: int, external: bool = False) -> str:
@@ -384,44 +440,60 @@ def feedback(*, draft: str, result: GateResult, attempt: int, left: int, externa
 
     Args:
         left: Retries that are left, 1 or more; 0 only where another program decides what then happens.
-        external: Whether it is another program's draft: no tools of ours, and whether it is said is not our decision.
+        external: Whether it is another program's draft: no tools of ours, and whether it is sent is not our decision.
     """
-
-    def quoted(text: str, limit: int) -> str:
-        """Text behind bars, so that none of its lines can stand as one of ours."""
-        return "\n".join(f"> {line}" for line in neutral(text.strip(), limit)[0].split("\n")) if text.strip() else ""
-
-    def explained(check: GateDimensionResult) -> dict[str, str]:
-        return {
-            "label": Dimension(check.dimension).label,
-            "score": f"{check.score:g}",
-            "threshold": f"{check.threshold:g}",
-            "reasoning": quoted(check.reasoning, MAX_FINDING),
-            "recommendations": check.recommendations,
+    failed = [
+        {
+            "label": Dimension(dimension_result.dimension).label,
+            "score": f"{dimension_result.score:g}",
+            "threshold": f"{dimension_result.threshold:g}",
+            "reasoning": _quoted(dimension_result.reasoning, MAX_FINDING),
+            "recommendations": dimension_result.recommendations,
         }
+        for dimension_result in result.failures
+    ]
+    return render_prompt(
+        "gate/feedback",
+        failed=failed,
+        checked=len(result.dimensions),
+        draft=_quoted(draft, MAX_DRAFT),
+        attempt=attempt,
+        left=left,
+        external=external,
+    )
 
-    values = {
-        "failed": [explained(check) for check in result.failures],
-        "checked": len(result.dimensions),
-        "draft": quoted(draft, MAX_DRAFT),
-        "attempt": attempt,
-        "left": left,
-        "external": external,
-    }
-    return render_prompt("gate/feedback", **values)
+
+def _quoted(text: str, limit: int) -> str:
+    """Return text behind bars, so that none of its lines can stand as one of ours."""
+    if not text.strip():
+        return ""
+    harmless, _ = neutral(text.strip(), limit)
+    return "\n".join(f"> {line}" for line in harmless.split("\n"))
 
 
 def is_sampled(message_id: int, rate: Decimal | float) -> bool:
-    """Whether a message belongs to the share that is observed: always the same answer for the same message."""
-    drawn = int.from_bytes(hashlib.sha256(str(message_id).encode()).digest()[:6], "big") / 2**48
-    return drawn < rate
+    """Return whether a message belongs to the share (0 to 1) that is observed: always the same answer for the same message."""
+    digest = hashlib.sha256(str(message_id).encode()).digest()
+    fraction = int.from_bytes(digest[:6], "big") / 2**48
+    return fraction < rate
+
+
+def new_observation(message: Message, dimensions: Sequence[str] = ()) -> ObservedMessage:
+    """Return the row by which a worker judges a message afterwards, not saved yet.
+
+    Args:
+        dimensions: Those a person asked for; empty: as configured.
+    """
+    return ObservedMessage(
+        message=message, session=uuid.uuid4(), whose=message.agent_id or 0, dimensions=list(dimensions)
+    )
 
 
 def observe(*, message: Message, rate: Decimal | float) -> ObservedMessage | None:
-    """Have a message judged later, if it is sampled; wakes a worker once the message is saved."""
+    """Queue a message to be judged later, if it is sampled; wake a worker once the message is saved."""
     if not is_sampled(message.pk, rate):
         return None
-    observed = ObservedMessage(message=message, session=uuid.uuid4(), whose=message.agent_id or 0)
+    observed = new_observation(message)
     observed.save(force_insert=True)
     transaction.on_commit(wake_workers)
     return observed
@@ -438,61 +510,76 @@ def committed(turn: Turn, message: Message) -> None:
             _close_unjudged(turn, message)
         return
     if closing.log is not None:
-        write(closing.log, message=message, best=closing.best)
+        write_attempt(closing.log, message=message, best=closing.best)
     else:
-        end(closing.session, outcome=Outcome.FORCED_THROUGH, message=message, sent=closing.best)
+        end_session(closing.session, outcome=Outcome.FORCED_THROUGH, message=message, sent=closing.best)
 
 
 def _close_unjudged(turn: Turn, message: Message) -> None:
-    """A message was committed in an open session without a verdict: by the cap on revisions, or with the gate off or broken.
+    """End the turn's open session with a message that has no verdict, so that none of its drafts is committed later.
 
-    The session ends with it, so that nothing of it is said again. Where it is the text of an attempt, that one is said.
+    Such a message comes from the cap on revisions, or the gate is off or broken. Where it has the text of an attempt, that attempt counts
+    as sent.
     """
     try:
         session = check_session(session=turn.session, agent=turn.agent, channel=turn.channel)
-    except ValueError:
+    except SessionRefused:
         return
-    sent = None
+    sent_attempt = None
+    outcome = Outcome.CORRECTED
     for attempt in session.attempts:
         if message.text in (attempt.judged_text, attempt.original_text):
-            sent = attempt.attempt
-    outcome = Outcome.CORRECTED if sent is None else Outcome.FORCED_THROUGH
-    end(session, outcome=outcome, message=message, sent=sent)
+            sent_attempt = attempt.attempt
+            outcome = Outcome.FORCED_THROUGH
+    end_session(session, outcome=outcome, message=message, sent=sent_attempt)
 
 
 def finish(turn: Turn) -> None:
-    """End what the turn left open: commit each best attempt, or note that the agent chose to say nothing."""
+    """End the sessions that the turn left open: commit each best attempt, or note that the agent chose to say nothing."""
     turn.reports.pop(CLOSING, None)
-    waiting = {pk: session for pk, session in turn.sessions.items() if session}
+    left_open: dict[int, str] = {}
     if turn.run is not None and turn.run.attempt > 1:  # an earlier worker may have died between draft and commit
-        waiting = open_sessions_of_run(turn.run.pk) | waiting
-    if not waiting:
+        left_open = open_sessions_of_run(turn.run.pk)
+    for channel_id, session_id in turn.sessions.items():
+        if session_id:
+            left_open[channel_id] = session_id
+    if not left_open:
         turn.skip("nothing was left open")
         return
-    for pk, key in waiting.items():
-        channel = turn.channel if turn.channel.pk == pk else Channel.objects.filter(pk=pk).first()
+    for channel_id, session_id in left_open.items():
+        channel: Channel | None = turn.channel
+        if turn.channel.pk != channel_id:
+            channel = Channel.objects.filter(pk=channel_id).first()
         if channel is not None:
-            _finish_one(turn, channel, key)
+            _finish_session(turn, channel, session_id)
 
 
-def _finish_one(turn: Turn, channel: Channel, key: str) -> None:
+def _finish_session(turn: Turn, channel: Channel, session_id: str) -> None:
+    """Commit the best attempt of an open session, or abandon it."""
     try:
-        session = check_session(session=key, agent=turn.agent, channel=channel)
-    except ValueError:  # ended by another process, or no session of ours
+        session = check_session(session=session_id, agent=turn.agent, channel=channel)
+    except SessionRefused:  # another process ended it, or it is no session of this agent's
         return
     turn.sessions.pop(channel.pk, None)
-    abandoned = turn.abandoned
-    if not abandoned:
-        best = best_attempt(session.attempts)
-        turn.reports[CLOSING] = Closing(session, best=best.attempt)
-        draft = Draft(best.judged_text, best.payload)
-        try:
-            commit(turn=turn, draft=draft, channel=channel, idempotency_key=session.work_id)
-            turn.count(forced_through=1)
-        except SendRefused:
-            abandoned = True
-        finally:
-            turn.reports.pop(CLOSING, None)
-    if abandoned:
-        end(session, outcome=Outcome.ABANDONED)
+    if turn.abandoned or not _commit_best(turn, channel, session):
+        end_session(session, outcome=Outcome.ABANDONED)
         turn.count(abandoned=1)
+
+
+def _commit_best(turn: Turn, channel: Channel, session: GateSession) -> bool:
+    """Commit the session's best attempt; return False where it may not be sent."""
+    best = best_attempt(session.attempts)
+    turn.reports[CLOSING] = Closing(session, best=best.attempt)
+    try:
+        commit(
+            turn=turn,
+            draft=Draft(best.judged_text, best.payload),
+            channel=channel,
+            idempotency_key=session.work_id,
+        )
+    except SendRefused:
+        return False
+    finally:
+        turn.reports.pop(CLOSING, None)
+    turn.count(forced_through=1)
+    return True

@@ -35,14 +35,16 @@ from evaluation.windows import MessageWindow
 
 Status = GateDimensionResult.Status
 UNJUDGED = (Status.TIMEOUT, Status.OVERLOAD, Status.ERROR, Status.UNSCORED, Status.BUDGET)
-_FIRST = Q(attempt=1)
-_JUDGED = Q(score_sum__isnull=False) | Q(outcome=Outcome.PASSED)
-_SCORED = Q(status=Status.SCORED)
-_SENT = Q(log__attempt=F("log__session__sent"))
+_IS_FIRST_DRAFT = Q(attempt=1)
+_IS_JUDGED = Q(score_sum__isnull=False) | Q(outcome=Outcome.PASSED)
+_IS_SCORED = Q(status=Status.SCORED)
+_IS_OF_FIRST_DRAFT = Q(log__attempt=1)
+_IS_OF_SENT_DRAFT = Q(log__attempt=F("log__session__sent"))
 
 
-def _scores(of: Q) -> Coalesce:
-    return Coalesce(Sum("score", filter=_SCORED & of), 0.0, output_field=FloatField())
+def _score_sum(condition: Q) -> Coalesce:
+    """Return an expression for the sum of the scores of these verdicts."""
+    return Coalesce(Sum("score", filter=_IS_SCORED & condition), 0.0, output_field=FloatField())
 
 
 ATTEMPTS = HourlySums(
@@ -57,8 +59,8 @@ ATTEMPTS = HourlySums(
     },
     sums={
         "attempts": Count("pk"),
-        "firsts": Count("pk", filter=_FIRST),
-        "firsts_judged": Count("pk", filter=_FIRST & _JUDGED),
+        "firsts": Count("pk", filter=_IS_FIRST_DRAFT),
+        "firsts_judged": Count("pk", filter=_IS_FIRST_DRAFT & _IS_JUDGED),
         "failed": Count("pk", filter=Exists(GateDimensionResult.objects.filter(log=OuterRef("pk"), passed=False))),
     },
     counted="attempts",
@@ -76,14 +78,14 @@ VERDICTS = HourlySums(
     },
     sums={
         "checks": Count("pk"),
-        "scored": Count("pk", filter=_SCORED),
+        "scored": Count("pk", filter=_IS_SCORED),
         "failures": Count("pk", filter=Q(passed=False)),
-        "first_failures": Count("pk", filter=Q(passed=False, log__attempt=1)),
-        "score_sum": _scores(Q()),
-        "first_scored": Count("pk", filter=_SCORED & Q(log__attempt=1)),
-        "first_score_sum": _scores(Q(log__attempt=1)),
-        "committed_scored": Count("pk", filter=_SCORED & _SENT),
-        "committed_score_sum": _scores(_SENT),
+        "first_failures": Count("pk", filter=Q(passed=False) & _IS_OF_FIRST_DRAFT),
+        "score_sum": _score_sum(Q()),
+        "first_scored": Count("pk", filter=_IS_SCORED & _IS_OF_FIRST_DRAFT),
+        "first_score_sum": _score_sum(_IS_OF_FIRST_DRAFT),
+        "committed_scored": Count("pk", filter=_IS_SCORED & _IS_OF_SENT_DRAFT),
+        "committed_score_sum": _score_sum(_IS_OF_SENT_DRAFT),
         **{f"were_{status}": Count("pk", filter=Q(status=status)) for status in UNJUDGED},
     },
     counted="checks",
@@ -91,17 +93,17 @@ VERDICTS = HourlySums(
 GATE = Rolled(name="gate", model=CorrectionLog, tables=(ATTEMPTS, VERDICTS))
 
 
-WINDOW = timedelta(minutes=5)
+METRICS_WINDOW = timedelta(minutes=5)
 
 
 def collect() -> Iterator[Metric]:
-    """Outcomes of the attempts of the last five minutes."""
+    """Yield the outcomes of the attempts of the last five minutes, for Prometheus."""
     outcomes = GaugeMetricFamily(
         "plumbline_gate_attempts_5m",
         "Attempts at a message that the gate saw in the last 5 minutes",
         labels=["outcome"],
     )
-    recent = CorrectionLog.objects.filter(created_at__gte=timezone.now() - WINDOW).order_by()
+    recent = CorrectionLog.objects.filter(created_at__gte=timezone.now() - METRICS_WINDOW).order_by()
     for outcome, count in recent.values_list("outcome").annotate(n=Count("pk")):
         outcomes.add_metric([outcome], count)
     yield outcomes
@@ -138,12 +140,12 @@ class DimensionStatistics(_Figures):
 
     @property
     def mean_first(self) -> float | None:
-        """Mean score of first drafts; None also where several judges scored."""
+        """Return the mean score of first drafts; None also where several judges scored, whose scores share no mean."""
         return self.by_judge[0].mean_first if len(self.by_judge) == 1 else None
 
     @property
     def mean_committed(self) -> float | None:
-        """Mean score of what was said; None also where several judges scored."""
+        """Return the mean score of what was sent; None also where several judges scored, whose scores share no mean."""
         return self.by_judge[0].mean_committed if len(self.by_judge) == 1 else None
 
 
@@ -202,8 +204,8 @@ PASSED_UNJUDGED = {
     "unscored": Outcome.UNSCORED_PASSED,
     "over_budget": Outcome.BUDGET_PASSED,
 }
-_PASSING = (Outcome.PASSED, *PASSED_UNJUDGED.values())
-_ENDINGS = {
+_PASSED_AT_ONCE = (Outcome.PASSED, *PASSED_UNJUDGED.values())
+_COUNT_OF_OUTCOME = {
     Outcome.PASSED_AFTER_RETRY: "passed_after_retry_count",
     Outcome.FORCED_THROUGH: "forced_through_count",
     Outcome.ABANDONED: "abandoned",
@@ -218,7 +220,7 @@ def get_gate_statistics(
     synthetic: bool = False,
     by_dimension: bool = True,
 ) -> GateStatistics:
-    """Statistics of one agent's gate, or of all.
+    """Return statistics of one agent's gate, or of all (AC-7.0.14).
 
     Args:
         window: ``all`` or a duration such as ``24h``, ``7d``, ``4w``.
@@ -228,40 +230,46 @@ def get_gate_statistics(
     Raises:
         ValueError: The window is not one; names what is allowed.
     """
-    stretch = window_of_time(window) if isinstance(window, str) else window
-    attempts = _sums(ATTEMPTS, ("source", "outcome"), agent, stretch, synthetic=synthetic)
-    verdicts = (
-        _sums(VERDICTS, ("source", "dimension", "judge"), agent, stretch, synthetic=synthetic) if by_dimension else []
-    )
-    return _statistics(agent, stretch, _counts(attempts), _dimensions(verdicts))
+    if isinstance(window, str):
+        window = window_of_time(window)
+    attempts = _read_sums(ATTEMPTS, ("source", "outcome"), agent, window, synthetic=synthetic)
+    verdicts: list[dict[str, Any]] = []
+    if by_dimension:
+        verdicts = _read_sums(VERDICTS, ("source", "dimension", "judge"), agent, window, synthetic=synthetic)
+    return _statistics(agent, window, _counts_by_source(attempts), _dimensions_by_source(verdicts))
 
 
 def _statistics(
     agent: Agent | None,
     window: MessageWindow,
-    totals: Mapping[str, Mapping[str, int]],
-    dimensions: Mapping[str, dict[str, DimensionStatistics]],
+    counts_by_source: Mapping[str, Mapping[str, int]],
+    dimensions_by_source: Mapping[str, Mapping[str, DimensionStatistics]],
 ) -> GateStatistics:
-    """Put together what was counted by source."""
-    apart = {
-        source: Checks(
-            total=_checks(totals[source]),
-            passed=_checks(totals[source]) - totals[source]["failed"],
-            dimensions=dimensions.get(source, {}),
-        )
-        for source in (Source.OBSERVE, Source.EXTERNAL)
-        if source in totals
-    }
+    """Return what was counted by source as one value."""
+    counts = dict(counts_by_source.get(Source.GATE, {}))
+    counts.pop("failed", None)  # that a draft of the gate's failed something, its outcome says
     return GateStatistics(
         agent=agent.slug if agent else None,
         since=window.start,
         until=window.end,
-        dimensions=dimensions.get(Source.GATE, {}),
-        observed=apart.get(Source.OBSERVE, Checks()),
-        external=apart.get(Source.EXTERNAL, Checks()),
-        # That a draft of the gate's failed something, its outcome says.
-        **{name: count for name, count in totals.get(Source.GATE, {}).items() if name != "failed"},
+        dimensions=dict(dimensions_by_source.get(Source.GATE, {})),
+        observed=_checks(Source.OBSERVE, counts_by_source, dimensions_by_source),
+        external=_checks(Source.EXTERNAL, counts_by_source, dimensions_by_source),
+        **counts,
     )
+
+
+def _checks(
+    source: str,
+    counts_by_source: Mapping[str, Mapping[str, int]],
+    dimensions_by_source: Mapping[str, Mapping[str, DimensionStatistics]],
+) -> Checks:
+    """Return the checks of a source that blocked nothing; each attempt is one, for no one knows here which draft was sent."""
+    counts = counts_by_source.get(source)
+    if counts is None:
+        return Checks()
+    total = counts["total_actions"] + counts["regeneration_count"]
+    return Checks(total=total, passed=total - counts["failed"], dimensions=dict(dimensions_by_source.get(source, {})))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,36 +288,35 @@ def lately_at_the_gate(*, day: datetime, week: datetime, end: datetime | None) -
         day, week: When the windows begin: full hours, `week` before `day`.
         end: When both end; None for now.
     """
+    keys = ("source", "outcome", "synthetic")
     attempts = read(
         GATE,
         ATTEMPTS,
         start=week,
         end=end,
-        raw_keys={**{key: ATTEMPTS.keys[key] for key in _LATELY_KEYS}, "is_of_day": _is(created_at__gte=day)},
-        keys={**{key: F(key) for key in _LATELY_KEYS}, "is_of_day": _is(hour__gte=day)},
+        raw_keys={**{key: ATTEMPTS.keys[key] for key in keys}, "is_of_day": _is(created_at__gte=day)},
+        keys={**{key: F(key) for key in keys}, "is_of_day": _is(hour__gte=day)},
     )
-
-    def statistics(start: datetime, *, synthetic: bool) -> GateStatistics:
-        rows = [row for row in attempts if bool(row["k_synthetic"]) == synthetic]
-        if start == day:
-            rows = [row for row in rows if row["k_is_of_day"]]
-        return _statistics(None, MessageWindow(start=start, end=end), _counts(rows), {})
-
+    real = [row for row in attempts if not row["k_synthetic"]]
+    synthetic = [row for row in attempts if row["k_synthetic"]]
     return LatelyAtTheGate(
-        day=statistics(day, synthetic=False),
-        week=statistics(week, synthetic=False),
-        synthetic_day=statistics(day, synthetic=True),
+        day=_statistics_since(day, end, [row for row in real if row["k_is_of_day"]]),
+        week=_statistics_since(week, end, real),
+        synthetic_day=_statistics_since(day, end, [row for row in synthetic if row["k_is_of_day"]]),
     )
 
 
-_LATELY_KEYS = ("source", "outcome", "synthetic")
+def _statistics_since(start: datetime, end: datetime | None, attempts: Iterable[Mapping[str, Any]]) -> GateStatistics:
+    """Return the statistics of all agents without dimensions from sums of attempts."""
+    return _statistics(None, MessageWindow(start=start, end=end), _counts_by_source(attempts), {})
 
 
 def _is(**condition: Any) -> ExpressionWrapper[Q]:
+    """Return a condition as an expression that a query can group by."""
     return ExpressionWrapper(Q(**condition), output_field=BooleanField())
 
 
-def _sums(
+def _read_sums(
     table: HourlySums,
     keys: Sequence[str],
     agent: Agent | None,
@@ -317,10 +324,14 @@ def _sums(
     *,
     synthetic: bool,
 ) -> list[dict[str, Any]]:
-    """Sums of the gate's logs, or of their verdicts."""
-    prefix = "log__" if table is VERDICTS else ""
-    whose = Q() if agent is None else Q(agent=agent)
-    raw_whose = Q() if agent is None else Q(**{f"{prefix}session__agent": agent})
+    """Read sums of the gate's logs, or of their verdicts, grouped by these keys."""
+    path_to_log = "log__" if table is VERDICTS else ""
+    is_synthetic_log = synthetic_logs(path_to_log)
+    raw_where = is_synthetic_log if synthetic else ~is_synthetic_log
+    where = Q(synthetic=synthetic)
+    if agent is not None:
+        raw_where &= Q(**{f"{path_to_log}session__agent": agent})
+        where &= Q(agent=agent)
     return read(
         GATE,
         table,
@@ -328,61 +339,72 @@ def _sums(
         end=window.end,
         raw_keys={key: table.keys[key] for key in keys},
         keys={key: F(key) for key in keys},
-        raw_where=raw_whose & (synthetic_logs(prefix) if synthetic else ~synthetic_logs(prefix)),
-        where=Q(synthetic=synthetic) & whose,
+        raw_where=raw_where,
+        where=where,
     )
 
 
-def _checks(counts: Mapping[str, int]) -> int:
-    """Every attempt: whether another program sent a draft that was sent back is not known here."""
-    return counts["total_actions"] + counts["regeneration_count"]
-
-
-def _counts(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
-    """Counts of logged attempts by source, from their sums by source and outcome."""
+def _counts_by_source(rows: Iterable[Mapping[str, Any]]) -> dict[str, Counter[str]]:
+    """Count logged attempts by source, from their sums by source and outcome."""
     by_source: dict[str, Counter[str]] = {}
     for row in rows:
-        counts, outcome = by_source.setdefault(row["k_source"], Counter()), row["k_outcome"]
+        counts = by_source.setdefault(row["k_source"], Counter())
+        outcome = row["k_outcome"]
         counts["total_actions"] += row["s_firsts"]
         counts["judged_count"] += row["s_firsts_judged"]
         counts["failed"] += row["s_failed"]
         counts["regeneration_count"] += row["s_attempts"] - row["s_firsts"]
-        if outcome in _PASSING:
+        if outcome in _PASSED_AT_ONCE:
             counts["original_pass_count"] += row["s_firsts_judged"]
-        if outcome in _ENDINGS:
-            counts[_ENDINGS[outcome]] += row["s_attempts"]
-    return {source: dict(counts) for source, counts in by_source.items()}
+        if outcome in _COUNT_OF_OUTCOME:
+            counts[_COUNT_OF_OUTCOME[outcome]] += row["s_attempts"]
+    return by_source
 
 
-def _dimensions(verdicts: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, DimensionStatistics]]:
-    """Per source and dimension; judges stay apart."""
-    by_source: dict[str, dict[str, dict[str, Counter[str]]]] = {}
+def _dimensions_by_source(verdicts: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, DimensionStatistics]]:
+    """Return statistics by source and dimension; judges stay apart."""
+    sums_by_judge: dict[tuple[str, str], dict[str, Counter[str]]] = {}  # by source and dimension
     for row in verdicts:
-        judges = by_source.setdefault(row["k_source"], {}).setdefault(row["k_dimension"], {})
+        by_judge = sums_by_judge.setdefault((row["k_source"], row["k_dimension"]), {})
         sums = {name.removeprefix("s_"): value for name, value in row.items() if name.startswith("s_")}
-        judges.setdefault(row["k_judge"], Counter()).update(sums)
-    return {
-        source: {dimension: _dimension(by[dimension]) for dimension in sorted(by)} for source, by in by_source.items()
-    }
+        by_judge.setdefault(row["k_judge"], Counter()).update(sums)
+    statistics: dict[str, dict[str, DimensionStatistics]] = {}
+    for source, dimension in sorted(sums_by_judge):
+        by_judge = sums_by_judge[source, dimension]
+        statistics.setdefault(source, {})[dimension] = _dimension_statistics(by_judge)
+    return statistics
 
 
-def _dimension(judges: Mapping[str, Counter[str]]) -> DimensionStatistics:
-    counts = {
-        name: sum(sums[name] for sums in judges.values()) for name in ("checks", "scored", "failures", "first_failures")
-    }
-    unjudged = {str(status): sum(sums[f"were_{status}"] for sums in judges.values()) for status in UNJUDGED}
+def _dimension_statistics(sums_by_judge: Mapping[str, Counter[str]]) -> DimensionStatistics:
+    """Return the statistics of one dimension from the sums of its judges."""
+    total: Counter[str] = Counter()
+    means = []
+    for judge in sorted(sums_by_judge):
+        sums = sums_by_judge[judge]
+        total.update(sums)
+        if sums["scored"]:
+            means.append(_means_of_judge(judge, sums))
+    unjudged = {str(status): total[f"were_{status}"] for status in UNJUDGED if total[f"were_{status}"]}
     return DimensionStatistics(
-        unjudged={status: number for status, number in unjudged.items() if number},
-        by_judge=tuple(_means(judge, judges[judge]) for judge in sorted(judges) if judges[judge]["scored"]),
-        **counts,
+        checks=total["checks"],
+        scored=total["scored"],
+        failures=total["failures"],
+        first_failures=total["first_failures"],
+        unjudged=unjudged,
+        by_judge=tuple(means),
     )
 
 
-def _means(judge: str, sums: Counter[str]) -> JudgeMeans:
-    def mean(which: str) -> float | None:
-        number = sums[f"{which}scored"]
-        return sums[f"{which}score_sum"] / number if number else None
-
+def _means_of_judge(judge: str, sums: Mapping[str, float]) -> JudgeMeans:
+    """Return the mean scores by one judge."""
     return JudgeMeans(
-        judge=judge, scored=sums["scored"], mean=mean(""), mean_first=mean("first_"), mean_committed=mean("committed_")
+        judge=judge,
+        scored=int(sums["scored"]),
+        mean=_mean(sums["score_sum"], sums["scored"]),
+        mean_first=_mean(sums["first_score_sum"], sums["first_scored"]),
+        mean_committed=_mean(sums["committed_score_sum"], sums["committed_scored"]),
     )
+
+
+def _mean(total: float, number: float) -> float | None:
+    return total / number if number else None

@@ -1,10 +1,10 @@
-"""What the gate would have done to the latest messages with another threshold (specification 000, S-7.3), from scores that exist."""
+"""Replay the latest messages with other thresholds (specification 000, S-7.3), from scores that exist."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal, get_args
@@ -49,13 +49,22 @@ def mark_result(
     rows = GateDimensionResult.objects.filter(pk=result.pk)
     if expected is not None:
         rows = rows.filter(mark=expected)
-    by = user.pk if mark and user is not None else None
-    changed = rows.update(mark=mark, marked_by=by, marked_at=timezone.now() if mark else None)
+    if mark:
+        changed = rows.update(mark=mark, marked_by=user.pk if user is not None else None, marked_at=timezone.now())
+    else:
+        changed = rows.update(mark="", marked_by=None, marked_at=None)
     result.refresh_from_db(fields=["mark", "marked_by", "marked_at"])
     if not changed:
-        said = f"marked {result.get_mark_display()}" if result.mark else "without a mark"
-        raise ValueError(f"it is {said}{f' by {result.marked_by}' if result.marked_by else ''} already")
+        raise ValueError(_marked_already(result))
     return result
+
+
+def _marked_already(result: GateDimensionResult) -> str:
+    """Return a sentence on the mark that another person gave meanwhile."""
+    by = f" by {result.marked_by}" if result.marked_by else ""
+    if result.mark:
+        return f"it is marked {result.get_mark_display()}{by} already"
+    return f"it is without a mark{by} already"
 
 
 class Precision(BaseModel):
@@ -76,6 +85,7 @@ class Precision(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def marked(self) -> int:
+        """Return how many marks there are."""
         return self.right + self.false_alarms
 
     @computed_field(description="right ÷ marked, 0 to 1")  # type: ignore[prop-decorator]
@@ -100,30 +110,37 @@ class Precision(BaseModel):
 
 
 def precision(*, agent: Agent | None, window: MessageWindow, dimension: str = "") -> list[Precision]:
-    """Precision per dimension, threshold and judge, of the marked failures among drafts checked in the window; in one query.
+    """Return the precision per dimension, threshold and judge, of the marked failures among drafts checked in the window; in one query.
 
-    Verdicts of the gate, observed ones and external ones count alike: a false alarm is one wherever it rang.
+    Verdicts of the gate, observed ones and external ones count alike: a false alarm is one wherever it was raised.
     """
-    where: dict[str, Any] = {
-        "log__session__agent": agent,
-        "dimension": dimension,
-        "log__created_at__gte": window.start,
-        "log__created_at__lte": window.end,
-    }
     marked = GateDimensionResult.objects.exclude(mark="").filter(~synthetic_logs("log__"))
-    rows = (
-        marked.filter(**{name: value for name, value in where.items() if value})
-        .order_by("dimension", "threshold", "log__judge")
-        .values("dimension", "threshold", "log__judge")
-        .annotate(
-            right=Count("pk", filter=Q(mark=Mark.RIGHT)), false_alarms=Count("pk", filter=Q(mark=Mark.FALSE_ALARM))
-        )
+    if agent is not None:
+        marked = marked.filter(log__session__agent=agent)
+    if dimension:
+        marked = marked.filter(dimension=dimension)
+    if window.start is not None:
+        marked = marked.filter(log__created_at__gte=window.start)
+    if window.end is not None:
+        marked = marked.filter(log__created_at__lte=window.end)
+    groups = marked.order_by("dimension", "threshold", "log__judge").values("dimension", "threshold", "log__judge")
+    groups = groups.annotate(
+        right=Count("pk", filter=Q(mark=Mark.RIGHT)), false_alarms=Count("pk", filter=Q(mark=Mark.FALSE_ALARM))
     )
-    return [Precision(judge=row.pop("log__judge"), **row) for row in map(dict, rows)]
+    return [
+        Precision(
+            dimension=group["dimension"],
+            threshold=group["threshold"],
+            judge=group["log__judge"],
+            right=group["right"],
+            false_alarms=group["false_alarms"],
+        )
+        for group in groups
+    ]
 
 
 def wilson_interval(successes: int, total: int, *, z: float = Z_95) -> tuple[float, float]:
-    """Wilson's score interval of a share, by default of 95 %; (0, 1) where nothing was counted (Wilson 1927, JASA 22).
+    """Return Wilson's score interval of a share, by default of 95 %; (0, 1) where nothing was counted (Wilson 1927, JASA 22).
 
     Raises:
         ValueError: `successes` is not between 0 and `total`.
@@ -138,17 +155,18 @@ def wilson_interval(successes: int, total: int, *, z: float = Z_95) -> tuple[flo
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-LAST = (20, 50, 200)  # latest messages that can be replayed
-USUAL = 50
+REPLAYABLE = (20, 50, 200)  # numbers of latest messages that can be replayed
+USUALLY_REPLAYED = 50
 NEWEST_RUNS = 20  # evaluations whose judgements are read
-MARKED = 2_000  # latest marks of people
+NEWEST_MARKS = 2_000  # of people, that are counted
+IS_ASKED_OFFLINE = Q(log__judge__startswith="offline:")
 Origin = Literal["gate", "observed", "evaluated"]
 ORIGINS: tuple[Origin, ...] = get_args(Origin)
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What one message got on one dimension, in whole tenths of a point: 47 stands for 4.7 up to 4.8.
+    """The score of one message on one dimension, in whole tenths of a point: 47 stands for 4.7 up to 4.8.
 
     Thresholds have one decimal place, so a message fails with a threshold exactly when its tenths lie below those of the threshold.
 
@@ -159,6 +177,18 @@ class Score:
     tenths: int
     origin: Origin
 
+    def is_below(self, threshold: Decimal) -> bool:
+        """Return whether the message fails with this threshold."""
+        return self.tenths < 10 * threshold
+
+
+@dataclass(slots=True)
+class MarkCounts:
+    """How many alarms people marked right, and how many false."""
+
+    right: int = 0
+    false_alarms: int = 0
+
 
 @dataclass(frozen=True, slots=True)
 class Scores:
@@ -166,24 +196,29 @@ class Scores:
 
     Attributes:
         by_origin: How many messages have each score, by where it comes from.
-        marks: Failed checks that people marked, of any attempt: how many were right, and how many false alarms; of the latest 2,000.
+        marks: The latest 2,000 failed checks that people marked, of any attempt.
     """
 
     by_origin: dict[Origin, Counter[int]] = field(default_factory=lambda: {origin: Counter() for origin in ORIGINS})
-    marks: dict[int, tuple[int, int]] = field(default_factory=dict)
+    marks: dict[int, MarkCounts] = field(default_factory=dict)
 
     @property
     def messages(self) -> Counter[int]:
+        """Return how many messages have each score."""
         return sum(self.by_origin.values(), Counter[int]())
 
-    def marked_below(self, threshold: Decimal) -> tuple[int, int]:
-        """Right alarms and false ones that this threshold would have raised, too."""
-        raised = [counts for tenths, counts in self.marks.items() if tenths < 10 * threshold]
-        return sum(right for right, _ in raised), sum(false for _, false in raised)
+    def marked_below(self, threshold: Decimal) -> MarkCounts:
+        """Count the marked alarms that this threshold would have raised, too."""
+        below = MarkCounts()
+        for tenths, counts in self.marks.items():
+            if tenths < 10 * threshold:
+                below.right += counts.right
+                below.false_alarms += counts.false_alarms
+        return below
 
 
 def failing(counts: Mapping[int, int], threshold: Decimal) -> int:
-    """How many of the scores lie below the threshold."""
+    """Return how many of the scores, counted by tenths, lie below the threshold."""
     return sum(count for tenths, count in counts.items() if tenths < 10 * threshold)
 
 
@@ -204,24 +239,32 @@ class Replay:
     dimensions: dict[str, Scores]
 
     def sent_back(self, thresholds: Mapping[str, Decimal]) -> list[int]:
-        """The messages that fail at least one of these thresholds."""
-        return [
-            message
-            for message, scores in self.messages.items()
-            if any(scores[d].tenths < 10 * limit for d, limit in thresholds.items() if d in scores)
-        ]
+        """Return the messages that fail at least one of these thresholds."""
+        return [message for message, scores in self.messages.items() if _fails_one(scores, thresholds)]
 
     def unjudged(self, dimensions: Iterable[str], *, evaluated: bool = False) -> list[int]:
-        """The messages that were not judged on at least one of these dimensions; `evaluated` ones only where that is asked for."""
-        open_ones = []
+        """Return the messages that were not judged on at least one of these dimensions.
+
+        Args:
+            evaluated: Whether a score of an evaluation, which is an estimate of the gate's, counts as none.
+        """
+        unjudged = []
         for message, scores in self.messages.items():
-            known = {d for d, score in scores.items() if not (evaluated and score.origin == "evaluated")}
-            if set(dimensions) - known - self.tried.get(message, set()):
-                open_ones.append(message)
-        return open_ones
+            judged = set(self.tried.get(message, ()))
+            for dimension, score in scores.items():
+                if score.origin != "evaluated" or not evaluated:
+                    judged.add(dimension)
+            if not judged.issuperset(dimensions):
+                unjudged.append(message)
+        return unjudged
 
 
-def replay(*, agent: Agent | None, heuristic: bool, last: int = USUAL) -> Replay:
+def _fails_one(scores: Mapping[str, Score], thresholds: Mapping[str, Decimal]) -> bool:
+    """Return whether one of the scores lies below the threshold of its dimension."""
+    return any(score.is_below(thresholds[dimension]) for dimension, score in scores.items() if dimension in thresholds)
+
+
+def replay(*, agent: Agent | None, heuristic: bool, last: int = USUALLY_REPLAYED) -> Replay:
     """Read what is known of the latest real messages, in five queries however many there are.
 
     Where the gate judged a message, its first draft counts; else what was observed; else its newest evaluation, combined as the gate
@@ -233,90 +276,132 @@ def replay(*, agent: Agent | None, heuristic: bool, last: int = USUAL) -> Replay
         heuristic: Scores of offline judges (True) or of models (False): they are not comparable. What only rules judged counts with both.
         last: How many messages, the newest first.
     """
-    said = Message.objects.filter(synthetic=False, agent__isnull=False)
-    newest = said.order_by("-pk") if agent is None else said.filter(agent=agent).order_by("-said_at", "-pk")
-    messages: dict[int, dict[str, Score]] = {pk: {} for pk in newest.values_list("pk", flat=True)[:last]}
+    messages: dict[int, dict[str, Score]] = {pk: {} for pk in _latest_messages(agent, last)}
     judges: set[str] = set()
-    for message, dimension, judge, value in _evaluated(agent, list(messages), heuristic):
-        messages[message][dimension] = Score(_tenths(value), "evaluated")
-        judges.add(judge)
-    judged = GateDimensionResult.objects.filter(
-        log__session__message__in=list(messages),
-        log__attempt=1,
-        log__session__source__in=[GateSession.Source.GATE, GateSession.Source.OBSERVE],
-        status__in=[Status.SCORED, Status.UNSCORED, Status.TRIVIAL],
-    )
+    for evaluated in _evaluated_scores(agent, list(messages), heuristic):
+        messages[evaluated.message][evaluated.dimension] = Score(_tenths(evaluated.score), "evaluated")
+        judges.add(evaluated.judge)
     tried: dict[int, set[str]] = defaultdict(set)
-    columns = ("log__session__message", "dimension", "log__session__source", "log__judge", "status", "score")
-    rows = _of_kind(judged, heuristic).order_by("-log__session__source", "log_id").values_list(*columns)
-    for message, dimension, source, judge, status, value in rows:  # observed first, so that what the gate judged counts
-        if status != Status.SCORED:
-            tried[message].add(dimension)
+    for row in _gate_results(list(messages), heuristic):
+        session = row.log.session
+        if row.score is None or row.status != Status.SCORED:
+            tried[session.message_id].add(row.dimension)
             continue
-        origin: Origin = "gate" if source == GateSession.Source.GATE else "observed"
-        messages[message][dimension] = Score(_tenths(value), origin)
-        judges.add(judge or RULE_JUDGE)
-    dimensions = _marks(agent, heuristic)
-    for of_message in messages.values():
-        for dimension, score in of_message.items():
+        origin: Origin = "gate" if session.source == GateSession.Source.GATE else "observed"
+        messages[session.message_id][row.dimension] = Score(_tenths(row.score), origin)
+        judges.add(row.log.judge or RULE_JUDGE)
+    dimensions = _marks_by_dimension(agent, heuristic)
+    for scores in messages.values():
+        for dimension, score in scores.items():
             dimensions.setdefault(dimension, Scores()).by_origin[score.origin][score.tenths] += 1
     return Replay(messages, dict(tried), tuple(sorted(judges)), dimensions)
+
+
+def _latest_messages(agent: Agent | None, number: int) -> list[int]:
+    """Return the keys of the latest real messages, newest first."""
+    newest = Message.objects.filter(synthetic=False, agent__isnull=False).order_by("-pk")
+    if agent is not None:  # an index has the times of an agent
+        newest = newest.filter(agent=agent).order_by("-said_at", "-pk")
+    return list(newest.values_list("pk", flat=True)[:number])
 
 
 def _tenths(score: float) -> int:
     return math.floor(score * 10 + 1e-9)  # 4.6 * 10 may be a little less than 46
 
 
-def _evaluated(agent: Agent | None, messages: list[int], heuristic: bool) -> list[tuple[int, str, str, float]]:
-    """Message, dimension, judge and score by the newest evaluation of each that judged as the gate does."""
+def _gate_results(messages: Collection[int], heuristic: bool) -> Iterable[Any]:
+    """Return the verdicts on the first drafts of these messages; those of the gate come last, so that they win over observed ones."""
+    results = GateDimensionResult.objects.filter(
+        log__session__message__in=messages,
+        log__attempt=1,
+        log__session__source__in=[GateSession.Source.GATE, GateSession.Source.OBSERVE],
+        status__in=[Status.SCORED, Status.UNSCORED, Status.TRIVIAL],
+    )
+    results = _of_kind(results, heuristic).select_related("log__session").order_by("-log__session__source", "log_id")
+    return results.only(
+        *("dimension", "status", "score", "log__judge", "log__session__message", "log__session__source")
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _EvaluatedScore:
+    """The score of one message and dimension by one evaluation; `judge` is the evaluation's."""
+
+    run: int
+    message: int
+    dimension: str
+    judge: str
+    score: float
+
+
+def _evaluated_scores(agent: Agent | None, messages: Collection[int], heuristic: bool) -> Iterable[_EvaluatedScore]:
+    """Return the scores of these messages by the newest evaluation of each that judged as the gate does."""
+    judges = _newest_evaluations(agent, heuristic)
+    rows = EvaluationScore.objects.filter(
+        evaluation_run__in=list(judges),
+        message__in=messages,
+        dimension__in=GATE_DIMENSIONS,
+        status=EvaluationScore.Status.SCORED,
+        score__isnull=False,
+    ).order_by()
+    by_judge = rows.values("evaluation_run", "message", "dimension", "judge").annotate(
+        total=Sum(F("score") * F("weight"), output_field=FloatField()), weights=Sum("weight"), least=Min("score")
+    )
+    newest_first = list(judges)
+    scores: dict[tuple[int, str], _EvaluatedScore] = {}
+    for row in sorted(by_judge, key=lambda row: newest_first.index(row["evaluation_run"])):
+        score = round(row["total"] / row["weights"], 2)
+        # A rule decides alone, and so does a cue offline: the worst of them counts, not their mean.
+        if row["judge"] == RULE_JUDGE or (heuristic and row["dimension"] in TAKES_RULES):
+            score = float(row["least"])
+        key = (row["message"], row["dimension"])
+        newest = scores.get(key)
+        if newest is not None and (newest.run != row["evaluation_run"] or newest.score <= score):
+            continue
+        scores[key] = _EvaluatedScore(
+            run=row["evaluation_run"],
+            message=row["message"],
+            dimension=row["dimension"],
+            judge=judges[row["evaluation_run"]],
+            score=score,
+        )
+    return scores.values()
+
+
+def _newest_evaluations(agent: Agent | None, heuristic: bool) -> dict[int, str]:
+    """Return the newest evaluations that judged as the gate does, newest first, each with its judge."""
     runs = EvaluationRun.objects.filter(
         status=EvaluationRun.Status.COMPLETED, method=Method.PLUMBLINE, hard=False, double_check=False,
         simulated=False, swap_test="", agent__isnull=False,
     )  # fmt: skip
     if agent is not None:
         runs = runs.filter(agent=agent)
-    offline = Q(judge__startswith="offline:")
-    newest = (runs.filter(offline) if heuristic else runs.exclude(offline)).order_by("-created_at", "-pk")
-    judge_of = dict(newest.values_list("pk", "judge")[:NEWEST_RUNS])
-    rows = EvaluationScore.objects.filter(
-        evaluation_run__in=list(judge_of),
-        message__in=messages,
-        dimension__in=GATE_DIMENSIONS,
-        status=EvaluationScore.Status.SCORED,
-        score__isnull=False,
-    ).order_by()
-    summed = rows.values_list("evaluation_run", "message", "dimension", "judge").annotate(
-        total=Sum(F("score") * F("weight"), output_field=FloatField()), weights=Sum("weight"), least=Min("score")
-    )
-    place = {run: number for number, run in enumerate(judge_of)}
-    scores: dict[tuple[int, str], tuple[int, str, float]] = {}
-    for run, message, dimension, judge, total, weight, least in sorted(summed, key=lambda row: place[row[0]]):
-        # A rule decides alone, and so does a cue offline.
-        is_own = judge == RULE_JUDGE or (heuristic and dimension in TAKES_RULES)
-        value = float(least) if is_own else round(total / weight, 2)
-        newest_run, _, worst = scores.get((message, dimension), (run, "", value))
-        if run == newest_run:
-            scores[message, dimension] = run, judge_of[run], min(worst, value)
-    return [(message, dimension, judge, value) for (message, dimension), (_, judge, value) in scores.items()]
+    is_offline = Q(judge__startswith="offline:")
+    runs = runs.filter(is_offline if heuristic else ~is_offline)
+    return dict(runs.order_by("-created_at", "-pk").values_list("pk", "judge")[:NEWEST_RUNS])
 
 
-def _marks(agent: Agent | None, heuristic: bool) -> dict[str, Scores]:
-    by_dimension: dict[str, Scores] = {}
+def _marks_by_dimension(agent: Agent | None, heuristic: bool) -> dict[str, Scores]:
+    """Return by dimension the marks of people, counted by the tenths of the marked score."""
     newest = GateDimensionResult.objects.exclude(mark="").order_by("-pk")
     if agent is not None:
         newest = newest.filter(log__session__agent=agent)
     marked = GateDimensionResult.objects.filter(
-        ~synthetic_logs("log__"), pk__in=newest.values("pk")[:MARKED], score__isnull=False
+        ~synthetic_logs("log__"), pk__in=newest.values("pk")[:NEWEST_MARKS], score__isnull=False
     )
-    rows = _of_kind(marked, heuristic).order_by().values_list("dimension", "score", "mark")
-    for dimension, score, mark in rows:
-        marks, place = by_dimension.setdefault(dimension, Scores()).marks, _tenths(score or 0.0)
-        right, false = marks.get(place, (0, 0))
-        marks[place] = (right + 1, false) if mark == Mark.RIGHT else (right, false + 1)
+    by_dimension: dict[str, Scores] = {}
+    for result in _of_kind(marked, heuristic).order_by().only("dimension", "score", "mark"):
+        marks = by_dimension.setdefault(result.dimension, Scores()).marks
+        counts = marks.setdefault(_tenths(result.score or 0.0), MarkCounts())
+        if result.mark == Mark.RIGHT:
+            counts.right += 1
+        else:
+            counts.false_alarms += 1
     return by_dimension
 
 
 def _of_kind(rows: QuerySet[GateDimensionResult], heuristic: bool) -> QuerySet[GateDimensionResult]:
-    """What offline judges (or models) were asked about; what only rules judged counts with both."""
-    offline = Q(log__judge__startswith="offline:")
-    return rows.filter(offline | Q(log__judge="")) if heuristic else rows.exclude(offline)
+    """Keep the verdicts by offline judges (or by models); what only rules judged is kept with both."""
+    if heuristic:
+        return rows.filter(IS_ASKED_OFFLINE | Q(log__judge=""))
+    return rows.exclude(IS_ASKED_OFFLINE)

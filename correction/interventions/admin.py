@@ -14,21 +14,18 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
-from agents.kit.console.home import Answers, CountUpTo, HomePart, add_home, step
 from agents.kit.console.logs import LogAdmin
 from agents.kit.console.panels import table
 from agents.kit.console.site import JSONText, ModelAdmin, Select, extend
 from agents.kit.models import LLMCall
 from agents.kit.templatetags.display import register as templates
-from agents.kit.text.wording import counted
 from agents.models import Agent, Run
 from correction.interventions.builtin import BUILT_IN, CLAIM_VARIABLES, problems_of, unstorable
 from correction.interventions.counts import (
-    ENOUGH,
     NEWEST,
+    Counts,
     counts_of,
     names_in_use,
-    never_past_precondition,
 )
 from correction.interventions.functions import known_functions
 from correction.interventions.models import Intervention, InterventionLog
@@ -36,16 +33,16 @@ from correction.interventions.nudges import VARIABLES, NudgeType
 from evaluation.admin.display import judge_badge
 
 MOST_COUNTED = 20  # interventions without a row
+COUNTED_IN_LIST = 200  # evaluations of each of them
 
 if TYPE_CHECKING:
     InterventionModelForm = forms.ModelForm[Intervention]
 else:
     InterventionModelForm = forms.ModelForm
 
-SHOWN = 5  # nudges on an agent's page
+NUDGES_SHOWN = 5  # on an agent's page
 MOST_LOOKED_AT = 500  # newest rows of the agent's that are searched for them
-MOST_OF_A_TURN = 50
-MOST_STUCK = 5  # interventions that the first page names
+MOST_OF_A_TURN = 50  # evaluations on the page of a turn
 
 
 class ParametersField(JSONText):
@@ -53,13 +50,16 @@ class ParametersField(JSONText):
 
     def to_python(self, value: Any) -> Any:
         parsed = super().to_python(value)
-        if parsed is not None and (problem := unstorable(parsed)):
+        problem = "" if parsed is None else unstorable(parsed)
+        if problem:
             raise forms.ValidationError(problem)
         return parsed
 
     def prepare_value(self, value: Any) -> Any:
-        shown = super().prepare_value(value)
-        return shown.encode("utf-8", "backslashreplace").decode() if isinstance(shown, str) else shown
+        text = super().prepare_value(value)
+        if isinstance(text, str):  # half a character cannot be sent to a browser
+            return text.encode("utf-8", "backslashreplace").decode()
+        return text
 
 
 class InterventionForm(InterventionModelForm):
@@ -84,10 +84,13 @@ class InterventionForm(InterventionModelForm):
         """Let a person choose instead of type. A stored name that is not known any more stays, and is refused with a reason."""
         if name not in self.fields:  # read-only for this user
             return
-        field, stored = self.fields[name], str(self.initial.get(name) or "")
-        gone = [(stored, f"{stored} (not known)")] if stored and stored not in {value for value, _ in choices} else []
+        field = self.fields[name]
+        offered = [("", nothing), *choices]
+        stored = str(self.initial.get(name) or "")
+        if stored and stored not in {value for value, _ in choices}:
+            offered.append((stored, f"{stored} (not known)"))
         self.fields[name] = forms.ChoiceField(
-            choices=[("", nothing), *choices, *gone],
+            choices=offered,
             required=False,
             label=field.label,
             help_text=field.help_text,
@@ -102,24 +105,20 @@ def fired_badge(fired: bool) -> SafeString:
 
 
 def functions_help() -> SafeString:
-    """Every function with its parameters."""
-    rows = format_html_join(
-        "",
-        "<dt><code>{}</code></dt><dd>{} {}</dd>",
-        (
-            (function.name, function.doc, _parameters(function.describe()))
-            for _, function in sorted(known_functions().items())
-        ),
-    )
+    """Describe every function with its parameters."""
+    items = []
+    for name, function in sorted(known_functions().items()):
+        items.append((name, function.doc, _parameters(function.describe())))
     return format_html(
         "<p>Functions cost nothing and are looked at first; the claims ask a judge only if the function holds. "
         'Claims may use {}.</p><details class="pl-folded"><summary>Functions and their parameters</summary>'
         '<dl class="pl-functions">{}</dl></details>',
-        _variables(CLAIM_VARIABLES), rows,
+        _variables(CLAIM_VARIABLES), format_html_join("", "<dt><code>{}</code></dt><dd>{} {}</dd>", items),
     )  # fmt: skip
 
 
 def nudges_help() -> SafeString:
+    """Say what a nudge may be."""
     return format_html(
         "<p>Give a text, or a kind: then the agent gets its own text of that kind. A text may use {}.</p>",
         _variables(VARIABLES),
@@ -135,44 +134,66 @@ def _variables(names: tuple[str, ...]) -> SafeString:
 
 
 def preconditions_table(logged: Any) -> SafeString:
-    """One line per precondition, as `PreconditionResult` logs it."""
-    rows = []
-    for entry in filter(lambda entry: isinstance(entry, dict), logged if isinstance(logged, list) else ()):
-        held, score, judge = entry.get("held"), entry.get("score"), entry.get("judge")
-        tone: display.Tone = "good" if held else "warning"
-        badge = display.badge("holds" if held else "does not hold", tone)
-        if held is None:
-            badge = display.badge("not asked", "plain", "not asked, or not judged")
-        measured = [] if score is None else [f"{score:g}"]
-        measured += [] if entry.get("threshold") is None else [f"threshold {entry['threshold']}"]
-        why = format_html(
-            "{} {}", display.folded(str(entry.get("reasoning") or ""), 90), judge_badge(judge) if judge else ""
-        )
-        text = display.folded(str(entry.get("text") or ""), 80)
-        rows.append((display.visible(entry.get("kind", "")), text, badge, " · ".join(measured) or "–", why))
+    """Return a table with one line per precondition, as `PreconditionResult` logs it."""
+    entries = logged if isinstance(logged, list) else []
+    rows = [_precondition_row(entry) for entry in entries if isinstance(entry, dict)]
     heads = ("Kind", "Precondition", "Held", "Measured", "Why")
     return table(heads, rows, label="Preconditions") or display.EMPTY
 
 
-def counts_table(names: Sequence[str], *, newest: int = NEWEST) -> SafeString:
-    """How often each of these was evaluated, got past its functions, was asked of a judge and fired, and why not the last time."""
-    rows = []
-    for one in (counts_of(name, newest) for name in names):
-        evaluated = f"{one.evaluated:,}{', the newest' if one.more else ''}"
-        asked = f"{one.asked:,}" + (f", {one.unjudged:,} could not be judged" if one.unjudged else "")
-        fired: object = display.EMPTY
-        if one.fired:
-            url = display.list_url(InterventionLog, name=one.name, fired__exact=1)
-            fired = display.lines(display.link(url, f"{one.fired:,}"), display.moment(one.last_fired))
-        log = display.link(display.list_url(InterventionLog, name=one.name), one.name)
-        rows.append(
-            (log, evaluated, f"{one.held:,}", asked, fired, display.folded(one.why, 90) if one.why else display.EMPTY)
-        )
-    heads = ("Intervention", "Evaluated", "Functions held", "Judge asked", "Fired", "Why not, last time")
+def _precondition_row(entry: dict[str, Any]) -> tuple[object, ...]:
+    """Return the line of one logged precondition."""
+    measured = []
+    if entry.get("score") is not None:
+        measured.append(f"{entry['score']:g}")
+    if entry.get("threshold") is not None:
+        measured.append(f"threshold {entry['threshold']}")
+    judge = judge_badge(entry["judge"]) if entry.get("judge") else ""
     return (
-        format_html('<section class="pl-panel">{}</section>', table(heads, rows, label="How often they fire"))
-        if rows
-        else SafeString("")
+        display.visible(entry.get("kind", "")),
+        display.folded(str(entry.get("text") or ""), 80),
+        _held_badge(entry.get("held")),
+        " · ".join(measured) or "–",
+        format_html("{} {}", display.folded(str(entry.get("reasoning") or ""), 90), judge),
+    )
+
+
+def _held_badge(held: bool | None) -> SafeString:
+    if held is None:
+        return display.badge("not asked", "plain", "not asked, or not judged")
+    if held:
+        return display.badge("holds", "good")
+    return display.badge("does not hold", "warning")
+
+
+def counts_table(names: Sequence[str], *, newest: int = NEWEST) -> SafeString:
+    """Return a table of how often each of these was evaluated, got past its functions, asked a judge and fired; empty without names."""
+    if not names:
+        return SafeString("")
+    rows = [_counts_row(counts_of(name, newest)) for name in names]
+    heads = ("Intervention", "Evaluated", "Functions held", "Judge asked", "Fired", "Why not, last time")
+    return format_html('<section class="pl-panel">{}</section>', table(heads, rows, label="How often they fire"))
+
+
+def _counts_row(counts: Counts) -> tuple[object, ...]:
+    """Return the line of one intervention."""
+    evaluated = f"{counts.evaluated:,}"
+    if counts.more:
+        evaluated += ", the newest"
+    asked = f"{counts.asked:,}"
+    if counts.unjudged:
+        asked += f", {counts.unjudged:,} could not be judged"
+    fired: object = display.EMPTY
+    if counts.fired:
+        url = display.list_url(InterventionLog, name=counts.name, fired__exact=1)
+        fired = display.lines(display.link(url, f"{counts.fired:,}"), display.moment(counts.last_fired))
+    return (
+        display.link(display.list_url(InterventionLog, name=counts.name), counts.name),
+        evaluated,
+        f"{counts.held:,}",
+        asked,
+        fired,
+        display.folded(counts.why, 90) if counts.why else display.EMPTY,
     )
 
 
@@ -193,19 +214,20 @@ class InterventionAdmin(ModelAdmin[Intervention]):
     list_before_template = "admin/list_panels.html"
 
     def get_panels(self, request: HttpRequest, obj: Intervention) -> list[SafeString]:
-        """How often it fires, from the log, for those who may read that."""
-        shown = (
-            counts_table([obj.slug]) if request.user.has_perm("interventions.view_interventionlog") else SafeString("")
-        )
-        return [*super().get_panels(request, obj), shown]
+        """Add how often it fires, from the log, for those who may read that."""
+        panels = super().get_panels(request, obj)
+        if request.user.has_perm("interventions.view_interventionlog"):
+            return [*panels, counts_table([obj.slug])]
+        return panels
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        """The rows, below how often those fire that have none: built-in interventions and those of batches."""
+        """Show the rows, below how often those fire that have none: built-in interventions and those of batches."""
         panels = []
         if request.user.has_perm("interventions.view_interventionlog"):
             names = list(dict.fromkeys((*BUILT_IN, *names_in_use())))
-            rows = set(Intervention.objects.filter(slug__in=names).values_list("slug", flat=True))
-            panels = [counts_table([name for name in names if name not in rows][:MOST_COUNTED], newest=ENOUGH)]
+            of_rows = set(Intervention.objects.filter(slug__in=names).values_list("slug", flat=True))
+            without_row = [name for name in names if name not in of_rows]
+            panels = [counts_table(without_row[:MOST_COUNTED], newest=COUNTED_IN_LIST)]
         return super().changelist_view(request, {**(extra_context or {}), "panels": panels})
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Intervention]:
@@ -213,8 +235,8 @@ class InterventionAdmin(ModelAdmin[Intervention]):
 
     @admin.display(description="for")
     def reach(self, row: Intervention) -> SafeString:
-        names = [display.isolated(agent.display_name) for agent in row.agents.all()]
-        who = format_html(", ".join(["{}"] * len(names)), *names) if names else "every agent"
+        names = [(display.isolated(agent.display_name),) for agent in row.agents.all()]
+        who = format_html_join(", ", "{}", names) if names else "every agent"
         return display.lines(who, "also in direct messages" if row.dm_allowed else "")
 
 
@@ -237,42 +259,19 @@ class InterventionLogAdmin(LogAdmin[InterventionLog]):
 
 
 def nudges_panel(request: HttpRequest, agent: Agent) -> SafeString:
-    """The last nudges that it was shown."""
+    """Show the last nudges that the agent was given."""
     newest = InterventionLog.objects.filter(agent=agent).order_by("-created_at", "-pk").values_list("pk", flat=True)
     fired = InterventionLog.objects.filter(pk__in=list(newest[:MOST_LOOKED_AT]), fired=True).select_related("channel")
     all_url = display.list_url(InterventionLog, agent__id__exact=agent.pk)
-    context = {"logs": list(fired.order_by("-pk")[:SHOWN]), "all_url": all_url}
+    context = {"logs": list(fired.order_by("-pk")[:NUDGES_SHOWN]), "all_url": all_url}
     return SafeString(render_to_string("admin/interventions/agent_nudges.html", context, request))
 
 
 def run_panel(request: HttpRequest, run: Run) -> SafeString:
-    """For the page of a turn: the interventions that were looked at before it."""
+    """Show on the page of a turn the interventions that were evaluated before it."""
     logs = InterventionLog.objects.filter(run=run).defer("preconditions").order_by("pk")[:MOST_OF_A_TURN]
     return SafeString(render_to_string("admin/interventions/run.html", {"logs": logs}, request))
 
 
-def never_past(request: HttpRequest, answers: Answers) -> SafeString | None:
-    """Interventions that can hardly fire as they are written, for the first page."""
-    stuck = never_past_precondition() if answers["evaluations of interventions"] >= ENOUGH else []
-    if not stuck:
-        return None
-    named = " · ".join(f"{one.name}: {display.shortened(one.why, 160)}" for one in stuck[:MOST_STUCK])
-    return step(
-        f"{counted(len(stuck), 'intervention')} never got past the precondition",
-        f"In the last {ENOUGH} evaluations of each its function never held. {named}",
-        url=display.list_url(Intervention),
-        label="Interventions",
-    )
-
-
 extend(Run, "interventions.view_interventionlog", panels=(run_panel,))
-add_home(
-    HomePart(
-        place="setup",
-        order=90,
-        permission="interventions.view_interventionlog",
-        asks=lambda request: {"evaluations of interventions": CountUpTo(InterventionLog.objects.all(), ENOUGH)},
-        render=never_past,
-    )
-)
 extend(Agent, "interventions.view_interventionlog", order=1, sections=(nudges_panel,), anchors=(("nudges", "Nudges"),))

@@ -19,6 +19,7 @@ from agents.models import Agent
 from correction.config.settings import ResolvedConfig
 from correction.interventions.functions import Finding, InterventionContext, speaker
 from correction.interventions.intervention import (
+    LONGEST_NAME,
     About,
     AnyPrecondition,
     Effect,
@@ -32,16 +33,18 @@ from correction.interventions.nudges import AGAINST_CONVERGENCE, FOR_VARIETY, Nu
 from evaluation.propositions.files import read_mapping
 from evaluation.propositions.schema import Proposition, PropositionSpec, fill
 
-ANTI_CONVERGENCE, VARIETY = "anti_convergence", "variety"
+ANTI_CONVERGENCE = "anti_convergence"
+VARIETY = "variety"
 CONVERGENCE_WINDOW = 10  # messages of the channel, of all speakers
-FEWEST_SPEAKERS, FEWEST_MESSAGES = 3, 4  # of them, before agreement of a group can be spoken of
+FEWEST_SPEAKERS = 3  # of them, before agreement of a group can be spoken of
+FEWEST_MESSAGES = 4
 ASK_EVERY = 5  # messages of the channel between two questions to the judge, whichever agent's turn it is
 VARIETY_WINDOW = 20
 COOLDOWN = 5  # messages in the channel after a nudge: time for the others to answer it
 
 
 def anti_convergence(config: ResolvedConfig) -> Intervention:
-    """Nudges towards disagreement when a channel only agrees.
+    """Return the intervention that nudges towards disagreement when a channel only agrees (AC-7.1.6).
 
     Fires when the last 10 messages of the channel are at least 4 messages of at least 3 speakers, this agent among them or not, and the
     judge scores the claim that they merely agree at `convergence_threshold` or higher (0 to 9). No words or statistics tell agreement
@@ -58,7 +61,7 @@ def anti_convergence(config: ResolvedConfig) -> Intervention:
         name=ANTI_CONVERGENCE,
         preconditions=(
             FunctionalPrecondition(
-                test=_group, text=f"at least {FEWEST_SPEAKERS} speakers and {FEWEST_MESSAGES} messages"
+                test=_is_group, text=f"at least {FEWEST_SPEAKERS} speakers and {FEWEST_MESSAGES} messages"
             ),
             PropositionalPrecondition(proposition=claim, threshold=config["convergence_threshold"], fires_below=False),
         ),
@@ -71,7 +74,7 @@ def anti_convergence(config: ResolvedConfig) -> Intervention:
 
 
 def variety(config: ResolvedConfig) -> Intervention:
-    """Nudges towards completely new ideas.
+    """Return the intervention that nudges towards completely new ideas (AC-7.1.7).
 
     Fires when the agent has sent at least `variety_message_threshold` messages in the channel, and the judge finds in the last 20
     messages of the channel that the agent brings nothing new.
@@ -97,46 +100,52 @@ BUILT_IN: dict[str, tuple[str, Callable[[ResolvedConfig], Intervention]]] = {
 
 
 def interventions_for(agent: Agent, config: ResolvedConfig) -> list[Intervention]:
-    """What is evaluated in an agent's turns: built-in ones that its configuration enables (AC-7.1.12), enabled rows, and batches."""
-    built_in = [make(config) for switch, make in BUILT_IN.values() if config[switch]]
-    own = [*built_in, *map(from_row, rows_for(agent))]
-    if settings.INTERVENTION_BATCHES:
-        taken = {*BUILT_IN, *(one.name for one in own)}
-        own += [
-            unusable(one.name, f"{one.name!r} is the name of another intervention") if one.name in taken else one
-            for one in batches_for(agent)
-        ]
-    return own
+    """Return what is evaluated in an agent's turns: built-in ones that its configuration enables (AC-7.1.12), enabled rows, and batches."""
+    interventions = [make(config) for switch, make in BUILT_IN.values() if config[switch]]
+    interventions += [from_row(row) for row in rows_for(agent)]
+    if not settings.INTERVENTION_BATCHES:
+        return interventions
+    # Cooldowns and costs are kept by name: two of one name would share them.
+    taken = {*BUILT_IN, *(intervention.name for intervention in interventions)}
+    for of_batch in batches_for(agent):
+        if of_batch.name in taken:
+            of_batch = unusable(of_batch.name, f"{of_batch.name!r} is the name of another intervention")
+        interventions.append(of_batch)
+    return interventions
 
 
 def batches_for(agent: Agent) -> list[Intervention]:
-    """Those for this agent of the batches that the functions of `INTERVENTION_BATCHES` return."""
+    """Return those for this agent of the batches that the functions of `INTERVENTION_BATCHES` return."""
     interventions: list[Intervention] = []
     for path in settings.INTERVENTION_BATCHES:
         try:
             interventions += import_string(path)().for_agent(agent)
         except Exception as error:  # a team's mistake must not cost the turn its other interventions
             logger.exception("the batch %s cannot be used", path)
-            interventions.append(unusable(path.rpartition(".")[2][:80], f"{path}: {type(error).__name__}: {error}"))
+            name = path.rpartition(".")[2]
+            interventions.append(unusable(name[:LONGEST_NAME], f"{path}: {type(error).__name__}: {error}"))
     return interventions
 
 
 def unusable(name: str, why: str) -> Intervention:
-    """An intervention that never fires, and whose log says why."""
+    """Return an intervention that never fires, and whose log says why."""
     never = FunctionalPrecondition(test=lambda context: Finding(None, why), text="it cannot be used")
     return Intervention(name=name, preconditions=(never,), effect=text_effect(""), dm_allowed=True)
 
 
-def _group(context: InterventionContext) -> Finding:
-    speakers, messages = len({speaker(message) for message in context.messages}), len(context.messages)
-    held = speakers >= FEWEST_SPEAKERS and messages >= FEWEST_MESSAGES
+def _is_group(context: InterventionContext) -> Finding:
+    """Find out whether enough speakers said enough for a group to agree."""
+    messages = len(context.messages)
+    speakers = len({speaker(message) for message in context.messages})
     return Finding(
-        held, f"{speakers} speakers and {messages} messages, at least {FEWEST_SPEAKERS} and {FEWEST_MESSAGES}"
+        speakers >= FEWEST_SPEAKERS and messages >= FEWEST_MESSAGES,
+        f"{speakers} speakers and {messages} messages, at least {FEWEST_SPEAKERS} and {FEWEST_MESSAGES}",
     )
 
 
 @lru_cache(maxsize=1)
 def _claims() -> Mapping[str, PropositionSpec]:
+    """Read the claims of the built-in interventions, by their names."""
     _, data = read_mapping(Path(__file__).with_name("builtin.yaml"), "the claims")
     return {name: PropositionSpec.model_validate(spec) for name, spec in data.items()}
 
@@ -146,14 +155,14 @@ CLAIM_VARIABLES = ("agent_name", "channel_name")
 
 
 def rows_for(agent: Agent) -> list[InterventionRow]:
-    """The enabled rows for this agent: those that name it, and those that name no agent. One query."""
-    chosen = InterventionRow.agents.through.objects.filter(intervention=OuterRef("pk"))
+    """Return the enabled rows for this agent: those that name it, and those that name no agent. One query."""
+    named_agents = InterventionRow.agents.through.objects.filter(intervention=OuterRef("pk"))
     enabled = InterventionRow.objects.filter(is_enabled=True)
-    return list(enabled.filter(Exists(chosen.filter(agent=agent)) | ~Exists(chosen)))
+    return list(enabled.filter(Exists(named_agents.filter(agent=agent)) | ~Exists(named_agents)))
 
 
 def from_row(row: InterventionRow) -> Intervention:
-    """The intervention a row describes. A row that cannot be used becomes one that never fires, and whose log says why."""
+    """Return the intervention a row describes. A row that cannot be used becomes one that never fires, and whose log says why."""
     try:
         return Intervention(
             name=row.slug,
@@ -170,16 +179,11 @@ def from_row(row: InterventionRow) -> Intervention:
 
 
 def problems_of(row: InterventionRow) -> dict[str, str]:
-    """What is wrong with a row that its columns alone cannot tell: field name to a sentence. For forms and the API."""
+    """Return what is wrong with a row that its columns alone cannot tell: field name to a sentence. For forms and the API."""
     problems: dict[str, str] = {}
     if row.slug in BUILT_IN:
         problems["slug"] = f"{row.slug!r} is the name of a built-in intervention; choose another."
-    try:
-        _functional(row)
-        if problem := unstorable(row.function_parameters):
-            problems["function_parameters"] = problem
-    except ValueError as error:
-        problems["function_parameters" if str(error).startswith(f"{row.function}: ") else "function"] = str(error)
+    problems |= _problem_of_function(row)
     for name in ("textual_claim", "proposition_claim"):
         try:
             fill(getattr(row, name), dict.fromkeys(CLAIM_VARIABLES, ""))
@@ -193,8 +197,21 @@ def problems_of(row: InterventionRow) -> dict[str, str]:
     return problems
 
 
+def _problem_of_function(row: InterventionRow) -> dict[str, str]:
+    """Return what is wrong with the row's function or its parameters: field name to a sentence."""
+    try:
+        _functional(row)
+    except ValueError as error:
+        is_about_parameters = str(error).startswith(f"{row.function}: ")
+        return {"function_parameters" if is_about_parameters else "function": str(error)}
+    problem = unstorable(row.function_parameters)
+    if problem:
+        return {"function_parameters": problem}
+    return {}
+
+
 def unstorable(parameters: Any) -> str:
-    """Why no database can store these parameters, in a sentence; empty when it can."""
+    """Return a sentence on why no database can store these parameters; empty when it can."""
     try:
         json.dumps(parameters, allow_nan=False)
     except ValueError:
@@ -205,6 +222,11 @@ def unstorable(parameters: Any) -> str:
 
 
 def _preconditions(row: InterventionRow) -> tuple[AnyPrecondition, ...]:
+    """Return the preconditions a row describes.
+
+    Raises:
+        ValueError: One cannot be used.
+    """
     preconditions: list[AnyPrecondition] = [*_functional(row)]
     if row.textual_claim.strip():
         about: About = "agent" if "agent_name" in row.textual_claim else "conversation"
@@ -216,6 +238,11 @@ def _preconditions(row: InterventionRow) -> tuple[AnyPrecondition, ...]:
 
 
 def _functional(row: InterventionRow) -> list[FunctionalPrecondition]:
+    """Return the row's functional precondition, if it names a function.
+
+    Raises:
+        ValueError: There is no such function, or its parameters do not fit.
+    """
     if not row.function:
         return []
     if not isinstance(row.function_parameters, dict):
@@ -224,6 +251,11 @@ def _functional(row: InterventionRow) -> list[FunctionalPrecondition]:
 
 
 def _effect(row: InterventionRow) -> Effect:
+    """Return what the row adds to the prompt: its own text, else the agent's text of its kind.
+
+    Raises:
+        ValueError: It has neither, or one that cannot be used.
+    """
     if row.nudge_type and row.nudge_type not in NudgeType.values:
         raise ValueError(f"nudge_type {row.nudge_type!r} is unknown; allowed: {', '.join(NudgeType.values)}")
     if row.nudge.strip():

@@ -12,7 +12,7 @@ from django.utils.module_loading import import_string
 
 @register("plumbline")
 def nudge_files_are_valid(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
-    """correction.E001: a nudge file cannot be used."""
+    """Check that each nudge file can be used (correction.E001)."""
     from correction.interventions.nudges import NudgeError, load_nudges
 
     try:
@@ -25,10 +25,10 @@ def nudge_files_are_valid(app_configs: Any, **kwargs: Any) -> Sequence[CheckMess
 
 @register("plumbline")
 def functions_of_interventions_can_be_used(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
-    """correction.E002: a path of `INTERVENTION_FUNCTIONS` or `INTERVENTION_BATCHES` names nothing that can be called."""
+    """Check that each path of `INTERVENTION_FUNCTIONS` and `INTERVENTION_BATCHES` can be called (correction.E002)."""
     from correction.interventions.functions import function_problems
 
-    hint = "Name functions as module.function, in modules that Python can import; docs/explanation/correction.md has an example."
+    hint = "Name functions as module.function, in modules that Python can import; docs/how-to/write-interventions.md has an example."
     problems = {("INTERVENTION_FUNCTIONS", path): problem for path, problem in function_problems().items()}
     for path in settings.INTERVENTION_BATCHES:
         try:

@@ -1,4 +1,4 @@
-"""How often interventions were evaluated, asked a judge and fired, read from the newest rows of their log."""
+"""Count how often interventions were evaluated, asked a judge and fired, from the newest rows of their log."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from django.utils import timezone
 
-from correction.interventions.models import Intervention, InterventionLog
+from correction.interventions.models import InterventionLog
 
 NEWEST = 1_000  # evaluations of an intervention that are counted
-ENOUGH = 200  # evaluations without one that got past the preconditions that cost nothing, from which on that is said
-RECENT, MOST_LOGS = timedelta(days=7), 5_000  # in which interventions are in use
+IN_USE_WITHIN = timedelta(days=7)
+MOST_LOGS = 5_000  # newest ones in which the names are looked for
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Counts:
     """The newest evaluations of one intervention.
 
@@ -28,65 +28,62 @@ class Counts:
     """
 
     name: str
-    evaluated: int
     more: bool
-    held: int
-    asked: int
-    unjudged: int
-    fired: int
-    last_fired: datetime | None
-    why: str
+    evaluated: int = 0
+    held: int = 0
+    asked: int = 0
+    unjudged: int = 0
+    fired: int = 0
+    last_fired: datetime | None = None
+    why: str = ""
 
 
 def counts_of(name: str, newest: int = NEWEST) -> Counts:
     """Count the newest evaluations of the intervention of this name, of all agents."""
     logs = InterventionLog.objects.filter(name=name).order_by("-pk")
-    rows = list(logs.values_list("fired", "judge", "preconditions", "created_at", "why")[: newest + 1])
-    more, rows = len(rows) > newest, rows[:newest]
-    fired = [row for row in rows if row[0]]
-    return Counts(
-        name=name,
-        evaluated=len(rows),
-        more=more,
-        held=sum(fires or bool(judge) or _functions_held(logged) for fires, judge, logged, *_ in rows),
-        asked=sum(bool(judge) for _, judge, *_ in rows),
-        unjudged=sum(bool(judge) and _unjudged(logged) for _, judge, logged, *_ in rows),
-        fired=len(fired),
-        last_fired=fired[0][3] if fired else None,
-        why=rows[0][4] if rows and not rows[0][0] else "",
-    )
+    logs = logs.only("fired", "judge", "preconditions", "created_at", "why")
+    newest_logs = list(logs[: newest + 1])
+    counts = Counts(name=name, more=len(newest_logs) > newest)
+    for log in newest_logs[:newest]:
+        counts.evaluated += 1
+        if log.fired or log.judge or _functions_held(log):
+            counts.held += 1
+        if log.judge:
+            counts.asked += 1
+            if _could_not_judge(log):
+                counts.unjudged += 1
+        if log.fired:
+            counts.fired += 1
+            if counts.last_fired is None:
+                counts.last_fired = log.created_at
+    if newest_logs and not newest_logs[0].fired:
+        counts.why = newest_logs[0].why
+    return counts
 
 
-def _functions_held(logged: Any) -> bool:
-    functions = [entry for entry in _entries(logged) if entry.get("kind") == "functional"]
+def _functions_held(log: InterventionLog) -> bool:
+    """Return whether every functional precondition held."""
+    functions = [entry for entry in _logged_results(log) if entry.get("kind") == "functional"]
     return all(entry.get("held") is True for entry in functions)
 
 
-def _unjudged(logged: Any) -> bool:
-    judged = [entry for entry in _entries(logged) if entry.get("kind") != "functional"]
-    return any(entry.get("held") is None and str(entry.get("reasoning")).startswith("could not") for entry in judged)
+def _could_not_judge(log: InterventionLog) -> bool:
+    """Return whether a judge that was asked could not judge a claim."""
+    for entry in _logged_results(log):
+        is_judged = entry.get("kind") != "functional"
+        if is_judged and entry.get("held") is None and str(entry.get("reasoning")).startswith("could not"):
+            return True
+    return False
 
 
-def _entries(logged: Any) -> list[dict[str, Any]]:
-    return [entry for entry in logged if isinstance(entry, dict)] if isinstance(logged, list) else []
+def _logged_results(log: InterventionLog) -> list[dict[str, Any]]:
+    """Return the logged results of the preconditions; what erasing left of them is none."""
+    if not isinstance(log.preconditions, list):
+        return []
+    return [entry for entry in log.preconditions if isinstance(entry, dict)]
 
 
-def names_in_use() -> dict[str, bool]:
-    """Return the names that were evaluated within seven days, and whether one of these evaluations fired or asked a judge."""
-    logs = InterventionLog.objects.filter(created_at__gte=timezone.now() - RECENT).order_by("-created_at")
-    names: dict[str, bool] = {}
-    for name, fired, judge in logs.values_list("name", "fired", "judge")[:MOST_LOGS]:
-        names[name] = names.get(name, False) or fired or bool(judge)
-    return names
-
-
-def never_past_precondition() -> list[Counts]:
-    """The interventions in use whose last 200 evaluations all ended at a function that did not hold."""
-    suspects = sorted(name for name, is_past in names_in_use().items() if not is_past)
-    off = (
-        set(Intervention.objects.filter(slug__in=suspects, is_enabled=False).values_list("slug", flat=True))
-        if suspects
-        else ()
-    )
-    counted = (counts_of(name, ENOUGH) for name in suspects if name not in off)
-    return [one for one in counted if one.evaluated >= ENOUGH and not one.held]
+def names_in_use() -> list[str]:
+    """Return the names that were evaluated within seven days, the latest first."""
+    logs = InterventionLog.objects.filter(created_at__gte=timezone.now() - IN_USE_WITHIN).order_by("-created_at")
+    return list(dict.fromkeys(logs.values_list("name", flat=True)[:MOST_LOGS]))

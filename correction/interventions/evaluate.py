@@ -1,4 +1,4 @@
-"""Evaluating the interventions of a turn: what is cheap first, then every judge at once; then the log, and the text in the prompt."""
+"""Evaluate the interventions of a turn: what is cheap first, then every judge at once; then the log, and the text in the prompt."""
 
 from __future__ import annotations
 
@@ -24,21 +24,25 @@ from correction.interventions.builtin import interventions_for
 from correction.interventions.functions import InterventionContext, Surroundings
 from correction.interventions.intervention import (
     AnyPrecondition,
+    FunctionalPrecondition,
     Intervention,
     PreconditionResult,
     PromptModification,
+    PropositionalPrecondition,
     not_asked,
     not_judged,
 )
 from correction.interventions.models import InterventionLog
-from evaluation.judge.questions import ask_together
+from evaluation.judge.questions import Check, Question, ask_together
 
 logger = logging.getLogger(__name__)
+
+HEADING = "Conversation Guidance"  # of the section in the prompt (AC-7.1.9)
 
 
 @dataclass(kw_only=True)
 class Evaluation:
-    """One intervention being evaluated in one turn. `why` says why it fired or did not; empty as long as that is open."""
+    """The evaluation of one intervention in one turn. `why` says why it fired or did not; empty as long as that is open."""
 
     intervention: Intervention
     context: InterventionContext
@@ -52,24 +56,38 @@ class Evaluation:
 
     @property
     def judge(self) -> str:
+        """Return the model that was asked; empty where none was."""
         return next((result.judge for result in self.results if result.judge), "")
 
     @property
     def nudge_type(self) -> str:
+        """Return the kind of the nudge; empty where it did not fire."""
         return self.modification.nudge_type if self.modification else ""
+
+    def end_unasked(self, why: str, preconditions: Sequence[AnyPrecondition], reason: str) -> None:
+        """End it without asking about these preconditions.
+
+        Args:
+            why: Why it does not fire.
+            reason: Why each precondition was not asked.
+        """
+        self.why = why
+        self.results += [not_asked(precondition, reason) for precondition in preconditions]
 
 
 def prepare(turn: Turn) -> None:
-    """The stage: what is enabled for this agent, evaluated here and now; those that fire add to the prompt of this turn."""
+    """Evaluate the interventions that are enabled for the turn's agent; those that fire add to the prompt of this turn."""
     config = config_of(turn)
     enabled = interventions_for(turn.agent, config)
-    usable = [one for one in enabled if one.dm_allowed or turn.channel.kind != Channel.Kind.DM]
+    usable = enabled
+    if turn.channel.kind == Channel.Kind.DM:
+        usable = [intervention for intervention in enabled if intervention.dm_allowed]
     if not enabled:
         turn.skip("no intervention is enabled for this agent")
     elif not usable:
         turn.skip("direct message: the interventions enabled for this agent are for channels only")
     elif turn.preview:
-        names = ", ".join(one.name for one in usable)
+        names = ", ".join(intervention.name for intervention in usable)
         turn.skip(f"preview: nothing is evaluated; in a turn these would be looked at: {names}")
     else:
         evaluate_interventions(turn, usable, config=config)
@@ -85,105 +103,167 @@ def evaluate_interventions(
     Args:
         config: The deadline (`gate_deadline_seconds`, for all judges together) and the budget.
     """
-    mine = [one for one in interventions if one.agent_id in (None, turn.agent.pk)]
-    if not mine:
+    own = [intervention for intervention in interventions if intervention.agent_id in (None, turn.agent.pk)]
+    if not own:
         return []
     with sentry_sdk.start_span(op="correction.interventions", name="evaluate interventions") as span:
-        around = Surroundings.read(agent=turn.agent, channel=turn.channel, reach=max(one.window for one in mine))
-        evaluations = []
-        for one in mine:
-            context = InterventionContext(
-                agent=around.agent, channel=around.channel, messages=around.messages[-one.window :], surroundings=around
-            )
-            evaluations.append(Evaluation(intervention=one, context=context))
-        _pass_over_cooling(turn, evaluations, around)
+        longest_window = max(intervention.window for intervention in own)
+        surroundings = Surroundings.read(agent=turn.agent, channel=turn.channel, reach=longest_window)
+        evaluations = [_begin(intervention, surroundings) for intervention in own]
+        _end_cooling_down(turn, evaluations, surroundings)
         with one_message():
             for evaluation in evaluations:
                 _ask_functions(evaluation)
-        _pass_over_asked(turn, evaluations, around)
-        asked = _ask_judges(turn, [one for one in evaluations if not one.why], config)
+        _end_asked_lately(turn, evaluations, surroundings)
+        judge_calls = _ask_judges(turn, evaluations, config)
         for evaluation in evaluations:
             _conclude(evaluation)
-        _log(turn, evaluations, around)
+            _add_span(evaluation)
+        _log(turn, evaluations, surroundings)
         _apply(turn, evaluations)
-        turn.count(evaluated=len(evaluations), fired=sum(one.fired for one in evaluations), judge_calls=asked)
+        fired = [evaluation.intervention.name for evaluation in evaluations if evaluation.fired]
+        turn.count(evaluated=len(evaluations), fired=len(fired), judge_calls=judge_calls)
         span.set_data("agent_id", turn.agent.pk)
         span.set_data("evaluated", len(evaluations))
-        span.set_data("fired", [one.intervention.name for one in evaluations if one.fired])
+        span.set_data("fired", fired)
     return evaluations
 
 
-def _pass_over_cooling(turn: Turn, evaluations: Sequence[Evaluation], around: Surroundings) -> None:
-    """Those that fired lately for this agent in this channel; one query for all of them."""
-    fired = InterventionLog.objects.filter(agent=around.agent, channel=around.channel, fired=True)
-    waits = [(one, one.intervention.cooldown_messages) for one in evaluations]
-    for one, least, since in _lately(turn, waits, around, fired):
-        one.why = f"cooldown: fired {since} messages ago, may fire again after {least}"
-        one.results = [not_asked(other, "cooldown") for other in one.intervention.preconditions]
+def _begin(intervention: Intervention, surroundings: Surroundings) -> Evaluation:
+    """Return the evaluation of an intervention, with the messages of its window."""
+    context = InterventionContext(
+        agent=surroundings.agent,
+        channel=surroundings.channel,
+        messages=surroundings.messages[-intervention.window :],
+        surroundings=surroundings,
+    )
+    return Evaluation(intervention=intervention, context=context)
 
 
-def _pass_over_asked(turn: Turn, evaluations: Sequence[Evaluation], around: Surroundings) -> None:
-    """Those about which a judge was asked lately in this channel, in whichever agent's turn; one query for all of them."""
-    waits = [(one, one.intervention.ask_every) for one in evaluations if not one.why]
-    position = around.position - max((least for _, least in waits), default=0)
-    asked = InterventionLog.objects.filter(channel=around.channel, channel_position__gt=position).exclude(judge="")
-    for one, least, since in _lately(turn, waits, around, asked):
-        one.why = f"not asked: the judge was asked {since} messages ago, is asked again after {least}"
-        one.results += [not_asked(other, "a judge was asked lately") for other in one.intervention.judged]
+def _end_cooling_down(turn: Turn, evaluations: Sequence[Evaluation], surroundings: Surroundings) -> None:
+    """End those that fired lately for this agent in this channel; one query for all of them."""
+    cooling = [evaluation for evaluation in evaluations if evaluation.intervention.cooldown_messages]
+    if not cooling:
+        return
+    fired = InterventionLog.objects.filter(agent=surroundings.agent, channel=surroundings.channel, fired=True)
+    messages_since = _messages_since(turn, cooling, surroundings, fired)
+    for evaluation in cooling:
+        since = messages_since.get(evaluation.intervention.name)
+        least = evaluation.intervention.cooldown_messages
+        if since is not None and since < least:
+            evaluation.end_unasked(
+                why=f"cooldown: fired {since} messages ago, may fire again after {least}",
+                preconditions=evaluation.intervention.preconditions,
+                reason="cooldown",
+            )
 
 
-def _lately(
-    turn: Turn, waits: Sequence[tuple[Evaluation, int]], around: Surroundings, logs: QuerySet[InterventionLog]
-) -> list[tuple[Evaluation, int, int]]:
-    """Of evaluations with the messages they wait for, those with a log fewer messages ago; the last number is how many.
+def _end_asked_lately(turn: Turn, evaluations: Sequence[Evaluation], surroundings: Surroundings) -> None:
+    """End those about which a judge was asked lately in this channel, in whichever agent's turn; one query for all of them.
+
+    What a channel as a whole does changes little from one message to the next, and each question costs a call.
+    """
+    sparing = [evaluation for evaluation in evaluations if not evaluation.why and evaluation.intervention.ask_every]
+    if not sparing:
+        return
+    longest = max(evaluation.intervention.ask_every for evaluation in sparing)
+    asked = InterventionLog.objects.filter(
+        channel=surroundings.channel, channel_position__gt=surroundings.position - longest
+    ).exclude(judge="")
+    messages_since = _messages_since(turn, sparing, surroundings, asked)
+    for evaluation in sparing:
+        since = messages_since.get(evaluation.intervention.name)
+        least = evaluation.intervention.ask_every
+        if since is not None and since < least:
+            evaluation.end_unasked(
+                why=f"not asked: the judge was asked {since} messages ago, is asked again after {least}",
+                preconditions=evaluation.intervention.judged,
+                reason="a judge was asked lately",
+            )
+
+
+def _messages_since(
+    turn: Turn, evaluations: Sequence[Evaluation], surroundings: Surroundings, logs: QuerySet[InterventionLog]
+) -> dict[str, int]:
+    """Return by intervention how many messages of the channel ago the last of its logs is.
 
     What was logged in this very run does not count: it was interrupted before its agent read the nudge.
     """
-    waits = [(one, least) for one, least in waits if least]
-    if not waits:
-        return []
-    logs = logs.filter(name__in={one.intervention.name for one, _ in waits})
+    logs = logs.filter(name__in={evaluation.intervention.name for evaluation in evaluations})
     if turn.run is not None:
         logs = logs.exclude(run_id=turn.run.pk)
-    last = dict(logs.order_by().values_list("name").annotate(Max("channel_position")))
-    since = [(one, least, around.position - last.get(one.intervention.name, -(10**9))) for one, least in waits]
-    return [(one, least, messages) for one, least, messages in since if messages < least]
+    last_positions = logs.order_by().values_list("name").annotate(Max("channel_position"))
+    return {name: surroundings.position - position for name, position in last_positions}
 
 
 def _ask_functions(evaluation: Evaluation) -> None:
-    """The preconditions that cost nothing, in order, up to the first that does not hold."""
+    """Evaluate the preconditions that cost nothing, in order, up to the first that does not hold."""
     if evaluation.why:
         return
-    begun = time.perf_counter()
+    started = time.perf_counter()
     intervention = evaluation.intervention
     for number, precondition in enumerate(intervention.functional, 1):
-        try:
-            result = precondition.evaluate(evaluation.context)
-        except Exception as error:  # noqa: BLE001 (an operator's or a team's mistake must not cost the turn its other interventions)
-            logger.warning("intervention %s: %s failed: %s", intervention.name, precondition.text, error)
-            sentry_sdk.capture_exception(error)
-            result = not_judged("functional", precondition.text, f"{type(error).__name__}: {error}")
+        result = _ask_function(precondition, evaluation)
         evaluation.results.append(result)
         if not result.held:
-            evaluation.why = _why_not(result)
-            left: tuple[AnyPrecondition, ...] = (*intervention.functional[number:], *intervention.judged)
-            evaluation.results += [not_asked(other, "another precondition does not hold") for other in left]
+            evaluation.end_unasked(
+                why=_why_not(result),
+                preconditions=[*intervention.functional[number:], *intervention.judged],
+                reason="another precondition does not hold",
+            )
             break
-    evaluation.seconds += time.perf_counter() - begun
+    evaluation.seconds += time.perf_counter() - started
 
 
-def _ask_judges(turn: Turn, open_: Sequence[Evaluation], config: ResolvedConfig) -> int:
-    """Everything that needs a judge, of all interventions at once, within one deadline. Returns the number of calls."""
-    waiting = [(one, precondition) for one in open_ for precondition in one.intervention.judged]
-    if not waiting:
+def _ask_function(precondition: FunctionalPrecondition, evaluation: Evaluation) -> PreconditionResult:
+    """Return what a function says; one that raises could not be judged."""
+    try:
+        return precondition.evaluate(evaluation.context)
+    except Exception as error:  # noqa: BLE001 (an operator's or a team's mistake must not cost the turn its other interventions)
+        logger.warning("intervention %s: %s failed: %s", evaluation.intervention.name, precondition.text, error)
+        sentry_sdk.capture_exception(error)
+        return not_judged("functional", precondition.text, f"{type(error).__name__}: {error}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _JudgeQuestion:
+    """A question to the judge, and the precondition it is about; `claim` is the precondition's text as it is asked here."""
+
+    evaluation: Evaluation
+    precondition: PropositionalPrecondition
+    claim: str
+    question: Check | Question
+
+
+def _ask_judges(turn: Turn, evaluations: Sequence[Evaluation], config: ResolvedConfig) -> int:
+    """Ask everything that needs a judge, of all interventions at once, within one deadline; return the number of calls."""
+    undecided = [evaluation for evaluation in evaluations if not evaluation.why and evaluation.intervention.judged]
+    if not undecided:
         return 0
     if over_budget(turn.agent, config):
-        for evaluation, precondition in waiting:
-            evaluation.results.append(not_asked(precondition, "the daily budget of the agent is used up"))
+        for evaluation in undecided:
+            for precondition in evaluation.intervention.judged:
+                evaluation.results.append(not_asked(precondition, "the daily budget of the agent is used up"))
         return 0
-    begun, nonce = time.perf_counter(), new_nonce()
-    asked = []
-    for evaluation, precondition in waiting:
+    started = time.perf_counter()
+    questions = _judge_questions(turn, undecided)
+    answers = ask_together(
+        [question.question for question in questions],
+        deadline=float(config["gate_deadline_seconds"]),
+        about=(turn.agent.slug, turn.trigger.pk if turn.trigger is not None else None),
+    )
+    for question, answer in zip(questions, answers, strict=True):
+        question.evaluation.results.append(question.precondition.read(question.claim, answer))
+    for evaluation in undecided:
+        evaluation.seconds += time.perf_counter() - started
+    return len(questions)
+
+
+def _judge_questions(turn: Turn, evaluations: Sequence[Evaluation]) -> list[_JudgeQuestion]:
+    """Return the questions to the judge; a claim that cannot be asked here is noted as not judged."""
+    nonce = new_nonce()
+    questions = []
+    for evaluation in evaluations:
         label = Label(
             purpose="intervention",
             mechanism=evaluation.intervention.name,
@@ -191,102 +271,119 @@ def _ask_judges(turn: Turn, open_: Sequence[Evaluation], config: ResolvedConfig)
             run_id=turn.run.pk if turn.run is not None else None,
             work_id=f"intervention:{evaluation.key}",
         )
-        try:
-            text, question = precondition.ask(evaluation.context, label, nonce)
-        except ValueError as error:
-            evaluation.results.append(not_judged(precondition.kind, precondition.text, str(error)))
-        else:
-            asked.append((evaluation, precondition, text, question))
-    answers = ask_together(
-        [question for *_, question in asked],
-        deadline=float(config["gate_deadline_seconds"]),
-        about=(turn.agent.slug, turn.trigger.pk if turn.trigger is not None else None),
-    )
-    for (evaluation, precondition, text, _), answer in zip(asked, answers, strict=True):
-        evaluation.results.append(precondition.read(text, answer))
-    for evaluation in open_:
-        evaluation.seconds += time.perf_counter() - begun
-    return len(asked)
+        for precondition in evaluation.intervention.judged:
+            try:
+                claim, question = precondition.ask(evaluation.context, label, nonce)
+            except ValueError as error:
+                evaluation.results.append(not_judged(precondition.kind, precondition.text, str(error)))
+                continue
+            questions.append(
+                _JudgeQuestion(evaluation=evaluation, precondition=precondition, claim=claim, question=question)
+            )
+    return questions
 
 
 def _conclude(evaluation: Evaluation) -> None:
-    """All must hold (AC-7.1.2); what could not be judged does not hold. Then the effect says what to add."""
+    """Decide whether it fires: all preconditions must hold (AC-7.1.2), and one that could not be judged does not hold."""
+    if evaluation.why:
+        return
+    for result in evaluation.results:
+        if not result.held:
+            evaluation.why = _why_not(result)
+            return
+    number = len(evaluation.results)
+    evaluation.why = "its precondition held" if number == 1 else f"all {number} preconditions held"
     intervention = evaluation.intervention
-    if not evaluation.why:
-        stopping = next((result for result in evaluation.results if not result.held), None)
-        if stopping is not None:
-            evaluation.why = _why_not(stopping)
-        else:
-            count = len(evaluation.results)
-            evaluation.why = "its precondition held" if count == 1 else f"all {count} preconditions held"
-            try:
-                evaluation.modification = intervention.effect(evaluation.context)
-                evaluation.fired = True
-            except Exception as error:  # noqa: BLE001 (as for functions: one mistake costs one intervention)
-                logger.warning("intervention %s: its effect failed: %s", intervention.name, error)
-                sentry_sdk.capture_exception(error)
-                evaluation.why += f", but its effect failed: {type(error).__name__}: {error}"
-    # A span of its own, with the times at which it was evaluated (AC-7.1.15). No text of messages or claims.
+    try:
+        evaluation.modification = intervention.effect(evaluation.context)
+        evaluation.fired = True
+    except Exception as error:  # noqa: BLE001 (as for functions: one mistake costs one intervention)
+        logger.warning("intervention %s: its effect failed: %s", intervention.name, error)
+        sentry_sdk.capture_exception(error)
+        evaluation.why += f", but its effect failed: {type(error).__name__}: {error}"
+
+
+def _add_span(evaluation: Evaluation) -> None:
+    """Add a span with the times at which it was evaluated (AC-7.1.15), without texts of messages or claims."""
     start = datetime.fromtimestamp(evaluation.started, UTC)
-    span = sentry_sdk.start_span(op="correction.intervention", name=intervention.name, start_timestamp=start)
+    span = sentry_sdk.start_span(op="correction.intervention", name=evaluation.intervention.name, start_timestamp=start)
     span.set_data("fired", evaluation.fired)
     span.set_data("held", [result.held for result in evaluation.results])
     span.finish(end_timestamp=start + timedelta(seconds=evaluation.seconds))
 
 
 def _why_not(result: PreconditionResult) -> str:
+    """Return a sentence on a precondition that does not hold or could not be judged."""
     if result.held is None:
         return f"{result.kind} precondition {result.reasoning}"
-    measured = f": {result.reasoning}" if result.kind == "functional" and result.reasoning else ""
+    sentence = f"the {result.kind} precondition does not hold"
     if result.threshold is not None:
-        above = "" if (result.score or 0.0) < result.threshold else "not "
-        measured = f": score {result.score:g} is {above}below {result.threshold:g}"
-    return f"the {result.kind} precondition does not hold{measured}"
+        compared = "below" if (result.score or 0.0) < result.threshold else "not below"
+        return f"{sentence}: score {result.score:g} is {compared} {result.threshold:g}"
+    if result.kind == "functional" and result.reasoning:
+        return f"{sentence}: {result.reasoning}"
+    return sentence
 
 
-def _log(turn: Turn, evaluations: Sequence[Evaluation], around: Surroundings) -> None:
-    """A row for every evaluation, in one insert."""
-    InterventionLog.objects.bulk_create(
-        InterventionLog(
-            key=one.key,
-            name=one.intervention.name,
-            intervention_id=one.intervention.row_id,
+def _log(turn: Turn, evaluations: Sequence[Evaluation], surroundings: Surroundings) -> None:
+    """Store a row for every evaluation (AC-7.1.13), in one insert."""
+    rows = []
+    for evaluation in evaluations:
+        row = InterventionLog(
+            key=evaluation.key,
+            name=evaluation.intervention.name,
+            intervention_id=evaluation.intervention.row_id,
             agent=turn.agent,
             channel=turn.channel,
-            channel_position=around.position,
+            channel_position=surroundings.position,
             run=turn.run,
-            fired=one.fired,
-            why=storable(one.why)[:300],
-            preconditions=storable([asdict(result) for result in one.results]),
-            nudge_type=one.nudge_type,
-            nudge=storable(one.modification.guidance) if one.modification else "",
-            judge=one.judge[:200],
-            duration_ms=round(one.seconds * 1000),
+            fired=evaluation.fired,
+            why=storable(evaluation.why)[:300],
+            preconditions=storable([asdict(result) for result in evaluation.results]),
+            nudge_type=evaluation.nudge_type,
+            judge=evaluation.judge[:200],
+            duration_ms=round(evaluation.seconds * 1000),
         )
-        for one in evaluations
-    )
+        if evaluation.modification is not None:
+            row.nudge = storable(evaluation.modification.guidance)
+        rows.append(row)
+    InterventionLog.objects.bulk_create(rows)
 
 
 def _apply(turn: Turn, evaluations: Sequence[Evaluation]) -> None:
-    """Add what fired to the prompt, equal texts once, under one heading each. It is stored nowhere else (AC-7.1.9, AC-7.1.10)."""
+    """Add the nudges of those that fired to the prompt, equal texts once. They are stored nowhere else (AC-7.1.9, AC-7.1.10)."""
     turn.reports["interventions"] = [
-        {"name": one.intervention.name, "fired": one.fired, "why": one.why, "nudge_type": one.nudge_type}
-        for one in evaluations
+        {
+            "name": evaluation.intervention.name,
+            "fired": evaluation.fired,
+            "why": evaluation.why,
+            "nudge_type": evaluation.nudge_type,
+        }
+        for evaluation in evaluations
     ]
-    sections: dict[str, dict[str, None]] = {}
-    for one in evaluations:
-        if one.modification is not None:
-            sections.setdefault(one.modification.heading, {})[one.modification.guidance] = None
-        logger.log(
-            logging.INFO if one.fired else logging.DEBUG,
-            "intervention %s %s for agent %s in channel %s (run %s)",
-            one.intervention.name,
-            "fired" if one.fired else "did not fire",
-            turn.agent.slug,
-            turn.channel.slug,
-            turn.run.pk if turn.run is not None else None,
-        )
-    for heading, texts in sections.items():
+    nudges: list[str] = []
+    for evaluation in evaluations:
+        _write_to_log_file(turn, evaluation)
+        if evaluation.modification is not None and evaluation.modification.guidance not in nudges:
+            nudges.append(evaluation.modification.guidance)
+    if nudges:
         with sentry_sdk.start_span(op="correction.nudge", name="inject nudge") as span:
-            turn.add_section(heading, "\n\n".join(texts))
-            span.set_data("nudges", len(texts))
+            turn.add_section(HEADING, "\n\n".join(nudges))
+            span.set_data("nudges", len(nudges))
+
+
+def _write_to_log_file(turn: Turn, evaluation: Evaluation) -> None:
+    level = logging.DEBUG
+    outcome = "did not fire"
+    if evaluation.fired:
+        level = logging.INFO
+        outcome = "fired"
+    logger.log(
+        level,
+        "intervention %s %s for agent %s in channel %s (run %s)",
+        evaluation.intervention.name,
+        outcome,
+        turn.agent.slug,
+        turn.channel.slug,
+        turn.run.pk if turn.run is not None else None,
+    )

@@ -1,4 +1,4 @@
-"""What preconditions may read (the agent, the channel, its last messages), and the named functions of functional preconditions.
+"""Hold what preconditions may read (the agent, the channel, its last messages), and the named functions of functional preconditions.
 
 Rows refer to these functions, each with parameters that are validated: those below, and a team's own (`INTERVENTION_FUNCTIONS`).
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -32,7 +32,7 @@ LONGEST_WINDOW = 100  # messages
 
 @dataclass(eq=False, kw_only=True)
 class Surroundings:
-    """Where a turn takes place. Made for one turn and thrown away with it; what is counted is counted once, and only when asked for.
+    """The place of one turn: agent, channel and its last messages. What is counted is counted once, and only when asked for.
 
     Attributes:
         messages: The channel's last messages that hold a text, oldest first, as many as the longest window needs.
@@ -50,45 +50,46 @@ class Surroundings:
 
     @property
     def position(self) -> int:
-        """Position of the channel's last message; 0 where nothing was said."""
+        """Return the position of the channel's last message; 0 where there is none."""
         return self.messages[-1].position if self.messages else 0
 
     @cached_property
     def own_message_count(self) -> int:
-        """Messages the agent ever sent in this channel."""
+        """Count the messages the agent ever sent in this channel."""
         return spoken_in(self.channel).filter(agent=self.agent).count()
 
     @cached_property
     def channel_message_count(self) -> int:
-        """Messages ever sent in this channel."""
+        """Count the messages ever sent in this channel."""
         return spoken_in(self.channel).count()
 
     @cached_property
     def persona(self) -> str:
+        """Return the agent's persona as a judge is shown it."""
         return render_persona(system_prompt=self.agent.system_prompt, traits=self.agent.traits.all())
 
     @cached_property
     def strongest_traits(self) -> tuple[str, ...]:
-        """Names of the two strongest traits; one of strength 0 means *stop doing this* and is none of them."""
+        """Return the names of the two strongest traits; one of strength 0 means *stop doing this* and is none of them."""
         traits = self.agent.traits.filter(strength__gt=0).order_by("-strength", "name")
         return tuple(traits.values_list("name", flat=True)[:2])
 
     @cached_property
     def last_nudge_type(self) -> str:
-        """Kind of the nudge the agent was last given in this channel; empty where there was none."""
+        """Return the kind of the nudge the agent was last given in this channel; empty where there was none."""
         fired = InterventionLog.objects.filter(agent=self.agent, channel=self.channel, fired=True)
         return fired.order_by("-pk").values_list("nudge_type", flat=True).first() or ""
 
 
 def spoken_in(channel: Channel) -> QuerySet[Message]:
-    """What was said in a channel. Messages of a simulation count in its channel, and nowhere else."""
-    said = Message.objects.filter(channel=channel, text__regex=r"\S")
-    return said if channel.synthetic else said.filter(synthetic=False)
+    """Return the messages of a channel that hold a text. Those of a simulation count in its channel, and nowhere else."""
+    messages = Message.objects.filter(channel=channel, text__regex=r"\S")
+    return messages if channel.synthetic else messages.filter(synthetic=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterventionContext:
-    """What one intervention looks at (AC-7.1.3).
+    """The agent, channel and messages that one intervention looks at (AC-7.1.3).
 
     Attributes:
         messages: The last messages of the channel in the intervention's window, oldest first.
@@ -102,7 +103,7 @@ class InterventionContext:
 
     @property
     def own_messages(self) -> tuple[Message, ...]:
-        """Those of the messages that the agent sent."""
+        """Return those of the messages that the agent sent."""
         return tuple(message for message in self.messages if message.agent_id == self.agent.pk)
 
 
@@ -112,7 +113,7 @@ Count = Annotated[int, Field(ge=1, le=10_000)]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a function measured: whether it holds (None = not known), in words, and the number."""
+    """The result of a function: whether it holds (None = not known), in words, and the number it measured."""
 
     held: bool | None
     reasoning: str = ""
@@ -137,7 +138,7 @@ class NamedFunction:
     call: Callable[[InterventionContext, Any], Finding | bool]
 
     def bind(self, parameters: Mapping[str, Any]) -> Callable[[InterventionContext], Finding | bool]:
-        """The function with its parameters.
+        """Return the function with its parameters.
 
         Raises:
             ValueError: The parameters do not fit; names each one and what is allowed.
@@ -145,50 +146,66 @@ class NamedFunction:
         try:
             fitting = self.parameters.model_validate(dict(parameters))
         except ValidationError as error:
-            allowed = list(self.parameters.model_fields)
-            problems = [(dotted(location_of(dict(e))), in_words(dict(e), allowed)) for e in error.errors()]
-            text = "; ".join(f"{name}: {problem}" if name else problem for name, problem in problems)
-            raise ValueError(f"{self.name}: {text}") from None
+            raise ValueError(f"{self.name}: {self._problems(error)}") from None
         return lambda context: self.call(context, fitting)
 
+    def _problems(self, error: ValidationError) -> str:
+        """Return what is wrong with parameters, each with what is allowed."""
+        problems = []
+        for item in error.errors():
+            name = dotted(location_of(dict(item)))
+            problem = in_words(dict(item), list(self.parameters.model_fields))
+            problems.append(f"{name}: {problem}" if name else problem)
+        return "; ".join(problems)
+
     def describe(self) -> dict[str, str]:
-        """The parameters, each with what it means and whether it may be left out."""
-        return {
-            name: f"{field.description or ''}{'' if field.is_required() else ' (optional)'}".strip()
-            for name, field in self.parameters.model_fields.items()
-        }
+        """Return the parameters, each with what it means and whether it may be left out."""
+        described = {}
+        for name, parameter in self.parameters.model_fields.items():
+            optional = "" if parameter.is_required() else " (optional)"
+            described[name] = f"{parameter.description or ''}{optional}".strip()
+        return described
 
 
 def known_functions() -> dict[str, NamedFunction]:
-    """All functions by name: those of this module, and of `INTERVENTION_FUNCTIONS` those that can be used."""
-    return {**FUNCTIONS, **_of_a_team(tuple(settings.INTERVENTION_FUNCTIONS))[0]}
+    """Return all functions by name: those of this module, and of `INTERVENTION_FUNCTIONS` those that can be used."""
+    return {**FUNCTIONS, **_team_functions(tuple(settings.INTERVENTION_FUNCTIONS)).usable}
 
 
 def function_problems() -> Mapping[str, str]:
-    """What is wrong with the paths of `INTERVENTION_FUNCTIONS` that cannot be used."""
-    return _of_a_team(tuple(settings.INTERVENTION_FUNCTIONS))[1]
+    """Return the paths of `INTERVENTION_FUNCTIONS` that cannot be used, each with what is wrong."""
+    return _team_functions(tuple(settings.INTERVENTION_FUNCTIONS)).problems
+
+
+@dataclass(slots=True)
+class _TeamFunctions:
+    """The functions of `INTERVENTION_FUNCTIONS`: the usable ones by name, and what is wrong with the other paths."""
+
+    usable: dict[str, NamedFunction] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=8)
-def _of_a_team(paths: tuple[str, ...]) -> tuple[dict[str, NamedFunction], dict[str, str]]:
-    functions, problems = dict[str, NamedFunction](), dict[str, str]()
+def _team_functions(paths: tuple[str, ...]) -> _TeamFunctions:
+    """Import a team's own functions."""
+    functions = _TeamFunctions()
     for path in paths:
-        name = path.rpartition(".")[2]
         try:
-            call = import_string(path)
-            if not inspect.isfunction(call):
-                raise TypeError(f"it is {type(call).__name__}; allowed: a function")
-            if name in FUNCTIONS or name in functions:
+            function = _named(import_string(path))
+            name = path.rpartition(".")[2]
+            if name in FUNCTIONS or name in functions.usable:
                 raise ValueError(f"there is a function {name!r} already; allowed: another name")
-            functions[name] = _named(call)
+            functions.usable[name] = function
         except Exception as error:  # noqa: BLE001 (whatever a team's module raises when it is imported)
-            problems[path] = f"{type(error).__name__}: {error}"
-    return functions, problems
+            functions.problems[path] = f"{type(error).__name__}: {error}"
+    return functions
 
 
 def function_named(name: str) -> NamedFunction:
-    """Raises:
-    ValueError: No function has this name; names those that exist.
+    """Return the function of this name.
+
+    Raises:
+        ValueError: No function has this name; names those that exist.
     """
     functions = known_functions()
     if name not in functions:
@@ -216,15 +233,18 @@ class Indicators(Parameters):
 
 
 def message_count(context: InterventionContext, parameters: MessageCount) -> Finding:
-    """Messages ever committed in this channel, by the agent or by all."""
-    around = context.surroundings
-    count = around.own_message_count if parameters.of == "agent" else around.channel_message_count
-    whose = "of the agent in this channel" if parameters.of == "agent" else "in this channel"
+    """Count the messages ever committed in this channel, by the agent or by all."""
+    if parameters.of == "agent":
+        count = context.surroundings.own_message_count
+        whose = "of the agent in this channel"
+    else:
+        count = context.surroundings.channel_message_count
+        whose = "in this channel"
     return Finding(count >= parameters.at_least, f"{count} messages {whose}, at least {parameters.at_least}", count)
 
 
 def vocabulary_similarity(context: InterventionContext, parameters: Similarity) -> Finding:
-    """How alike the words of the speakers of the last messages are, 0 to 1: the mean share of content words that two speakers share."""
+    """Compare the words of the speakers of the last messages, 0 to 1: the mean share of content words that two speakers share."""
     by_speaker: dict[str, list[str]] = {}
     for message in context.messages:
         by_speaker.setdefault(speaker(message), []).append(judged_text(message))
@@ -236,7 +256,7 @@ def vocabulary_similarity(context: InterventionContext, parameters: Similarity) 
 
 
 def silence(context: InterventionContext, parameters: AtLeast) -> Finding:
-    """Messages of others since the agent last spoke, as far as the window reaches."""
+    """Count the messages of others since the agent last spoke, as far as the window reaches."""
     since = 0
     for message in reversed(context.messages):
         if message.agent_id == context.agent.pk:
@@ -248,24 +268,29 @@ def silence(context: InterventionContext, parameters: AtLeast) -> Finding:
 
 
 def repetition(context: InterventionContext, parameters: Similarity) -> Finding:
-    """Share of 3-grams that recur across the agent's own last messages, 0 to 1."""
+    """Measure the share of 3-grams that recur across the agent's own last messages, 0 to 1."""
     own = [judged_text(message) for message in context.own_messages]
     share = compute_corpus_repetition(own)
     return Finding(share >= parameters.at_least, f"repetition {share:.2f}, at least {parameters.at_least:.2f}", share)
 
 
 def mentions(context: InterventionContext, parameters: Mentions) -> Finding:
-    """In how many of the last messages at least one of the phrases occurs."""
-    looked = [find_all(parameters.phrases, judged_text(message)) for message in context.messages]
-    count = sum(bool(matched) for matched, _ in looked)
-    unclear = [next(iter(undecided.values())) for matched, undecided in looked if undecided and not matched]
-    if count < parameters.at_least <= count + len(unclear):
-        return Finding(None, str(unclear[0]))
+    """Count the last messages in which at least one of the phrases occurs."""
+    count = 0
+    undecided_reasons: list[str] = []  # of messages in which a pattern took too long and nothing else matched
+    for message in context.messages:
+        matched, undecided = find_all(parameters.phrases, judged_text(message))
+        if matched:
+            count += 1
+        elif undecided:
+            undecided_reasons.append(str(next(iter(undecided.values()))))
+    if count < parameters.at_least <= count + len(undecided_reasons):
+        return Finding(None, undecided_reasons[0])
     return Finding(count >= parameters.at_least, f"{count} messages, at least {parameters.at_least}", count)
 
 
 def groupthink(context: InterventionContext, parameters: Indicators) -> Finding:
-    """Indicators of groupthink in the last complete round of the debate in this channel: high confidence, and no dissent.
+    """Count the indicators of groupthink in the last complete round of the debate in this channel: high confidence, and no dissent.
 
     Not known where the channel has no debate, and before its first round is complete; a blind poll is no round.
     """
@@ -275,12 +300,22 @@ def groupthink(context: InterventionContext, parameters: Indicators) -> Finding:
         return Finding(None, "no complete round of a debate in this channel")
     count = len(indicators)
     reasoning = f"{count} indicators of groupthink, at least {parameters.at_least}"
-    return Finding(count >= parameters.at_least, ": ".join(filter(None, (reasoning, "; ".join(indicators)))), count)
+    if indicators:
+        reasoning += f": {'; '.join(indicators)}"
+    return Finding(count >= parameters.at_least, reasoning, count)
 
 
 def _named(call: Callable[..., Finding | bool]) -> NamedFunction:
-    """A function of the context alone, or of the context and parameters whose annotation is a class of `Parameters`."""
-    name, doc, arguments = call.__name__, inspect.getdoc(call) or "", list(inspect.signature(call).parameters)
+    """Return a function as rows can name it: it takes the context alone, or the context and parameters.
+
+    Raises:
+        TypeError: It is no function, or takes other arguments.
+    """
+    if not inspect.isfunction(call):
+        raise TypeError(f"it is {type(call).__name__}; allowed: a function")
+    name = call.__name__
+    doc = inspect.getdoc(call) or ""
+    arguments = list(inspect.signature(call).parameters)
     if len(arguments) == 1:
         return NamedFunction(name, doc, Parameters, lambda context, parameters: call(context))
     parameters = get_type_hints(call).get(arguments[1]) if len(arguments) == 2 else None
@@ -298,10 +333,10 @@ FUNCTIONS: dict[str, NamedFunction] = {
 
 
 def speaker(message: Message) -> str:
-    """Who said it: another key for another speaker of the same name."""
+    """Return a key of who sent a message: another speaker of the same name has another key."""
     return f"{message.agent_id or ''}/{message.user_id or ''}/{message.outsider}"
 
 
 def judged_text(message: Message) -> str:
-    """What is looked at of a message: as much of it as a judge is shown."""
+    """Return as much of a message as a judge is shown."""
     return message.text[:MAX_EVENT_CHARACTERS]

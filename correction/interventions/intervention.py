@@ -54,16 +54,21 @@ class FunctionalPrecondition:
 
     @classmethod
     def named(cls, name: str, parameters: Mapping[str, Any] | None = None) -> FunctionalPrecondition:
-        """A registered function with its parameters.
+        """Return the precondition of a registered function with its parameters.
 
         Raises:
             ValueError: There is no such function, or the parameters do not fit it.
         """
-        given = dict(parameters or {})
-        shown = ", ".join(f"{key}={value!r}" for key, value in sorted(given.items()))
-        return cls(test=function_named(name).bind(given), text=f"{name}({shown})")
+        arguments = dict(parameters or {})
+        listed = ", ".join(f"{key}={value!r}" for key, value in sorted(arguments.items()))
+        return cls(test=function_named(name).bind(arguments), text=f"{name}({listed})")
 
     def evaluate(self, context: InterventionContext) -> PreconditionResult:
+        """Call the function.
+
+        Raises:
+            TypeError: It returned neither a bool nor a `Finding` of one.
+        """
         answer: object = self.test(context)
         finding = Finding(answer) if isinstance(answer, bool) else answer
         if not isinstance(finding, Finding) or not isinstance(finding.held, bool | None):
@@ -104,40 +109,51 @@ class PropositionalPrecondition:
         return self.proposition.claim
 
     def ask(self, context: InterventionContext, label: Label, nonce: str) -> tuple[str, Check | Question]:
-        """The claim as it is asked here, and the question.
+        """Return the claim as it is asked here, and the question.
 
         Raises:
             ValueError: The claim uses a variable that has no value here.
         """
         proposition = self.proposition
-        about: About = "conversation" if proposition.target_type == "environment" else "agent"
-        with_persona = about == "agent" and proposition.include_personas
-        persona = context.surroundings.persona if with_persona else None
-        shown = judge_context(context, about=about, persona=persona)
-        text = fill(self.text, shown.variables())
+        about: About = "agent"
+        persona = None
+        if proposition.target_type == "environment":
+            about = "conversation"
+        elif proposition.include_personas:
+            persona = context.surroundings.persona
+        judged = judge_context(context, about=about, persona=persona)
+        claim = fill(self.text, judged.variables())
         if self.threshold is None:
-            return text, Check(proposition=proposition, context=shown, label=label, gate=True, nonce=nonce)
-        return text, Question(propositions=(proposition,), context=shown, label=label, gate=True, nonce=nonce)
+            return claim, Check(proposition=proposition, context=judged, label=label, gate=True, nonce=nonce)
+        return claim, Question(propositions=(proposition,), context=judged, label=label, gate=True, nonce=nonce)
 
-    def read(self, text: str, answer: CheckResult | Sequence[Verdict]) -> PreconditionResult:
-        """What the judge's answer says, where the claim was asked as `text`."""
-        kind, threshold = self.kind, self.threshold
+    def read(self, claim: str, answer: CheckResult | Sequence[Verdict]) -> PreconditionResult:
+        """Return what the judge's answer says, where the claim was asked in these words."""
         if isinstance(answer, CheckResult):
-            if answer.holds is None:
-                return not_judged(kind, text, answer.reason, answer.judge)
-            reasoning = " ".join(filter(None, (answer.reasoning, answer.justification)))
-            return PreconditionResult(kind=kind, text=text, held=answer.holds, reasoning=reasoning, judge=answer.judge)
-        verdict = answer[0]
-        no_evidence = verdict.status == "trivial" and not self.fires_below  # then its 9 is no score of the claim
-        if verdict.value is None or threshold is None or no_evidence:
-            return not_judged(kind, text, verdict.reason, verdict.judge)
+            return self._read_check(claim, answer)
+        return self._read_score(claim, answer[0])
+
+    def _read_check(self, claim: str, answer: CheckResult) -> PreconditionResult:
+        if answer.holds is None:
+            return not_judged(self.kind, claim, answer.reason, answer.judge)
+        reasoning = " ".join(filter(None, (answer.reasoning, answer.justification)))
         return PreconditionResult(
-            kind=kind,
-            text=text,
-            held=(verdict.value < threshold) is self.fires_below,
+            kind=self.kind, text=claim, held=answer.holds, reasoning=reasoning, judge=answer.judge
+        )
+
+    def _read_score(self, claim: str, verdict: Verdict) -> PreconditionResult:
+        # The 9 of a claim that could not be false here is no score of it.
+        is_score = verdict.status != "trivial" or self.fires_below
+        if self.threshold is None or verdict.value is None or not is_score:
+            return not_judged(self.kind, claim, verdict.reason, verdict.judge)
+        is_below = verdict.value < self.threshold
+        return PreconditionResult(
+            kind=self.kind,
+            text=claim,
+            held=is_below if self.fires_below else not is_below,
             reasoning=verdict.reasoning or verdict.reason,
             score=verdict.value,
-            threshold=float(threshold),
+            threshold=float(self.threshold),
             judge=verdict.judge,
         )
 
@@ -167,16 +183,16 @@ AnyPrecondition = FunctionalPrecondition | PropositionalPrecondition
 
 
 def judge_context(context: InterventionContext, *, about: About, persona: str | None = None) -> Context:
-    """The conversation as the judge is shown it: of all who take part, or as it looks from the agent's place."""
-    name, channel = context.agent.display_name, str(context.channel)
-    events = [
-        Event("action", message.author_name, message.text)
-        if about == "conversation"
-        else event_of(context.agent, message)
-        for message in context.messages
-    ]
+    """Return the conversation as the judge is shown it: that of all who take part, or as it looks from the agent's place."""
+    channel = str(context.channel)
+    if about == "conversation":
+        events = [Event("action", message.author_name, message.text) for message in context.messages]
+        agent_name = channel
+    else:
+        events = [event_of(context.agent, message) for message in context.messages]
+        agent_name = context.agent.display_name
     return Context(
-        agent_name=channel if about == "conversation" else name,
+        agent_name=agent_name,
         persona=persona,
         window=Window(tuple(events), 0, ()),
         channel_name=channel,
@@ -185,29 +201,25 @@ def judge_context(context: InterventionContext, *, about: About, persona: str | 
 
 
 def not_asked(precondition: AnyPrecondition, reason: str) -> PreconditionResult:
-    """A precondition that was not asked."""
+    """Return the result of a precondition that was not asked."""
     return PreconditionResult(
         kind=precondition.kind, text=precondition.text, held=None, reasoning=f"not asked: {reason}"
     )
 
 
 def not_judged(kind: Kind, text: str, reason: str, judge: str = "") -> PreconditionResult:
-    """A precondition that could not be judged."""
+    """Return the result of a precondition that could not be judged."""
     if NEEDS_JUDGE in reason:  # the offline judge's own words, without the status of the call
         reason = reason[reason.index(NEEDS_JUDGE) :]
     return PreconditionResult(kind=kind, text=text, held=None, reasoning=f"could not be judged: {reason}", judge=judge)
 
 
-HEADING = "Conversation Guidance"  # AC-7.1.9
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptModification:
-    """What an effect adds to the agent's prompt, for this turn only: text under a heading. `nudge_type` names its kind in the log."""
+    """What an effect adds to the agent's prompt, for this turn only. `nudge_type` names its kind in the log."""
 
     guidance: str
     nudge_type: str = ""
-    heading: str = HEADING
 
 
 Effect = Callable[[InterventionContext], PromptModification]
@@ -247,23 +259,22 @@ class Intervention:
             raise ValueError(
                 f"the name {self.name[:100]!r} has {len(self.name)} characters; allowed: 1 to {LONGEST_NAME}"
             )
+        named = f"intervention {self.name!r}"
         if not self.preconditions:
-            raise ValueError(f"intervention {self.name!r} has no precondition; it needs at least one")
+            raise ValueError(f"{named} has no precondition; it needs at least one")
         if not 1 <= self.window <= LONGEST_WINDOW:
-            raise ValueError(f"intervention {self.name!r}: window is {self.window}; allowed: 1 to {LONGEST_WINDOW}")
+            raise ValueError(f"{named}: window is {self.window}; allowed: 1 to {LONGEST_WINDOW}")
         if self.cooldown_messages < 0:
-            raise ValueError(
-                f"intervention {self.name!r}: cooldown_messages is {self.cooldown_messages}; allowed: 0 or more"
-            )
+            raise ValueError(f"{named}: cooldown_messages is {self.cooldown_messages}; allowed: 0 or more")
 
     @property
     def functional(self) -> tuple[FunctionalPrecondition, ...]:
-        """The preconditions that cost nothing."""
+        """Return the preconditions that cost nothing."""
         return tuple(p for p in self.preconditions if isinstance(p, FunctionalPrecondition))
 
     @property
     def judged(self) -> tuple[PropositionalPrecondition, ...]:
-        """The preconditions that ask a judge."""
+        """Return the preconditions that ask a judge."""
         return tuple(p for p in self.preconditions if not isinstance(p, FunctionalPrecondition))
 
 
@@ -277,7 +288,7 @@ class InterventionBatch:
     def create_for_each(
         cls, agents: Iterable[Agent], *, preconditions: Iterable[AnyPrecondition], **settings: Any
     ) -> Self:
-        """One intervention per agent, with the same preconditions and effect (AC-7.1.4); `settings` are those of `Intervention`.
+        """Return one intervention per agent, with the same preconditions and effect (AC-7.1.4); `settings` are those of `Intervention`.
 
         Raises:
             ValueError: See `Intervention`.
@@ -286,5 +297,5 @@ class InterventionBatch:
         return cls(tuple(replace(shared, agent_id=agent.pk) for agent in agents))
 
     def for_agent(self, agent: Agent) -> tuple[Intervention, ...]:
-        """Those that are for this agent."""
-        return tuple(one for one in self.interventions if one.agent_id == agent.pk)
+        """Return those that are for this agent."""
+        return tuple(intervention for intervention in self.interventions if intervention.agent_id == agent.pk)

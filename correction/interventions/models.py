@@ -123,5 +123,5 @@ class InterventionLog(models.Model):
 
     @property
     def work_id(self) -> str:
-        """The ledger's name for this evaluation's calls."""
+        """Return the ledger's name for this evaluation's calls."""
         return f"intervention:{self.key}"

@@ -50,22 +50,25 @@ AGAINST_CONVERGENCE = (
 FOR_VARIETY = (NudgeType.NEW_IDEAS,)
 
 
-def _known_variables(text: str) -> str:
+def _checked_nudge(text: str) -> str:
     check_nudge(text)
     return text
 
 
 def check_nudge(text: str) -> None:
-    """Raises:
-    ValueError: The text uses a variable that nudges do not have.
+    """Check that the text uses no other variables than nudges have.
+
+    Raises:
+        ValueError: It does; says which there are.
     """
     try:
         fill(text, dict.fromkeys(VARIABLES, ""))
     except ValueError:
-        raise ValueError(f"unknown variable; allowed: {', '.join('{{' + name + '}}' for name in VARIABLES)}") from None
+        allowed = ", ".join("{{" + name + "}}" for name in VARIABLES)
+        raise ValueError(f"unknown variable; allowed: {allowed}") from None
 
 
-Text = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_known_variables)]
+Text = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_checked_nudge)]
 
 
 class NudgeFile(BaseModel):
@@ -82,7 +85,7 @@ class NudgeError(YamlProblems):
 
 
 def load_file(path: Path) -> tuple[str, Mapping[NudgeType, str]]:
-    """Whose file it is, and its texts.
+    """Return whose file it is, and its texts.
 
     Raises:
         NudgeError: With every problem of the file.
@@ -96,12 +99,16 @@ def load_file(path: Path) -> tuple[str, Mapping[NudgeType, str]]:
     except ValidationError as error:
         raise NudgeError([_problem(path, node, dict(item)) for item in error.errors()]) from None
     owner = parsed.agent_id or path.stem
-    if owner == GENERIC and (missing := [kind.value for kind in NudgeType if kind not in parsed.nudges]):
-        raise NudgeError([FileProblem(path, line_of(node, ("nudges",)), "nudges", f"missing: {', '.join(missing)}")])
+    if owner == GENERIC:
+        missing = [kind.value for kind in NudgeType if kind not in parsed.nudges]
+        if missing:
+            line = line_of(node, ("nudges",))
+            raise NudgeError([FileProblem(path, line, "nudges", f"missing: {', '.join(missing)}")])
     return owner, parsed.nudges
 
 
 def _problem(path: Path, node: Any, item: dict[str, Any]) -> FileProblem:
+    """Return a problem that pydantic found, with its line in the file."""
     location = tuple(part for part in location_of(item) if part != "[key]")
     if item["type"] == "enum":
         message = f"unknown kind; allowed: {', '.join(NudgeType.values)}"
@@ -111,7 +118,7 @@ def _problem(path: Path, node: Any, item: dict[str, Any]) -> FileProblem:
 
 
 def load_nudges(*, seeded: bool = True) -> dict[str, dict[NudgeType, str]]:
-    """The texts of every agent that has some, and the generic ones under ``_default``. Files are read again only when they changed.
+    """Return the texts of every agent that has some, and the generic ones under ``_default``. Only changed files are read again.
 
     Our folder, then the team's (`NUDGE_DIRS`), whose texts win.
 
@@ -121,44 +128,51 @@ def load_nudges(*, seeded: bool = True) -> dict[str, dict[NudgeType, str]]:
     Raises:
         NudgeError: With the problems of all files, and of folders that do not exist.
     """
-    merged: dict[str, dict[NudgeType, str]] = {}
-    files, problems = read_folders((FOLDER, *map(Path, settings.NUDGE_DIRS)), "NUDGE_DIRS", load_file)
+    folders = (FOLDER, *map(Path, settings.NUDGE_DIRS))
+    files, problems = read_folders(folders, "NUDGE_DIRS", load_file)
     if problems:
         raise NudgeError(problems)
+    merged: dict[str, dict[NudgeType, str]] = {}
     for path, (owner, texts) in files:
-        if seeded or owner == GENERIC or not path.is_relative_to(FOLDER):
+        is_of_example = path.is_relative_to(FOLDER) and owner != GENERIC
+        if seeded or not is_of_example:
             merged.setdefault(owner, {}).update(texts)
     return merged
 
 
 def choose_type(context: InterventionContext, among: Sequence[NudgeType]) -> NudgeType:
-    """The kind of the next nudge: they take turns, so that an agent never gets the same one twice in a row in a channel.
+    """Return the kind of the next nudge: they take turns, so that an agent never gets the same one twice in a row in a channel.
 
     Where to begin follows from the names of agent and channel, so that the agents of a channel do not all begin alike.
     """
     last = context.surroundings.last_nudge_type
     if last in among:
-        return among[(among.index(NudgeType(last)) + 1) % len(among)]
-    return among[zlib.crc32(f"{context.agent.slug}/{context.channel.slug}".encode()) % len(among)]
+        following = among.index(NudgeType(last)) + 1
+        return among[following % len(among)]
+    names = f"{context.agent.slug}/{context.channel.slug}"
+    return among[zlib.crc32(names.encode()) % len(among)]
 
 
 def nudge_text(context: InterventionContext, kind: NudgeType) -> str:
-    """The agent's own text of this kind, else the generic one with the agent's name and strongest traits (AC-7.1.8)."""
-    known = load_nudges(seeded=context.agent.seeded)
-    return fill_nudge(known.get(context.agent.slug, {}).get(kind) or known[GENERIC][kind], context)
+    """Return the agent's own text of this kind, else the generic one with the agent's name and strongest traits (AC-7.1.8)."""
+    nudges = load_nudges(seeded=context.agent.seeded)
+    text = nudges.get(context.agent.slug, {}).get(kind)
+    return fill_nudge(text or nudges[GENERIC][kind], context)
 
 
 def fill_nudge(text: str, context: InterventionContext) -> str:
     """Put the variables into a nudge, each on one line: names and traits come from imported files."""
     name = one_line(context.agent.display_name)
-    values = {"agent_name": name, "channel_name": one_line(str(context.channel)), "manner": f"as {name} would"}
-    if "manner" in text and context.surroundings.strongest_traits:
-        values["manner"] += f" ({', '.join(map(one_line, context.surroundings.strongest_traits))})"
+    manner = f"as {name} would"
+    if "manner" in text and context.surroundings.strongest_traits:  # else the query for traits is spared
+        traits = ", ".join(one_line(trait) for trait in context.surroundings.strongest_traits)
+        manner += f" ({traits})"
+    values = {"agent_name": name, "channel_name": one_line(str(context.channel)), "manner": manner}
     return fill(text, values).strip()
 
 
 def nudge_effect(*among: NudgeType) -> Effect:
-    """An effect that gives the next nudge of these kinds."""
+    """Return an effect that gives the next nudge of these kinds."""
 
     def effect(context: InterventionContext) -> PromptModification:
         kind = choose_type(context, among)
@@ -168,7 +182,7 @@ def nudge_effect(*among: NudgeType) -> Effect:
 
 
 def text_effect(text: str, nudge_type: str = "") -> Effect:
-    """An effect that gives this text.
+    """Return an effect that gives this text.
 
     Raises:
         ValueError: It uses a variable that nudges do not have.

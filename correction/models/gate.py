@@ -30,7 +30,7 @@ class Outcome(models.TextChoices):
 
 
 def synthetic_logs(prefix: str = "") -> Q:
-    """Condition for logs of synthetic channels: of a simulation or a demonstration, in no figure of real drafts.
+    """Return the condition for logs of synthetic channels: of a simulation or a demonstration, in no figure of real drafts.
 
     Args:
         prefix: Path from the filtered model to the log, e.g. ``log__``.
@@ -96,16 +96,17 @@ class GateSession(models.Model):
 
     @property
     def work_id(self) -> str:
-        """The ledger's name for the session: every call made for it carries it."""
+        """Return the ledger's name for the session: every call made for it carries it."""
         return f"gate_session:{self.uuid}"
 
     @property
     def next_number(self) -> int:
+        """Return the number of the next attempt, from 1."""
         return self.attempts[-1].attempt + 1 if self.attempts else 1
 
     @property
     def spent_seconds(self) -> float:
-        """Seconds of judging so far."""
+        """Return the seconds of judging so far."""
         return sum(attempt.duration_ms for attempt in self.attempts) / 1000
 
 
@@ -156,7 +157,7 @@ class CorrectionLog(models.Model):
 
     @property
     def committed(self) -> bool:
-        """Whether this attempt's text is the one that was said."""
+        """Return whether this attempt's text is the one that was sent."""
         return self.session.sent == self.attempt
 
 

@@ -163,6 +163,7 @@ def _estimate_simulation(spec: RunSpec) -> ActorAndJudge:
 
 
 def _little_speech_warning(why_not_simulated: str) -> str:
+    """Say what happens with an agent that has little speech."""
     few = f"The agent has fewer than {ENOUGH_MESSAGES} messages"
     if why_not_simulated:
         return f"{few}; these are judged, however few. It is {display.visible(why_not_simulated)}."
@@ -170,6 +171,7 @@ def _little_speech_warning(why_not_simulated: str) -> str:
 
 
 def _budget_and_open_runs_warnings(agent: Agent, judge: str) -> list[object]:
+    """Warn of a used-up budget, and of evaluations of the agent that have not ended."""
     warnings: list[object] = []
     over_budget = why_over_budget(agent, judge)
     if over_budget:
@@ -239,6 +241,7 @@ def _total_cost(spending: Spending, acting: SimulationEstimate | None) -> SafeSt
 
 
 def _how_estimated(estimates: Sequence[Estimate]) -> str:
+    """Say what the estimate rests on."""
     answers = answer_words(estimates)
     and_answers = f", and {answers}" if answers else ""
     return (

@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 from agents.admin.display import agent_chip
 from agents.kit.capability import declared_list
 from agents.kit.console import display
-from agents.kit.console.columns import SHOWN
+from agents.kit.console.columns import VALUE_DISPLAYS
 from agents.kit.console.display import Tone
 from agents.kit.templatetags.display import register as templates
 from evaluation.models import (
@@ -70,8 +70,10 @@ def dimension_badge(dimension: str) -> SafeString:
     return display.badge(dimension.replace("_", " "), "plain", str(label))
 
 
-SHOWN.update({"judge": judge_badge, "dimension": dimension_badge, "seed": display.visible})
-SHOWN.update(dict.fromkeys(("persona_digest", "proposition_digest", "spec_digest"), display.folded))  # these wrap
+VALUE_DISPLAYS.update({"judge": judge_badge, "dimension": dimension_badge, "seed": display.visible})
+VALUE_DISPLAYS.update(
+    dict.fromkeys(("persona_digest", "proposition_digest", "spec_digest"), display.folded)
+)  # these wrap
 
 
 def coverage_mark(share: Share | None) -> SafeString | str:
@@ -140,7 +142,7 @@ def number(
 
 
 def procedure_badge(procedure: str, repeats: int = 1) -> SafeString:
-    """How it was judged, where that is not the usual way."""
+    """Show how it was judged, where that is not the usual way."""
     how = procedure.removesuffix(SIMULATED)
     marks: list[tuple[str, Tone, str]] = []
     if procedure.endswith(SIMULATED):

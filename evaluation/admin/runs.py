@@ -288,6 +288,7 @@ def idea_rows(run: EvaluationRun) -> list[dict[str, Any]]:
 
 
 def _message_links(idea: DistinctIdea, message_at: Mapping[int, Message]) -> list[SafeString]:
+    """Return links to the first messages in which an idea occurs, as far as they are still there."""
     links: list[SafeString] = []
     for position in idea.positions[:PLACES_SHOWN]:
         if position in message_at:

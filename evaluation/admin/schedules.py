@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 
 from agents.admin.display import agent_chip
 from agents.kit.console import display
-from agents.kit.console.forms import confirmed, tell_done
+from agents.kit.console.forms import confirmed, report_done
 from agents.kit.console.panels import table
 from agents.kit.console.site import Button, ModelAdmin, TextInput
 from evaluation.admin.display import dimension_badge, evaluation_link, judge_badge, overall_meter
@@ -104,7 +104,7 @@ class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
     def _switch(self, request: HttpRequest, queryset: QuerySet[EvaluationSchedule], *, is_active: bool) -> None:
         chosen = EvaluationSchedule.objects.filter(pk__in=queryset.values("pk"))
         done = chosen.exclude(is_active=is_active).update(is_active=is_active)
-        tell_done(self, request, "schedule", "resumed" if is_active else "paused", done=done, chosen=chosen.count())
+        report_done(self, request, "schedule", "resumed" if is_active else "paused", done=done, chosen=chosen.count())
 
     @admin.display(description="schedule", ordering="name")
     def name_and_state(self, schedule: EvaluationSchedule) -> SafeString:

@@ -68,17 +68,18 @@ class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
         return format_html("{} {}", display.link(url, score.proposition_id, score.claim), mark)
 
     @admin.display(description="message")
-    def said(self, score: EvaluationScore) -> SafeString:
+    def judged(self, score: EvaluationScore) -> SafeString:
+        """Show who was measured, and the start of the message judged with a link to it, and of the earlier one of a pair."""
         message, earlier = score.message, score.compared_with
         if message is not None:
-            judged = display.link(transcript_url(message), _quoted(score, message, 70), "in its conversation")
+            text = display.link(transcript_url(message), _quoted(score, message, 70), "in its conversation")
         else:
             over = "the whole window" if score.evaluation_run.channel_id is None else "the whole conversation"
-            judged = format_html('<span class="pl-subtle">{}</span>', over)
+            text = format_html('<span class="pl-subtle">{}</span>', over)
         if earlier is not None:
             earlier_link = display.link(transcript_url(earlier), _quoted(score, earlier, 50), "the earlier message")
-            judged = format_html('{} <span class="pl-subtle">against</span> {}', judged, earlier_link)
-        return format_html('<div class="pl-wide">{}</div>', display.lines(target(score.evaluation_run), judged))
+            text = format_html('{} <span class="pl-subtle">against</span> {}', text, earlier_link)
+        return format_html('<div class="pl-wide">{}</div>', display.lines(target(score.evaluation_run), text))
 
     @admin.display(description="why")
     def why(self, score: EvaluationScore) -> SafeString:
@@ -113,6 +114,7 @@ def _judged_text(score: EvaluationScore, message: Message) -> str:
 
 
 def _message_block(score: EvaluationScore, message: Message | None) -> SafeString:
+    """Show the text that was judged, with a link to its conversation."""
     if message is None:
         return display.EMPTY
     if _unread(score):
@@ -150,6 +152,7 @@ def judgement_notes(request: HttpRequest, messages: list[Message]) -> dict[int, 
 
 
 def _note(request: HttpRequest, message: Message, scores: list[Any]) -> SafeString:
+    """Render the note on a message: its lowest scores in its newest evaluation."""
     message_admin: Any = admin.site.get_model_admin(Message)
     scored = [score.score for score in scores if score.status == EvaluationScore.Status.SCORED]
     context = {

@@ -86,6 +86,7 @@ def _asked(agent: Agent, dimension: str, level: str, files: Sequence[LoadedFile]
 
 
 def _rows_by_file(dimensions: list[str], level: str) -> Iterator[PropositionAnswer]:
+    """Yield the propositions of every file, one by one."""
     problems = file_problems()
     if problems:  # a list of every file leaves none out
         raise PropositionError(problems)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -15,7 +14,7 @@ from django.utils import timezone
 from pydantic import BaseModel, Field, computed_field
 
 from agents.kit.text.wording import counted, decimal
-from evaluation.calibration.labels import Key, chosen_by_hand, judged, population_of
+from evaluation.calibration.labels import Key, judged, population_of
 from evaluation.calibration.models import LEAST_ITEMS, JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.judge.questions import MAX_SCORE
 from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, Method, procedure_fields, procedure_name
@@ -30,29 +29,42 @@ NOT_CALIBRATED = "not calibrated"
 NOT_CHECKED = "not checked"  # by no swap test
 
 
-# -- values
+BETTER = "better than chance"
+
+
+# -- what is said of a judge beside its scores
 def figure_text(row: JudgeCalibration | None) -> str:
-    """E.g. ``κ 0.62 [0.48, 0.74], 80 labels``, and whether that is no better than chance."""
+    """Return a judge's agreement with people, e.g. ``κ 0.62 [0.48, 0.74], 80 labels``, and whether that is no better than chance."""
     if row is None or not row.labels:
         return NOT_CALIBRATED
     if row.items < LEAST_ITEMS:
         return f"{row.items} of {LEAST_ITEMS} labels needed"
+    labels = counted(row.labels, "label")
     if row.kappa is None:
-        return f"κ undefined, {counted(row.labels, 'label')}"
-    low, high = row.kappa_low, row.kappa_high
-    interval = f" [{decimal(low, 2)}, {decimal(high, 2)}]" if low is not None and high is not None else ""
-    chance = ": no better than chance so far" if (row.kappa if low is None else low) <= 0 else ""
-    return f"κ {decimal(row.kappa, 2)}{interval}, {counted(row.labels, 'label')}{chance}"
+        return f"κ undefined, {labels}"
+    kappa = f"κ {decimal(row.kappa, 2)}"
+    lowest = row.kappa
+    if row.kappa_low is not None and row.kappa_high is not None:
+        kappa += f" [{decimal(row.kappa_low, 2)}, {decimal(row.kappa_high, 2)}]"
+    if row.kappa_low is not None:
+        lowest = row.kappa_low
+    text = f"{kappa}, {labels}"
+    return f"{text}: no better than chance so far" if lowest <= 0 else text
 
 
 def agreements_text(rows: Sequence[tuple[str, JudgeCalibration | None]]) -> str:
-    """Dimensions with their figures on one line, e.g. ``adherence κ 0.62 [0.48, 0.74], 80 labels; fluency not calibrated``."""
-    stale = " (labels changed since)"
-    return "; ".join(f"{name} {figure_text(row)}{stale if row and row.is_stale else ''}" for name, row in rows)
+    """Return dimensions with their figures on one line, e.g. ``adherence κ 0.62 [0.48, 0.74], 80 labels; fluency not calibrated``."""
+    texts = []
+    for dimension, row in rows:
+        text = f"{dimension} {figure_text(row)}"
+        if row is not None and row.is_stale:
+            text += " (labels changed since)"
+        texts.append(text)
+    return "; ".join(texts)
 
 
 def swap_text(row: JudgeCalibration | None, *, agent: str = "", brief: bool = False) -> str:
-    """E.g. ``AUC 0.65 [0.58, 0.72] over 16 agents, 63% of swapped texts ≥ 7``, and where that is no better than chance.
+    """Return a swap test, e.g. ``AUC 0.65 [0.58, 0.72] over 16 agents, 63% of swapped texts ≥ 7``, and whether it is no better than chance.
 
     With an agent's slug its own figure follows, where that is known: ``; michael alone 0.71``. A `brief` one leaves out the counts.
     """
@@ -62,19 +74,28 @@ def swap_text(row: JudgeCalibration | None, *, agent: str = "", brief: bool = Fa
     if test.auc is None or test.interval is None:
         return f"no figure: {test.reason}"
     low, high = test.interval
-    passed = "" if test.high_share is None else f", {test.high_share:.0%} of swapped texts ≥ 7"
-    chance = f": {verdict}" if (verdict := swap_verdict(test.interval)) != BETTER else ""
-    foils = "" if test.against == "agents" else f" ({test.against})"
-    auc = f"AUC {decimal(test.auc, 2)} [{decimal(low, 2)}, {decimal(high, 2)}]"
-    own = test.by_agent.get(agent)
-    alone = "" if own is None else f"; {agent} alone {decimal(own, 2)}"
-    if brief:
-        return f"{auc}{chance}{alone}"
-    return f"{auc} over {counted(test.agents, 'agent')}{passed}{foils}{chance}{alone}"
+    text = f"AUC {decimal(test.auc, 2)} [{decimal(low, 2)}, {decimal(high, 2)}]"
+    if not brief:
+        text += _swap_counts(test)
+    verdict = swap_verdict(test.interval)
+    if verdict != BETTER:
+        text += f": {verdict}"
+    if agent in test.by_agent:
+        text += f"; {agent} alone {decimal(test.by_agent[agent], 2)}"
+    return text
+
+
+def _swap_counts(test: SwapShown) -> str:
+    text = f" over {counted(test.agents, 'agent')}"
+    if test.high_share is not None:
+        text += f", {test.high_share:.0%} of swapped texts ≥ 7"
+    if test.against != "agents":
+        text += f" ({test.against})"
+    return text
 
 
 def trust_notes(judge: str, procedure: str, dimensions: Iterable[str], *, agent: str = "") -> list[str]:
-    """How far a judge can be trusted in these dimensions, in sentences: its agreement with people and its swap test. One query.
+    """Return how far a judge can be trusted in these dimensions, in sentences: its agreement with people and its swap test. One query.
 
     They stand beside its verdicts wherever something is decided by them.
 
@@ -84,43 +105,46 @@ def trust_notes(judge: str, procedure: str, dimensions: Iterable[str], *, agent:
     names = [name for name in dict.fromkeys(dimensions) if name not in COUNTED]
     if not names:
         return []
-    agreements, how = calibration_of(judge, procedure), "" if procedure == Method.PLUMBLINE else f", {procedure}"
-    if any(row.labels for row in agreements.values()):
-        known = agreements_text([(name, agreements.get(name)) for name in names])
-        notes = [f"Agreement of {judge}{how} with people: {known}."]
+    rows = calibration_of(judge, procedure)
+    judge_and_procedure = judge if procedure == Method.PLUMBLINE else f"{judge}, {procedure}"
+    notes = []
+    if any(row.labels for row in rows.values()):
+        agreements = agreements_text([(name, rows.get(name)) for name in names])
+        notes.append(f"Agreement of {judge_and_procedure} with people: {agreements}.")
     else:
-        notes = [f"{judge}{how} is not calibrated: no person labelled its scores (manage.py calibrate_judge)."]
-    tested = [f"{name} {swap_text(agreements.get(name), agent=agent)}" for name in names if name in BY_MESSAGE]
-    if tested:
-        notes.append(f"Swap test of {judge}{how} (manage.py check_judge): {'; '.join(tested)}.")
+        notes.append(f"{judge_and_procedure} is not calibrated: no human labels yet (manage.py calibrate_judge).")
+    tests = [f"{name} {swap_text(rows.get(name), agent=agent)}" for name in names if name in BY_MESSAGE]
+    if tests:
+        notes.append(f"Swap test of {judge_and_procedure} (manage.py check_judge): {'; '.join(tests)}.")
     return notes
 
 
 def trust_notes_of(runs: Sequence[EvaluationRun]) -> list[str]:
-    """How far the judge can be trusted where these were measured: its agreement with people and its swap test, per procedure."""
-    measured: dict[tuple[str, str], dict[str, None]] = {}
+    """Return how far the judges of these evaluations can be trusted in what was measured, in sentences."""
+    dimensions: dict[tuple[str, str], list[str]] = {}  # by judge and procedure
     for run in runs:
-        of_judge = measured.setdefault((run.judge, run.procedure), {})
-        of_judge.update(dict.fromkeys(name for name in run.dimensions if name not in COUNTED))
-    agents = {run.agent.slug for run in runs if run.agent is not None}
-    agent = agents.pop() if len(agents) == 1 else ""
+        dimensions.setdefault((run.judge, run.procedure), []).extend(run.dimensions)
+    slugs = {run.agent.slug for run in runs if run.agent is not None}
+    agent = slugs.pop() if len(slugs) == 1 else ""
     notes = []
-    for (judge, procedure), names in measured.items():
+    for (judge, procedure), names in dimensions.items():
         notes += trust_notes(judge, procedure, names, agent=agent)
     return notes
 
 
-BETTER = "better than chance"
-
-
 def swap_verdict(interval: tuple[float, float] | None) -> str:
-    """What an area under the curve says, by its interval; empty without one."""
+    """Return what an area under the curve says, by its interval; empty without one."""
     if interval is None:
         return ""
     low, high = interval
-    return BETTER if low > 0.5 else "worse than chance" if high < 0.5 else "no better than chance so far"
+    if low > 0.5:
+        return BETTER
+    if high < 0.5:
+        return "worse than chance"
+    return "no better than chance so far"
 
 
+# -- values
 class SwapShown(BaseModel):
     """A judge's swap test in one dimension as it is stored, and shown with its scores.
 
@@ -155,9 +179,11 @@ class Figure(BaseModel):
 
     @classmethod
     def of(cls, estimate: Estimate) -> Figure:
-        interval = estimate.interval
-        ends = None if interval is None else (round(interval.low, 4), round(interval.high, 4))
-        return cls(value=rounded(estimate.value), interval=ends, n=estimate.n, reason=estimate.reason)
+        """Return an estimate with its numbers rounded."""
+        interval = None
+        if estimate.interval is not None:
+            interval = (round(estimate.interval.low, 4), round(estimate.interval.high, 4))
+        return cls(value=rounded(estimate.value), interval=interval, n=estimate.n, reason=estimate.reason)
 
     @property
     def text(self) -> str:
@@ -165,8 +191,11 @@ class Figure(BaseModel):
 
     @property
     def interval_text(self) -> str:
-        """E.g. ``0.48 to 0.74``, or why there is none."""
-        return f"{decimal(self.interval[0], 2)} to {decimal(self.interval[1], 2)}" if self.interval else self.reason
+        """Return e.g. ``0.48 to 0.74``, or why there is no interval."""
+        if self.interval is None:
+            return self.reason
+        low, high = self.interval
+        return f"{decimal(low, 2)} to {decimal(high, 2)}"
 
 
 class PoweredMean(BaseModel):
@@ -184,7 +213,7 @@ class PoweredMean(BaseModel):
     mean: Figure
 
 
-class Calibration(BaseModel):
+class JudgeAgreement(BaseModel):
     """A judge beside people in one dimension, as it is printed and stored. The judge's raw score of the claim is compared with the labels.
 
     Where several people labelled a judgement, their mean stands for them. Trivial and unscored judgements, exact rules, "cannot tell"
@@ -193,7 +222,6 @@ class Calibration(BaseModel):
     Attributes:
         labels: Labels in the figures; `items` judgements that have one, `annotators` who gave them.
         cannot_tell: Labels without a value. `not_blind`: labels given after the judge's score was shown.
-        by_hand: Labels of judgements that were chosen by hand and never drawn; in no figure.
         alpha: Krippendorff's alpha (interval metric), judge and people as two raters.
         people_alpha: The same among the annotators: what can be expected of a judge at best.
         bias: Judge minus people, in points, higher is better: positive where the judge is too lenient.
@@ -208,7 +236,6 @@ class Calibration(BaseModel):
     annotators: int
     cannot_tell: int
     not_blind: int
-    by_hand: int = 0
     kappa: Figure
     spearman: Figure
     alpha: Figure
@@ -220,9 +247,11 @@ class Calibration(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def needed(self) -> list[str]:
-        """What is too little to say more, each with how many labels would do; empty when nothing is."""
-        people = "" if self.annotators != 1 else "a second annotator, to know how well people agree with each other"
-        return list(filter(None, (self._for_kappa(), self._for_means(), people)))
+        """Return what is too little to say more, each with how many labels would do; empty when nothing is."""
+        needed = [self._needed_for_kappa(), self._needed_for_means()]
+        if self.annotators == 1:
+            needed.append("a second annotator, to know how well people agree with each other")
+        return [text for text in needed if text]
 
     def rows(self) -> list[tuple[str, str, Figure]]:
         """Return the figures in the order they are shown: name, what it means, and the figure."""
@@ -255,8 +284,6 @@ class Calibration(BaseModel):
             notes.append(f"{counted(self.cannot_tell, 'label')} “cannot tell”: in no figure.")
         if self.not_blind:
             notes.append(f"{counted(self.not_blind, 'label')} changed after the judge's score was shown: in no figure.")
-        if self.by_hand:
-            notes.append(f"{counted(self.by_hand, 'label')} of judgements chosen by hand: in no figure.")
         for mean in self.prediction_powered:
             if 0 < mean.labelled < mean.drawn:
                 notes.append(
@@ -265,163 +292,205 @@ class Calibration(BaseModel):
                 )
         return notes
 
-    def _for_kappa(self) -> str:
+    def _needed_for_kappa(self) -> str:
         if self.items < LEAST_ITEMS:
-            return f"{_more(LEAST_ITEMS - self.items)} until kappa is shown with the judge's scores ({LEAST_ITEMS})"
-        interval = self.kappa.interval
-        if interval is None:
+            more = _more_labels(LEAST_ITEMS - self.items)
+            return f"{more} until kappa is shown with the judge's scores ({LEAST_ITEMS})"
+        if self.kappa.interval is None:
             return f"kappa has no interval: {self.kappa.reason}" if self.kappa.reason else ""
-        half = (interval[1] - interval[0]) / 2
-        wanted = ceil(self.items * (half / WANTED_HALF_WIDTH) ** 2)  # widths shrink with the root of the number
-        if wanted <= self.items:
+        low, high = self.kappa.interval
+        half_width = (high - low) / 2
+        wanted = ceil(self.items * (half_width / WANTED_HALF_WIDTH) ** 2)  # widths shrink with the root of the number
+        more = wanted - self.items
+        if more <= 0:
             return ""
-        some = "many more labels" if wanted - self.items > MOST_WANTED else f"about {_more(wanted - self.items)}"
-        return f"{some} to know kappa to within ±{WANTED_HALF_WIDTH:g} (now ±{half:.2f})"
+        labels = "many more labels" if more > MOST_WANTED else f"about {_more_labels(more)}"
+        return f"{labels} to know kappa to within ±{WANTED_HALF_WIDTH:g} (now ±{half_width:.2f})"
 
-    def _for_means(self) -> str:
-        most = max((mean.labelled for mean in self.prediction_powered), default=0)
-        if most >= LEAST_LABELS:
+    def _needed_for_means(self) -> str:
+        most_labelled = max((mean.labelled for mean in self.prediction_powered), default=0)
+        if most_labelled >= LEAST_LABELS:
             return ""
-        return f"a random draw with {LEAST_LABELS} labels or more (now {most}) has a prediction-powered mean"
+        return f"a random draw with {LEAST_LABELS} labels or more (now {most_labelled}) has a prediction-powered mean"
 
 
-def _more(count: int) -> str:
+def _more_labels(count: int) -> str:
     return "1 more label" if count == 1 else f"{count:,} more labels"
 
 
 # -- computing
 @dataclass(frozen=True, slots=True)
-class _Labelled:
-    """A judgement with its blind labels: the judge's raw score, whether the claim is an anti-pattern, values by annotator."""
+class _LabelledJudgement:
+    """A judgement with its blind labels.
+
+    Attributes:
+        raw: The judge's score.
+        inverted: Whether the claim is an anti-pattern.
+        labels: People's values by annotator.
+    """
 
     raw: int
     inverted: bool
-    values: Mapping[str, int]
+    labels: Mapping[str, int]
 
     @property
-    def people(self) -> float:
-        """The mean of people's labels."""
-        return sum(self.values.values()) / len(self.values)
+    def people_mean(self) -> float:
+        return sum(self.labels.values()) / len(self.labels)
 
-    def better(self, value: float) -> float:
-        """A value on the scale where higher is better."""
+    def higher_is_better(self, value: float) -> float:
+        """Return a value of the claim on the scale where higher is better."""
         return MAX_SCORE - value if self.inverted else value
 
 
-def calibration(
+@dataclass(frozen=True, slots=True)
+class _Labelled:
+    """Judgements with blind labels by id, and the number of labels that are in the figures and that are not."""
+
+    judgements: Mapping[int, _LabelledJudgement]
+    labels: int
+    cannot_tell: int
+    not_blind: int
+
+
+def compute_agreement(
     *,
     judge: str,
     dimension: str,
     procedure: str = Method.PLUMBLINE.value,
     label_set: LabelSet | None = None,
-) -> Calibration:
-    """How well a judge agrees with people in one dimension.
+) -> JudgeAgreement:
+    """Compute how well a judge agrees with people in one dimension.
 
     Args:
-        label_set: Only labels of this set; default all labels there are but those of judgements that were chosen by hand.
+        label_set: Only labels of this set; default all labels there are.
 
     Raises:
         ValueError: A procedure or number that is not allowed.
     """
     scores = judged(judge=judge, procedure=procedure, dimension=dimension)
     labels = ScoreLabel.objects.filter(evaluation_score__in=scores, withdrawn=False)
-    drawn_sets = LabelSet.objects.filter(population_size__gt=0)
-    sets = drawn_sets.filter(judge=judge, procedure=procedure, dimension=dimension).order_by("name")
-    by_hand = labels.filter(chosen_by_hand()).count()
-    if label_set is None:
-        labels = labels.exclude(chosen_by_hand())
-    else:
+    label_sets = LabelSet.objects.filter(judge=judge, procedure=procedure, dimension=dimension).order_by("name")
+    if label_set is not None:
         labels = labels.filter(evaluation_score__label_sets=label_set)
-        sets = sets.filter(pk=label_set.pk)
-    items, tally = _items(labels)
-    rows = [items[pk] for pk in sorted(items)]
-    raw, people = [float(row.raw) for row in rows], [row.people for row in rows]
-    names = sorted({name for row in rows for name in row.values})
-    by_annotator = [[row.values.get(name) for name in names] for row in rows]
-    biases = [Observation(row.better(row.raw) - row.better(row.people)) for row in rows]
-    data = [[pk, row.raw, row.inverted, sorted(row.values.items())] for pk, row in sorted(items.items())]
-    return Calibration(
+        label_sets = label_sets.filter(pk=label_set.pk)
+    labelled = _labelled_judgements(labels)
+    judgements = [labelled.judgements[pk] for pk in sorted(labelled.judgements)]
+    raw = [float(judgement.raw) for judgement in judgements]
+    people = [judgement.people_mean for judgement in judgements]
+    annotators = sorted({name for judgement in judgements for name in judgement.labels})
+    by_annotator = [[judgement.labels.get(name) for name in annotators] for judgement in judgements]
+    return JudgeAgreement(
         judge=judge,
         procedure=procedure,
         dimension=dimension,
-        labels=tally["labels"],
-        items=len(rows),
-        annotators=len(names),
-        cannot_tell=tally["cannot_tell"],
-        not_blind=tally["not_blind"],
-        by_hand=by_hand if label_set is None else 0,
+        labels=labelled.labels,
+        items=len(judgements),
+        annotators=len(annotators),
+        cannot_tell=labelled.cannot_tell,
+        not_blind=labelled.not_blind,
         kappa=Figure.of(quadratic_weighted_kappa(raw, people)),
         spearman=Figure.of(spearman(raw, people)),
         alpha=Figure.of(krippendorff_alpha(list(zip(raw, people, strict=True)))),
         people_alpha=Figure.of(krippendorff_alpha(by_annotator)),
-        bias=Figure.of(bootstrap_mean(biases, unseen=False, resamples=RESAMPLES)),
-        prediction_powered=[_powered(drawn, items) for drawn in sets],
-        digest=hashlib.sha256(json.dumps(data, ensure_ascii=False).encode()).hexdigest() if data else "",
+        bias=Figure.of(_bias(judgements)),
+        prediction_powered=[_powered_mean(one_set, labelled.judgements) for one_set in label_sets],
+        digest=_digest(labelled.judgements),
     )
 
 
-def _items(labels: QuerySet[ScoreLabel]) -> tuple[dict[int, _Labelled], Counter[str]]:
-    """Labelled judgements by id, and how many labels are in the figures and how many are not."""
-    values: dict[int, dict[str, int]] = {}
-    about: dict[int, tuple[int, bool]] = {}
-    tally: Counter[str] = Counter()
-    fields = ("evaluation_score", "annotator", "value", "blind")
-    judged_as = ("evaluation_score__raw_score", "evaluation_score__inverted")
-    rows = labels.values_list(*fields, *judged_as)
-    for pk, annotator, value, blind, raw, inverted in rows.order_by("evaluation_score", "annotator"):
-        if not blind or value is None:
-            tally["not_blind" if not blind else "cannot_tell"] += 1
+def _labelled_judgements(labels: QuerySet[ScoreLabel]) -> _Labelled:
+    values: dict[int, dict[str, int]] = {}  # by judgement and annotator
+    raw_scores: dict[int, int] = {}
+    inverted_ones: set[int] = set()
+    cannot_tell = not_blind = 0
+    columns = ("evaluation_score", "annotator", "value", "blind")
+    columns += ("evaluation_score__raw_score", "evaluation_score__inverted")
+    rows = labels.order_by("evaluation_score", "annotator").values_list(*columns)
+    for pk, annotator, value, is_blind, raw_score, inverted in rows:
+        if not is_blind:
+            not_blind += 1
             continue
-        tally["labels"] += 1
+        if value is None:
+            cannot_tell += 1
+            continue
         values.setdefault(pk, {})[annotator] = value
-        about[pk] = (raw, inverted)
-    return {pk: _Labelled(*about[pk], labels_of_one) for pk, labels_of_one in values.items()}, tally
+        raw_scores[pk] = raw_score
+        if inverted:
+            inverted_ones.add(pk)
+    judgements = {
+        pk: _LabelledJudgement(raw_scores[pk], pk in inverted_ones, by_annotator) for pk, by_annotator in values.items()
+    }
+    used = sum(len(judgement.labels) for judgement in judgements.values())
+    return _Labelled(judgements, labels=used, cannot_tell=cannot_tell, not_blind=not_blind)
 
 
-def _powered(label_set: LabelSet, items: Mapping[int, _Labelled]) -> PoweredMean:
-    """The prediction-powered mean over everything a label set was drawn from (Angelopoulos et al. 2023, and PPI++)."""
+def _bias(judgements: Sequence[_LabelledJudgement]) -> Estimate:
+    """Return judge minus people, in points where higher is better."""
+    differences = []
+    for judgement in judgements:
+        of_judge = judgement.higher_is_better(judgement.raw)
+        of_people = judgement.higher_is_better(judgement.people_mean)
+        differences.append(Observation(of_judge - of_people))
+    return bootstrap_mean(differences, unseen=False, resamples=RESAMPLES)
+
+
+def _digest(judgements: Mapping[int, _LabelledJudgement]) -> str:
+    """Return a digest of the labels and scores that are compared; empty without any."""
+    if not judgements:
+        return ""
+    data = []
+    for pk, judgement in sorted(judgements.items()):
+        data.append([pk, judgement.raw, judgement.inverted, sorted(judgement.labels.items())])
+    return hashlib.sha256(json.dumps(data, ensure_ascii=False).encode()).hexdigest()
+
+
+def _powered_mean(label_set: LabelSet, judgements: Mapping[int, _LabelledJudgement]) -> PoweredMean:
+    """Return the prediction-powered mean over everything a label set was drawn from (Angelopoulos et al. 2023, and PPI++)."""
     drawn = set(label_set.scores.order_by().values_list("pk", flat=True))
-    labelled = {pk: items[pk] for pk in sorted(drawn & set(items))}
-    everything = population_of(label_set).values_list("pk", "raw_score", "inverted").iterator()
-    rest = [
-        float(MAX_SCORE - raw if inverted else raw)
-        for pk, raw, inverted in everything
-        if pk not in labelled and raw is not None
-    ]
+    labelled = {pk: judgements[pk] for pk in sorted(drawn & set(judgements))}
+    unlabelled_scores = []
+    for pk, raw_score, inverted in population_of(label_set).values_list("pk", "raw_score", "inverted").iterator():
+        if pk not in labelled and raw_score is not None:
+            unlabelled_scores.append(float(MAX_SCORE - raw_score if inverted else raw_score))
     rows = list(labelled.values())
-    mean = prediction_powered_mean(
-        [row.better(row.people) for row in rows], [row.better(row.raw) for row in rows], rest
-    )
+    of_people = [row.higher_is_better(row.people_mean) for row in rows]
+    of_judge = [row.higher_is_better(row.raw) for row in rows]
     return PoweredMean(
         label_set=label_set.name,
-        population=len(rest) + len(rows),
+        population=len(unlabelled_scores) + len(rows),
         drawn=len(drawn),
         labelled=len(rows),
-        mean=Figure.of(mean),
+        mean=Figure.of(prediction_powered_mean(of_people, of_judge, unlabelled_scores)),
     )
 
 
 # -- as JSON
 def calibration_json(row: JudgeCalibration | None) -> dict[str, Any] | None:
-    """What is shown with a judge's scores in one dimension; null when it is not calibrated.
+    """Return what is shown with a judge's scores in one dimension; null when it is not calibrated.
 
     `kappa` is quadratic-weighted, null when it cannot be computed; `interval` its 95 % interval, null when there is none. `spearman`
     and `alpha` (Krippendorff's, judge and people) have theirs with them.
     """
     if row is None or not row.labels:
         return None
-    low, high = row.kappa_low, row.kappa_high
+    interval = None
+    if row.kappa_low is not None and row.kappa_high is not None:
+        interval = [row.kappa_low, row.kappa_high]
     return {
         "kappa": row.kappa,
-        "interval": None if low is None or high is None else [low, high],
-        **{name: row.figures.get(name) for name in ("spearman", "alpha")},
-        **{name: getattr(row, name) for name in ("labels", "items", "annotators", "enough")},
+        "interval": interval,
+        "spearman": row.figures.get("spearman"),
+        "alpha": row.figures.get("alpha"),
+        "labels": row.labels,
+        "items": row.items,
+        "annotators": row.annotators,
+        "enough": row.enough,
         "stale": row.is_stale,
     }
 
 
 def swap_json(row: JudgeCalibration | None, *, agent: str = "") -> dict[str, Any] | None:
-    """The swap test that is shown with a judge's scores in one dimension, with the agent's own figure; null where it was never made."""
+    """Return the swap test that is shown with a judge's scores in one dimension, with the agent's own figure; null where there is none."""
     if row is None or not row.swap_test:
         return None
     test = SwapShown.model_validate(row.swap_test)
@@ -440,13 +509,13 @@ def with_trust(dimensions: dict[str, Any], *, judge: str, procedure: str, agent:
 
 
 # -- stored, so that no page computes them: stale when labels change, computed again by a worker
-def refresh(key: Key) -> Calibration:
+def refresh(key: Key) -> JudgeAgreement:
     """Compute the figures of a judge in a dimension and store them.
 
     Labels that change meanwhile leave them stale; two that do this at once do the same work twice, and no harm.
     """
     row, _ = JudgeCalibration.objects.get_or_create(**key._asdict())
-    figures = calibration(**key._asdict())
+    figures = compute_agreement(**key._asdict())
     low, high = figures.kappa.interval or (None, None)
     JudgeCalibration.objects.filter(pk=row.pk).update(
         kappa=figures.kappa.value,
@@ -462,7 +531,7 @@ def refresh(key: Key) -> Calibration:
 
 
 def work_one(*, owner: str) -> bool:
-    """Compute one judge's figures whose labels changed; whether there was one. What `manage.py work` calls.
+    """Compute one judge's figures whose labels changed; return whether there was one. `manage.py work` calls it.
 
     The row is not leased: computing takes a fraction of a second and calls no model.
     """
@@ -474,13 +543,13 @@ def work_one(*, owner: str) -> bool:
 
 
 def calibration_of(judge: str, procedure: str) -> dict[str, JudgeCalibration]:
-    """By dimension, how well a judge agrees with people; dimensions without labels are missing. One query."""
+    """Return how well a judge agrees with people, by dimension; dimensions without a row are missing. One query."""
     rows = JudgeCalibration.objects.filter(judge=judge, procedure=procedure).defer("figures")
     return {row.dimension: row for row in rows}
 
 
 def all_agreements() -> dict[Key, JudgeCalibration]:
-    """Every judge's figures, for lists of many judges. One query."""
+    """Return every judge's figures, for lists of many judges. One query."""
     rows = JudgeCalibration.objects.defer("figures")
     return {Key(row.judge, row.procedure, row.dimension): row for row in rows}
 
@@ -492,26 +561,27 @@ def labels_of(
     dimension: str | None = None,
     label_set: LabelSet | None = None,
 ) -> QuerySet[ScoreLabel]:
-    """The labels of these judges and dimensions; None = of any."""
-    wanted: dict[str, Any] = {}
-    if judge is not None:
-        wanted["evaluation_run__judge"] = judge
-    if procedure is not None:
-        wanted |= {f"evaluation_run__{name}": value for name, value in procedure_fields(procedure).items()}
-    if dimension is not None:
-        wanted["dimension"] = dimension
-    if label_set is not None:
-        wanted["label_sets"] = label_set
+    """Return the labels of these judges and dimensions; None = of any."""
     labels = ScoreLabel.objects.filter(withdrawn=False)
-    return labels.filter(**{f"evaluation_score__{name}": value for name, value in wanted.items()})
+    if judge is not None:
+        labels = labels.filter(evaluation_score__evaluation_run__judge=judge)
+    if procedure is not None:
+        for name, value in procedure_fields(procedure).items():
+            labels = labels.filter(**{f"evaluation_score__evaluation_run__{name}": value})
+    if dimension is not None:
+        labels = labels.filter(evaluation_score__dimension=dimension)
+    if label_set is not None:
+        labels = labels.filter(evaluation_score__label_sets=label_set)
+    return labels
 
 
 def labelled_keys(**filters: Any) -> list[Key]:
-    """The judges and dimensions that have labels; filters as in `labels_of`."""
+    """Return the judges and dimensions that have labels; filters as in `labels_of`."""
     run = "evaluation_score__evaluation_run__"
-    fields = [f"{run}{name}" for name in ("judge", "method", "hard", "double_check", "simulated")]
-    rows = labels_of(**filters).order_by().values_list(*fields, "evaluation_score__dimension").distinct()
-    return sorted(
-        Key(judge, procedure_name(method=method, hard=hard, double_check=double, simulated=simulated), dimension)
-        for judge, method, hard, double, simulated, dimension in rows
-    )
+    columns = [f"{run}{name}" for name in ("judge", "method", "hard", "double_check", "simulated")]
+    rows = labels_of(**filters).order_by().values_list(*columns, "evaluation_score__dimension").distinct()
+    keys = []
+    for judge, method, hard, double_check, simulated, dimension in rows:
+        procedure = procedure_name(method=method, hard=hard, double_check=double_check, simulated=simulated)
+        keys.append(Key(judge, procedure, dimension))
+    return sorted(keys)

@@ -12,7 +12,7 @@ from agents.kit.bodies import OneOf
 from agents.kit.use_cases import Shown
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent, Channel
-from evaluation.calibration.swap_test import SAMPLES, said_something, store_swap_tests, swap_specs, swap_tests
+from evaluation.calibration.swap_test import SAMPLES, Pair, said_something, store_swap_tests, swap_specs, swap_tests
 from evaluation.models import BY_MESSAGE, Dimension, EvaluationRun, Job, SwapHalf
 from evaluation.propositions.files import default_dimensions
 from evaluation.runs.planning import RESUMABLE, RunSpec, prepare_run
@@ -99,24 +99,36 @@ def queue_check(*, specs: Sequence[RunSpec], of_all: bool, user: Any = None) -> 
 
 
 def conclude(job: Job, *, owner: str) -> dict[str, Any]:
-    """Compare own words with those of others, now that all of them are judged, and store it beside the judge's scores."""
-    halves: dict[str, dict[int | None, EvaluationRun]] = {half.value: {} for half in SwapHalf}
+    """Compare own words with those of others, now that all of them are judged, and store it beside the judge's scores.
+
+    Returns:
+        The columns of the job's end.
+    """
     runs = list(job.evaluations.select_related("agent").order_by("pk"))
-    for run in runs:
-        halves[run.swap_test][run.agent_id] = run
-    left = [run for run in runs if run.status != EvaluationRun.Status.COMPLETED]
-    swapped = halves[SwapHalf.SWAPPED]
-    pairs = [(run, swapped[agent]) for agent, run in halves[SwapHalf.OWN].items() if agent in swapped]
-    if left or not pairs:
-        ended = left[0].status if left else "gone"
-        why = refusal(runs) or (left[0].error if left else "")
-        return {
-            "status": Status.FAILED,
-            "error": f"{len(left)} of {len(runs)} evaluations are {ended}, not completed{f': {why}' if why else ''}",
-        }
+    unfinished = [run for run in runs if run.status != EvaluationRun.Status.COMPLETED]
+    pairs = _pairs(runs)
+    if unfinished or not pairs:
+        return {"status": Status.FAILED, "error": _why_not_concluded(runs, unfinished)}
     tests = swap_tests(pairs)
+    stays = store_swap_tests(tests=tests, **job.options)
     result = {
         "dimensions": {name: test.model_dump(mode="json") for name, test in tests.items()},
-        "stays": {name: one.agents for name, one in store_swap_tests(tests=tests, **job.options).items()},
+        "stays": {name: earlier.agents for name, earlier in stays.items()},
     }
     return {"status": Status.COMPLETED, "done": len(pairs), "result": result}
+
+
+def _pairs(runs: Sequence[EvaluationRun]) -> list[Pair]:
+    """Return the two evaluations of each agent that has both."""
+    own = {run.agent_id: run for run in runs if run.swap_test == SwapHalf.OWN}
+    swapped = {run.agent_id: run for run in runs if run.swap_test == SwapHalf.SWAPPED}
+    return [(run, swapped[agent]) for agent, run in own.items() if agent in swapped]
+
+
+def _why_not_concluded(runs: Sequence[EvaluationRun], unfinished: Sequence[EvaluationRun]) -> str:
+    status = unfinished[0].status if unfinished else "gone"
+    text = f"{len(unfinished)} of {len(runs)} evaluations are {status}, not completed"
+    why = refusal(runs)
+    if not why and unfinished:
+        why = unfinished[0].error
+    return f"{text}: {why}" if why else text

@@ -6,7 +6,7 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal
 
@@ -30,27 +30,48 @@ from evaluation.calibration.shown import blind_text
 from evaluation.models import EvaluationScore
 
 CANNOT_TELL = "cannot tell"
-COLUMNS = ("score", "annotator", "value", "note", "blind")
-_PLACE = ("score", "run", "dimension", "proposition", "channel", "message", "claim")
-LABEL_COLUMNS = (*_PLACE, "annotator", "value", "note", "blind", "judge", "procedure", "judge_score")
-TEMPLATE_COLUMNS = (*_PLACE, "shown", "annotator", "value", "note")
+READ_COLUMNS = ("score", "annotator", "value", "note", "blind")
+JUDGEMENT_COLUMNS = ("score", "run", "dimension", "proposition", "channel", "message", "claim")
+LABEL_COLUMNS = (*JUDGEMENT_COLUMNS, "annotator", "value", "note", "blind", "judge", "procedure", "judge_score")
+TEMPLATE_COLUMNS = (*JUDGEMENT_COLUMNS, "shown", "annotator", "value", "note")
 MOST_PROBLEMS = 20
 ALLOWED = {
     "score": "the number of a score",
     "value": f"0 to 9, “{CANNOT_TELL}”, or empty for not labelled yet",
     "blind": "true, false",
 }
-_AT_ONCE = 500
+ROWS_AT_ONCE = 500  # read from the database
+
+
+@dataclass(frozen=True, slots=True)
+class LabelProblem:
+    """Something wrong with a label file: at which line (0: the file itself) and column, the value there, and why or what is allowed."""
+
+    line: int
+    reason: str
+    column: str = ""
+    value: object = ""
+
+    def sentence(self, path: str) -> str:
+        place = path
+        if self.line:
+            place += f", line {self.line}"
+        if self.column:
+            place += f", column {self.column}"
+        value = f"{str(self.value)[:60]!r}: " if self.value != "" else ""
+        return f"{place}: {value}{self.reason}"
 
 
 class LabelFileError(Exception):
     """A label file of which nothing was stored; the text names every problem with its line, column and what is allowed."""
 
-    def __init__(self, path: str, problems: Sequence[tuple[int, str]]) -> None:
-        shown = [f"{path}{text}" for _, text in sorted(problems, key=lambda problem: problem[0])]
-        if len(shown) > MOST_PROBLEMS:
-            shown[MOST_PROBLEMS:] = [f"… and {counted(len(shown) - MOST_PROBLEMS, 'more problem')}"]
-        super().__init__("\n".join(shown))
+    def __init__(self, path: str, problems: Sequence[LabelProblem]) -> None:
+        in_order = sorted(problems, key=lambda problem: problem.line)
+        lines = [problem.sentence(path) for problem in in_order[:MOST_PROBLEMS]]
+        more = len(in_order) - MOST_PROBLEMS
+        if more > 0:
+            lines.append(f"… and {counted(more, 'more problem')}")
+        super().__init__("\n".join(lines))
 
 
 # -- rows
@@ -67,79 +88,112 @@ class LabelRow(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _stripped(cls, cells: dict[str, Any]) -> dict[str, Any]:
-        texts = {name: cell if isinstance(cell, str) else json.dumps(cell) for name, cell in cells.items()}
-        filled = {name: text.strip() for name, text in texts.items() if text.strip() and cells[name] is not None}
-        return filled | {"value": filled["value"].casefold()}
+        """Return the cells without white space around their texts, and without empty ones."""
+        filled: dict[str, Any] = {}
+        for name, cell in cells.items():
+            text = (cell if isinstance(cell, str) else json.dumps(cell)).strip()
+            if text and cell is not None:
+                filled[name] = text
+        filled["value"] = filled["value"].casefold()
+        return filled
 
     @property
     def number(self) -> int | None:
-        """0 to 9; None: cannot tell."""
+        """Return 0 to 9, or None for cannot tell."""
         return None if self.value == CANNOT_TELL else int(self.value)
 
 
-Problems = list[tuple[int, str]]  # line (0: the file itself), and the rest of the sentence that begins with the path
+@dataclass(slots=True)
+class _ReadFile:
+    """The rows of a label file, the number of rows without a value yet, and what is wrong with the others."""
+
+    rows: list[LabelRow] = field(default_factory=list)
+    problems: list[LabelProblem] = field(default_factory=list)
+    empty: int = 0
 
 
-def _at(line: int, reason: str, column: str = "", value: object = "") -> tuple[int, str]:
-    shown = f"{str(value)[:60]!r}: " if value != "" else ""
-    return line, f"{f', line {line}' if line else ''}{f', column {column}' if column else ''}: {shown}{reason}"
+def _read(path: Path, annotator: str) -> _ReadFile:
+    """Read a label file.
 
-
-def _read(path: Path, annotator: str) -> tuple[list[LabelRow], int, Problems]:
-    """Return the rows of a file, how many have no value yet, and what is wrong with the others.
+    Args:
+        annotator: Of rows that name none.
 
     Raises:
         LabelFileError: The file cannot be read.
     """
-    rows: list[LabelRow] = []
-    problems: Problems = []
-    empty = 0
+    read = _ReadFile()
     try:
         source = Source(path)
-        for line, cells in json_lines(source) if is_json(path) else _csv_cells(source):
-            if not isinstance(cells, dict):
-                problems.append(_at(line, "allowed: one JSON object per line", value=cells))
-            elif cells.get("value") is None or not str(cells["value"]).strip():
-                empty += 1
-            else:
-                try:
-                    rows.append(LabelRow(**{**cells, "line": line, "annotator": cells.get("annotator") or annotator}))
-                except ValidationError as error:
-                    problems += [_problem(line, dict(item)) for item in error.errors()]
+        lines = json_lines(source) if is_json(path) else _csv_cells(source)
+        for line, cells in lines:
+            _read_row(read, line, cells, annotator)
     except FileError as error:
-        raise LabelFileError(error.path, [*problems, _at(error.line, error.reason)]) from None
-    return rows, empty, problems
+        raise LabelFileError(error.path, [*read.problems, LabelProblem(error.line, error.reason)]) from None
+    return read
+
+
+def _read_row(read: _ReadFile, line: int, cells: Any, annotator: str) -> None:
+    if not isinstance(cells, dict):
+        read.problems.append(LabelProblem(line, "allowed: one JSON object per line", value=cells))
+        return
+    if cells.get("value") is None or not str(cells["value"]).strip():
+        read.empty += 1
+        return
+    try:
+        row = LabelRow(**{**cells, "line": line, "annotator": cells.get("annotator") or annotator})
+    except ValidationError as error:
+        read.problems += [_cell_problem(line, dict(item)) for item in error.errors()]
+    else:
+        read.rows.append(row)
 
 
 def is_json(path: Path) -> bool:
-    """Whether a file's name says that it holds JSON lines."""
+    """Return whether a file's name says that it holds JSON lines."""
     return path.suffix.lower() in (".jsonl", ".ndjson", ".json")
 
 
-def _problem(line: int, item: dict[str, Any]) -> tuple[int, str]:
+def _cell_problem(line: int, item: dict[str, Any]) -> LabelProblem:
+    """Return an error of pydantic about a cell as a problem of the file."""
     column = str(item["loc"][0]) if item["loc"] else ""
     if item["type"] == "missing":
-        return _at(line, "empty; name the judgement by its number", column)
+        return LabelProblem(line, "empty; name the judgement by its number", column)
     if column in ALLOWED:
-        return _at(line, f"allowed: {ALLOWED[column]}", column, item["input"])
-    hint = "; or add --annotator NAME" if column == "annotator" and not item["input"] else ""
-    return _at(line, str(item["msg"]).removeprefix("Value error, ") + hint, column)
+        return LabelProblem(line, f"allowed: {ALLOWED[column]}", column, item["input"])
+    reason = str(item["msg"]).removeprefix("Value error, ")
+    if column == "annotator" and not item["input"]:
+        reason += "; or add --annotator NAME"
+    return LabelProblem(line, reason, column, item["input"])
 
 
 def _csv_cells(source: Source) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the rows of a CSV file that are not empty, with their lines, as cells by column.
+
+    Raises:
+        FileError: There is no header, or not the columns that are needed.
+    """
     rows = ((line, cells) for line, cells in csv_rows(source) if any(cell.strip() for cell in cells))
-    line, first = next(rows, (0, []))
-    header = [cell.strip().casefold() for cell in first]
-    why = "" if header else f"no header line; columns: {', '.join(COLUMNS)}"
-    if header and not {"value", "score"} <= set(header):
-        why = "columns score and value are needed"
-    if twice := next((name for name in COLUMNS if header.count(name) > 1), ""):
-        why = f"column {twice} stands twice"
-    if why:
-        has = f"; the file has: {', '.join(header)}; read are: {', '.join(COLUMNS)}" if header else ""
-        raise FileError(source.name, line, why + has)
+    line, first_row = next(rows, (0, []))
+    header = [cell.strip().casefold() for cell in first_row]
+    problem = _header_problem(header)
+    if problem:
+        raise FileError(source.name, line, problem)
     for line, cells in rows:
         yield line, {name: unescape(cell) for name, cell in zip(header, cells, strict=True)}
+
+
+def _header_problem(header: Sequence[str]) -> str:
+    if not header:
+        return f"no header line; columns: {', '.join(READ_COLUMNS)}"
+    problem = ""
+    if "value" not in header or "score" not in header:
+        problem = "columns score and value are needed"
+    for name in READ_COLUMNS:
+        if header.count(name) > 1:
+            problem = f"column {name} stands twice"
+            break
+    if not problem:
+        return ""
+    return f"{problem}; the file has: {', '.join(header)}; read are: {', '.join(READ_COLUMNS)}"
 
 
 # -- import
@@ -154,9 +208,15 @@ class Imported:
     empty: int
 
     def __str__(self) -> str:
-        parts = [(self.added, "added"), (self.replaced, "replaced"), (self.unchanged, "already there")]
-        parts.append((self.empty, f"{'row' if self.empty == 1 else 'rows'} without a value, not labelled yet"))
-        return f"{self.path}: " + (", ".join(f"{n:,} {what}" for n, what in parts if n) or "no labels")
+        rows = "row" if self.empty == 1 else "rows"
+        counts = (
+            (self.added, "added"),
+            (self.replaced, "replaced"),
+            (self.unchanged, "already there"),
+            (self.empty, f"{rows} without a value, not labelled yet"),
+        )
+        texts = [f"{count:,} {what}" for count, what in counts if count]
+        return f"{self.path}: {', '.join(texts) or 'no labels'}"
 
 
 def import_labels(path: Path, *, annotator: str = "", replace: bool = False) -> Imported:
@@ -168,34 +228,59 @@ def import_labels(path: Path, *, annotator: str = "", replace: bool = False) -> 
     Raises:
         LabelFileError: With every problem: file, line, column, value, allowed. Nothing was stored.
     """
-    rows, empty, problems = _read(path, annotator)
-    scores = EvaluationScore.objects.select_related("evaluation_run").in_bulk({row.score for row in rows})
-    labels = ScoreLabel.objects.filter(evaluation_score__in=scores, withdrawn=False)
-    stored = {(label.evaluation_score_id, label.annotator): (label.value, label.note) for label in labels}
-    wanted: dict[tuple[int, str], LabelRow] = {}
+    read = _read(path, annotator)
+    scores = EvaluationScore.objects.select_related("evaluation_run").in_bulk({row.score for row in read.rows})
+    stored = {
+        (label.evaluation_score_id, label.annotator): label
+        for label in ScoreLabel.objects.filter(evaluation_score__in=scores, withdrawn=False)
+    }
+    first_rows: dict[tuple[int, str], LabelRow] = {}  # by judgement and annotator, who may be in the file twice
     done: Counter[str] = Counter()
     with transaction.atomic():
-        for row in rows:
-            place, label = (row.score, row.annotator), (row.number, row.note)
-            score, before = scores.get(row.score), wanted.setdefault(place, row)
-            if why := why_not_labelled(score) if score else "there is no such score":
-                problems.append(_at(row.line, why, "score", row.score))
-            elif (before.value, before.note) != (row.value, row.note):
-                reason = f"line {before.line} says something else of the same judgement"
-                problems.append(_at(row.line, reason, "value", row.value))
-            elif before is not row:
-                continue
-            elif place in stored and stored[place] != label and not replace:
-                value = CANNOT_TELL if stored[place][0] is None else stored[place][0]
-                what = "another note" if stored[place][0] == row.number else f"{value} is stored"
-                reason = f"{what} by {row.annotator}; --replace lets this file win"
-                problems.append(_at(row.line, reason, "value", row.value))
-            elif score is not None:
-                done["unchanged" if stored.get(place) == label else "replaced" if place in stored else "added"] += 1
+        for row in read.rows:
+            key = (row.score, row.annotator)
+            score, label = scores.get(row.score), stored.get(key)
+            first_row = first_rows.setdefault(key, row)
+            problem = _row_problem(row, score, label, first_row, replace=replace)
+            if problem is not None:
+                read.problems.append(problem)
+            elif first_row is row and score is not None:
+                done[_effect(row, label)] += 1
                 save_label(score=score, annotator=row.annotator, value=row.number, note=row.note, blind=row.blind)
-        if problems:
-            raise LabelFileError(str(path), problems)
-    return Imported(str(path), done["added"], done["replaced"], done["unchanged"], empty)
+        if read.problems:
+            raise LabelFileError(str(path), read.problems)
+    return Imported(str(path), done["added"], done["replaced"], done["unchanged"], read.empty)
+
+
+def _row_problem(
+    row: LabelRow, score: EvaluationScore | None, label: ScoreLabel | None, first_row: LabelRow, *, replace: bool
+) -> LabelProblem | None:
+    """Return why a row cannot be stored; None when it can.
+
+    Args:
+        label: What is stored of the same judgement by the same annotator.
+        first_row: The first row of the file about the same judgement by the same annotator.
+    """
+    why_not = "there is no such score" if score is None else why_not_labelled(score)
+    if why_not:
+        return LabelProblem(row.line, why_not, "score", row.score)
+    if (first_row.value, first_row.note) != (row.value, row.note):
+        reason = f"line {first_row.line} says something else of the same judgement"
+        return LabelProblem(row.line, reason, "value", row.value)
+    if first_row is not row or label is None or replace or _effect(row, label) == "unchanged":
+        return None
+    difference = "another note"
+    if label.value != row.number:
+        difference = f"{CANNOT_TELL if label.value is None else label.value} is stored"
+    reason = f"{difference} by {row.annotator}; --replace lets this file win"
+    return LabelProblem(row.line, reason, "value", row.value)
+
+
+def _effect(row: LabelRow, label: ScoreLabel | None) -> Literal["added", "replaced", "unchanged"]:
+    """Return what storing a row does, where this label is stored already."""
+    if label is None:
+        return "added"
+    return "unchanged" if (label.value, label.note) == (row.number, row.note) else "replaced"
 
 
 # -- export
@@ -203,25 +288,27 @@ def export_labels(labels: QuerySet[ScoreLabel], out: IO[str], *, as_json: bool =
     """Write labels beside what the judge gave; `import_labels` reads the file. Returns the number of rows."""
     related = ("evaluation_score__evaluation_run", "evaluation_score__message__channel")
     labels = labels.filter(withdrawn=False).select_related(*related).order_by("evaluation_score", "annotator")
-    rows = (
-        {
-            **_place_of(label.evaluation_score),
-            "annotator": label.annotator,
-            "value": CANNOT_TELL if label.value is None else label.value,
-            "note": label.note,
-            "blind": label.blind,
-            "judge": label.evaluation_score.evaluation_run.judge,
-            "procedure": label.evaluation_score.evaluation_run.procedure,
-            "judge_score": label.evaluation_score.raw_score,
-        }
-        for label in labels.iterator(chunk_size=_AT_ONCE)
-    )
-    return _write(LABEL_COLUMNS, rows, out, as_json)
+    rows = (_label_cells(label) for label in labels.iterator(chunk_size=ROWS_AT_ONCE))
+    return _write(LABEL_COLUMNS, rows, out, as_json=as_json)
+
+
+def _label_cells(label: ScoreLabel) -> dict[str, Any]:
+    score = label.evaluation_score
+    return {
+        **_judgement_cells(score),
+        "annotator": label.annotator,
+        "value": CANNOT_TELL if label.value is None else label.value,
+        "note": label.note,
+        "blind": label.blind,
+        "judge": score.evaluation_run.judge,
+        "procedure": score.evaluation_run.procedure,
+        "judge_score": score.raw_score,
+    }
 
 
 def export_template(label_set: LabelSet, out: IO[str], *, annotator: str = "", as_json: bool = False) -> int:
     """Write what a label set drew, to be filled in: in the order of the draw, without the judge's scores."""
-    return _write(TEMPLATE_COLUMNS, _template_rows(label_set, annotator), out, as_json)
+    return _write(TEMPLATE_COLUMNS, _template_rows(label_set, annotator), out, as_json=as_json)
 
 
 def _template_rows(label_set: LabelSet, annotator: str) -> Iterator[dict[str, Any]]:
@@ -233,14 +320,17 @@ def _template_rows(label_set: LabelSet, annotator: str) -> Iterator[dict[str, An
         "message__agent",
         "compared_with",
     )
-    for start in range(0, len(ids), _AT_ONCE):
-        scores = EvaluationScore.objects.select_related(*related).in_bulk(ids[start : start + _AT_ONCE])
-        for pk in ids[start : start + _AT_ONCE]:
+    for start in range(0, len(ids), ROWS_AT_ONCE):
+        some_ids = ids[start : start + ROWS_AT_ONCE]
+        scores = EvaluationScore.objects.select_related(*related).in_bulk(some_ids)
+        for pk in some_ids:
             score = scores[pk]
-            yield {**_place_of(score), "shown": blind_text(score), "annotator": annotator, "value": "", "note": ""}
+            text = blind_text(score)
+            yield {**_judgement_cells(score), "shown": text, "annotator": annotator, "value": "", "note": ""}
 
 
-def _place_of(score: EvaluationScore) -> dict[str, Any]:
+def _judgement_cells(score: EvaluationScore) -> dict[str, Any]:
+    """Return what names a judgement in a file."""
     message = score.message
     return {
         "score": score.pk,
@@ -253,14 +343,18 @@ def _place_of(score: EvaluationScore) -> dict[str, Any]:
     }
 
 
-def _write(columns: Sequence[str], rows: Iterable[dict[str, Any]], out: IO[str], as_json: bool) -> int:
-    writer = csv.writer(out, lineterminator="\r\n")  # so that a lone CR in a text is quoted, too
+def _write(columns: Sequence[str], rows: Iterable[dict[str, Any]], out: IO[str], *, as_json: bool) -> int:
+    """Write rows as JSON lines or as CSV with a header; return their number."""
     count = 0
-    if not as_json:
-        writer.writerow(columns)
-    for count, row in enumerate(rows, 1):  # noqa: B007 (returned)
-        if as_json:
+    if as_json:
+        for row in rows:
             out.write(json.dumps(row, ensure_ascii=False) + "\n")
-        else:
-            writer.writerow([escape(cell) if isinstance(cell := row[name], str) else cell for name in columns])
+            count += 1
+        return count
+    writer = csv.writer(out, lineterminator="\r\n")  # so that a lone CR in a text is quoted, too
+    writer.writerow(columns)
+    for row in rows:
+        cells = [row[name] for name in columns]
+        writer.writerow([escape(cell) if isinstance(cell, str) else cell for cell in cells])
+        count += 1
     return count

@@ -1,4 +1,4 @@
-"""What people label: judgements of one judge drawn at random, and the labels they give, blind to the judge, about the claim as written."""
+"""Draw judgements of one judge at random, and store the labels people give them, blind to the judge, about the claim as written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
-from django.db.models import Count, Exists, F, Max, OuterRef, Q, QuerySet
+from django.db.models import Count, F, Max, Q, QuerySet
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
@@ -31,7 +31,7 @@ from evaluation.models import (
 )
 
 MOST_DRAWN = 10_000
-
+MOST_NOTE = 4_000  # characters of a note
 
 BANDS: tuple[tuple[tuple[int, ...], str], ...] = (
     ((0,), "completely false"),
@@ -43,11 +43,10 @@ BANDS: tuple[tuple[tuple[int, ...], str], ...] = (
     ((9,), "completely true"),
 )
 """What the numbers mean, as in the judge's prompt (evaluation/templates/prompts/judge/rubric.md)."""
-MOST_NOTE = 4_000
 
 
 class Key(NamedTuple):
-    """What figures are about."""
+    """A judge, how it judged, and a dimension: what figures are about."""
 
     judge: str
     procedure: str
@@ -73,7 +72,7 @@ class NothingToDraw(ValueError):
 
 
 def check_dimension(dimension: str) -> str:
-    """The dimension, when it is scored 0 to 9.
+    """Return the dimension, when it is scored 0 to 9.
 
     Raises:
         ValueError: There is no such dimension, or it is counted.
@@ -86,7 +85,7 @@ def check_dimension(dimension: str) -> str:
 
 
 def judged(*, judge: str, procedure: str, dimension: str) -> QuerySet[EvaluationScore]:
-    """Judgements with a raw score by that judge: no exact rules, nothing trivial or unscored, of repeats the first."""
+    """Return judgements with a raw score by that judge: no exact rules, nothing trivial or unscored, of repeats the first."""
     fields = {f"evaluation_run__{name}": value for name, value in procedure_fields(procedure).items()}
     fields["evaluation_run__swap_test"] = ""  # swapped texts stand nowhere to be read and labelled
     scores = EvaluationScore.objects.filter(
@@ -98,7 +97,7 @@ def judged(*, judge: str, procedure: str, dimension: str) -> QuerySet[Evaluation
 def population(
     *, judge: str, procedure: str, dimension: str, runs: Sequence[int], until: datetime | None = None
 ) -> QuerySet[EvaluationScore]:
-    """What is drawn from: of each message and claim the newest judgement in these runs, of windows every one."""
+    """Return what is drawn from: of each message and claim the newest judgement in these runs, of windows every one."""
     scores = judged(judge=judge, procedure=procedure, dimension=dimension).filter(evaluation_run__in=runs)
     if until is not None:
         scores = scores.filter(Q(judged_at__isnull=True) | Q(judged_at__lte=until))
@@ -114,7 +113,7 @@ def population(
 
 
 def population_of(label_set: LabelSet) -> QuerySet[EvaluationScore]:
-    """What a label set was drawn from, as far as it still exists."""
+    """Return what a label set was drawn from, as far as it still exists."""
     return population(
         judge=label_set.judge,
         procedure=label_set.procedure,
@@ -152,12 +151,13 @@ def draw_label_set(
     if not -(2**63) <= seed < 2**63:
         raise ValueError(f"seed {seed}: a whole number of at most 63 bits")
     kind = {"judge": judge, "procedure": procedure, "dimension": check_dimension(dimension)}
-    chosen, until = _runs(kind, runs, agents), timezone.now()
-    ids = list(population(**kind, runs=chosen, until=until).values_list("pk", flat=True))
+    drawn_from = _run_ids(kind, runs, agents)
+    until = timezone.now()
+    ids = list(population(**kind, runs=drawn_from, until=until).values_list("pk", flat=True))
     if not ids:
         raise NothingToDraw(f"no scored judgement of {dimension} by {judge} ({procedure}){_among(runs, agents)}")
     drawn = random.Random(seed).sample(ids, min(n, len(ids)))  # noqa: S311 (repeatable, not unpredictable)
-    filters: dict[str, Any] = {"runs": chosen, "until": until.isoformat()}
+    filters: dict[str, Any] = {"runs": drawn_from, "until": until.isoformat()}
     if agents is not None:
         filters["agents"] = sorted(agent.slug for agent in agents)
     try:
@@ -165,48 +165,24 @@ def draw_label_set(
             label_set = LabelSet.objects.create(
                 name=name, **kind, population=filters, population_size=len(ids), seed=seed, created_by=user
             )
-            rows = [DrawnScore(label_set=label_set, evaluation_score_id=pk, place=at) for at, pk in enumerate(drawn, 1)]
-            DrawnScore.objects.bulk_create(rows, batch_size=500)
+            DrawnScore.objects.bulk_create(
+                (
+                    DrawnScore(label_set=label_set, evaluation_score_id=pk, place=place)
+                    for place, pk in enumerate(drawn, 1)
+                ),
+                batch_size=500,
+            )
     except IntegrityError:
         raise ValueError(f"name {name!r}: there is a label set of that name") from None
     return label_set
 
 
-def add_by_hand(*, name: str, scores: Sequence[EvaluationScore], user: User | None = None) -> tuple[LabelSet, int]:
-    """Add judgements that a person chose to the label set of that name, made where there is none; return it and how many are new.
+def checked_name(name: str) -> str:
+    """Return the name of a label set without white space around it.
 
     Raises:
-        ValueError: No judgement, one that cannot be labelled, or a set that was drawn or is about another judge, procedure or dimension.
+        ValueError: It cannot be a name.
     """
-    name = checked_name(name)
-    if not scores:
-        raise ValueError("no judgement is chosen; allowed: one or more")
-    for score in scores:
-        if why := why_not_labelled(score):
-            raise ValueError(f"score {score.pk}: {why}")
-    with transaction.atomic():
-        label_set, _ = LabelSet.objects.select_for_update().get_or_create(
-            name=name, defaults={**key_of(scores[0])._asdict(), "population_size": 0, "created_by": user}
-        )
-        key = Key(label_set.judge, label_set.procedure, label_set.dimension)
-        if not label_set.by_hand:
-            raise ValueError(f"label set {name!r} was drawn at random; allowed: another name")
-        for other in {key_of(score) for score in scores} - {key}:
-            raise ValueError(
-                f"label set {name!r} is about {' '.join(key)}, not {' '.join(other)}; allowed: another name"
-            )
-        drawn = set(drawn_ids(label_set))
-        new = [score for score in scores if score.pk not in drawn]
-        places = enumerate(new, len(drawn) + 1)
-        DrawnScore.objects.bulk_create(
-            DrawnScore(label_set=label_set, evaluation_score=one, place=n) for n, one in places
-        )
-        if ScoreLabel.objects.filter(evaluation_score__in=new).exists():
-            mark_changed([key])  # these labels leave the judge's figures
-    return label_set, len(new)
-
-
-def checked_name(name: str) -> str:
     name = name.strip()
     if not 1 <= len(name) <= 100 or not name.isprintable():
         raise ValueError(f"name {name[:20]!r}: 1 to 100 characters, none of them a control character")
@@ -214,13 +190,13 @@ def checked_name(name: str) -> str:
 
 
 def drawn_ids(label_set: LabelSet) -> list[int]:
-    """Ids of the judgements of a set in the order they were drawn: any first few of them are a random draw, too."""
+    """Return the ids of the judgements of a set in the order they were drawn: any first few of them are a random draw, too."""
     rows = DrawnScore.objects.filter(label_set=label_set).order_by("place")
     return list(rows.values_list("evaluation_score_id", flat=True))
 
 
-def _runs(kind: dict[str, str], runs: Sequence[EvaluationRun] | None, agents: Sequence[Agent] | None) -> list[int]:
-    """Ids of the evaluations drawn from: those with such judgements, narrowed."""
+def _run_ids(kind: dict[str, str], runs: Sequence[EvaluationRun] | None, agents: Sequence[Agent] | None) -> list[int]:
+    """Return the ids of the evaluations that are drawn from: those with such judgements, narrowed."""
     chosen = EvaluationRun.objects.filter(pk__in=judged(**kind).order_by().values("evaluation_run"))
     if runs is not None:
         chosen = chosen.filter(pk__in=[run.pk for run in runs])
@@ -230,29 +206,27 @@ def _runs(kind: dict[str, str], runs: Sequence[EvaluationRun] | None, agents: Se
 
 
 def _among(runs: Sequence[EvaluationRun] | None, agents: Sequence[Agent] | None) -> str:
-    parts = [] if runs is None else [f"evaluations {', '.join(str(run.pk) for run in runs) or 'none'}"]
-    parts += [] if agents is None else [f"agents {', '.join(agent.slug for agent in agents) or 'none'}"]
-    return f" in {' and '.join(parts)}" if parts else ""
-
-
-def chosen_by_hand() -> Q:
-    """Condition for labels of judgements that were chosen by hand and never drawn: they are in no figure of the judge."""
-    sets = DrawnScore.objects.filter(evaluation_score=OuterRef("evaluation_score"))
-    return Q(Exists(sets.filter(label_set__population_size=0))) & ~Q(
-        Exists(sets.filter(label_set__population_size__gt=0))
-    )
+    """Say what a draw was narrowed to; empty when it was not."""
+    groups = []
+    if runs is not None:
+        groups.append(f"evaluations {', '.join(str(run.pk) for run in runs) or 'none'}")
+    if agents is not None:
+        groups.append(f"agents {', '.join(agent.slug for agent in agents) or 'none'}")
+    return f" in {' and '.join(groups)}" if groups else ""
 
 
 # -- labels
 def why_not_labelled(score: EvaluationScore) -> str:
-    """Why a label of this judgement would say nothing about the judge; empty when it would."""
+    """Return why a label of this judgement would say nothing about the judge; empty when it would."""
     if score.dimension in COUNTED:
         return f"{score.dimension} is a count, not a score of 0 to 9"
     if score.status != EvaluationScore.Status.SCORED or score.raw_score is None:
         return f"it is {score.status}; only what the judge scored can be labelled"
     if score.evaluation_run.swap_test:
         return "it was made to test the judge on texts of others"
-    return "an exact rule scored it, no judge" if score.judge == RULE_JUDGE else ""
+    if score.judge == RULE_JUDGE:
+        return "an exact rule scored it, no judge"
+    return ""
 
 
 def save_label(
@@ -287,9 +261,12 @@ def save_label(
                 evaluation_score=score, annotator=annotator, defaults={**fields, "blind": blind}
             )
             if not created:
-                if not label.withdrawn and (label.value, label.note) == (value, fields["note"]):
+                if not label.withdrawn and label.value == value and label.note == fields["note"]:
                     return label
-                label.blind = blind and label.blind and label.user_id is None and user is None
+                is_from_files = (
+                    label.user_id is None and user is None
+                )  # an account has seen the judge's score meanwhile
+                label.blind = blind and label.blind and is_from_files
                 for name, new in fields.items():
                     setattr(label, name, new)
                 label.save()
@@ -300,10 +277,10 @@ def save_label(
 
 
 def withdraw_label(*, score: EvaluationScore, annotator: str) -> bool:
-    """Take a label back, so that the judgement is open again for its annotator, though not blind; whether there was one."""
-    label = ScoreLabel.objects.filter(evaluation_score=score, annotator=annotator, withdrawn=False)
+    """Take a label back, so that the judgement is open again for its annotator, though not blind; return whether there was one."""
+    labels = ScoreLabel.objects.filter(evaluation_score=score, annotator=annotator, withdrawn=False)
     with transaction.atomic():
-        if not label.update(withdrawn=True, value=None, blind=False):
+        if not labels.update(withdrawn=True, value=None, blind=False):
             return False
         mark_changed([key_of(score)])
     return True
@@ -319,20 +296,29 @@ def open_figures(*, label_set: LabelSet, user: User) -> None:
 
 
 def begun(label_set: LabelSet, annotator: str) -> bool:
-    """Whether that annotator has labelled anything of a set."""
+    """Return whether that annotator has labelled anything of a set."""
     labels = ScoreLabel.objects.filter(evaluation_score__label_sets=label_set, annotator=annotator)
     return labels.filter(withdrawn=False).exists()
 
 
 def figures_opened(*, label_set: LabelSet, annotator: str) -> bool:
-    """Whether that annotator can label nothing of a set blind any more."""
-    blind = ScoreLabel.objects.filter(annotator=annotator, blind=False, evaluation_score__label_sets=label_set)
-    return blind.count() >= label_set.drawn.count() > 0
+    """Return whether that annotator can label nothing of a set blind any more."""
+    not_blind = ScoreLabel.objects.filter(annotator=annotator, blind=False, evaluation_score__label_sets=label_set)
+    drawn = label_set.drawn.count()
+    return drawn > 0 and not_blind.count() >= drawn
 
 
 def checked_value(value: object) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and MIN_SCORE <= value <= MAX_SCORE):
-        return value
+    """Return a label's value; None is cannot tell.
+
+    Raises:
+        ValueError: It is no whole number from 0 to 9.
+    """
+    if value is None:
+        return None
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if is_whole and MIN_SCORE <= value <= MAX_SCORE:  # type: ignore[operator]  # it is a number then
+        return value  # type: ignore[return-value]
     raise ValueError(f"value {value!r}: allowed: whole numbers 0 to 9, or none for cannot tell")
 
 
@@ -365,23 +351,23 @@ class Progress:
 
 
 def progress(label_sets: Sequence[LabelSet]) -> dict[int, tuple[Progress, ...]]:
-    """By label set, how far each annotator is who began; in two queries."""
+    """Return by label set how far each annotator is who began; in two queries."""
     ids = [label_set.pk for label_set in label_sets]
     drawn = DrawnScore.objects.filter(label_set__in=ids).order_by()
     sizes = dict(drawn.values_list("label_set").annotate(n=Count("pk")))
-    labels = "evaluation_score__labels"
+    cannot_tell = Count("pk", filter=Q(evaluation_score__labels__value__isnull=True))
     rows = (
-        drawn.filter(**{f"{labels}__withdrawn": False})
-        .values_list("label_set", f"{labels}__annotator")
-        .annotate(n=Count("pk"), unknown=Count("pk", filter=Q(**{f"{labels}__value__isnull": True})))
-        .order_by("label_set", f"{labels}__annotator")
+        drawn.filter(evaluation_score__labels__withdrawn=False)
+        .values_list("label_set", "evaluation_score__labels__annotator")
+        .annotate(labelled=Count("pk"), cannot_tell=cannot_tell)
+        .order_by("label_set", "evaluation_score__labels__annotator")
     )
     by_set: dict[int, list[Progress]] = {pk: [] for pk in ids}
-    for pk, annotator, labelled, unknown in rows:
-        by_set[pk].append(Progress(annotator, labelled, sizes.get(pk, 0), unknown))
+    for pk, annotator, labelled, cannot_tell_count in rows:
+        by_set[pk].append(Progress(annotator, labelled, sizes.get(pk, 0), cannot_tell_count))
     return {pk: tuple(entries) for pk, entries in by_set.items()}
 
 
 def all_done(entries: Iterable[Progress]) -> bool:
-    """Whether all who began have labelled everything; until then labels of others are hidden."""
+    """Return whether all who began have labelled everything; until then labels of others are hidden."""
     return all(entry.done for entry in entries)

@@ -17,8 +17,7 @@ LEAST_ITEMS = (
 class LabelSet(models.Model):
     """Judgements drawn at random for people to label: what the prediction-powered means rest on.
 
-    The population is what was drawn from, so that the labels speak for it and for nothing else. A set that was chosen by hand has
-    none (`population_size` 0): its labels speak for nothing but themselves, and are in no figure of the judge.
+    The population is what was drawn from, so that the labels speak for it and for nothing else.
     """
 
     name = models.CharField(max_length=100, unique=True)
@@ -42,10 +41,6 @@ class LabelSet(models.Model):
 
     def __str__(self) -> str:
         return self.name
-
-    @property
-    def by_hand(self) -> bool:
-        return self.population_size == 0
 
 
 class DrawnScore(models.Model):

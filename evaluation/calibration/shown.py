@@ -1,4 +1,4 @@
-"""What a person who labels is shown: the claim and what the judge was shown around it, never the judge's answer."""
+"""Show a judgement to a person who labels: the claim and what the judge was shown around it, never the judge's answer."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import ChannelSubject, Context, Subject, Window, in_window
 from evaluation.windows import MessageWindow
 
-SAID_BEFORE, SAID_AFTER = 5, 2
-JUDGED = "→"  # marks in a file what the claim is about
+MESSAGES_BEFORE = 5
+MESSAGES_AFTER = 2
+JUDGED_MARK = "→"  # in a file, before what the claim is about
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +36,12 @@ class Section:
 
     @property
     def count(self) -> int:
-        """Events that are shown."""
+        """Return the number of events that are shown."""
         return len(self.window.first) + len(self.window.last)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class BlindJudgement:
     """One judgement without its judge.
 
     Attributes:
@@ -63,71 +64,85 @@ class Shown:
     notes: tuple[str, ...] = ()
 
 
-def shown(score: EvaluationScore) -> Shown:
-    """What the judge was shown for a judgement, from the messages stored by then.
+def blind_judgement(score: EvaluationScore) -> BlindJudgement:
+    """Return what the judge was shown for a judgement, from the messages stored by then.
 
     Args:
         score: With its run, the run's agent and channel, message and compared message.
     """
     run = score.evaluation_run
-    subject, notes = _subject(score)
+    judged = _judged_subject(score)
     proposition = _proposition(run, score)
     try:
-        context = SCORERS[score.dimension].context(subject, proposition, score.message, score.compared_with)
-    except ValueError:
-        return _only_snippet(score, subject)
-    return Shown(
+        context = SCORERS[score.dimension].context(judged.subject, proposition, score.message, score.compared_with)
+    except ValueError:  # its message was deleted
+        return _only_snippet(score, judged.subject)
+    return BlindJudgement(
         about=context.agent_name,
         where=str(score.message.channel) if score.message else "",
         claim=score.claim,
         persona=context.persona,
         message=context.message.text if context.message else "",
-        sections=tuple(_sections(score, subject, context)),
+        sections=tuple(_sections(score, judged.subject, context)),
         statistics=context.statistics or {},
         additional=run.additional_context,
-        notes=notes,
+        notes=judged.notes,
     )
 
 
 def blind_text(score: EvaluationScore) -> str:
-    """What is judged as plain text, for a file: the message after what was said before it, or the lines of the pair or window."""
+    """Return what is judged as plain text, for a file: the message after what was said before it, or the lines of the pair or window."""
     message = score.message
     if message is not None and score.compared_with is None:
-        before = _near(message, score.judged_at).filter(position__lt=message.position).order_by("-position")
-        lines = [f"{said.author_name}: {said.text}" for said in reversed(before[:SAID_BEFORE])]
-        return "\n".join([*lines, f"{JUDGED} {message.author_name}: {message.text}"])
-    judgement = shown(score)
-    return "\n\n".join(_section_text(section) for section in judgement.sections) or judgement.message
+        newest_first = _near(message, score.judged_at).filter(position__lt=message.position).order_by("-position")
+        before = list(newest_first[:MESSAGES_BEFORE])[::-1]
+        lines = [f"{earlier.author_name}: {earlier.text}" for earlier in before]
+        return "\n".join([*lines, f"{JUDGED_MARK} {message.author_name}: {message.text}"])
+    judgement = blind_judgement(score)
+    sections = [_section_text(section) for section in judgement.sections]
+    return "\n\n".join(sections) or judgement.message
 
 
 def _section_text(section: Section) -> str:
     window = section.window
-    first, last = (
-        [f"{event.speaker or event.name}: {event.text}" for event in part] for part in (window.first, window.last)
-    )
-    if section.marked and (last or first):
-        (last or first)[-1] = f"{JUDGED} {(last or first)[-1]}"
-    omitted = [f"[… {window.omitted} left out …]"] if window.omitted else []
-    return "\n".join([f"# {section.title}", *first, *omitted, *last])
+    first = [f"{event.speaker or event.name}: {event.text}" for event in window.first]
+    last = [f"{event.speaker or event.name}: {event.text}" for event in window.last]
+    lines = [f"# {section.title}", *first]
+    if window.omitted:
+        lines.append(f"[… {window.omitted} left out …]")
+    lines += last
+    if section.marked and section.count:
+        place = len(lines) - 1 if last else len(first)
+        lines[place] = f"{JUDGED_MARK} {lines[place]}"
+    return "\n".join(lines)
 
 
-def _subject(score: EvaluationScore) -> tuple[Subject | ChannelSubject, tuple[str, ...]]:
-    """Agent or channel as the run looked at it, with the persona of then where it is still known."""
+@dataclass(frozen=True, slots=True)
+class _JudgedSubject:
+    """Agent or channel as an evaluation looked at it, and what a reader must know of it."""
+
+    subject: Subject | ChannelSubject
+    notes: tuple[str, ...] = ()
+
+
+def _judged_subject(score: EvaluationScore) -> _JudgedSubject:
+    """Return agent or channel as the evaluation looked at it, with the persona of then where it is still known."""
     run = score.evaluation_run
     subject = subject_of(run)
     subject.window = replace(subject.window, stored_by=score.judged_at)
     if isinstance(subject, ChannelSubject):
-        return subject, ()
+        return _JudgedSubject(subject)
     version = PersonaVersion.objects.filter(agent=subject.agent, digest=run.persona_digest).first()
-    if version is not None:
-        traits = [TraitValue(**values) for values in version.traits]
-        subject.persona = render_persona(system_prompt=version.system_prompt, traits=traits)
-        return subject, ()
-    return subject, ("The persona is shown as it is now: the one the judge was shown is not stored.",)
+    if version is None:
+        note = "The persona is shown as it is now: the one the judge was shown is not stored."
+        return _JudgedSubject(subject, (note,))
+    traits = [TraitValue(**values) for values in version.traits]
+    subject.persona = render_persona(system_prompt=version.system_prompt, traits=traits)
+    return _JudgedSubject(subject)
 
 
 def _proposition(run: EvaluationRun, score: EvaluationScore) -> Proposition:
-    """The proposition as its file says it now (how much is shown, whether with the persona); a plain one when it is gone."""
+    """Return the proposition as its file says it now (how much is shown, whether with the persona); a plain one when it is gone."""
     plain = Proposition(
         dimension=score.dimension,
         id=score.proposition_id,
@@ -135,43 +150,47 @@ def _proposition(run: EvaluationRun, score: EvaluationScore) -> Proposition:
         include_personas=Dimension(score.dimension).kind.shows_persona,
     )
     target = run.agent or run.channel
+    if target is None:
+        return plain
     try:
-        claims = propositions_asked(target, score.dimension, hard=run.hard) if target else []
+        propositions = propositions_asked(target, score.dimension, hard=run.hard)
     except PropositionError:
         return plain
-    return next((claim for claim in claims if claim.id == score.proposition_id), plain)
+    return next((proposition for proposition in propositions if proposition.id == score.proposition_id), plain)
 
 
 def _sections(score: EvaluationScore, subject: Subject | ChannelSubject, context: Context) -> list[Section]:
+    """Return what was said around what is judged: of a pair, of a window, or of a message."""
     if context.pair is not None:
-        titles = (
-            "The earlier message, after what was said before it",
-            "The later message, after what was said before it",
-        )
-        return [Section(title, window, marked=True) for title, window in zip(titles, context.pair, strict=True)]
+        earlier, later = context.pair
+        return [
+            Section("The earlier message, after what was said before it", earlier, marked=True),
+            Section("The later message, after what was said before it", later, marked=True),
+        ]
     if score.message is None or not isinstance(subject, Subject):
         title = "The conversation" if context.environment else f"What {context.agent_name} said"
         return [Section(title, context.window)]
     near = _near(score.message, subject.window.stored_by)
-    before = near.filter(position__lt=score.message.position).order_by("-position")[:SAID_BEFORE]
-    after = near.filter(position__gt=score.message.position).order_by("position")[:SAID_AFTER]
+    newest_first = near.filter(position__lt=score.message.position).order_by("-position")
+    before = list(newest_first[:MESSAGES_BEFORE])[::-1]
+    after = near.filter(position__gt=score.message.position).order_by("position")[:MESSAGES_AFTER]
     sections = [
-        Section("Just before", Window(tuple(subject.event(said) for said in reversed(before)), 0, ())),
-        Section("Just after", Window(tuple(subject.event(said) for said in after), 0, ())),
+        Section("Just before", Window(tuple(map(subject.event, before)), 0, ())),
+        Section("Just after", Window(tuple(map(subject.event, after)), 0, ())),
         Section("Everything around it that the judge was shown", context.window, folded=True),
     ]
     return [section for section in sections if section.window.events]
 
 
 def _near(message: Message, stored_by: datetime | None) -> QuerySet[Message]:
-    """What was said in the channel of a message, as far as it was stored by then."""
-    said = Message.objects.filter(channel=message.channel_id, synthetic=message.synthetic)
-    return in_window(said, MessageWindow(stored_by=stored_by)).select_related("agent", "user")
+    """Return what was said in the channel of a message, as far as it was stored by then."""
+    messages = Message.objects.filter(channel=message.channel_id, synthetic=message.synthetic)
+    return in_window(messages, MessageWindow(stored_by=stored_by)).select_related("agent", "user")
 
 
-def _only_snippet(score: EvaluationScore, subject: Subject | ChannelSubject) -> Shown:
-    """A judgement whose message was deleted: the start of what was judged is all there is."""
-    return Shown(
+def _only_snippet(score: EvaluationScore, subject: Subject | ChannelSubject) -> BlindJudgement:
+    """Return a judgement whose message was deleted: the start of what was judged is all there is."""
+    return BlindJudgement(
         about=subject.agent.display_name if isinstance(subject, Subject) else subject.name,
         where="",
         claim=score.claim,

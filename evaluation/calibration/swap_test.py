@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from django.utils import timezone
@@ -20,15 +20,27 @@ from evaluation.models import BY_MESSAGE, EvaluationRun, EvaluationScore, SwapHa
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import rounded
 from evaluation.runs.swaps import foils_in
-from evaluation.scorers.subjects import spoken_by
-from evaluation.statistics.separation import Compared, area_of
+from evaluation.scorers.subjects import messages_of_agent
+from evaluation.statistics.separation import Stratum, area_of
 
 HIGH = 7  # "mostly true": a swapped text that scores this passes for the agent's own
 SAMPLES = 10
+Against = Literal["agents", "foils", "agents and foils"]
 
-Pair = tuple[EvaluationRun, EvaluationRun]  # of an agent's own words, and of swapped texts
-Text = Mapping[str, tuple[float, float]]  # of each proposition that is scored its weight and mean score
-ByText = dict[tuple[int, str], dict[int, Text]]
+# The two evaluations of an agent: of its own words, and of swapped texts in their place.
+Pair = tuple[EvaluationRun, EvaluationRun]
+
+
+@dataclass(frozen=True, slots=True)
+class _PropositionScore:
+    """What a proposition scored a text: its weight, and the mean of its repeats."""
+
+    weight: float
+    score: float
+
+
+TextScores = Mapping[str, _PropositionScore]  # of one text, by proposition; empty where none was scored
+ScoresByMessage = dict[int, TextScores]
 
 
 class ByAgent(BaseModel):
@@ -62,7 +74,7 @@ class SwapTest(BaseModel):
     own_scored: int
     swapped_texts: int
     swapped_scored: int
-    against: Literal["agents", "foils", "agents and foils"]
+    against: Against
     agents: list[ByAgent]
     checked_at: str
 
@@ -76,16 +88,25 @@ class SwapTest(BaseModel):
     @property
     def own_higher(self) -> int:
         """Of how many agents the mean of the own texts is higher: an evaluation gives a mean, which tells more than one text."""
-        return sum(1 for a in self.agents if a.own is not None and a.swapped is not None and a.own > a.swapped)
+        higher = 0
+        for by_agent in self.agents:
+            if by_agent.own is not None and by_agent.swapped is not None and by_agent.own > by_agent.swapped:
+                higher += 1
+        return higher
+
+    @property
+    def agents_compared(self) -> int:
+        """Return the number of agents both of whose means are known."""
+        return sum(by_agent.own is not None and by_agent.swapped is not None for by_agent in self.agents)
 
 
 def said_something(spec: RunSpec) -> bool:
     """Return whether the agent of a spec said something where it looks."""
-    return spec.agent is not None and spoken_by(agent=spec.agent, window=spec.window, where=spec.where).exists()
+    return spec.agent is not None and messages_of_agent(agent=spec.agent, window=spec.window, where=spec.where).exists()
 
 
 def swap_specs(spec: RunSpec) -> tuple[RunSpec, RunSpec]:
-    """The two measurements of an agent's swap test: of its own words, and of texts of others in their place.
+    """Return the two measurements of an agent's swap test: of its own words, and of texts of others in their place.
 
     Raises:
         ValueError: A dimension that is not judged message by message: there is no text to swap.
@@ -94,95 +115,166 @@ def swap_specs(spec: RunSpec) -> tuple[RunSpec, RunSpec]:
 
 
 def swap_tests(pairs: Sequence[Pair]) -> dict[str, SwapTest]:
-    """The swap test of each dimension from completed evaluations of some agents, all by one judge and procedure."""
+    """Return the swap test of each dimension from completed evaluations of some agents, all by one judge and procedure."""
     scores = _scores_by_text([run for pair in pairs for run in pair])
-    foils = {foils_in(swapped) for _, swapped in pairs if swapped.swaps}
-    against: Literal["agents", "foils", "agents and foils"] = (
-        "agents and foils" if len(foils) > 1 else "foils" if True in foils else "agents"
-    )
-    dimensions = {name for own, _ in pairs for name in own.dimensions}
-    return {name: _test(name, pairs, scores, against) for name in BY_MESSAGE if name in dimensions}
+    measured = {name for own, _ in pairs for name in own.dimensions}
+    tests = {}
+    for dimension in BY_MESSAGE:
+        if dimension in measured:
+            halves = [
+                _Halves(own_run, scores[own_run.pk, dimension], scores[swapped_run.pk, dimension])
+                for own_run, swapped_run in pairs
+            ]
+            tests[dimension] = _swap_test(dimension, pairs, halves)
+    return tests
 
 
-def _test(
-    dimension: str, pairs: Sequence[Pair], scores: ByText, against: Literal["agents", "foils", "agents and foils"]
-) -> SwapTest:
-    by_run = [tuple(scores[run.pk, dimension] for run in pair) for pair in pairs]
-    scored = [tuple([text for text in texts.values() if text] for texts in both) for both in by_run]
-    own, swapped = ([text for both in scored for text in both[side]] for side in (0, 1))
-    by_agent, strata, totals = [], [], [0.0, 0.0]
-    for (run, _), (first, second) in zip(pairs, scored, strict=True):
-        compared, *means = _compared(first, second)
-        strata.append(compared)
-        totals = [total + mean * compared.pairs for total, mean in zip(totals, means, strict=True)]
-        shown = [rounded(mean) if compared.pairs else None for mean in means]
-        auc = rounded(area_of([compared]).value)
-        by_agent.append(ByAgent(agent=run.agent.slug if run.agent else "", own=shown[0], swapped=shown[1], auc=auc))
-    area, compared_pairs = area_of(strata), sum(one.pairs for one in strata)
-    if area.value is None and (why := _why_unscored(dimension, pairs)):
-        area = replace(area, reason=why)
-    return SwapTest(
+@dataclass(frozen=True, slots=True)
+class _Halves:
+    """The texts of an agent in one dimension: its own, and those of others in their place."""
+
+    own_run: EvaluationRun
+    own: ScoresByMessage
+    swapped: ScoresByMessage
+
+    @property
+    def scored_own(self) -> list[TextScores]:
+        return [text for text in self.own.values() if text]
+
+    @property
+    def scored_swapped(self) -> list[TextScores]:
+        return [text for text in self.swapped.values() if text]
+
+
+def _swap_test(dimension: str, pairs: Sequence[Pair], halves: Sequence[_Halves]) -> SwapTest:
+    comparisons = [_compare(both.scored_own, both.scored_swapped) for both in halves]
+    compared_pairs = sum(comparison.pairs for comparison in comparisons)
+    area = area_of([comparison.stratum for comparison in comparisons])
+    if area.value is None:
+        why = _why_unscored(dimension, pairs)
+        if why:
+            area = replace(area, reason=why)
+    swapped = [text for both in halves for text in both.scored_swapped]
+    test = SwapTest(
         auc=Figure.of(area),
-        own_mean=rounded(totals[0] / compared_pairs) if compared_pairs else None,
-        swapped_mean=rounded(totals[1] / compared_pairs) if compared_pairs else None,
-        high_share=rounded(sum(_mean(text) >= HIGH for text in swapped) / len(swapped)) if swapped else None,
-        own_texts=sum(len(both[0]) for both in by_run),
-        own_scored=len(own),
-        swapped_texts=sum(len(both[1]) for both in by_run),
+        own_mean=None,
+        swapped_mean=None,
+        high_share=None,
+        own_texts=sum(len(both.own) for both in halves),
+        own_scored=sum(len(both.scored_own) for both in halves),
+        swapped_texts=sum(len(both.swapped) for both in halves),
         swapped_scored=len(swapped),
-        against=against,
-        agents=by_agent,
+        against=_against(pairs),
+        agents=[_by_agent(both, comparison) for both, comparison in zip(halves, comparisons, strict=True)],
         checked_at=timezone.now().isoformat(timespec="seconds"),
     )
+    if compared_pairs:
+        test.own_mean = rounded(sum(comparison.own_sum for comparison in comparisons) / compared_pairs)
+        test.swapped_mean = rounded(sum(comparison.swapped_sum for comparison in comparisons) / compared_pairs)
+    if swapped:
+        test.high_share = rounded(sum(_text_score(text) >= HIGH for text in swapped) / len(swapped))
+    return test
+
+
+def _against(pairs: Sequence[Pair]) -> Against:
+    """Return whose texts were swapped in."""
+    has_foils = {foils_in(swapped) for _, swapped in pairs if swapped.swaps}
+    if has_foils == {True, False}:
+        return "agents and foils"
+    return "foils" if True in has_foils else "agents"
+
+
+def _by_agent(halves: _Halves, comparison: _Comparison) -> ByAgent:
+    agent = halves.own_run.agent
+    by_agent = ByAgent(
+        agent=agent.slug if agent else "",
+        own=None,
+        swapped=None,
+        auc=rounded(area_of([comparison.stratum]).value),
+    )
+    if comparison.pairs:
+        by_agent.own = rounded(comparison.own_sum / comparison.pairs)
+        by_agent.swapped = rounded(comparison.swapped_sum / comparison.pairs)
+    return by_agent
 
 
 def _why_unscored(dimension: str, pairs: Sequence[Pair]) -> str:
+    """Return why the judge was never asked about texts of these evaluations; empty where it was."""
     runs = [run.pk for pair in pairs for run in pair]
-    never_asked = {"status": "unscored", "judge": "", "cause": ""}
-    unscored = EvaluationScore.objects.filter(evaluation_run__in=runs, dimension=dimension, **never_asked)
-    return unscored.order_by("pk").values_list("reason", flat=True).first() or ""
+    never_asked = EvaluationScore.objects.filter(
+        evaluation_run__in=runs, dimension=dimension, status="unscored", judge="", cause=""
+    )
+    return never_asked.order_by("pk").values_list("reason", flat=True).first() or ""
 
 
-def _compared(own: Sequence[Text], swapped: Sequence[Text]) -> tuple[Compared, float, float]:
-    """Each own text with each swapped one, by the propositions scored for both; with the mean of either over these pairs.
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """Own texts compared with swapped ones: the pairs, and the sum of the scores of either side over the pairs."""
+
+    stratum: Stratum
+    own_sum: float
+    swapped_sum: float
+
+    @property
+    def pairs(self) -> int:
+        return self.stratum.pairs
+
+
+def _compare(own: Sequence[TextScores], swapped: Sequence[TextScores]) -> _Comparison:
+    """Compare each own text with each swapped one, by the propositions scored for both.
 
     A text scored by an exact rule alone has a 9, one that the judge could say more about an 8: over different propositions that is
     nothing that tells one from the other.
     """
-    pairs, wins, totals, seen = 0, 0.0, [0.0, 0.0], (set[int](), set[int]())
-    for i, first in enumerate(own):
-        for j, second in enumerate(swapped):
-            both = first.keys() & second.keys()
+    pairs = 0
+    wins = own_sum = swapped_sum = 0.0
+    own_compared: set[int] = set()
+    swapped_compared: set[int] = set()
+    for own_number, own_text in enumerate(own):
+        for swapped_number, swapped_text in enumerate(swapped):
+            both = own_text.keys() & swapped_text.keys()
             if not both:
                 continue
-            a, b = (round(_mean({name: text[name] for name in both}), 9) for text in (first, second))
-            pairs, wins, totals = pairs + 1, wins + (a > b) + (a == b) / 2, [totals[0] + a, totals[1] + b]
-            seen[0].add(i)
-            seen[1].add(j)
-    own_mean, swapped_mean = (total / max(1, pairs) for total in totals)
-    return Compared(len(seen[0]), len(seen[1]), pairs, wins), own_mean, swapped_mean
+            own_score = round(_text_score({name: own_text[name] for name in both}), 9)
+            swapped_score = round(_text_score({name: swapped_text[name] for name in both}), 9)
+            pairs += 1
+            own_sum += own_score
+            swapped_sum += swapped_score
+            if own_score > swapped_score:
+                wins += 1
+            elif own_score == swapped_score:
+                wins += 0.5
+            own_compared.add(own_number)
+            swapped_compared.add(swapped_number)
+    return _Comparison(Stratum(len(own_compared), len(swapped_compared), pairs, wins), own_sum, swapped_sum)
 
 
-def _mean(text: Text) -> float:
-    """Its score, 0 to 9."""
-    return sum(weight * score for weight, score in text.values()) / sum(weight for weight, _ in text.values())
+def _text_score(text: TextScores) -> float:
+    """Return the score of a text, 0 to 9: the weighted mean of its propositions."""
+    total = sum(scored.weight * scored.score for scored in text.values())
+    return total / sum(scored.weight for scored in text.values())
 
 
-def _scores_by_text(runs: Iterable[EvaluationRun]) -> ByText:
-    """By run and dimension of each message the propositions that are scored, those of a weight above 0."""
-    judged: dict[tuple[int, str, int], dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+def _scores_by_text(runs: Iterable[EvaluationRun]) -> dict[tuple[int, str], ScoresByMessage]:
+    """Return by run and dimension the scores of each message, of propositions with a weight above 0."""
+    judged: dict[tuple[int, str], dict[int, dict[str, list[_PropositionScore]]]] = defaultdict(dict)
     rows = EvaluationScore.objects.filter(evaluation_run__in=[run.pk for run in runs], message__isnull=False).order_by()
-    fields = ("evaluation_run", "dimension", "message", "proposition_id", "status", "weight", "score")
-    for run, dimension, message, proposition, status, weight, score in rows.values_list(*fields).iterator():
-        text = judged[run, dimension, message]
+    columns = ("evaluation_run", "dimension", "message", "proposition_id", "status", "weight", "score")
+    for run, dimension, message, proposition, status, weight, score in rows.values_list(*columns).iterator():
+        repeats = judged[run, dimension].setdefault(
+            message, {}
+        )  # also where nothing of it is scored: it was asked about
         if status == EvaluationScore.Status.SCORED and score is not None and weight:
-            text[proposition].append((weight, score))
-    by_text: ByText = defaultdict(dict)
-    for (run, dimension, message), text in judged.items():
-        by_text[run, dimension][message] = {
-            name: (rows[0][0], sum(score for _, score in rows) / len(rows)) for name, rows in text.items()
-        }
+            repeats.setdefault(proposition, []).append(_PropositionScore(weight, score))
+    by_text: dict[tuple[int, str], ScoresByMessage] = defaultdict(dict)
+    for key, messages in judged.items():
+        for message, propositions in messages.items():
+            by_text[key][message] = {name: _mean_of(repeats) for name, repeats in propositions.items()}
     return by_text
+
+
+def _mean_of(repeats: Sequence[_PropositionScore]) -> _PropositionScore:
+    return _PropositionScore(repeats[0].weight, sum(repeat.score for repeat in repeats) / len(repeats))
 
 
 def store_swap_tests(*, judge: str, procedure: str, tests: dict[str, SwapTest], of_all: bool) -> dict[str, SwapShown]:
@@ -195,16 +287,34 @@ def store_swap_tests(*, judge: str, procedure: str, tests: dict[str, SwapTest], 
         The earlier ones that stay, by dimension.
     """
     rows = JudgeCalibration.objects.filter(judge=judge, procedure=procedure, dimension__in=tests)
-    earlier = {row.dimension: SwapShown.model_validate(row.swap_test) for row in rows if row.swap_test}
-    stays = {name: one for name, one in earlier.items() if not of_all and one.agents > len(tests[name].agents)}
+    stays: dict[str, SwapShown] = {}
+    for row in rows:
+        if row.swap_test and not of_all:
+            earlier = SwapShown.model_validate(row.swap_test)
+            if earlier.agents > len(tests[row.dimension].agents):
+                stays[row.dimension] = earlier
     for dimension, test in tests.items():
-        if dimension in stays:
-            continue
-        figures = test.model_dump(include={"high_share", "own_scored", "swapped_scored", "against", "checked_at"})
-        figures |= {"auc": test.auc.value, "interval": test.auc.interval, "reason": test.auc.reason}
-        by_agent = {one.agent: one.auc for one in test.agents if one.agent and one.auc is not None}
-        shown = SwapShown(**figures, agents=len(test.agents), by_agent=by_agent)
-        JudgeCalibration.objects.update_or_create(
-            judge=judge, procedure=procedure, dimension=dimension, defaults={"swap_test": shown.model_dump(mode="json")}
-        )
+        if dimension not in stays:
+            JudgeCalibration.objects.update_or_create(
+                judge=judge,
+                procedure=procedure,
+                dimension=dimension,
+                defaults={"swap_test": _stored_form(test).model_dump(mode="json")},
+            )
     return stays
+
+
+def _stored_form(test: SwapTest) -> SwapShown:
+    by_agent = {one.agent: one.auc for one in test.agents if one.agent and one.auc is not None}
+    return SwapShown(
+        auc=test.auc.value,
+        interval=test.auc.interval,
+        reason=test.auc.reason,
+        high_share=test.high_share,
+        own_scored=test.own_scored,
+        swapped_scored=test.swapped_scored,
+        agents=len(test.agents),
+        against=test.against,
+        checked_at=test.checked_at,
+        by_agent=by_agent,
+    )

@@ -2,10 +2,13 @@
 
 In this order data passes through, and the modules are read:
 
-* **Measure**: `measurements` makes a `Measurement` of evaluations or baselines, `measurement_files` of a JSON file.
-* **Choose**: `evidence` says which evaluations are the newest, and measures them and the baselines they are compared with; `choosing`
-  picks, or has measured, what `manage.py compare` and the page that compares are asked for.
-* **Compare**: `change` turns two samples of verdicts into a `ChangeResult`; `comparison` has one per dimension and proposition.
+* **Measure**: `judgements` reads what an evaluation judged, `measurements` makes a `Measurement` of evaluations or baselines of it, and
+  `measurement_files` of a JSON file. `measured` has the values: a proposition, a dimension.
+* **Choose**: `evidence` keeps baselines, says which evaluations are the newest, and measures both; `choosing` picks, or has measured,
+  what `manage.py compare` and the page that compares are asked for.
+* **Compare**: `change` turns two samples of verdicts into a `ChangeResult`. `dimension_pair` does so for a dimension and its
+  propositions, `lost` finds where too little is still scored, `comparison` puts all of it together, and `detection` says how small a
+  change it could detect.
 * **Store**: when an evaluation ends, `stored` compares its agent with its baselines and keeps the results as rows (`models.Change`);
   `examples` adds messages that show them.
 * **Read**: `overview` ranks agents by their rows, `sentences` puts each into words; the admin, the API and the commands show them.

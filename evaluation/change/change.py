@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
 
 from evaluation.dimensions import BY_MESSAGE
-from evaluation.propositions.schema import DimensionId
 from evaluation.runs.summary import Share, ShareShown, rounded
-from evaluation.statistics.bootstrap import (
-    HIGHEST,
-    Interval,
-    IntervalShown,
-    Observation,
-    bootstrap_difference,
-    bootstrap_mean,
-)
+from evaluation.statistics.bootstrap import HIGHEST, Interval, IntervalShown, Observation, bootstrap_difference
 from evaluation.statistics.difference import (
     ALPHA,
     MARGIN,
@@ -27,7 +19,6 @@ from evaluation.statistics.difference import (
     decide,
     difference_interval,
     difference_p,
-    from_fixed_p,
     holm,
     shares_interval,
     shares_p,
@@ -37,25 +28,32 @@ from evaluation.statistics.difference import (
 )
 
 DELETED = "message:deleted"  # the cluster of what was judged of messages that are gone
-SHARP, ENOUGH = 3.0, 10  # points, and judgements on both sides
-FELL_BELOW = 0.5  # of the share scored in the baseline
-HIT = 1.0  # a broken rule scores 0, cues against a proposition 1
+SHARP_FALL = 3.0  # points
+ENOUGH_FOR_SHARP_FALL = 10  # judgements on both sides
+HIT = 1.0  # the highest score of a hit: a broken rule scores 0, cues against a proposition 1
 MOST_RESAMPLED = 200  # messages; four thousand resamples of more take seconds and change nothing
 NOISE_ALONE = "of the judge's noise alone: other messages might have scored otherwise"
 WORDS_ALONE = "words: of repeated words alone, 0 (all repeat) to 9 (none do): an exact statistic, no score; blind to repeated thoughts"
+WHERE_BEFORE = "in the baseline"
+WHERE_NOW = "now"
 UNITS = {"message": "messages", "situation": "situations", "channel": "channels", "repeat": "repeats"}
-WHERE = ("in the baseline", "now")
 
 AnyChange = TypeVar("AnyChange", bound="ChangeResult")
 
 
-def to(digits: int) -> Any:
-    """Dump a number with so many decimals."""
-    return PlainSerializer(lambda value: value if value is None else round(value, digits))
+def rounded_to(digits: int) -> Any:
+    """Return the annotation of a field that is dumped with so many decimals."""
+
+    def dump(number: float | None) -> float | None:
+        return None if number is None else round(number, digits)
+
+    return PlainSerializer(dump)
 
 
 def _hits_json(hits: Share | None) -> dict[str, int] | None:
-    return None if hits is None else {"hits": hits.scored, "messages": hits.asked}
+    if hits is None:
+        return None
+    return {"hits": hits.scored, "messages": hits.asked}
 
 
 HitsShown = Annotated[
@@ -80,7 +78,7 @@ class ChangeResult(BaseModel):
         share, baseline_share: How much was scored, of what the judge can score; None where that is not known.
         hits, baseline_hits: Messages that hit a cue or a rule, of those judged, where these shares are compared instead of the scores.
         sd: Standard deviation between messages, pooled (paired: of the differences), in points.
-        smallest_detectable: ChangeResult this comparison would detect with power 0.8, in points; None when it cannot be said.
+        smallest_detectable: The smallest change this comparison would detect with power 0.8, in points; None when it cannot be said.
         paired: Whether the same situations (channels, messages) are in both and were compared one by one.
         counted: Whether it is a count of ideas, which is in no comparison of scores.
         too_little_scored: Whether there is no verdict because too little of what the judge can score was scored.
@@ -98,7 +96,7 @@ class ChangeResult(BaseModel):
     verdict: Verdict
     reason: str = ""
     p_value: float | None = Field(None, exclude=True)
-    p_adjusted: Annotated[float | None, to(6)] = Field(None, serialization_alias="p")
+    p_adjusted: Annotated[float | None, rounded_to(6)] = Field(None, serialization_alias="p")
     n: int = 0
     baseline_n: int = 0
     unit: str = "messages"
@@ -107,8 +105,8 @@ class ChangeResult(BaseModel):
     baseline_share: ShareShown = Field(None, serialization_alias="baseline_coverage")
     hits: HitsShown = None
     baseline_hits: HitsShown = None
-    sd: Annotated[float | None, to(2)] = None
-    smallest_detectable: Annotated[float | None, to(2)] = None
+    sd: Annotated[float | None, rounded_to(2)] = None
+    smallest_detectable: Annotated[float | None, rounded_to(2)] = None
     paired: bool = False
     counted: bool = Field(False, exclude_if=lambda counted: not counted)
     too_little_scored: bool = Field(False, exclude=True)
@@ -117,44 +115,73 @@ class ChangeResult(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def delta(self) -> float | None:
-        """Candidate minus baseline; None when one is missing."""
-        return None if self.baseline is None or self.candidate is None else rounded(self.candidate - self.baseline)
+        """Return candidate minus baseline; None when one is missing."""
+        if self.baseline is None or self.candidate is None:
+            return None
+        return rounded(self.candidate - self.baseline)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def worse(self) -> bool:
-        """Whether it surely got worse. Fewer ideas are not worse: a count goes with how much was said."""
+        """Return whether it got significantly worse. Fewer ideas are not worse: a count goes with how much was said."""
         return self.verdict == "drifted" and not self.counted
 
     @property
     def points(self) -> float | None:
-        """The change in points. A message that hits counts as one that breaks a rule: 0 instead of 9."""
+        """Return the change in points. A message with a hit counts as one that breaks a rule: 0 instead of 9."""
         if self.hits is None or self.baseline_hits is None:
             return self.delta
-        return rounded(HIGHEST * ((self.baseline_hits.value or 0.0) - (self.hits.value or 0.0)))
+        hit_before = self.baseline_hits.value or 0.0
+        hit_now = self.hits.value or 0.0
+        return rounded(HIGHEST * (hit_before - hit_now))
 
     @property
     def is_sure(self) -> bool:
-        """Whether more than chance stands behind it, and it is more than nothing."""
+        """Return whether it is significant and at least as large as the margin."""
         return self.verdict in ("drifted", "improved") and abs(self.points or 0.0) >= MARGIN
 
     @property
     def name(self) -> str:
-        """``dimension`` or ``dimension/proposition``."""
+        """Return ``dimension`` or ``dimension/proposition``."""
         return f"{self.dimension}/{self.proposition}" if self.proposition else self.dimension
 
     @property
     def undecided(self) -> bool:
-        """Whether the judgements there are do not decide."""
+        """Return whether more judgements could decide it."""
         return self.verdict in ("possibly drifted", "not enough data") and not self.too_little_scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One number of one measurement: the score (or count; None when nothing was scored), and the judgements behind it where known."""
+    """One number of one measurement: the score (or count; None when nothing was scored), and the judgements behind it."""
 
     score: float | None = None
     observations: Scores = ()
+
+
+# -- scores
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SamplePair:
+    """The judgements that are compared: of the baseline and of the candidate, with a note on how they overlap."""
+
+    before: Scores
+    now: Scores
+    note: str = ""
+
+    @property
+    def units(self) -> set[str]:
+        """Return what the judgements are clustered by: one of `UNITS`, two where the samples differ, none without judgements."""
+        return _units_of(self.before) | _units_of(self.now)
+
+    @property
+    def are_repeats(self) -> bool:
+        """Return whether windows were judged as a whole: repeats show the noise of the judge, not how messages vary."""
+        return self.units == {"repeats"}
+
+    @property
+    def are_same_items(self) -> bool:
+        """Return whether the same messages, situations or channels are in both, so that each is compared with itself."""
+        return not self.are_repeats and _clusters(self.before) == _clusters(self.now)
 
 
 def change_of(
@@ -167,88 +194,172 @@ def change_of(
     counted: bool = False,
     heuristic: bool = False,
 ) -> ChangeResult:
-    """Delta, interval and verdict of one number.
+    """Return delta, interval and verdict of one number.
 
     Messages are drawn independently from the two. Where the same situations, channels or messages are in both they are compared one by
-    one. A window judged as a whole has only its repeats to draw from: the interval is then of the judge's noise alone. Scores without
-    judgements are taken as exact.
+    one. A window judged as a whole has only its repeats to draw from: the interval is then of the judge's noise alone.
 
     Args:
         before, now: Of the baseline and the candidate.
         margin: Half-width of "no change", in points.
-        counted: A count, not a score.
-        heuristic: Judged offline: repeats are all the same and tell nothing.
+        counted: Whether it is a count, not a score.
+        heuristic: Whether it was judged offline: repeats are all the same and tell nothing.
     """
-    first, second, note = _comparable(before.observations, now.observations)
-    units = {_unit_of(first), _unit_of(second)} - {""}
-    why = _why_no_interval(before, now, (first, second), units, counted=counted, heuristic=heuristic)
+    pair = _comparable(before.observations, now.observations)
     change = ChangeResult(
         dimension=dimension,
         proposition=proposition,
         counted=counted,
         baseline=before.score,
         candidate=now.score,
-        interval_note=why,
         verdict="not enough data",
-        reason=why,
-        n=len(_clusters(second)),
-        baseline_n=len(_clusters(first)),
-        unit=next(iter(units)) if len(units) == 1 else "messages",
+        n=len(_clusters(pair.now)),
+        baseline_n=len(_clusters(pair.before)),
+        unit="messages" if len(pair.units) != 1 else next(iter(pair.units)),
     )
     change = change.model_copy(update={"verdict": undecided(change.delta, margin)})
+    why = _why_not_scored(before, now, counted=counted) or _why_no_interval(pair, counted=counted, heuristic=heuristic)
     if why:
-        return change
-    at_once, known = "repeats" in units, bool(first and second)
-    exact = heuristic and units == {"messages"} and dimension not in BY_MESSAGE
-    paired = known and not at_once and _clusters(first) == _clusters(second)
-    # Other messages may show an outcome that none of these did. Repeats, and the same messages judged again, are no draw of messages.
-    unseen = not (at_once or counted or (paired and units == {"messages"}))
-    if known:
-        sizes, how = (change.n, change.baseline_n), {"paired": paired, "unseen": unseen}
-        if min(sizes) > MOST_RESAMPLED or max(sizes) > 10 * MOST_RESAMPLED:
-            interval: Interval | None = difference_interval(first, second, **how)
-        else:
-            interval = bootstrap_difference(first, second, **how).interval
-        p = difference_p(first, second, **how)
-        if not counted:
-            change = change.model_copy(update={"baseline": mean_of(first), "candidate": mean_of(second)})
-        note = NOISE_ALONE if at_once else note
-        if exact:
-            note = "; ".join(filter(None, (WORDS_ALONE, note)))
-    else:
-        fixed, observations = (before.score or 0.0, second) if second else (now.score or 0.0, first)
-        interval = bootstrap_mean(observations, unseen=unseen).interval
-        p = from_fixed_p(fixed, observations, unseen=unseen)
-        if interval is not None:
-            low, high = interval.low - fixed, interval.high - fixed
-            interval = Interval(low, high) if second else Interval(-high, -low)
-        note = f"the {'baseline' if second else 'candidate'} holds no single judgements: its score is taken as exact"
-        note += f"; the interval is {NOISE_ALONE}" if at_once else ""
+        return change.model_copy(update={"interval_note": why, "reason": why})
+    of_words = heuristic and pair.units == {"messages"} and dimension not in BY_MESSAGE
+    return _tested_change(change, pair, margin, of_words=of_words)
+
+
+def _tested_change(change: ChangeResult, pair: _SamplePair, margin: float, *, of_words: bool) -> ChangeResult:
+    """Return the change with its test, its interval and the verdict that they allow.
+
+    Args:
+        of_words: Whether the judgements are the exact statistic of repeated words.
+    """
+    paired = pair.are_same_items
+    # Other messages may show an outcome that none of these did. Repeats, counts, and the same messages judged again draw no messages.
+    unseen = not (pair.are_repeats or change.counted or (paired and pair.units == {"messages"}))
+    interval = _interval_of_difference(change, pair, paired=paired, unseen=unseen)
     if interval is None:
         why = "too few scores for an interval"
         return change.model_copy(update={"interval_note": why, "reason": why})
-    change = decided(
-        change,
-        interval,
-        margin,
-        n=None if at_once else max(change.n, 0 if known else change.baseline_n),
-        baseline_n=None if at_once or paired or not known else change.baseline_n,
-    )
-    if at_once or exact:
-        change = beyond_margin(change, margin, "chance" if exact else "the judge's noise")
-    sd = None if at_once else spread(first, second, paired=paired, unseen=unseen)
-    update = {
+    if not change.counted:
+        change = change.model_copy(update={"baseline": mean_of(pair.before), "candidate": mean_of(pair.now)})
+    p_value = difference_p(pair.before, pair.now, paired=paired, unseen=unseen)
+    if pair.are_repeats:
+        change = decided(change, interval, margin, n=None)
+        change = beyond_margin(change, margin, "the judge's noise")
+        note = NOISE_ALONE
+        sd = None
+    else:
+        change = decided(change, interval, margin, n=change.n, baseline_n=None if paired else change.baseline_n)
+        note = pair.note
+        sd = spread(pair.before, pair.now, paired=paired, unseen=unseen)
+    if of_words:
+        change = beyond_margin(change, margin, "chance")
+        note = f"{WORDS_ALONE}; {note}" if note else WORDS_ALONE
+    update: dict[str, Any] = {
         "interval_note": note,
         "sd": sd,
-        "smallest_detectable": detectable(sd, n=change.n, baseline_n=change.baseline_n, paired=paired),
-        "verdict": "drifted" if counted and change.verdict == "improved" else change.verdict,
-        "p_value": p,
+        "p_value": p_value,
         "paired": paired,
-        "of_words": exact,
+        "of_words": of_words,
     }
+    if sd is not None:
+        update["smallest_detectable"] = smallest_detectable_change(
+            change.n, sd, baseline_n=change.baseline_n, paired=paired
+        )
+    if change.counted and change.verdict == "improved":
+        update["verdict"] = "drifted"  # more ideas are as little better as fewer are worse
     return change.model_copy(update=update)
 
 
+def _interval_of_difference(change: ChangeResult, pair: _SamplePair, *, paired: bool, unseen: bool) -> Interval | None:
+    """Return the 95 % interval of the difference: by resampling, of very many messages by Student's t."""
+    smaller = min(change.n, change.baseline_n)
+    larger = max(change.n, change.baseline_n)
+    if smaller > MOST_RESAMPLED or larger > 10 * MOST_RESAMPLED:
+        return difference_interval(pair.before, pair.now, paired=paired, unseen=unseen)
+    return bootstrap_difference(pair.before, pair.now, paired=paired, unseen=unseen).interval
+
+
+def _why_not_scored(before: Sample, now: Sample, *, counted: bool) -> str:
+    """Return which of the two has no score; empty when both have one."""
+    empty = []
+    if before.score is None:
+        empty.append(WHERE_BEFORE)
+    if now.score is None:
+        empty.append(WHERE_NOW)
+    if not empty:
+        return ""
+    return f"nothing was {'counted' if counted else 'scored'} {' and '.join(empty)}"
+
+
+def _why_no_interval(pair: _SamplePair, *, counted: bool, heuristic: bool) -> str:
+    """Return why nothing can be said about how sure the change is; empty when something can."""
+    if not pair.before or not pair.now:
+        return "one of the two holds no single judgements: there is no interval without them"
+    if len(pair.units) > 1:
+        return f"one is judged over {' and the other over '.join(sorted(pair.units))}: there is no interval"
+    too_few = min(len(_clusters(pair.before)), len(_clusters(pair.now))) < 2
+    if not pair.are_repeats:
+        (unit,) = pair.units
+        return f"fewer than 2 {unit} in one of the two: there is no interval" if too_few else ""
+    judged = "a count" if counted else "the whole window is judged at once"
+    if heuristic:
+        return (
+            f"{judged}, by a judge that always says the same: an interval takes an LLM judge and --repeats 3 for both"
+        )
+    return f"{judged}: an interval takes repeats (--repeats 3) for both" if too_few else ""
+
+
+def _comparable(before: Scores, now: Scores) -> _SamplePair:
+    """Return the judgements that are compared: situations and channels only if they are in both, where at least two are."""
+    pair = _SamplePair(before=before, now=now)
+    clusters_before = _clusters(before)
+    clusters_now = _clusters(now)
+    in_both = clusters_before & clusters_now
+    if pair.units == {"messages"}:
+        return _SamplePair(before=before, now=now, note=_note_on_same_messages(clusters_before, clusters_now))
+    if pair.units not in ({"situations"}, {"channels"}) or len(in_both) < 2 or clusters_before == clusters_now:
+        return pair
+    (unit,) = pair.units
+    return _SamplePair(
+        before=[observation for observation in before if observation.cluster in in_both],
+        now=[observation for observation in now if observation.cluster in in_both],
+        note=f"{unit} in one of the two only, left out: {len(clusters_before ^ clusters_now)}",
+    )
+
+
+def _note_on_same_messages(clusters_before: set[object], clusters_now: set[object]) -> str:
+    """Return what it means that both judged the same messages, or some of them; empty where they share none."""
+    messages_before = clusters_before - {DELETED}
+    messages_now = clusters_now - {DELETED}
+    if messages_before and messages_before == messages_now:
+        return "both judge the same messages: nothing new was said, what differs is how they were judged"
+    shared = len(messages_before & messages_now)
+    if shared:
+        return f"messages that are in both: {shared}, which makes the interval wider than it need be"
+    return ""
+
+
+def _units_of(observations: Scores) -> set[str]:
+    """Return what the clusters of a sample are, as a set of one; empty without observations. All have the same kind of cluster."""
+    if not observations:
+        return set()
+    kind = str(observations[0].cluster).partition(":")[0]
+    return {UNITS.get(kind, "messages")}
+
+
+def _clusters(observations: Scores) -> set[object]:
+    return {observation.cluster for observation in observations if observation.weight}
+
+
+def mean_of(observations: Iterable[Observation]) -> float | None:
+    """Return Σ weight · value ÷ Σ weight, as scores are stored; None without any."""
+    rows = list(observations)
+    weight = sum(observation.weight for observation in rows)
+    if not weight:
+        return None
+    return rounded(sum(observation.weight * observation.value for observation in rows) / weight)
+
+
+# -- shares of messages with a hit
 def goes_by_hits(hits: tuple[Share, Share], scored: tuple[Share | None, Share | None]) -> bool:
     """Return whether the share of messages that hit a cue is compared, and not the scores.
 
@@ -257,11 +368,14 @@ def goes_by_hits(hits: tuple[Share, Share], scored: tuple[Share | None, Share | 
     Args:
         hits, scored: Messages with a hit, and with any score, of those judged: in the baseline and now.
     """
-    before, now = hits
-    if not (before.asked and now.asked and before.scored + now.scored):
+    hits_before, hits_now = hits
+    if not hits_before.asked or not hits_now.asked:
         return False
-    partly = before.scored < before.asked or now.scored < now.asked
-    if partly and hits == scored:
+    if not hits_before.scored and not hits_now.scored:
+        return False
+    some_have_none = hits_before.scored < hits_before.asked or hits_now.scored < hits_now.asked
+    all_scores_are_hits = hits == scored
+    if some_have_none and all_scores_are_hits:
         return True
     scored_before = scored[0]
     return scored_before is not None and scored_before.scored < 2
@@ -276,42 +390,60 @@ def change_of_hits(change: AnyChange, before: Share, now: Share, margin: float) 
         before, now: Hits of the messages judged, of the baseline and of the candidate; both of at least one message.
         margin: Half-width of "no change", in points.
     """
-    both = (before.scored, before.asked), (now.scored, now.asked)
-    p, rise = shares_p(*both), shares_interval(*both)
-    interval = Interval(-HIGHEST * rise.high, -HIGHEST * rise.low)
-    counts = {"hits": now, "baseline_hits": before, "n": now.asked, "baseline_n": before.asked}
-    points = change.model_copy(update=counts).points or 0.0
-    verdict = undecided(points, margin)
-    if -margin <= interval.low and interval.high <= margin:
-        verdict = "steady"
-    elif p <= ALPHA and abs(points) >= margin:
-        verdict = "drifted" if points < 0 else "improved"
-    return change.model_copy(
+    counts_before = (before.scored, before.asked)
+    counts_now = (now.scored, now.asked)
+    p_value = shares_p(counts_before, counts_now)
+    rise = shares_interval(counts_before, counts_now)
+    interval = Interval(-HIGHEST * rise.high, -HIGHEST * rise.low)  # more hits are worse
+    change = change.model_copy(
         update={
-            **counts,
+            "hits": now,
+            "baseline_hits": before,
+            "n": now.asked,
+            "baseline_n": before.asked,
             "interval": interval,
             "interval_note": "by the share of messages with a hit (Fisher's exact test); one with a hit counts 0, another 9",
-            "verdict": verdict,
             "reason": f"hits in {now} messages, {before} in the baseline",
-            "p_value": p,
+            "p_value": p_value,
             "n_more": None,
         }
     )
+    return change.model_copy(update={"verdict": _verdict_by_hits(change.points or 0.0, interval, p_value, margin)})
 
 
+def _verdict_by_hits(points: float, interval: Interval, p_value: float, margin: float) -> Verdict:
+    if -margin <= interval.low and interval.high <= margin:
+        return "steady"
+    if p_value > ALPHA or abs(points) < margin:
+        return undecided(points, margin)
+    return "drifted" if points < 0 else "improved"
+
+
+# -- verdicts
 def decided(
     change: AnyChange, interval: Interval | None, margin: float, *, n: int | None, baseline_n: int | None = None
 ) -> AnyChange:
-    """The change with its interval and what that decides: see `decide`. Means of 0 to 9 cannot differ by more than 9."""
+    """Return the change with its interval and the verdict that it allows: see `decide`, also for `n` and `baseline_n`."""
     decision = decide(change.delta, interval, margin, n=n, baseline_n=baseline_n, unit=change.unit)
     if interval is not None and not change.counted:
-        interval = Interval(max(interval.low, -HIGHEST), min(interval.high, HIGHEST))
-    update = {"verdict": decision.verdict, "reason": decision.reason, "n_more": decision.n_more}
-    return change.model_copy(update={**update, "interval": interval})
+        interval = Interval(
+            max(interval.low, -HIGHEST), min(interval.high, HIGHEST)
+        )  # means of 0 to 9 differ by 9 at most
+    update = {
+        "verdict": decision.verdict,
+        "reason": decision.reason,
+        "n_more": decision.n_more,
+        "interval": interval,
+    }
+    return change.model_copy(update=update)
 
 
 def beyond_margin(change: AnyChange, margin: float, noise: str) -> AnyChange:
-    """Take a verdict back that is not surely beyond the margin: two texts always differ a little, and so does a judge from itself."""
+    """Take a verdict back that is not surely beyond the margin: two texts always differ a little, and so does a judge from itself.
+
+    Args:
+        noise: What may explain a smaller difference, for the reason.
+    """
     interval = change.interval
     if interval is None or change.verdict not in ("drifted", "improved"):
         return change
@@ -322,220 +454,57 @@ def beyond_margin(change: AnyChange, margin: float, noise: str) -> AnyChange:
 
 
 def fell_sharply(change: ChangeResult) -> bool:
-    """Whether it fell by at least 3 points with an interval clear of 0, judged at least 10 times on both sides: reason for an alert."""
-    sides = (change.n, change.share), (change.baseline_n, change.baseline_share)
-    judged = [n if share is None or change.of_words else share.scored for n, share in sides]
-    fell = change.delta is not None and change.delta <= -SHARP and not change.counted
-    return fell and min(judged) >= ENOUGH and change.interval is not None and change.interval.high < 0
+    """Return whether it fell by at least 3 points, the interval clear of 0, by at least 10 judgements on both sides: enough to alert."""
+    if change.counted or change.delta is None or change.delta > -SHARP_FALL:
+        return False
+    if change.interval is None or change.interval.high >= 0:
+        return False
+    judged_now = _judged_on_one_side(change, change.n, change.share)
+    judged_before = _judged_on_one_side(change, change.baseline_n, change.baseline_share)
+    return min(judged_now, judged_before) >= ENOUGH_FOR_SHARP_FALL
 
 
-def mean_of(observations: Iterable[Observation]) -> float | None:
-    """Σ weight · value ÷ Σ weight, as scores are stored; None without any."""
-    rows = [(o.weight * o.value, o.weight) for o in observations]
-    weight = sum(w for _, w in rows)
-    return rounded(sum(points for points, _ in rows) / weight) if weight else None
-
-
-def detectable(sd: float | None, *, n: int, baseline_n: int, paired: bool, alpha: float = ALPHA) -> float | None:
-    """The smallest change such a comparison detects with power 0.8; scores without judgements (0) are taken as exact."""
-    if sd is None:
-        return None
-    if not n or not baseline_n:
-        return smallest_detectable_change(max(n, baseline_n), sd, alpha=alpha, paired=True)
-    return smallest_detectable_change(n, sd, alpha=alpha, baseline_n=baseline_n, paired=paired)
+def _judged_on_one_side(change: ChangeResult, n: int, share: Share | None) -> int:
+    """Return how many judgements a side rests on; where that is not known, how many messages."""
+    if share is None or change.of_words:
+        return n
+    return share.scored
 
 
 def corrected(
-    changes: Sequence[AnyChange], margin: float, what: str, *, family: Sequence[float] = ()
+    changes: Sequence[AnyChange], margin: float, what: str, *, elsewhere: Sequence[float] = ()
 ) -> list[AnyChange]:
-    """Changes looked at together: a difference that chance would give somewhere among so many is not sure (Holm).
+    """Return the changes with verdicts that allow for all that is compared at once (Holm's correction).
 
     It only ever takes verdicts back, so it may be applied again to more of them. Those without a p value stay as they are.
 
     Args:
         margin: Half-width of "no change", in points.
-        what: What they are, for the sentence: ``dimensions``.
-        family: All p values to correct for, those of the changes included; default: those of the changes.
+        what: What they are, for the reason: ``dimensions``.
+        elsewhere: The p values of other changes that are looked at together with these.
     """
-    tested = list(family) or [change.p_value for change in changes if change.p_value is not None]
-    adjusted = dict(zip(tested, holm(tested), strict=True))
-    rows = []
+    p_values = [change.p_value for change in changes if change.p_value is not None]
+    p_values += elsewhere
+    adjusted = dict(zip(p_values, holm(p_values), strict=True))
+    among = f"{len(p_values)} {what}" if len(p_values) > 1 else ""
+    results = []
     for change in changes:
-        update: dict[str, Any] = {}
         if change.p_value is not None:
-            update["p_adjusted"] = p = adjusted[change.p_value]
-            if change.verdict in ("drifted", "improved") and p > ALPHA:
-                reason = f"the interval just leaves zero out, a test of the difference does not (p {p:.3g})"
-                if (n := len(tested)) > 1:
-                    reason = (
-                        f"alone it would be sure, but among {n} {what} chance gives such a difference (p {p:.2g}, Holm)"
-                    )
-                update |= {"verdict": undecided(change.points, margin), "n_more": None, "reason": reason}
-        rows.append(change.model_copy(update=update))
-    return rows
+            adjusted_p = adjusted[change.p_value]
+            change = change.model_copy(update={"p_adjusted": adjusted_p})
+            if change.verdict in ("drifted", "improved") and adjusted_p > ALPHA:
+                change = _without_verdict(change, adjusted_p, margin, among=among)
+        results.append(change)
+    return results
 
 
-def _why_no_interval(
-    before: Sample,
-    now: Sample,
-    compared: tuple[Scores, Scores],
-    units: Collection[str],
-    *,
-    counted: bool,
-    heuristic: bool,
-) -> str:
-    """Why nothing can be said about how sure the change is; empty when something can."""
-    empty = [where for where, sample in zip(WHERE, (before, now), strict=True) if sample.score is None]
-    if empty:
-        return f"nothing was {'counted' if counted else 'scored'} {' and '.join(empty)}"
-    if not units:
-        return "neither holds single judgements: there is no interval without them"
-    if len(units) > 1:
-        return f"one is judged over {' and the other over '.join(sorted(units))}: there is no interval"
-    few = min(len(_clusters(rows)) for rows in compared if rows) < 2
-    (unit,) = units
-    if unit != "repeats":
-        return f"fewer than 2 {unit} in one of the two: there is no interval" if few else ""
-    what = "a count" if counted else "the whole window is judged at once"
-    if heuristic:
-        return f"{what}, by a judge that always says the same: an interval takes an LLM judge and --repeats 3 for both"
-    return f"{what}: an interval takes repeats (--repeats 3) for both" if few else ""
-
-
-def _comparable(first: Scores, second: Scores) -> tuple[Scores, Scores, str]:
-    """Leave out situations and channels that are in one of the two only, where at least two are in both; with a note."""
-    units, one, two = {_unit_of(first), _unit_of(second)}, _clusters(first), _clusters(second)
-    both = one & two
-    if units == {"messages"}:
-        note = ""
-        if one - {DELETED} and one - {DELETED} == two - {DELETED}:
-            note = "both judge the same messages: nothing new was said, what differs is how they were judged"
-        elif n := len(both - {DELETED}):
-            note = f"messages that are in both: {n}, which makes the interval wider than it need be"
-        return first, second, note
-    if units not in ({"situations"}, {"channels"}) or len(both) < 2 or one == two:
-        return first, second, ""
-    first, second = ([o for o in rows if o.cluster in both] for rows in (first, second))
-    return first, second, f"{units.pop()} in one of the two only, left out: {len(one ^ two)}"
-
-
-def _unit_of(observations: Scores) -> str:
-    """What their clusters are; empty without any."""
-    return next((UNITS.get(str(o.cluster).partition(":")[0], "messages") for o in observations), "")
-
-
-def _clusters(observations: Scores) -> set[object]:
-    return {o.cluster for o in observations if o.weight}
-
-
-# -- what is scored no more
-Shares = Mapping[tuple[str, str], Share]  # by dimension and proposition
-
-
-class Lost(BaseModel):
-    """A proposition, or a dimension (`proposition` is empty), of which surely less than half as much is scored as in the baseline.
-
-    What is left of it says little now: a dimension has no score. `p`: chance of such a fall where there is none (Holm). Scored are so
-    many of those that the judge could have scored; `without_hits`: but for propositions compared by hits.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    dimension: DimensionId
-    proposition: str
-    p: Annotated[float, to(6)]
-    baseline_scored: int
-    baseline_of: int
-    scored: int
-    of: int
-    without_hits: bool = Field(False, exclude=True)
-
-    @property
-    def before(self) -> Share:
-        return Share(self.baseline_scored, self.baseline_of)
-
-    @property
-    def now(self) -> Share:
-        return Share(self.scored, self.of)
-
-    def __str__(self) -> str:
-        figures = f"{self.before} judgements scored in the baseline, {self.now} now"
-        if not self.proposition:
-            but = ", without what is compared by hits" if self.without_hits else ""
-            return f"less than half as much is scored as in the baseline: {figures}{but}"
-        return f"{self.proposition}: {figures}"
-
-
-def _lost(dimension: str, proposition: str, p: float, before: Share, now: Share) -> Lost:
-    return Lost(
-        dimension=dimension,
-        proposition=proposition,
-        p=p,
-        baseline_scored=before.scored,
-        baseline_of=before.asked,
-        scored=now.scored,
-        of=now.asked,
-    )
-
-
-def lost_propositions(before: Shares, now: Shares) -> tuple[Lost, ...]:
-    """The propositions of one agent, judged message by message, whose scored share fell by more than half, and surely so.
-
-    Fisher's exact test for each, one-sided; Holm's correction for all of which anything was scored before: no other can fall.
-    """
-    from scipy.stats import fisher_exact
-
-    names = [name for name, share in before.items() if share.scored and name in now and now[name].asked]
-    chances = []
-    for name in names:
-        table = [[share.scored, share.asked - share.scored] for share in (before[name], now[name])]
-        chances.append(float(fisher_exact(table, alternative="greater").pvalue))
-    return tuple(
-        _lost(*name, p, before[name], now[name])
-        for name, p in zip(names, holm(chances), strict=True)
-        if p <= ALPHA and fell_below_half(before[name], now[name])
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredShare:
-    """How much of a dimension was scored: in all, and per message of those with a score how many of its judgements were."""
-
-    share: Share
-    messages: int
-    scored: Mapping[object, int]
-
-    @property
-    def observations(self) -> Scores:
-        """The share of each message, as points of 0 to 9."""
-        per_message = self.share.asked / self.messages if self.messages else 0.0
-        counts = [*self.scored.items(), *((f"unscored:{n}", 0) for n in range(self.messages - len(self.scored)))]
-        return [Observation(HIGHEST * min(1.0, n / per_message), 1.0, key) for key, n in counts if per_message]
-
-
-def lost_dimensions(shares: Mapping[str, tuple[ScoredShare, ScoredShare]]) -> tuple[Lost, ...]:
-    """Return the dimensions of one agent whose scored share fell by more than half, and surely so.
-
-    Judgements of one message belong together, so the shares of the messages are compared, as scores are (`difference_p`), with Holm's
-    correction for all dimensions of which anything was scored before.
+def _without_verdict(change: AnyChange, p: float, margin: float, *, among: str) -> AnyChange:
+    """Return a change that is not significant, because its adjusted p value is too large.
 
     Args:
-        shares: By dimension that of the baseline and of the candidate, over propositions that are the same in both.
+        among: With what it was compared at once, e.g. ``4 dimensions``; empty where it was compared alone.
     """
-    names = [d for d, (before, now) in shares.items() if before.share.scored and now.share.asked]
-    chances = []
-    for name in names:
-        before, now = shares[name]
-        fell = fell_below_half(before.share, now.share)
-        p = difference_p(before.observations, now.observations) if fell else None
-        chances.append(1.0 if p is None else p)
-    return tuple(
-        _lost(name, "", p, shares[name][0].share, shares[name][1].share)
-        for name, p in zip(names, holm(chances), strict=True)
-        if p <= ALPHA
-    )
-
-
-def fell_below_half(before: Share, now: Share) -> bool:
-    """Return whether less than half as much is scored as before, be it by chance."""
-    return (now.value or 0.0) < FELL_BELOW * (before.value or 0.0)
+    reason = f"the interval just leaves zero out, a test of the difference does not (p {p:.3g})"
+    if among:
+        reason = f"significant alone, but not after Holm correction ({among}, p {p:.2g})"
+    return change.model_copy(update={"verdict": undecided(change.points, margin), "n_more": None, "reason": reason})

@@ -1,4 +1,4 @@
-"""What is compared: messages of two tags (measured now unless they were), two runs, or the newest against a baseline."""
+"""Choose two measurements and compare them: of two tags (measured now unless they were), of two runs, of the newest and a baseline."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from evaluation.change.measurements import (
 )
 from evaluation.change.models import Baseline, Evidence
 from evaluation.models import EvaluationRun, is_heuristic
-from evaluation.runs.execute import capture
+from evaluation.runs.execute import Captured, capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.reuse import reusable
-from evaluation.runs.summary import refusal, summarize
+from evaluation.runs.summary import RunSummary, refusal, summarize
 from evaluation.statistics.difference import MARGIN
 
 
@@ -58,39 +58,42 @@ class Compared:
 
     @contextmanager
     def refusing(self, target: str) -> Iterator[None]:
-        """Inside, a target that cannot be compared is noted with the reason, and the others go on."""
+        """Note a target that cannot be compared inside of this context with the reason, so that the others go on."""
         try:
             yield
         except NotComparable as error:
             self.refused[target] = str(error)
 
     def adjusted(self) -> Compared:
-        """All of them looked at together."""
+        """Return it with verdicts that allow for all comparisons at once."""
         self.comparisons = adjusted(self.comparisons)
         return self
 
     @property
     def undecidable(self) -> dict[str, str]:
-        """Targets of which no score and no hits were compared, with the reason."""
-        empty = {
-            c.target: "; ".join(dict.fromkeys(f"{d.dimension}: {d.reason}" for d in c.dimensions))
-            or "nothing was measured in both"
-            for c in self.comparisons
-            if all(d.delta is None for d in c.dimensions) and not any(one.proposition for one in c.shown)
-        }
-        return {**self.refused, **empty}
+        """Return the targets of which no score and no hits were compared, with the reason."""
+        reasons = dict(self.refused)
+        for comparison in self.comparisons:
+            has_scores = any(change.delta is not None for change in comparison.dimensions)
+            has_hits = any(finding.proposition for finding in comparison.shown)
+            if has_scores or has_hits:
+                continue
+            of_dimensions = [f"{change.dimension}: {change.reason}" for change in comparison.dimensions]
+            reasons[comparison.target] = "; ".join(dict.fromkeys(of_dimensions)) or "nothing was measured in both"
+        return reasons
 
 
+# -- what manage.py compare is asked for
 def of_tags(
     specs: Sequence[RunSpec],
-    a: Mapping[str, str],
-    b: Mapping[str, str],
+    baseline_tags: Mapping[str, str],
+    candidate_tags: Mapping[str, str],
     *,
     margin: float,
     prepared: Callable[[Sequence[EvaluationRun]], None] = lambda runs: None,
     progress: Callable[[EvaluationRun, int], None] = lambda run, done: None,
 ) -> Compared:
-    """Measure messages with the tags `a` (baseline) and those with `b`, where that was not measured before, and compare them.
+    """Measure messages with tags, where that was not measured before, and compare those of the baseline with those of the candidate.
 
     Args:
         specs: What to measure of each target; the tags are added to theirs.
@@ -100,24 +103,60 @@ def of_tags(
         UnreadableFile: The judge refuses to be asked: its key, model or address is wrong.
         PropositionError: Proposition files cannot be used.
     """
-    names = [",".join(f"{key}={value}" for key, value in tags.items()) for tags in (a, b)]
-    tagged = [replace(spec, where={**spec.where, **tags}) for tags in (a, b) for spec in specs]
-    known = [reusable(spec) for spec in tagged]
-    missing = [spec for spec, run in zip(tagged, known, strict=True) if run is None]
-    # Somebody looks at two builds, however old: what comes out is on the screen, and no alert.
-    made = iter(capture(missing, prepared=prepared, progress=progress, alerts=False) if missing else [])
-    measured = [summarize(run) if run is not None else next(made).summary for run in known]
-    if wrong := refusal(summary.run for summary in measured):
-        raise UnreadableFile(wrong)
+    specs_before = [replace(spec, where={**spec.where, **baseline_tags}) for spec in specs]
+    specs_now = [replace(spec, where={**spec.where, **candidate_tags}) for spec in specs]
+    summaries = _measured_or_known([*specs_before, *specs_now], prepared=prepared, progress=progress)
+    refused = refusal(summary.run for summary in summaries)
+    if refused:
+        raise UnreadableFile(refused)
+    baseline_name = _tags_as_text(baseline_tags)
+    candidate_name = _tags_as_text(candidate_tags)
+    summaries_before = summaries[: len(specs)]
+    summaries_now = summaries[len(specs) :]
     result = Compared()
-    for spec, *both in zip(specs, measured[: len(specs)], measured[len(specs) :], strict=True):
+    for spec, before, now in zip(specs, summaries_before, summaries_now, strict=True):
         with result.refusing(spec.target.slug if spec.agent else f"#{spec.target.slug}"):
-            sides = list(zip(names, both, strict=True))
-            if empty := [f"{name}: {s.run.error}" for name, s in sides if not (s.comparable or s.searched)]:
-                raise NotComparable("; ".join(empty))
-            baseline, candidate = (measurement_of(s.run, name=n) for n, s in zip(names, both, strict=True))
-            result.comparisons.append(with_undated(compare(baseline, candidate, margin=margin)))
+            result.comparisons.append(
+                _compare_tagged(before, now, names=(baseline_name, candidate_name), margin=margin)
+            )
     return result.adjusted()
+
+
+def _tags_as_text(tags: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in tags.items())
+
+
+def _compare_tagged(before: RunSummary, now: RunSummary, *, names: tuple[str, str], margin: float) -> Comparison:
+    """Compare two evaluations, each called by its tags.
+
+    Raises:
+        NotComparable: In one nothing was scored or searched; says why.
+    """
+    empty = []
+    for name, summary in zip(names, (before, now), strict=True):
+        if not summary.comparable and not summary.searched:
+            empty.append(f"{name}: {summary.run.error}")
+    if empty:
+        raise NotComparable("; ".join(empty))
+    baseline = measurement_of(before.run, name=names[0])
+    candidate = measurement_of(now.run, name=names[1])
+    return with_undated(compare(baseline, candidate, margin=margin))
+
+
+def _measured_or_known(
+    specs: Sequence[RunSpec],
+    *,
+    prepared: Callable[[Sequence[EvaluationRun]], None],
+    progress: Callable[[EvaluationRun, int], None],
+) -> list[RunSummary]:
+    """Return a summary of each, in this order: of an evaluation there is, else of one that is made now."""
+    known = [reusable(spec) for spec in specs]
+    missing = [spec for spec, run in zip(specs, known, strict=True) if run is None]
+    made: Iterator[Captured] = iter(())
+    if missing:
+        # A person looks at two builds, however old: what comes out is on the screen, and no alert.
+        made = iter(capture(missing, prepared=prepared, progress=progress, alerts=False))
+    return [next(made).summary if run is None else summarize(run) for run in known]
 
 
 def with_undated(comparison: Comparison) -> Comparison:
@@ -134,9 +173,10 @@ def with_undated(comparison: Comparison) -> Comparison:
 
 
 def of_runs(first: EvaluationRun, second: EvaluationRun, *, margin: float, dimensions: Sequence[str] = ()) -> Compared:
-    """Two runs of one target, the first being the baseline; in all dimensions, or in those named."""
-    both = (measurement_of(run, dimensions=dimensions or None) for run in (first, second))
-    return Compared([with_undated(compare(*both, margin=margin))])
+    """Compare two runs of one target, the first being the baseline; in all dimensions, or in those named."""
+    before = measurement_of(first, dimensions=dimensions or None)
+    now = measurement_of(second, dimensions=dimensions or None)
+    return Compared([with_undated(compare(before, now, margin=margin))])
 
 
 def compare_to_baseline(run: EvaluationRun, *, margin: float = MARGIN) -> Comparison | None:
@@ -145,44 +185,72 @@ def compare_to_baseline(run: EvaluationRun, *, margin: float = MARGIN) -> Compar
     None where there is no baseline but the run itself, or the target is a channel.
     """
     measured = baseline_and_candidate(dict.fromkeys(run.dimensions, run))
-    return compare(*measured, margin=margin) if measured is not None else None
+    if measured is None:
+        return None
+    before, now = measured
+    return compare(before, now, margin=margin)
 
 
 def against_baselines(runs: Mapping[str, EvaluationRun], *, margin: float) -> Comparison | None:
     """Compare an agent's evaluations, by dimension, with its current baselines; None where nothing can be compared."""
     measured = baseline_and_candidate(runs)
-    return with_undated(compare(*measured, margin=margin)) if measured is not None else None
+    if measured is None:
+        return None
+    before, now = measured
+    return with_undated(compare(before, now, margin=margin))
 
 
 def with_baselines(agents: Sequence[Agent], *, judge: str, margin: float, dimensions: Sequence[str] = ()) -> Compared:
-    """The newest evidence of each agent by this judge against the agent's current baselines."""
-    result = Compared()
+    """Compare the newest evidence of each agent by this judge with the agent's current baselines."""
     baselines: dict[int, list[Baseline]] = defaultdict(list)
     for row in Baseline.objects.filter(agent__in=[agent.pk for agent in agents]):
         baselines[row.agent_id].append(row)
-    procedures = sorted({row.procedure for rows in baselines.values() for row in rows if row.judge == judge})
-    ways = [Judged(judge=judge, procedure=name) for name in procedures]
+    procedures = {row.procedure for rows in baselines.values() for row in rows if row.judge == judge}
+    ways = [Judged(judge=judge, procedure=procedure) for procedure in sorted(procedures)]
     newest = newest_of_ways(list(baselines), ways, dimensions=dimensions)
+    result = Compared()
     for agent in agents:
-        own = [row for row in baselines[agent.pk] if row.judge == judge]
-        runs = newest.get(agent.pk)
         with result.refusing(agent.slug):
-            if not own:
-                others = ", ".join(sorted({b.judge for b in baselines[agent.pk]}))
-                capture_one = f"manage.py capture_baseline --agents {agent.slug}"
-                known = f"there are baselines by {others}" if others else capture_one
-                raise NotComparable(f"no baseline by {judge}; {known}")
-            if not runs:
-                raise NotComparable(f"no evaluation by {judge} {nothing_newer(own)}")
-            compared = against_baselines(runs, margin=margin)
-            if compared is None:  # the baselines were captured again meanwhile
-                raise NotComparable(f"no baseline that evaluation {[*runs.values()][-1].pk} can be compared with")
-            result.comparisons.append(compared)
+            comparison = _with_own_baselines(
+                agent, baselines[agent.pk], newest.get(agent.pk), judge=judge, margin=margin
+            )
+            result.comparisons.append(comparison)
     return result.adjusted()
 
 
+def _with_own_baselines(
+    agent: Agent,
+    baselines: Sequence[Baseline],
+    runs: Mapping[str, EvaluationRun] | None,
+    *,
+    judge: str,
+    margin: float,
+) -> Comparison:
+    """Compare an agent's evaluations, by dimension, with its baselines.
+
+    Args:
+        baselines: All of the agent, also by other judges.
+        runs: None where nothing was evaluated since.
+
+    Raises:
+        NotComparable: There is no baseline by this judge, or nothing to compare with it.
+    """
+    own = [row for row in baselines if row.judge == judge]
+    if not own:
+        others = ", ".join(sorted({row.judge for row in baselines}))
+        known = f"there are baselines by {others}" if others else f"manage.py capture_baseline --agents {agent.slug}"
+        raise NotComparable(f"no baseline by {judge}; {known}")
+    if not runs:
+        raise NotComparable(f"no evaluation by {judge} {nothing_newer(own)}")
+    comparison = against_baselines(runs, margin=margin)
+    if comparison is None:  # the baselines were captured again meanwhile
+        newest_run = list(runs.values())[-1]
+        raise NotComparable(f"no baseline that evaluation {newest_run.pk} can be compared with")
+    return comparison
+
+
 def with_file(path: Path, agents: Sequence[Agent] | None, *, margin: float, dimensions: Sequence[str] = ()) -> Compared:
-    """The evaluation of each agent with the newest judged message against what a file says of it.
+    """Compare the evaluation of each agent with the newest judged message with what a file says of the agent.
 
     Args:
         path: As `measurements_of_file` reads it.
@@ -202,7 +270,7 @@ def with_file(path: Path, agents: Sequence[Agent] | None, *, margin: float, dime
                 raise NotComparable(f"{path} holds no completed run of it; it has: {names}")
             before = baselines[agent.slug]
             now = measurement_of_runs(_newest_like(agent, before, dimensions))
-            if (before.judge, before.procedure) != (now.judge, now.procedure):
+            if before.judge != now.judge or before.procedure != now.procedure:
                 result.wrong_file = True
             result.comparisons.append(with_undated(compare(before, now, margin=margin)))
     if not agents:
@@ -214,16 +282,20 @@ def _newest_like(agent: Agent, baseline: Measurement, dimensions: Sequence[str])
     """Return by dimension the newest evidence judged like the baseline.
 
     Without any it is another evaluation, so that the error says how that was judged instead.
+
+    Args:
+        dimensions: Only these; default all.
     """
     judged = Judged(judge=baseline.judge, procedure=baseline.procedure)
     newest = newest_evidence([agent.pk], judged).get(agent.pk, {})
     runs = {name: run for name, run in runs_of(newest).items() if not dimensions or name in dimensions}
-    if not runs:
-        completed = EvaluationRun.objects.filter(agent=agent, status=EvaluationRun.Status.COMPLETED)
-        other = completed.select_related("agent").order_by("-pk").first()
-        if other is None:
-            raise NotComparable(f"no evaluation of {agent.slug} yet; measure it first")
-        runs = {name: other for name in other.dimensions if not dimensions or name in dimensions}
+    if runs:
+        return runs
+    completed = EvaluationRun.objects.filter(agent=agent, status=EvaluationRun.Status.COMPLETED)
+    other = completed.select_related("agent").order_by("-pk").first()
+    if other is None:
+        raise NotComparable(f"no evaluation of {agent.slug} yet; measure it first")
+    runs = {name: other for name in other.dimensions if not dimensions or name in dimensions}
     if not runs:
         raise NotComparable(f"no evaluation of {', '.join(dimensions)} yet; measure it first")
     return runs
@@ -236,8 +308,8 @@ Asked = EvaluationRun | Tag | None  # None: the baseline, or the newest evidence
 def ways_of(agent: Agent) -> list[Judged]:
     """Return how an agent was judged: models before heuristics, real speech before simulated, the newest first."""
     rows = Evidence.objects.filter(agent=agent).order_by().values("judge", "procedure")
-    newest = rows.annotate(at=Max("newest_message_at")).order_by("-at", "judge", "procedure")
-    ways = [Judged(judge=row["judge"], procedure=row["procedure"]) for row in newest]
+    newest_first = rows.annotate(at=Max("newest_message_at")).order_by("-at", "judge", "procedure")
+    ways = [Judged(judge=row["judge"], procedure=row["procedure"]) for row in newest_first]
     return sorted(ways, key=lambda way: (is_heuristic(way.judge), "simulated" in way.procedure.split("+")))
 
 
@@ -254,54 +326,82 @@ def chosen_measurements(
             them, where `baseline` is None, too).
         ways: To look in, the preferred one first.
     """
-    if run := next((one for one in (baseline, candidate) if isinstance(one, EvaluationRun)), None):
-        ways = [Judged(judge=run.judge, procedure=run.procedure)]
+    for asked in (baseline, candidate):
+        if isinstance(asked, EvaluationRun):
+            ways = [Judged(judge=asked.judge, procedure=asked.procedure)]
+            break
     before: Measurement | None = None
     now: Measurement | None = None
     for way in ways:
-        second = _measured(agent, candidate, way, since_baselines=baseline is None)
-        if baseline is not None or agent is None:
-            first = _measured(agent, baseline, way)
+        now_in_way = _measured_as(agent, candidate, way, since_baselines=baseline is None)
+        if baseline is None and agent is not None:
+            before_in_way = _measured_baselines(agent, way, now_in_way)
         else:
-            rows = get_baseline(agent=agent, judge=way.judge, procedure=way.procedure)
-            first = _measured_baselines(rows, second) if rows else None
-        if first is not None and second is not None:
-            return first, second
-        before, now = before or first, now or second
+            before_in_way = _measured_as(agent, baseline, way)
+        if before_in_way is not None and now_in_way is not None:
+            return before_in_way, now_in_way
+        before = before or before_in_way
+        now = now or now_in_way
     return before, now
 
 
-def _measured_baselines(rows: Mapping[str, Baseline], candidate: Measurement | None) -> Measurement:
+def _measured_baselines(agent: Agent, way: Judged, candidate: Measurement | None) -> Measurement | None:
+    """Return the agent's current baselines, with adherence also where too little of it was scored for one; None without any."""
+    rows = get_baseline(agent=agent, judge=way.judge, procedure=way.procedure)
+    if not rows:
+        return None
     measured = measurement_of_baselines(rows.values(), candidate)
     if ADHERENCE in rows:
         return measured
     unscored = newest_without_adherence(row.evaluation_run for row in rows.values())
-    return measured.extended_by(measurement_of(unscored, dimensions=[ADHERENCE])) if unscored else measured
+    if unscored is None:
+        return measured
+    return measured.extended_by(measurement_of(unscored, dimensions=[ADHERENCE]))
 
 
-def _measured(agent: Agent | None, asked: Asked, way: Judged, *, since_baselines: bool = False) -> Measurement | None:
+def _measured_as(
+    agent: Agent | None, asked: Asked, way: Judged, *, since_baselines: bool = False
+) -> Measurement | None:
+    """Return the evaluation asked for, or the newest evidence of an agent in this way; None where there is none.
+
+    Args:
+        asked: An evaluation; a tag that the messages have; None for any messages.
+        since_baselines: Whether, without a tag, only evidence that is newer than the baselines counts.
+    """
     if isinstance(asked, EvaluationRun):
         return measurement_of(asked)
     if agent is None:
         return None
-    is_since = asked is None and since_baselines
-    newest = newest_since_baselines([agent.pk], way) if is_since else newest_evidence([agent.pk], way, tag=asked)
-    runs = runs_of(newest.get(agent.pk, {}))
-    if ADHERENCE not in runs and (unscored := _without_adherence(agent, way, asked, runs)) is not None:
-        runs = {ADHERENCE: unscored, **runs}
+    runs = _newest_runs(agent, way, tag=asked, since_baselines=since_baselines)
+    if ADHERENCE not in runs:
+        unscored = _without_adherence(agent, way, asked, runs)
+        if unscored is not None:
+            runs = {ADHERENCE: unscored, **runs}
     return measurement_of_runs(runs) if runs else None
+
+
+def _newest_runs(agent: Agent, way: Judged, *, tag: Tag | None, since_baselines: bool) -> dict[str, EvaluationRun]:
+    """Return the evaluations of the newest evidence, by dimension."""
+    if tag is None and since_baselines:
+        return runs_of(newest_since_baselines([agent.pk], way).get(agent.pk, {}))
+    return runs_of(newest_evidence([agent.pk], way, tag=tag).get(agent.pk, {}))
 
 
 def _without_adherence(
     agent: Agent, way: Judged, tag: Tag | None, runs: Mapping[str, EvaluationRun]
 ) -> EvaluationRun | None:
-    """The newest evaluation that asked for adherence and scored nothing of it: by hits it compares all the same."""
+    """Return the newest evaluation that asked for adherence and scored nothing of it: by hits it compares all the same."""
     newest = newest_without_adherence(runs.values())
     if newest is not None or tag is None or not is_heuristic(way.judge):
         return newest
-    rows = EvaluationRun.objects.filter(
+    name, value = tag
+    completed = EvaluationRun.objects.filter(
         agent=agent, status=EvaluationRun.Status.COMPLETED, judge=way.judge, swap_test=""
     )
-    rows = rows.annotate(tagged=Cast(KeyTextTransform(tag[0], "where"), TextField())).filter(tagged=tag[1])
-    same = (run for run in rows.select_related("agent").order_by("-pk") if run.procedure == way.procedure)
-    return next((run for run in same if ADHERENCE in run.dimensions), None)
+    tag_value = Cast(KeyTextTransform(name, "where"), TextField())  # else compared with JSON
+    tagged = completed.annotate(tag_value=tag_value).filter(tag_value=value)
+    run: EvaluationRun
+    for run in tagged.select_related("agent").order_by("-pk"):
+        if run.procedure == way.procedure and ADHERENCE in run.dimensions:
+            return run
+    return None

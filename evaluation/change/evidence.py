@@ -44,86 +44,97 @@ def promote(run: EvaluationRun, summary: RunSummary, *, only: Collection[str] | 
     """
     if run.agent is None:
         raise ValueError(f"evaluation run {run.pk} targets a channel; baselines are of agents")
-    now, statistics = timezone.now(), window_statistics(run.figures)
+    now = timezone.now()
+    statistics = window_statistics(run.figures)
     with transaction.atomic():
         # Of two runs that end at once each must see what the other promoted.
         Agent.objects.select_for_update(no_key=True).get(pk=run.agent.pk)
-        there = get_baseline(agent=run.agent, judge=run.judge, procedure=run.procedure)
-        same = {
-            "agent": run.agent,
-            "judge": run.judge,
-            "procedure": run.procedure,
-            "persona_digest": run.persona_digest,
-        }
-        promoted = [
-            Baseline(
-                **same,
+        current = get_baseline(agent=run.agent, judge=run.judge, procedure=run.procedure)
+        promoted = []
+        for name, dimension in summary.dimensions.items():
+            if only is not None and name not in only:
+                continue
+            if not dimension.measured and name not in statistics:
+                continue
+            if name in current and current[name].evaluation_run_id > run.pk:
+                continue
+            baseline = Baseline(
+                agent=run.agent,
+                judge=run.judge,
+                procedure=run.procedure,
                 dimension=name,
                 evaluation_run=run,
                 score=dimension.score if dimension.count is None else None,
                 count=dimension.count,
+                persona_digest=run.persona_digest,
                 captured_at=now,
             )
-            for name, dimension in summary.dimensions.items()
-            if (dimension.measured or name in statistics)
-            and (only is None or name in only)
-            and (name not in there or there[name].evaluation_run_id <= run.pk)
-        ]
+            promoted.append(baseline)
         baselines = Baseline.objects.bulk_create(
             promoted,
             update_conflicts=True,
             unique_fields=["agent", "judge", "procedure", "dimension"],
             update_fields=["evaluation_run", "score", "count", "persona_digest", "captured_at"],
         )
-        marked = EvaluationRun.objects.filter(agent=run.agent, is_baseline=True, status=EvaluationRun.Status.COMPLETED)
-        replaced = marked.filter(baselines__isnull=True).exclude(pk=run.pk)
-        awaited = EvaluationRun.objects.exclude(status__in=EvaluationRun.FINAL)  # their dimensions are promoted later
-        replaced.exclude(channel_runs__in=awaited).update(is_baseline=False)
+        _unmark_replaced(run)
         return baselines
 
 
+def _unmark_replaced(run: EvaluationRun) -> None:
+    """Take the mark `is_baseline` from the agent's other evaluations that no baseline rests on any more."""
+    marked = EvaluationRun.objects.filter(agent=run.agent, is_baseline=True, status=EvaluationRun.Status.COMPLETED)
+    replaced = marked.filter(baselines__isnull=True).exclude(pk=run.pk)
+    unfinished = EvaluationRun.objects.exclude(status__in=EvaluationRun.FINAL)
+    # The dimensions of channels are promoted when the runs of the channels end.
+    replaced.exclude(channel_runs__in=unfinished).update(is_baseline=False)
+
+
 def get_baseline(*, agent: Agent, judge: str, procedure: str = Method.PLUMBLINE.value) -> dict[str, Baseline]:
-    """The current baselines of an agent under one judge and procedure (`EvaluationRun.procedure`), by dimension."""
+    """Return the current baselines of an agent under one judge and procedure (`EvaluationRun.procedure`), by dimension."""
     baselines = Baseline.objects.filter(agent=agent, judge=judge, procedure=procedure)
     return {b.dimension: b for b in baselines.select_related("evaluation_run")}
 
 
 def dropped_tags(specs: Iterable[RunSpec]) -> dict[str, str]:
-    """By slug the tags that choose the messages of an agent's baseline and that its new one would no longer ask for: ``build=40``."""
+    """Return by slug the tags that choose the messages of an agent's baseline and that its new one would not ask for: ``build=40``."""
     dropped: dict[str, str] = {}
     for spec in specs:
         if spec.agent is None:
             continue
         current = get_baseline(agent=spec.agent, judge=spec.judge_model, procedure=spec.procedure)
-        tags = {
-            f"{key}={value}"
-            for name in spec.dimensions
-            if name in current
-            for key, value in current[name].evaluation_run.where.items()
-            if key not in spec.where
-        }
+        tags = set()
+        for name in spec.dimensions:
+            if name in current:
+                where = current[name].evaluation_run.where
+                tags |= {f"{key}={value}" for key, value in where.items() if key not in spec.where}
         if tags:
             dropped[spec.agent.slug] = ", ".join(sorted(tags))
     return dropped
 
 
 def is_stale(baseline: Baseline) -> bool:
-    """Whether the persona changed since the baseline was captured: it then describes another one."""
+    """Return whether the persona changed since the baseline was captured: it then describes another one."""
     return baseline.persona_digest != current_digest(baseline.agent)
 
 
 def stale_reasons(baselines: Iterable[Baseline]) -> dict[int, str]:
-    """Which versions of the persona came since, and what made them, of the baselines that are stale, by primary key."""
+    """Return of the baselines that are stale, by primary key, which versions of the persona came since, and what made them."""
     stale = [baseline for baseline in baselines if is_stale(baseline)]
-    changes = changes_since((b.agent_id, b.persona_digest) for b in stale) if stale else {}
-    unknown = "the persona changed since it was captured; no version tells what changed"
-    return {b.pk: "; ".join(map(str, changes.get((b.agent_id, b.persona_digest), ()))) or unknown for b in stale}
+    if not stale:
+        return {}
+    changes = changes_since((baseline.agent_id, baseline.persona_digest) for baseline in stale)
+    reasons = {}
+    for baseline in stale:
+        versions = changes.get((baseline.agent_id, baseline.persona_digest), ())
+        known = "; ".join(str(version) for version in versions)
+        reasons[baseline.pk] = known or "the persona changed since it was captured; no version tells what changed"
+    return reasons
 
 
 Newest = Mapping[str, Evidence]  # by dimension
 MOST_JUDGES = 50
 ADHERENCE = Dimension.ADHERENCE.value
-_FIRST = ("-newest_message_at", "-evaluation_run_id")  # without the id it would be joined for its own order
+NEWEST_FIRST = ("-newest_message_at", "-evaluation_run_id")  # without the id it would be joined for its own order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +149,7 @@ class Judged:
 
 
 def judged_ways() -> list[Judged]:
-    """The judges and procedures there are baselines of, the one that most agents have first; models before heuristics."""
+    """Return the judges and procedures there are baselines of, the one that most agents have first; models before heuristics."""
     by_way = Baseline.objects.order_by().values("judge", "procedure")
     rows = by_way.annotate(agents=Count("agent", distinct=True), at=Max("captured_at")).order_by("-agents", "-at")
     ways = [Judged(judge=row["judge"], procedure=row["procedure"]) for row in rows[:MOST_JUDGES]]
@@ -157,24 +168,41 @@ def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
     """
     if run.agent_id is None or run.position_bins or run.swap_test:
         return
-    rows = EvaluationScore.objects.filter(status=EvaluationScore.Status.SCORED).order_by().values_list("dimension")
-    searched = EvaluationScore.objects.filter(COVERABLE, ~CALL_FAILED, dimension__in=BY_ONE_MESSAGE).order_by()
-    newest_by_dimension = {
-        **dict(searched.filter(evaluation_run=run).values_list("dimension").annotate(at=Max("message__said_at"))),
-        **dict(rows.filter(evaluation_run=run).annotate(at=Max("message__said_at"))),
-    }
-    of_channels = rows.filter(evaluation_run__agent_shares__agent_run=run, evaluation_run__status=run.Status.COMPLETED)
-    newest_by_dimension |= dict.fromkeys(window_statistics(run.figures))
-    newest_by_dimension |= dict.fromkeys(of_channels.values_list("dimension", flat=True).distinct())
+    newest_by_dimension = _newest_scored(run)
     newest: datetime | None = None
     if None in newest_by_dimension.values():
         newest = spoken.order_by().aggregate(at=Max("said_at"))["at"]
-    same = {"evaluation_run": run, "agent_id": run.agent_id, "judge": run.judge, "procedure": run.procedure}
-    rows_of_run = [
-        Evidence(**same, dimension=dimension, newest_message_at=at or newest or run.created_at)
-        for dimension, at in newest_by_dimension.items()
-    ]
-    Evidence.objects.bulk_create(rows_of_run, ignore_conflicts=True)
+    rows = []
+    for dimension, newest_scored in newest_by_dimension.items():
+        row = Evidence(
+            evaluation_run=run,
+            dimension=dimension,
+            agent_id=run.agent_id,
+            judge=run.judge,
+            procedure=run.procedure,
+            newest_message_at=newest_scored or newest or run.created_at,
+        )
+        rows.append(row)
+    Evidence.objects.bulk_create(rows, ignore_conflicts=True)
+
+
+def _newest_scored(run: EvaluationRun) -> dict[str, datetime | None]:
+    """Return by dimension in which something was scored, or searched for cues, when the newest of these messages was said.
+
+    None where a window was judged as a whole.
+    """
+    own = EvaluationScore.objects.filter(evaluation_run=run).order_by()
+    searched = own.filter(COVERABLE, ~CALL_FAILED, dimension__in=BY_ONE_MESSAGE)
+    newest_by_dimension: dict[str, datetime | None] = {}
+    for rows in (searched, own.filter(status=EvaluationScore.Status.SCORED)):
+        newest_by_dimension |= dict(rows.values_list("dimension").annotate(at=Max("message__said_at")))
+    of_channels = EvaluationScore.objects.filter(
+        status=EvaluationScore.Status.SCORED,
+        evaluation_run__agent_shares__agent_run=run,
+        evaluation_run__status=run.Status.COMPLETED,
+    )
+    over_windows = {*window_statistics(run.figures), *of_channels.order_by().values_list("dimension", flat=True)}
+    return newest_by_dimension | dict.fromkeys(over_windows)
 
 
 def store_completed(run: EvaluationRun, summary: RunSummary, *, spoken: QuerySet[Message], linked: bool) -> None:
@@ -190,7 +218,7 @@ def store_completed(run: EvaluationRun, summary: RunSummary, *, spoken: QuerySet
 
 
 def newest_evidence(agents: Collection[int], judged: Judged, *, tag: Tag | None = None) -> dict[int, Newest]:
-    """Of each agent and dimension the evidence with the newest judged message; of equals that of the newest evaluation.
+    """Return of each agent and dimension the evidence with the newest judged message; of equals that of the newest evaluation.
 
     Args:
         agents: Primary keys.
@@ -198,30 +226,34 @@ def newest_evidence(agents: Collection[int], judged: Judged, *, tag: Tag | None 
     """
     rows = Evidence.objects.filter(agent=OuterRef("pk"), judge=judged.judge, procedure=judged.procedure)
     if tag is not None:
-        asked_for = Cast(KeyTextTransform(tag[0], "evaluation_run__where"), TextField())  # else compared with JSON
-        rows = rows.annotate(asked_for=asked_for).filter(asked_for=tag[1])
-    first = {
-        f"newest_{name}": Subquery(rows.filter(dimension=name).order_by(*_FIRST).values("pk")[:1])
-        for name in Dimension.values
-    }
-    rows_of_agents = Agent.objects.filter(pk__in=agents).order_by().annotate(**first).values_list(*first)
-    return _by_agent(key for keys in rows_of_agents for key in keys)
+        name, value = tag
+        tag_value = Cast(KeyTextTransform(name, "evaluation_run__where"), TextField())  # else compared with JSON
+        rows = rows.annotate(tag_value=tag_value).filter(tag_value=value)
+    newest_by_dimension = {}
+    for dimension in Dimension.values:
+        newest = rows.filter(dimension=dimension).order_by(*NEWEST_FIRST)
+        newest_by_dimension[f"newest_{dimension}"] = Subquery(newest.values("pk")[:1])
+    rows_of_agents = Agent.objects.filter(pk__in=agents).order_by().annotate(**newest_by_dimension)
+    keys: set[int | None] = set()
+    for keys_of_agent in rows_of_agents.values_list(*newest_by_dimension):
+        keys.update(keys_of_agent)
+    return _by_agent(keys)
 
 
 def newest_since_baselines(agents: Collection[int], judged: Judged) -> dict[int, Newest]:
-    """The same of each dimension that has a baseline, where the newest judged message is newer than the baseline's newest.
+    """Return the same of each dimension that has a baseline, where the newest judged message is newer than the baseline's newest.
 
     An evaluation that was made before the baseline counts, too, if it was of the same persona.
     """
     baselines = Baseline.objects.filter(agent__in=agents, judge=judged.judge, procedure=judged.procedure)
-    first = Subquery(_newest_since().order_by(*_FIRST).values("pk")[:1])
-    return _by_agent(baselines.order_by().values_list(first, flat=True))
+    newest = Subquery(_newer_than_baseline().order_by(*NEWEST_FIRST).values("pk")[:1])
+    return _by_agent(baselines.order_by().values_list(newest, flat=True))
 
 
 def compared_evaluations(
     agents: Collection[int] | None = None, judged: Judged | None = None
 ) -> dict[tuple[int, Judged], set[tuple[str, int, int]]]:
-    """What is compared now, of these agents (default: all) by this judge (default: any), in one query.
+    """Return what is compared now, of these agents (default: all) by this judge (default: any), in one query.
 
     Returns:
         By agent and judge, for each dimension that has a baseline and newer evidence: the dimension, the evaluation of its baseline, and
@@ -232,55 +264,65 @@ def compared_evaluations(
         baselines = baselines.filter(agent__in=agents)
     if judged is not None:
         baselines = baselines.filter(judge=judged.judge, procedure=judged.procedure)
-    newest = _newest_since().order_by(*_FIRST).values("evaluation_run")[:1]
+    newest = _newer_than_baseline().order_by(*NEWEST_FIRST).values("evaluation_run")[:1]
     rows = baselines.order_by().annotate(newest_run=Subquery(newest)).filter(newest_run__isnull=False)
     compared: dict[tuple[int, Judged], set[tuple[str, int, int]]] = defaultdict(set)
-    for row in rows.values_list("agent", "judge", "procedure", "dimension", "evaluation_run", "newest_run"):
-        agent, judge, procedure, *evaluations = row
-        compared[agent, Judged(judge=judge, procedure=procedure)].add(tuple(evaluations))
+    columns = ("agent", "judge", "procedure", "dimension", "evaluation_run", "newest_run")
+    for agent, judge, procedure, dimension, baseline_run, newest_run in rows.values_list(*columns):
+        compared[agent, Judged(judge=judge, procedure=procedure)].add((dimension, baseline_run, newest_run))
     return dict(compared)
 
 
-def _newest_since() -> QuerySet[Evidence]:
-    """The evidence that is newer than a baseline, in a subquery of baselines."""
-    bound = Evidence.objects.filter(
+def _newer_than_baseline() -> QuerySet[Evidence]:
+    """Return the evidence that is newer than a baseline, for a subquery of baselines."""
+    own_evidence = Evidence.objects.filter(
         evaluation_run=OuterRef(OuterRef("evaluation_run")), dimension=OuterRef(OuterRef("dimension"))
     )
-    same_persona = Q(evaluation_run__gt=OuterRef("evaluation_run")) | Q(
-        evaluation_run__persona_digest=OuterRef("persona_digest")
-    )
+    made_since = Q(evaluation_run__gt=OuterRef("evaluation_run"))
+    of_same_persona = Q(evaluation_run__persona_digest=OuterRef("persona_digest"))
     return Evidence.objects.filter(
-        same_persona,
+        made_since | of_same_persona,
         agent=OuterRef("agent"),
         judge=OuterRef("judge"),
         procedure=OuterRef("procedure"),
         dimension=OuterRef("dimension"),
-        newest_message_at__gt=Subquery(bound.values("newest_message_at")[:1]),
+        newest_message_at__gt=Subquery(own_evidence.values("newest_message_at")[:1]),
     )
 
 
 def runs_of(newest: Newest) -> dict[str, EvaluationRun]:
-    """The evaluations by dimension, that with the newest judged message last."""
+    """Return the evaluations by dimension, that with the newest judged message last."""
     by_time = sorted(newest.items(), key=lambda item: _age(item[1]))
-    return {name: one.evaluation_run for name, one in by_time}
+    return {name: evidence.evaluation_run for name, evidence in by_time}
 
 
 def newest_of_ways(
     agents: Collection[int], ways: Iterable[Judged], *, dimensions: Collection[str] = ()
 ) -> dict[int, dict[str, EvaluationRun]]:
-    """Of each agent `newest_since_baselines` in the way that judged the newest message, as `runs_of` has it; only these dimensions."""
-    by_agent: dict[int, list[Newest]] = defaultdict(list)
+    """Return of each agent `newest_since_baselines` in the way that judged the newest message, as `runs_of` has it.
+
+    Args:
+        agents: Primary keys.
+        ways: To look in.
+        dimensions: Only these; default all.
+    """
+    newest_by_agent: dict[int, Newest] = {}
     for judged in ways:
         for pk, newest in newest_since_baselines(agents, judged).items():
-            if asked := {name: one for name, one in newest.items() if not dimensions or name in dimensions}:
-                by_agent[pk].append(asked)
-    return {pk: runs_of(max(of, key=lambda newest: max(map(_age, newest.values())))) for pk, of in by_agent.items()}
+            wanted = {name: evidence for name, evidence in newest.items() if not dimensions or name in dimensions}
+            if not wanted:
+                continue
+            if pk not in newest_by_agent or _newest_age(wanted) > _newest_age(newest_by_agent[pk]):
+                newest_by_agent[pk] = wanted
+    return {pk: runs_of(newest) for pk, newest in newest_by_agent.items()}
 
 
 def newest_without_adherence(runs: Iterable[EvaluationRun]) -> EvaluationRun | None:
     """Return the newest of the evaluations behind other scores if it asked for adherence, too: hits compare without a score."""
     newest = max(runs, key=lambda run: run.pk, default=None)
-    return newest if newest is not None and ADHERENCE in newest.dimensions else None
+    if newest is None or ADHERENCE not in newest.dimensions:
+        return None
+    return newest
 
 
 def baseline_and_candidate(runs: Mapping[str, EvaluationRun]) -> tuple[Measurement, Measurement] | None:
@@ -293,34 +335,58 @@ def baseline_and_candidate(runs: Mapping[str, EvaluationRun]) -> tuple[Measureme
     if last.agent is None:
         return None
     baselines = get_baseline(agent=last.agent, judge=last.judge, procedure=last.procedure)
-    wanted = {d: run for d, run in runs.items() if d in baselines}
-    rows = [baselines[d] for d, run in wanted.items() if baselines[d].evaluation_run_id != run.pk]
-    if not rows:
+    compared = []
+    for dimension, run in runs.items():
+        baseline = baselines.get(dimension)
+        if baseline is not None and baseline.evaluation_run_id != run.pk:
+            compared.append(baseline)
+    if not compared:
         return None
-    candidate = measurement_of_runs({b.dimension: wanted[b.dimension] for b in rows})
-    baseline = measurement_of_baselines(rows, candidate)
-    if ADHERENCE in wanted or ADHERENCE not in last.dimensions:
-        return baseline, candidate
-    run_before = newest_without_adherence(row.evaluation_run for row in rows)
+    now = measurement_of_runs({baseline.dimension: runs[baseline.dimension] for baseline in compared})
+    before = measurement_of_baselines(compared, now)
+    if ADHERENCE in last.dimensions and not (ADHERENCE in runs and ADHERENCE in baselines):
+        return _with_unscored_adherence(before, now, baselines, compared, last)
+    return before, now
+
+
+def _with_unscored_adherence(
+    before: Measurement,
+    now: Measurement,
+    baselines: Mapping[str, Baseline],
+    compared: Iterable[Baseline],
+    last: EvaluationRun,
+) -> tuple[Measurement, Measurement]:
+    """Return both measurements with adherence, of which too little was scored for a baseline, or nothing now: a finding, too.
+
+    Adherence alone: consistency takes earlier messages, which a first baseline often lacks.
+
+    Args:
+        baselines: All current ones of the agent, by dimension.
+        compared: Those of them that are in `before`.
+        last: The newest evaluation that is compared.
+    """
     if ADHERENCE in baselines:
-        run_before = baselines[ADHERENCE].evaluation_run
+        run_before: EvaluationRun | None = baselines[ADHERENCE].evaluation_run
+    else:
+        run_before = newest_without_adherence(baseline.evaluation_run for baseline in compared)
     if run_before is None or run_before.pk == last.pk:
-        return baseline, candidate
-    # Of adherence too little was scored for a baseline, or nothing now: that is a finding, too. Not where there is nothing to say: nothing
-    # was scored in either, or what was scored now is of messages that the baseline knows. Adherence alone: consistency takes earlier
-    # messages, which a first baseline often lacks.
-    before, now = (measurement_of(run, dimensions=[ADHERENCE]) for run in (run_before, last))
-    scored_before, scored_now = (bool(m.dimensions[ADHERENCE].sample.observations) for m in (before, now))
-    if not (scored_before or scored_now) or (ADHERENCE in baselines and scored_now):
-        return baseline, candidate
-    return baseline.extended_by(before), candidate.extended_by(now)
+        return before, now
+    adherence_before = measurement_of(run_before, dimensions=[ADHERENCE])
+    adherence_now = measurement_of(last, dimensions=[ADHERENCE])
+    scored_before = bool(adherence_before.dimensions[ADHERENCE].sample.observations)
+    scored_now = bool(adherence_now.dimensions[ADHERENCE].sample.observations)
+    if not scored_before and not scored_now:
+        return before, now
+    if ADHERENCE in baselines and scored_now:  # of messages that the baseline knows, else it would be newer evidence
+        return before, now
+    return before.extended_by(adherence_before), now.extended_by(adherence_now)
 
 
 MEASURE_NEWER = "evaluate newer messages, or capture a baseline of older ones (--window, --where)"
 
 
 def nothing_newer(baselines: Collection[Baseline]) -> str:
-    """Which evaluations could be compared with an agent's baselines, where there is none, and what to do."""
+    """Return which evaluations could be compared with an agent's baselines, where there is none, and what to do."""
     how = ", ".join(sorted({b.procedure for b in baselines}))
     runs = [b.evaluation_run_id for b in baselines]
     at = Evidence.objects.filter(evaluation_run__in=runs).aggregate(at=Max("newest_message_at"))["at"]
@@ -328,13 +394,19 @@ def nothing_newer(baselines: Collection[Baseline]) -> str:
     return f"judged like the baseline ({how}) scored a message newer than the baseline's newest{said}; {MEASURE_NEWER}"
 
 
-def _age(one: Evidence) -> tuple[datetime, int]:
-    return one.newest_message_at, one.evaluation_run_id
+def _age(evidence: Evidence) -> tuple[datetime, int]:
+    """Return by what evidence is ordered: the newest judged message, then the evaluation."""
+    return evidence.newest_message_at, evidence.evaluation_run_id
+
+
+def _newest_age(newest: Newest) -> tuple[datetime, int]:
+    return max(_age(evidence) for evidence in newest.values())
 
 
 def _by_agent(keys: Iterable[int | None]) -> dict[int, Newest]:
-    chosen = {key for key in keys if key is not None}
+    """Return the evidence with these primary keys by agent and dimension; an agent has one of a dimension at most."""
+    wanted = {key for key in keys if key is not None}
     by_agent: dict[int, dict[str, Evidence]] = defaultdict(dict)
-    for row in Evidence.objects.filter(pk__in=chosen).select_related("evaluation_run__agent").order_by("pk"):
+    for row in Evidence.objects.filter(pk__in=wanted).select_related("evaluation_run__agent").order_by("pk"):
         by_agent[row.agent_id][row.dimension] = row
     return dict(by_agent)

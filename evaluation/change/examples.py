@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from django.db.models import F, Q, Window
+from django.db.models import F, Q, QuerySet, Window
+from django.db.models.expressions import OrderBy
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import RowNumber
 from pydantic import BaseModel
@@ -48,25 +49,26 @@ class WorstMessage(BaseModel):
 
     @property
     def asked(self) -> str:
-        """The proposition's sentence for people."""
+        """Return the proposition's sentence for people."""
         return f"{self.claim} (should not hold)" if self.inverted else self.claim
 
     @property
     def place(self) -> str:
-        """For people, e.g. ``#general 41``; empty for a window."""
+        """Return where the message is, e.g. ``#general 41``; empty for a window."""
         return f"#{self.channel} {self.position}" if self.position is not None else ""
 
 
 def worst_message(runs: Iterable[EvaluationRun], dimension: str, proposition: str) -> WorstMessage | None:
-    """The judgement of a proposition that scored lowest in these evaluations; None where none was scored."""
-    rows = [row for row in (worst_judgement(run, dimension, proposition) for run in runs) if row is not None]
-    if not rows:
+    """Return the judgement of a proposition that scored lowest in these evaluations; None where none was scored."""
+    judgements = [worst_judgement(run, dimension, proposition) for run in runs]
+    scored = [judgement for judgement in judgements if judgement is not None]
+    if not scored:
         return None
-    return _as_message(min(rows, key=lambda row: (row.score or 0, row.pk)))
+    return _as_message(min(scored, key=lambda judgement: (judgement.score or 0, judgement.pk)))
 
 
 def lowest_messages(run: int, dimension: str, proposition: str = "") -> list[WorstMessage]:
-    """Return what `lowest_scores` are of, for people."""
+    """Return the lowest judgements of single messages, as `lowest_scores` has them, for people."""
     return [_as_message(row) for row in lowest_scores(run, dimension, proposition)]
 
 
@@ -89,25 +91,33 @@ def lowest_scores(run: int, dimension: str, proposition: str = "") -> list[Evalu
 
 
 def _as_message(row: EvaluationScore) -> WorstMessage:
-    message, place = row.message, dict[str, Any]()
-    if message is not None:
-        sent = message.sent_at.isoformat() if message.sent_at else ""
-        place = {"external_id": message.external_id, "position": message.position, "sent_at": sent}
-    channel = message.channel if message is not None else row.evaluation_run.channel
-    heard = _just_before(message) if message is not None else None
-    return WorstMessage(
+    """Return a judgement with what was asked and where its message is; of a window the message's fields are empty."""
+    channel = row.evaluation_run.channel if row.message is None else row.message.channel
+    worst = WorstMessage(
         claim=row.claim,
         inverted=row.inverted,
-        text=_excerpt(row.context_snippet or (message.text if message else "")),
-        heard=f"{heard.author_name}: {_excerpt(heard.text)}" if heard is not None else "",
+        text=_excerpt(row.context_snippet),
         score=row.score,
         reasoning=row.reasoning or row.justification,
         channel=channel.slug if channel is not None else "",
-        **place,
     )
+    if row.message is None:
+        return worst
+    message = row.message
+    worst.external_id = message.external_id
+    worst.position = message.position
+    if not worst.text:
+        worst.text = _excerpt(message.text)
+    if message.sent_at:
+        worst.sent_at = message.sent_at.isoformat()
+    heard = _just_before(message)
+    if heard is not None:
+        worst.heard = f"{heard.author_name}: {_excerpt(heard.text)}"
+    return worst
 
 
 def _just_before(message: Message) -> Message | None:
+    """Return the message before this one in its channel."""
     before = Message.objects.filter(channel=message.channel_id, position__lt=message.position)
     return before.select_related("agent", "user").order_by("-position").first()
 
@@ -118,7 +128,7 @@ def _excerpt(text: str) -> str:
 
 
 def print_example(worst: WorstMessage, console: Console, *, skip: Collection[str] = ()) -> None:
-    """A proposition's sentence, and the message that scored lowest on it after what was said before it.
+    """Print a proposition's sentence, and the message that scored lowest on it after what was said before it.
 
     Args:
         skip: Sentences and messages that the reader has seen.
@@ -135,8 +145,8 @@ def print_example(worst: WorstMessage, console: Console, *, skip: Collection[str
 
 
 # -- the best then beside the worst now
-Key = tuple[int, str, str]  # evaluation, dimension, proposition
-_KEY = ("evaluation_run", "dimension", "proposition_id")
+JudgementsKey = tuple[int, str, str]  # evaluation, dimension, proposition
+KEY_COLUMNS = ("evaluation_run", "dimension", "proposition_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,50 +160,62 @@ class Quote:
 class ComparedJudgements(NamedTuple):
     """The judgements of a proposition before and now, and whether its score rose."""
 
-    before: Key
-    now: Key
+    before: JudgementsKey
+    now: JudgementsKey
     rose: bool
 
 
 def quotes_of(compared: Sequence[ComparedJudgements]) -> list[tuple[Quote | None, Quote | None]]:
     """Return two messages for each: the best before and the worst now, or the reverse where the score rose."""
-    best = _extremes([keys.now if keys.rose else keys.before for keys in compared], F("score").desc())
-    worst = _extremes([keys.before if keys.rose else keys.now for keys in compared], F("score").asc())
-    keys = {row["message"] for row in (*best.values(), *worst.values())}
-    messages = Message.objects.select_related("channel", "agent").in_bulk(keys)
-
-    def quote(row: Mapping[str, Any] | None) -> Quote | None:
-        message = messages.get(row["message"]) if row else None
-        return Quote(message=message, score=row["score"]) if row and message else None
-
+    keys_of_best = [judgements.now if judgements.rose else judgements.before for judgements in compared]
+    keys_of_worst = [judgements.before if judgements.rose else judgements.now for judgements in compared]
+    best = _extreme_judgements(keys_of_best, F("score").desc())
+    worst = _extreme_judgements(keys_of_worst, F("score").asc())
+    quotes = _quotes([*best.values(), *worst.values()])
     pairs = []
-    for before, now, rose in compared:
-        first, second = (worst, best) if rose else (best, worst)
-        pairs.append((quote(first.get(before)), quote(second.get(now))))
+    for judgements in compared:
+        extremes_before, extremes_now = (worst, best) if judgements.rose else (best, worst)
+        row_before = extremes_before.get(judgements.before)
+        row_now = extremes_now.get(judgements.now)
+        pairs.append((quotes.get(row_before) if row_before else None, quotes.get(row_now) if row_now else None))
     return pairs
 
 
-def _rows_of(keys: Iterable[Key]) -> Any:
+def _rows_of(keys: Iterable[JudgementsKey]) -> QuerySet[EvaluationScore]:
+    """Return the judgements with these keys."""
     where = Q(pk__in=[])
     for run, dimension, proposition in keys:
         where |= Q(evaluation_run=run, dimension=dimension, proposition_id=proposition)
     return EvaluationScore.objects.filter(where).order_by()
 
 
-def _extremes(keys: Iterable[Key], by_score: Any) -> dict[Key, dict[str, Any]]:
-    """The judgement of each that comes first by its score; of equals that of the newest message."""
-    place = Window(
+class _ScoredMessage(NamedTuple):
+    """The primary key of a message, and what it scored."""
+
+    message: int
+    score: int
+
+
+def _extreme_judgements(keys: Iterable[JudgementsKey], by_score: OrderBy) -> dict[JudgementsKey, _ScoredMessage]:
+    """Return of each the judgement that comes first by its score; of equals that of the newest message."""
+    rank = Window(
         RowNumber(),
         partition_by=[F("evaluation_run"), F("dimension"), F("proposition_id")],
         order_by=[by_score, F("message").desc()],
     )
-    rows = _rows_of(keys).filter(status="scored", score__isnull=False, message__isnull=False)
-    first = rows.annotate(place=place).filter(place=1).values(*_KEY, "message", "score")
-    return {_key_of(row): row for row in first}
+    scored = _rows_of(keys).filter(status="scored", score__isnull=False, message__isnull=False)
+    first = scored.annotate(rank=rank).filter(rank=1)
+    extremes = {}
+    for run, dimension, proposition, message, score in first.values_list(*KEY_COLUMNS, "message", "score"):
+        extremes[run, dimension, proposition] = _ScoredMessage(message, score)
+    return extremes
 
 
-def _key_of(row: Mapping[str, Any]) -> Key:
-    return row["evaluation_run"], row["dimension"], row["proposition_id"]
+def _quotes(rows: Collection[_ScoredMessage]) -> dict[_ScoredMessage, Quote]:
+    """Return the messages themselves, where they are still there."""
+    keys = {row.message for row in rows}
+    messages = Message.objects.select_related("channel", "agent").in_bulk(keys)
+    return {row: Quote(message=messages[row.message], score=row.score) for row in rows if row.message in messages}
 
 
 def add_evidence(rows: Sequence[Change]) -> None:
@@ -203,47 +225,75 @@ def add_evidence(rows: Sequence[Change]) -> None:
         before = (row.baseline_run_id, row.dimension, row.proposition)
         now = (row.evaluation_run_id, row.dimension, row.proposition)
         compared.append(ComparedJudgements(before, now, rose=(row.points or 0.0) > 0))
-    quotes, tags = quotes_of(compared), _tags_since(compared)
-    tagged = {row.agent_id for row, keys in zip(rows, compared, strict=True) if keys.now in tags}
-    first = first_of_tags(tagged) if tagged else {}
-    for row, keys, (best, worst) in zip(rows, compared, quotes, strict=True):
-        if best is not None:
-            row.baseline_quote, row.baseline_quote_score = best.message, best.score
-        if worst is not None:
-            row.quote, row.quote_score = worst.message, worst.score
-        if (tag := tags.get(keys.now)) is not None:
+    tags = _tags_since(compared)
+    agents = {row.agent_id for row, judgements in zip(rows, compared, strict=True) if judgements.now in tags}
+    first_said = first_of_tags(agents) if agents else {}
+    for row, judgements, (quote_before, quote_now) in zip(rows, compared, quotes_of(compared), strict=True):
+        if quote_before is not None:
+            row.baseline_quote = quote_before.message
+            row.baseline_quote_score = quote_before.score
+        if quote_now is not None:
+            row.quote = quote_now.message
+            row.quote_score = quote_now.score
+        tag = tags.get(judgements.now)
+        if tag is not None:
             row.since_tag, row.since_value = tag
-            row.since_at = first.get((row.agent_id, tag))
+            row.since_at = first_said.get((row.agent_id, tag))
 
 
-def _tags_since(compared: Sequence[ComparedJudgements]) -> dict[Key, Tag]:
-    """The tag that every judged message carries now and none carried before; where there are several the first of `BUILD_TAGS`.
+def _tags_since(compared: Sequence[ComparedJudgements]) -> dict[JudgementsKey, Tag]:
+    """Return the tag that every judged message carries now and none carried before; of several the first of `BUILD_TAGS`.
 
     Of what was judged over whole windows: the tag that each of the two evaluations asked for.
+
+    Returns:
+        By the judgements now.
     """
-    tagged = {f"tag_{key}": KeyTextTransform(key, "message__tags") for key in BUILD_TAGS}
-    keys = [key for before, now, _ in compared for key in (before, now)]
-    rows = _rows_of(keys).filter(status="scored", message__isnull=False)
-    seen: dict[Key, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows.annotate(**tagged).values(*_KEY, *tagged).distinct():
-        seen[_key_of(row)].append(row)
-    runs = EvaluationRun.objects.filter(pk__in={key[0] for key in keys}).order_by()
-    asked = dict(runs.values_list("pk", "where"))
+    keys = [key for judgements in compared for key in (judgements.before, judgements.now)]
+    values = _tag_values(keys)
+    runs = EvaluationRun.objects.filter(pk__in={run for run, _, _ in keys}).order_by()
+    asked_for = dict(runs.values_list("pk", "where"))
     tags = {}
-    for before, now, _ in compared:
+    for judgements in compared:
+        run_before = judgements.before[0]
+        run_now = judgements.now[0]
         for name in BUILD_TAGS:
-            value = _value_since(name, seen[before], seen[now])
-            if value is None and asked[before[0]].get(name) not in (None, asked[now[0]].get(name)):
-                value = asked[now[0]].get(name)
+            value = _value_since(values[judgements.before, name], values[judgements.now, name])
+            if value is None:
+                value = _asked_value_since(asked_for[run_before].get(name), asked_for[run_now].get(name))
             if value is not None:
-                tags[now] = (name, str(value))
+                tags[judgements.now] = (name, value)
                 break
     return tags
 
 
-def _value_since(name: str, before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> str | None:
-    """The value of a tag that every message has now and none had before; None where there is none."""
-    values, others = ({row[f"tag_{name}"] for row in rows} for rows in (now, before))
-    if len(values) != 1 or None in values or not others or values & others:
+def _tag_values(keys: Iterable[JudgementsKey]) -> dict[tuple[JudgementsKey, str], set[str | None]]:
+    """Return which values each of `BUILD_TAGS` has in the judged messages; None where a message does not have it.
+
+    Returns:
+        By judgements and tag.
+    """
+    columns = {f"tag_{name}": KeyTextTransform(name, "message__tags") for name in BUILD_TAGS}
+    scored = _rows_of(keys).filter(status="scored", message__isnull=False).annotate(**columns)
+    values: dict[tuple[JudgementsKey, str], set[str | None]] = defaultdict(set)
+    for run, dimension, proposition, *row in scored.values_list(*KEY_COLUMNS, *columns).distinct():
+        for name, value in zip(BUILD_TAGS, row, strict=True):
+            values[(run, dimension, proposition), name].add(value)
+    return values
+
+
+def _value_since(before: Collection[str | None], now: Collection[str | None]) -> str | None:
+    """Return the value of a tag that every message has now and none had before; None where there is none."""
+    if len(now) != 1 or not before:
         return None
-    return str(values.pop())
+    (value,) = now
+    if value is None or value in before:
+        return None
+    return str(value)
+
+
+def _asked_value_since(before: str | None, now: str | None) -> str | None:
+    """Return the value of a tag that the later of two evaluations asked for, where the earlier one asked for another."""
+    if before is None or now is None or before == now:
+        return None
+    return str(now)

@@ -11,10 +11,9 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any
+from datetime import date, datetime
 
-from django.db.models import F, OuterRef, Q, Subquery, Sum
+from django.db.models import F, Q, Sum
 from django.utils import timezone
 
 from agents.builds import Tag
@@ -30,18 +29,31 @@ MOST_RUNS = 400  # the newest evaluations
 MOST_JUDGED = 2_000  # messages, the newest; an evaluation that judged one again makes it count again
 MOST_LINKED = 60  # evaluations whose channels are read
 ROLLING = 10  # messages in a rolling mean
-READ = (
-    *("agent_id", "judge", "method", "hard", "double_check", "simulated", "swap_test", "dimensions"),
-    *("window_end", "created_at"),
+RUN_FIELDS = (
+    "agent_id",
+    "judge",
+    "method",
+    "hard",
+    "double_check",
+    "simulated",
+    "swap_test",
+    "dimensions",
+    "window_end",
+    "created_at",
 )
+_SCORED = Q(status="scored")
+SUM_OF_WEIGHTED_SCORES = Sum(F("weight") * F("score"), filter=_SCORED)
+SUM_OF_WEIGHTS = Sum("weight", filter=_SCORED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """What was scored at one time: `score` 0 to 9, None where nothing could be scored.
+    """What was scored at one time.
 
-    `message` (its primary key) is None of what is judged over a window. `of`: how many messages it is the mean of; `message` is then the
-    one that scored lowest.
+    Attributes:
+        score: 0 to 9; None where nothing could be scored.
+        message: Primary key; None of what is judged over a window. Of several messages the one that scored lowest.
+        messages: How many messages it is the mean of.
     """
 
     at: datetime
@@ -50,7 +62,7 @@ class Scored:
     message: int | None = None
     channel: int | None = None
     position: int = 0
-    of: int = 1
+    messages: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +79,7 @@ class Rolled:
 
     @property
     def interval(self) -> Interval | None:
-        """95 %; None for fewer than two messages."""
+        """Return the 95 % interval of the mean; None for fewer than two messages."""
         return mean_interval(self.scores)
 
 
@@ -92,43 +104,56 @@ class History:
 
     @property
     def unscored(self) -> int:
-        """How many points have no score."""
+        """Return how many points have no score."""
         return sum(point.score is None for point in self.points)
 
     @property
     def now(self) -> float | None:
-        """The newest rolling mean, of windows the newest score."""
+        """Return the newest rolling mean, of windows the newest score; None where nothing has a score."""
         if self.rolled:
             return self.rolled[-1].mean
         return next((point.score for point in reversed(self.points) if point.score is not None), None)
 
     def daily(self, most: int) -> History:
-        """The same with a point a day where it has more than `most`; the newest `most` of them."""
+        """Return the same with a point a day where it has more than `most`; the newest `most` of them."""
         if len(self.points) <= most:
             return self
-        days: dict[Any, list[Scored]] = defaultdict(list)
+        points_by_day: dict[date, list[Scored]] = defaultdict(list)
         for point in self.points:
-            days[timezone.localtime(point.at).date()].append(point)
-        points = []
-        for (
-            of
-        ) in days.values():  # the mean of a day, with the message that scored lowest; unscored where none has a score
-            scored = [point for point in of if point.score is not None]
-            lowest = min(scored, key=lambda point: point.score or 0.0, default=of[-1])
-            mean = sum(point.score or 0.0 for point in scored) / len(scored) if scored else None
-            points.append(replace(lowest, score=mean, of=len(scored) or 1))
-        last_of_day = {timezone.localtime(one.at).date(): one for one in self.rolled}
-        first = points[-most:][0].at
+            points_by_day[_day(point.at)].append(point)
+        days = [_mean_of_day(points) for points in points_by_day.values()]
+        drawn = days[-most:]
+        last_mean_of_day = {_day(rolled.at): rolled for rolled in self.rolled}
         return replace(
             self,
-            points=points[-most:],
-            rolled=[one for one in last_of_day.values() if one.at >= first],
+            points=drawn,
+            rolled=[rolled for rolled in last_mean_of_day.values() if rolled.at >= drawn[0].at],
             by_day=True,
-            older=self.older or len(points) > most,
+            older=self.older or len(days) > most,
         )
 
 
-Key = tuple[int, Judged, str]  # agent, judge and procedure, dimension
+def _day(at: datetime) -> date:
+    return timezone.localtime(at).date()
+
+
+def _mean_of_day(points: Sequence[Scored]) -> Scored:
+    """Return the mean of a day, with the message that scored lowest; unscored where none of them has a score."""
+    scored = [point for point in points if point.score is not None]
+    if not scored:
+        return points[-1]
+    lowest = min(scored, key=lambda point: point.score or 0.0)
+    mean = sum(point.score or 0.0 for point in scored) / len(scored)
+    return replace(lowest, score=mean, messages=len(scored))
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryKey:
+    """What a history is of: an agent (primary key), by one judge and procedure, in one dimension."""
+
+    agent: int
+    judged: Judged
+    dimension: str
 
 
 def histories(
@@ -137,8 +162,8 @@ def histories(
     tags: Mapping[tuple[int, Tag], datetime],
     dimensions: Collection[str] = (),
     judged: Judged | None = None,
-    most_runs: int | None = None,
-    most: int | None = None,
+    most_runs: int = MOST_RUNS,
+    most: int = MOST_JUDGED,
 ) -> list[History]:
     """Return the histories of these agents (primary keys), those by models before heuristics, in at most eight queries whatever there is.
 
@@ -146,114 +171,166 @@ def histories(
         tags: What `first_of_tags` says of them: at each build a rolling mean starts again.
         dimensions: Only these; default all but counts.
         judged: Only by this judge and procedure.
-        most_runs, most: Of the agents together the newest evaluations and messages; default `MOST_RUNS` and `MOST_JUDGED`.
+        most_runs, most: Of the agents together the newest evaluations and messages.
     """
-    ran = EvaluationRun.objects.filter(
+    runs = _newest_runs(agents, judged, most_runs)
+    wanted = {name for run in runs.values() for name in run.dimensions if name not in COUNTED}
+    if dimensions:
+        wanted &= set(dimensions)
+    scored_messages = _scores_of_messages(runs, wanted & set(BY_MESSAGE), most)
+    by_message = _newest_scores(scored_messages, runs)
+    by_window: dict[HistoryKey, list[Scored]] = defaultdict(list)
+    for name, scored in _scores_of_windows(_runs_with_windows(runs, wanted, set(by_message)), wanted):
+        key = _key(runs[scored.run], name)
+        if key not in by_message:
+            by_window[key].append(scored)
+    older = len(scored_messages) == most or len(runs) == most_runs
+    drawn = []
+    for key, points in by_message.items():
+        builds = sorted(at for (agent, _), at in tags.items() if agent == key.agent)
+        points.sort(key=_by_time)
+        drawn.append(_history(key, points, older=older, rolled=_rolling_means(points, builds)))
+    for key, points in by_window.items():
+        points.sort(key=_by_time)
+        drawn.append(_history(key, points, older=older))
+    return sorted(drawn, key=_models_first)
+
+
+def _newest_runs(agents: Collection[int], judged: Judged | None, most: int) -> dict[int, EvaluationRun]:
+    """Return the newest evaluations of these agents by primary key, without simulated speech, positions and swap tests."""
+    completed = EvaluationRun.objects.filter(
         status=EvaluationRun.Status.COMPLETED, agent__in=agents, simulated=False, swap_test="", position_bins=[]
     )
     if judged is not None:
-        ran = ran.filter(judge=judged.judge)
-    most_runs = MOST_RUNS if most_runs is None else most_runs
-    most = MOST_JUDGED if most is None else most
-    newest = ran.order_by("-created_at", "-pk").only(*READ)[:most_runs]
-    runs = {run.pk: run for run in newest if judged is None or run.procedure == judged.procedure}
-    measured = {name for run in runs.values() for name in run.dimensions if name not in COUNTED}
-    wanted = {name for name in measured if not dimensions or name in dimensions}
-    lines: dict[Key, list[Scored]] = defaultdict(list)
-    rows = _of_messages(runs, wanted & set(BY_MESSAGE), most)
-    newest_of = {(_line(runs[point.run], name), point.message): point for name, point in reversed(rows)}
-    for (line, _), point in newest_of.items():
-        lines[line].append(point)
-    by_message = set(lines)
-    others = {}  # evaluations in which something was not judged message by message
+        completed = completed.filter(judge=judged.judge)
+    newest = completed.order_by("-created_at", "-pk").only(*RUN_FIELDS)[:most]
+    return {run.pk: run for run in newest if judged is None or run.procedure == judged.procedure}
+
+
+def _key(run: EvaluationRun, dimension: str) -> HistoryKey:
+    return HistoryKey(run.agent_id or 0, Judged(judge=run.judge, procedure=run.procedure), dimension)
+
+
+def _newest_scores(
+    scored_messages: Sequence[tuple[str, Scored]], runs: Mapping[int, EvaluationRun]
+) -> dict[HistoryKey, list[Scored]]:
+    """Return each message's score in the newest evaluation that judged it.
+
+    Args:
+        scored_messages: With their dimensions; of a message the newest evaluation first.
+    """
+    newest: dict[HistoryKey, dict[int | None, Scored]] = defaultdict(dict)
+    for name, scored in scored_messages:
+        newest[_key(runs[scored.run], name)].setdefault(scored.message, scored)
+    return {key: list(by_message.values()) for key, by_message in newest.items()}
+
+
+def _runs_with_windows(
+    runs: Mapping[int, EvaluationRun], wanted: set[str], by_message: set[HistoryKey]
+) -> dict[int, EvaluationRun]:
+    """Return the evaluations in which something was not judged message by message."""
+    others = {}
     for pk, run in runs.items():
-        if any(_line(run, name) not in by_message for name in wanted & set(run.dimensions)):
+        if any(_key(run, name) not in by_message for name in wanted.intersection(run.dimensions)):
             others[pk] = run
-    for name, point in _of_windows(others, wanted):
-        if (whose := _line(runs[point.run], name)) not in by_message:
-            lines[whose].append(point)
-    older = len(rows) == most or len(runs) == most_runs
-    builds: dict[int, list[datetime]] = defaultdict(list)
-    for (agent, _), at in tags.items():
-        builds[agent].append(at)
-    drawn = (
-        _history(key, points, sorted(builds[key[0]]) if key in by_message else None, older=older)
-        for key, points in lines.items()
-    )
-    return sorted(drawn, key=lambda one: (is_heuristic(one.judged.judge), str(one.judged), one.dimension))
+    return others
 
 
-def _line(run: EvaluationRun, dimension: str) -> Key:
-    return run.agent_id or 0, Judged(judge=run.judge, procedure=run.procedure), dimension
-
-
-_SCORED = Q(status="scored")
-_SUMS = {"points": Sum(F("weight") * F("score"), filter=_SCORED), "weights": Sum("weight", filter=_SCORED)}
-
-
-def _of_messages(runs: Collection[int], dimensions: Collection[str], most: int) -> list[tuple[str, Scored]]:
+def _scores_of_messages(runs: Collection[int], dimensions: Collection[str], most: int) -> list[tuple[str, Scored]]:
     """Return dimension and score of each judged message, the newest `most` of them, those of the newest evaluation first."""
     if not dimensions:
         return []
-    about = ("evaluation_run", "dimension", "message", "message__said_at", "message__channel", "message__position")
     rows = (
         EvaluationScore.objects.filter(evaluation_run__in=runs, dimension__in=dimensions, message__isnull=False)
         .filter(status__in=["scored", "unscored"])
         .order_by("-message__said_at", "-message", "-evaluation_run")
-        .values_list(*about)
-        .annotate(**_SUMS)
+        .values("evaluation_run", "dimension", "message", "message__said_at", "message__channel", "message__position")
+        .annotate(points=SUM_OF_WEIGHTED_SCORES, weights=SUM_OF_WEIGHTS)
     )
-    return [
-        (name, Scored(at=at, score=_mean(points, weights), run=run, message=pk, channel=channel, position=position))
-        for run, name, pk, at, channel, position, points, weights in rows[:most]
-    ]
+    scores = []
+    for row in rows[:most]:
+        scored = Scored(
+            at=row["message__said_at"],
+            score=_weighted_mean(row["points"], row["weights"]),
+            run=row["evaluation_run"],
+            message=row["message"],
+            channel=row["message__channel"],
+            position=row["message__position"],
+        )
+        scores.append((row["dimension"], scored))
+    return scores
 
 
-def _of_windows(runs: dict[int, EvaluationRun], dimensions: set[str]) -> Iterator[tuple[str, Scored]]:
-    """Return dimension and score of what was judged over a window or a channel as a whole, at its newest message."""
+def _scores_of_windows(runs: Mapping[int, EvaluationRun], dimensions: set[str]) -> Iterator[tuple[str, Scored]]:
+    """Yield dimension and score of what was judged over a window or a channel as a whole, at its newest message."""
     if not runs:
         return
-    whole = EvaluationScore.objects.filter(Q(over_window=True) | ~Q(dimension__in=BY_MESSAGE), message__isnull=True)
-    evidence = Evidence.objects.order_by().filter(dimension__in=dimensions)
-    its_own = evidence.filter(evaluation_run=OuterRef("evaluation_run"), dimension=OuterRef("dimension"))
-    sums = (
-        whole.filter(evaluation_run__in=runs, dimension__in=dimensions)
-        .order_by()
-        .values_list("evaluation_run", "dimension")
-        .annotate(**_SUMS, newest=Subquery(its_own.values("newest_message_at")[:1]))
-    )
-    scores: dict[tuple[int, str], float | None] = {}
-    newest: dict[tuple[int, str], datetime | None] = {}
-    for pk, name, points, weights, at in sums:
-        scores[pk, name], newest[pk, name] = _mean(points, weights), at
-    linked = [run for run in runs.values() if dimensions & (set(run.dimensions) & set(CHANNEL_DIMENSIONS))]
-    of_channels = linked_dimensions(linked[:MOST_LINKED])
-    for pk, by_name in of_channels.items():
-        scores |= {(pk, name): one.score for name, one in by_name.items() if name in dimensions}
-    if of_channels:
-        rows = evidence.filter(evaluation_run__in=of_channels)
-        newest |= {row[:2]: row[2] for row in rows.values_list("evaluation_run", "dimension", "newest_message_at")}
+    scores = _window_scores(runs, dimensions)
+    # An agent's scores of channel dimensions come from the evaluations of the channels.
+    of_channels = [run for run in runs.values() if dimensions & set(run.dimensions) & set(CHANNEL_DIMENSIONS)]
+    for pk, summaries in linked_dimensions(of_channels[:MOST_LINKED]).items():
+        for name, summary in summaries.items():
+            if name in dimensions:
+                scores[pk, name] = summary.score
+    newest_messages = _newest_messages(scores)
     for (pk, name), score in scores.items():
-        at = newest.get((pk, name)) or runs[pk].window_end or runs[pk].created_at
+        at = newest_messages.get((pk, name)) or runs[pk].window_end or runs[pk].created_at
         yield name, Scored(at=at, score=score, run=pk)
 
 
-def _mean(points: float | None, weights: float | None) -> float | None:
+def _window_scores(runs: Collection[int], dimensions: Collection[str]) -> dict[tuple[int, str], float | None]:
+    """Return by evaluation and dimension the mean of the judgements that are of no single message."""
+    whole = EvaluationScore.objects.filter(Q(over_window=True) | ~Q(dimension__in=BY_MESSAGE), message__isnull=True)
+    rows = (
+        whole.filter(evaluation_run__in=runs, dimension__in=dimensions)
+        .order_by()
+        .values("evaluation_run", "dimension")
+        .annotate(points=SUM_OF_WEIGHTED_SCORES, weights=SUM_OF_WEIGHTS)
+    )
+    scores: dict[tuple[int, str], float | None] = {}
+    for row in rows:
+        scores[row["evaluation_run"], row["dimension"]] = _weighted_mean(row["points"], row["weights"])
+    return scores
+
+
+def _newest_messages(keys: Collection[tuple[int, str]]) -> dict[tuple[int, str], datetime | None]:
+    """Return by evaluation and dimension when the newest message was said that was judged."""
+    evidence = Evidence.objects.filter(evaluation_run__in={pk for pk, _ in keys}).order_by()
+    rows = evidence.values_list("evaluation_run", "dimension", "newest_message_at")
+    return {(pk, name): at for pk, name, at in rows}
+
+
+def _weighted_mean(points: float | None, weights: float | None) -> float | None:
     return round(points / weights, 4) if points is not None and weights else None
 
 
-def _history(key: Key, points: list[Scored], builds: Sequence[datetime] | None, *, older: bool) -> History:
-    """One line, with a rolling mean where the times of its builds are given."""
-    points.sort(key=lambda point: (point.at, point.message or point.run))
-    rolled: list[Rolled] = []
+def _rolling_means(points: Sequence[Scored], builds: Sequence[datetime]) -> list[Rolled]:
+    """Return the rolling mean at each scored point; it starts again where a build began."""
+    means: list[Rolled] = []
     window: list[float] = []
     build = -1
-    for point in points if builds is not None else ():
+    for point in points:
         if point.score is None:
             continue
-        if starts := (now := bisect_right(builds or (), point.at)) != build:
-            window, build = [], now
+        build_of_point = bisect_right(builds, point.at)
+        starts = build_of_point != build
+        if starts:
+            window = []
+            build = build_of_point
         window = [*window, point.score][-ROLLING:]
-        rolled.append(Rolled(at=point.at, scores=tuple(window), starts=starts))
-    agent, judged, dimension = key
-    return History(agent=agent, judged=judged, dimension=dimension, points=points, rolled=rolled, older=older)
+        means.append(Rolled(at=point.at, scores=tuple(window), starts=starts))
+    return means
+
+
+def _history(key: HistoryKey, points: Sequence[Scored], *, older: bool, rolled: Sequence[Rolled] = ()) -> History:
+    return History(
+        agent=key.agent, judged=key.judged, dimension=key.dimension, points=points, rolled=rolled, older=older
+    )
+
+
+def _by_time(scored: Scored) -> tuple[datetime, int]:
+    return scored.at, scored.message or scored.run
+
+
+def _models_first(history: History) -> tuple[bool, str, str]:
+    return is_heuristic(history.judged.judge), str(history.judged), history.dimension

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from evaluation.change.change import mean_of
-from evaluation.change.measurements import Measured, MeasuredDimension, Measurement, measurement_of
+from evaluation.change.measured import Measured, MeasuredDimension
+from evaluation.change.measurements import Measurement, measurement_of
 from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, Method
 from evaluation.propositions.files import dotted, in_words, location_of
 from evaluation.runs.execute import Captured, run_json
@@ -18,20 +19,26 @@ from evaluation.runs.summary import TOO_LITTLE, RunSummary, Share, channels_of, 
 from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation
 
+HIGHEST_SCORE = 9
+MOST_PROBLEMS = 10  # of a file that are named
+
 
 class UnreadableFile(ValueError):
     """A file that is no measurement; says which field is wrong and what is allowed."""
 
 
+# -- writing
 def as_json(judge: str, results: Sequence[Captured]) -> dict[str, Any]:
-    """The object ``--json`` prints; `channels` are the channels' own runs, whose calls and cost are in none of the agents'."""
-    channels = [_run_json(summary) for summary in channels_of(result.summary for result in results)]
-    document = {"judge": judge, "runs": [_run_json(result.summary) for result in results]}
-    return {**document, "channels": channels} if channels else document
+    """Return the object ``--json`` prints; `channels` are the channels' own runs, whose calls and cost are in none of the agents'."""
+    document: dict[str, Any] = {"judge": judge, "runs": [_run_with_observations(result.summary) for result in results]}
+    channels = [_run_with_observations(summary) for summary in channels_of(result.summary for result in results)]
+    if channels:
+        document["channels"] = channels
+    return document
 
 
-def _run_json(summary: RunSummary) -> dict[str, Any]:
-    """As `run_json`; a completed run has its `observations` (see `observations_json`), so that the file serves as a baseline later."""
+def _run_with_observations(summary: RunSummary) -> dict[str, Any]:
+    """Return a run as `run_json` has it, a completed one with its `observations`, so that the file serves as a baseline later."""
     document = run_json(summary)
     if summary.run.status == EvaluationRun.Status.COMPLETED:
         document["observations"] = observations_json(measurement_of(summary.run))
@@ -39,7 +46,7 @@ def _run_json(summary: RunSummary) -> dict[str, Any]:
 
 
 def observations_json(measurement: Measurement) -> dict[str, Any]:
-    """The judgements behind a measurement, per dimension and proposition, compact: the mean of the repeats per message.
+    """Return the judgements behind a measurement, per dimension and proposition, compact: the mean of the repeats per message.
 
     `scores` is by what was judged (``message:KEY``, ``situation:ID``, ``channel:SLUG``, ``repeat:N``), a list where there are several.
     `weight` is the proposition's; where what was judged counts differently (channels, by the agent's messages), `weights` has each.
@@ -48,38 +55,54 @@ def observations_json(measurement: Measurement) -> dict[str, Any]:
     """
     document = {}
     for name, dimension in measurement.dimensions.items():
-        rows = {p: _of_proposition(one) for p, one in sorted(dimension.propositions.items()) if _was_judged(one)}
-        if rows:
-            document[name] = rows
+        propositions = {}
+        for proposition, measured in sorted(dimension.propositions.items()):
+            if _was_judged(measured):
+                propositions[proposition] = _proposition_json(measured)
+        if propositions:
+            document[name] = propositions
     return document
 
 
-def _was_judged(one: Measured) -> bool:
-    return bool(one.observations) or (one.by_message and one.share is not None and one.share.asked > 0)
+def _was_judged(measured: Measured) -> bool:
+    if measured.observations:
+        return True
+    return measured.by_message and measured.share is not None and measured.share.asked > 0
 
 
-def _of_proposition(one: Measured) -> dict[str, Any]:
+def _proposition_json(measured: Measured) -> dict[str, Any]:
+    """Return the judgements of one proposition, as `observations_json` describes them."""
     scores: dict[str, Any] = {}
-    for row in one.observations:
-        key, value = str(row.cluster), round(row.value, 4)
-        value = int(value) if value == int(value) else value
-        scores[key] = value if key not in scores else [*_listed(scores[key]), value]
-    weights = {str(row.cluster): round(row.weight, 6) for row in one.observations}
-    same = len(set(weights.values())) == 1
-    weight = {"weight": next(iter(weights.values()))} if same else {"weights": weights}
-    return {
-        **({"digest": one.digest} if one.digest else {}),
-        **(weight if weights else {}),
-        **({"judged": one.share.asked} if one.by_message and one.share else {}),
-        "scores": dict(sorted(scores.items())),
-    }
+    weights: dict[str, float] = {}
+    for observation in measured.observations:
+        key = str(observation.cluster)
+        value = _short_number(observation.value)
+        scores[key] = [*_as_list(scores[key]), value] if key in scores else value
+        weights[key] = round(observation.weight, 6)
+    document: dict[str, Any] = {}
+    if measured.digest:
+        document["digest"] = measured.digest
+    if len(set(weights.values())) == 1:
+        document["weight"] = next(iter(weights.values()))
+    elif weights:
+        document["weights"] = weights
+    if measured.by_message and measured.share:
+        document["judged"] = measured.share.asked
+    document["scores"] = dict(sorted(scores.items()))
+    return document
 
 
-def _listed(value: Any) -> list[Any]:
+def _short_number(value: float) -> float:
+    value = round(value, 4)
+    return int(value) if value == int(value) else value
+
+
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-Score = Annotated[float, Field(ge=0, le=9, allow_inf_nan=False)]
+# -- reading
+Score = Annotated[float, Field(ge=0, le=HIGHEST_SCORE, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
 Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # a score or a count; which of them, its dimension says
@@ -90,6 +113,8 @@ class _Strict(BaseModel):
 
 
 class _FileJudgements(_Strict):
+    """The judgements of one proposition, as `observations_json` writes them."""
+
     digest: str = ""
     weight: Weight = 1.0
     weights: dict[str, Weight] = Field(default_factory=dict)
@@ -97,19 +122,28 @@ class _FileJudgements(_Strict):
     scores: dict[str, Figure | list[Figure]]
 
     def measured(self, score: float | None) -> Measured:
-        pairs = [(key, float(value)) for key, values in self.scores.items() for value in _listed(values)]
-        known = self.judged is not None and len(pairs) <= self.judged
-        observations = tuple(Observation(value, self.weights.get(key, self.weight), key) for key, value in pairs)
+        """Return them as a proposition that was measured.
+
+        Args:
+            score: What the file says of the proposition; without it the score is the mean of the judgements.
+        """
+        observations = []
+        for key, values in self.scores.items():
+            weight = self.weights.get(key, self.weight)
+            observations += [Observation(float(value), weight, key) for value in _as_list(values)]
+        by_message = self.judged is not None and len(observations) <= self.judged
         return Measured(
             score=mean_of(observations) if score is None else score,
-            observations=observations,
-            share=Share(len(pairs), self.judged or 0) if known else None,
-            by_message=known,
+            observations=tuple(observations),
+            share=Share(len(observations), self.judged or 0) if by_message else None,
+            by_message=by_message,
             digest=self.digest,
         )
 
 
 class _FileDimension(_Strict):
+    """The figures of one dimension, as `run_json` writes them."""
+
     score: Score | None = None
     count: Count | None = None
     scored: Count = 0
@@ -118,8 +152,37 @@ class _FileDimension(_Strict):
     reason: str = ""
     propositions: dict[str, Figure | None] = Field(default_factory=dict)
 
-    def stated(self, counted: Share) -> Share | None:
-        """How much was scored by its `coverage`; `counted` where that says the same, as its counts are exact."""
+    def measured(self, name: str, judgements: dict[str, _FileJudgements]) -> MeasuredDimension:
+        """Return the dimension as it was measured.
+
+        Args:
+            judgements: Of its propositions; a proposition without any has its score alone.
+        """
+        propositions = {proposition: Measured(score=score) for proposition, score in self.propositions.items()}
+        for proposition, of_proposition in judgements.items():
+            propositions[proposition] = of_proposition.measured(self.propositions.get(proposition))
+        score = self.count if name in COUNTED else self.score
+        if score is None and name not in COUNTED and name not in BY_MESSAGE:  # unscored, with a statistic that compares
+            score = mean_of(observation for measured in propositions.values() for observation in measured.observations)
+        by_message = [measured for measured in propositions.values() if measured.by_message]
+        shares = [measured.share for measured in by_message if measured.share]
+        messages = max((share.asked for share in shares), default=0)
+        scored_messages = {observation.cluster for measured in by_message for observation in measured.observations}
+        return MeasuredDimension(
+            score=score,
+            reason=self.reason if self.reason.startswith(TOO_LITTLE) else "",
+            propositions=propositions,
+            messages=messages,
+            unscored=max(0, messages - len(scored_messages)),
+            stated=self._share(total(shares)),
+        )
+
+    def _share(self, counted: Share) -> Share | None:
+        """Return how much was scored, by `coverage`; None where that is not known.
+
+        Args:
+            counted: What the judgements say; its counts are exact, so it is taken where `coverage` says the same.
+        """
         if self.coverage is None or counted.rounded == self.coverage:
             return counted if counted.asked else None
         if self.coverage == 0:
@@ -128,6 +191,8 @@ class _FileDimension(_Strict):
 
 
 class _FileRun(_Strict):
+    """One evaluation of an agent or a channel, as `as_json` writes it."""
+
     agent: str | None = None
     channel: str | None = None
     judge: str = ""
@@ -138,49 +203,61 @@ class _FileRun(_Strict):
     observations: dict[str, dict[str, _FileJudgements]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _sound(self) -> _FileRun:
+    def _is_sound(self) -> _FileRun:
+        """Refuse what no command prints.
+
+        Raises:
+            ValueError: Names the field and what is allowed.
+        """
         if not (self.agent or self.channel):
             raise ValueError("names no target; allowed: agent or channel, a slug")
-        names, figures = [self.agent or "", self.channel or "", self.judge, self.procedure], dict[str, Any]()
-        for d, of in self.dimensions.items():
-            names += of.propositions
-            figures |= {f"dimensions.{d}.propositions.{p}": score for p, score in of.propositions.items()}
-        for d, by_proposition in self.observations.items():
-            names += by_proposition
-            for p, one in by_proposition.items():
-                figures |= {f"observations.{d}.{p}.scores[{key}]": value for key, value in one.scores.items()}
         for name in (*self.dimensions, *self.observations):
             if name not in SCORERS:
                 raise ValueError(f"unknown dimension {name!r}; allowed: {', '.join(SCORERS)}")
-        for text in names:
+        for text in self._texts():  # they are printed in terminals
             if not text.isprintable():
                 raise ValueError(f"{text[:60]!r} holds control characters; allowed: one line of visible text")
-        for place, value in figures.items():
-            counted = place.split(".")[1] in COUNTED
-            if not counted and any(v is not None and v > 9 for v in _listed(value)):
-                raise ValueError(f"{place} is {value}; allowed: 0 to 9")
+        for field, value in self._scores():
+            if value is not None and any(number > HIGHEST_SCORE for number in _as_list(value)):
+                raise ValueError(f"{field} is {value}; allowed: 0 to 9")
+        for name, dimension in self.dimensions.items():
+            if dimension.score is not None and not self.observations.get(name) and self.status == "completed":
+                raise ValueError(
+                    f"dimensions.{name} has a score, but observations.{name} has no judgements; allowed: what capture_baseline "
+                    "--json prints"
+                )
         return self
 
-    def measurement(self, judge: str, name: str) -> Measurement:
+    def _texts(self) -> Iterator[str]:
+        """Yield the texts that a comparison shows."""
+        yield from (self.agent or "", self.channel or "", self.judge, self.procedure)
+        for dimension in self.dimensions.values():
+            yield from dimension.propositions
+        for judgements in self.observations.values():
+            yield from judgements
+
+    def _scores(self) -> Iterator[tuple[str, Any]]:
+        """Yield where each score stands, and the score or the list of scores. Counts are left out, they have no upper limit."""
+        for name, dimension in self.dimensions.items():
+            if name not in COUNTED:
+                for proposition, score in dimension.propositions.items():
+                    yield f"dimensions.{name}.propositions.{proposition}", score
+        for name, judgements in self.observations.items():
+            if name not in COUNTED:
+                for proposition, of_proposition in judgements.items():
+                    for key, value in of_proposition.scores.items():
+                        yield f"observations.{name}.{proposition}.scores[{key}]", value
+
+    def measurement(self, *, judge: str, name: str) -> Measurement:
+        """Return the run as a measurement.
+
+        Args:
+            judge: Who judged, where the run does not say.
+            name: What people call it.
+        """
         dimensions = {}
-        for d, of in self.dimensions.items():
-            judged = self.observations.get(d, {})
-            propositions = {p: Measured(score=score) for p, score in of.propositions.items()}
-            propositions |= {p: one.measured(of.propositions.get(p)) for p, one in judged.items()}
-            score = of.count if d in COUNTED else of.score
-            if score is None and d not in (*COUNTED, *BY_MESSAGE):  # unscored, with a statistic that compares
-                score = mean_of(o for one in propositions.values() for o in one.observations)
-            by_message = [one for one in propositions.values() if one.by_message]
-            messages = max((one.share.asked for one in by_message if one.share), default=0)
-            scored = {o.cluster for one in by_message for o in one.observations}
-            dimensions[d] = MeasuredDimension(
-                score=score,
-                reason=of.reason if of.reason.startswith(TOO_LITTLE) else "",
-                propositions=propositions,
-                messages=messages,
-                unscored=max(0, messages - len(scored)),
-                stated=of.stated(total(one.share for one in by_message if one.share)),
-            )
+        for dimension, figures in self.dimensions.items():
+            dimensions[dimension] = figures.measured(dimension, self.observations.get(dimension, {}))
         return Measurement(
             name=name,
             target=self.agent or f"#{self.channel}",
@@ -198,9 +275,7 @@ class _File(_Strict):
 
 
 def measurements_of_file(path: Path | str) -> dict[str, Measurement]:
-    """The completed measurements in a file that ``capture_baseline --json`` (or ``evaluate --json``) printed, UTF-8.
-
-    Without `observations` its scores still serve: they are then taken as exact.
+    """Return the completed measurements in a file that ``capture_baseline --json`` (or ``evaluate --json``) printed, UTF-8.
 
     Returns:
         By slug; channels by ``#slug``.
@@ -208,12 +283,28 @@ def measurements_of_file(path: Path | str) -> dict[str, Measurement]:
     Raises:
         UnreadableFile: It cannot be read, or is not such a file; names the file, the field and what is allowed.
     """
+    document = _parsed(path)
+    measurements: dict[str, Measurement] = {}
+    for run in (*document.runs, *document.channels):
+        if run.status != "completed":
+            continue
+        measurement = run.measurement(judge=document.judge, name=str(path))
+        if measurement.target in measurements:
+            raise UnreadableFile(
+                f"{path}: {measurement.target} stands twice; allowed: one run of each agent or channel"
+            )
+        measurements[measurement.target] = measurement
+    return measurements
 
-    def no_number(name: str) -> NoReturn:
-        raise ValueError(f"{name} is not allowed; allowed: finite numbers")
 
+def _parsed(path: Path | str) -> _File:
+    """Return the content of a file.
+
+    Raises:
+        UnreadableFile: As `measurements_of_file`.
+    """
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8-sig"), parse_constant=no_number)
+        data = json.loads(Path(path).read_text(encoding="utf-8-sig"), parse_constant=_refuse_constant)
     except OSError as error:
         raise UnreadableFile(f"{path}: {error.strerror}") from None
     except RecursionError:
@@ -223,17 +314,15 @@ def measurements_of_file(path: Path | str) -> dict[str, Measurement]:
     if not isinstance(data, dict):
         raise UnreadableFile(f"{path}: expected an object with judge and runs, as capture_baseline --json prints it")
     try:
-        document = _File.model_validate(data)
+        return _File.model_validate(data)
     except ValidationError as error:
-        rows = [dict(row) for row in error.errors()]
-        problems = [f"{path}: {dotted(location_of(row)) or 'the file'}: {in_words(row, ())}" for row in rows[:10]]
+        problems = []
+        for row in error.errors()[:MOST_PROBLEMS]:
+            field = dotted(location_of(dict(row))) or "the file"
+            problems.append(f"{path}: {field}: {in_words(dict(row), ())}")
         raise UnreadableFile("\n".join(dict.fromkeys(problems))) from None
-    measurements: dict[str, Measurement] = {}
-    for run in (*document.runs, *document.channels):
-        if run.status != "completed":
-            continue
-        one = run.measurement(document.judge, str(path))
-        if one.target in measurements:
-            raise UnreadableFile(f"{path}: {one.target} stands twice; allowed: one run of each agent or channel")
-        measurements[one.target] = one
-    return measurements
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    """Refuse ``NaN`` and ``Infinity``, which Python's parser would take."""
+    raise ValueError(f"{name} is not allowed; allowed: finite numbers")

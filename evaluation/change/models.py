@@ -14,7 +14,8 @@ from evaluation.models import Dimension, EvaluationRun, EvaluationSchedule, Meth
 from evaluation.statistics.difference import Verdict
 
 if TYPE_CHECKING:
-    from evaluation.change.change import ChangeResult, Lost
+    from evaluation.change.change import ChangeResult
+    from evaluation.change.lost import Lost
     from evaluation.runs.summary import Share
 
 
@@ -170,15 +171,15 @@ class Change(models.Model):
 
     @property
     def lost(self) -> Lost | None:
-        """That surely less than half as much is scored as in the baseline; None where it is not so."""
-        from evaluation.change.change import Lost
+        """Return that surely less than half as much is scored as in the baseline; None where it is not so."""
+        from evaluation.change.lost import Lost
 
         lost = self.value.get("lost")
         return Lost.model_validate(lost) if lost else None
 
     @property
     def halved(self) -> tuple[Share, Share] | None:
-        """The shares scored before and now, of a dimension of which less than half as much is scored, be it by chance."""
+        """Return the shares scored before and now, of a dimension of which less than half as much is scored, be it by chance."""
         from evaluation.runs.summary import Share
 
         halved = self.value.get("halved")
@@ -189,12 +190,12 @@ class Change(models.Model):
 
     @property
     def reworded(self) -> list[str]:
-        """The propositions of a dimension that are not the same any more, so not compared."""
+        """Return the propositions of a dimension that are not the same any more, so not compared."""
         return list(self.value.get("reworded", ()))
 
     @property
     def since(self) -> tuple[str, str] | None:
-        """The tag since which it changed, e.g. ``("build", "41")``; None where there is none."""
+        """Return the tag since which it changed, e.g. ``("build", "41")``; None where there is none."""
         return (self.since_tag, self.since_value) if self.since_tag else None
 
 

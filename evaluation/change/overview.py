@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from statistics import fmean
 from typing import Literal, get_args
 
 from django.core.cache import cache
@@ -20,12 +21,13 @@ from django.utils.dateformat import format as date_format
 
 from agents.builds import Tag
 from agents.models import Agent, Message
-from evaluation.change.change import ChangeResult, Lost, corrected, fell_sharply
+from evaluation.change.change import ChangeResult, corrected, fell_sharply
 from evaluation.change.choosing import chosen_measurements
 from evaluation.change.evidence import Judged, newest_evidence, runs_of
 from evaluation.change.examples import Quote, add_evidence
+from evaluation.change.lost import Lost
 from evaluation.change.models import Baseline, Change, Evidence
-from evaluation.change.stored import chances_elsewhere, changes_between, current_changes
+from evaluation.change.stored import changes_between, current_changes, p_values_elsewhere
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.summary import Share
 from evaluation.statistics.difference import MARGIN
@@ -74,45 +76,59 @@ class AgentDrift:
     baseline_newest: datetime | None = None
     baseline_scores: dict[str, float | None] = field(default_factory=dict)
     is_measured: bool = False
-    baseline_runs: Mapping[str, EvaluationRun] = field(default_factory=dict)
-    candidate_runs: Mapping[str, EvaluationRun] = field(default_factory=dict)
-    dimensions: Sequence[ChangeResult] = ()
-    propositions: Sequence[Change] = ()
+    baseline_runs: dict[str, EvaluationRun] = field(default_factory=dict)
+    candidate_runs: dict[str, EvaluationRun] = field(default_factory=dict)
+    dimensions: list[ChangeResult] = field(default_factory=list)
+    propositions: list[Change] = field(default_factory=list)
     main: Change | None = None
     claim: str = ""
-    lost: Sequence[Lost] = ()
-    halved: Mapping[str, tuple[Share, Share]] = field(default_factory=dict)
-    changed: Sequence[str] = ()
+    lost: list[Lost] = field(default_factory=list)
+    halved: dict[str, tuple[Share, Share]] = field(default_factory=dict)
+    changed: list[str] = field(default_factory=list)
     baseline_quote: Quote | None = None
     candidate_quote: Quote | None = None
 
     @property
     def persona_edited(self) -> bool:
-        """Whether the persona was another one at the baseline: a difference is then not drift alone."""
+        """Return whether the persona was another one at the baseline: a difference is then not drift alone."""
         before = {run.persona_digest for run in self.baseline_runs.values()} - {""}
         now = {run.persona_digest for run in self.candidate_runs.values()} - {""}
-        return any(digest != other for digest in before for other in now)
+        return bool(before and now) and len(before | now) > 1
 
     @property
     def fallen(self) -> list[ChangeResult]:
-        """The dimensions that surely fell by more than the margin, or sharply."""
-        return [d for d in self.dimensions if fell_sharply(d) or (d.worse and (d.delta or 0.0) <= -MARGIN)]
+        """Return the dimensions that fell significantly by more than the margin, or sharply."""
+        fallen = []
+        for change in self.dimensions:
+            is_worse = change.worse and (change.delta or 0.0) <= -MARGIN
+            if is_worse or fell_sharply(change):
+                fallen.append(change)
+        return fallen
 
     @property
     def undecided(self) -> ChangeResult | None:
-        """The first dimension of which nothing sure can be said; None where there is none."""
-        return next((d for d in self.dimensions if d.verdict in ("not enough data", "possibly drifted")), None)
+        """Return the first dimension of which nothing sure can be said; None where there is none."""
+        for change in self.dimensions:
+            if change.verdict in ("not enough data", "possibly drifted"):
+                return change
+        return None
 
     @property
     def delta(self) -> float | None:
-        """The mean change of the dimensions, in points; None where nothing is compared."""
-        deltas = [d.delta for d in self.dimensions if d.delta is not None]
-        return sum(deltas) / len(deltas) if deltas else None
+        """Return the mean change of the dimensions, in points; None where nothing is compared."""
+        deltas = [change.delta for change in self.dimensions if change.delta is not None]
+        return fmean(deltas) if deltas else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """The agents of the places asked for, with quotes; `total` in the state asked for, and how many agents are in each state."""
+    """Agents, ranked by what they lost.
+
+    Attributes:
+        drifts: Those asked for (`start`, `stop`), with quotes.
+        total: How many are in the state asked for.
+        states: How many are in each state.
+    """
 
     drifts: Sequence[AgentDrift]
     total: int
@@ -151,59 +167,76 @@ def drift_overview(
         drifts = [AgentDrift(agent=agent, judged=None) for agent in agents]
     elif baseline is None and candidate is None:
         drifts = _stored_drifts(agents, judged, with_runs=describe)
-        others = ([], []) if are_all else chances_elsewhere([agent.pk for agent in agents], judged)
-        _look_at_together(drifts, others)
+        if are_all:
+            _correct_together(drifts)
+        else:
+            _correct_together(drifts, p_values_elsewhere([agent.pk for agent in agents], judged))
     else:
         drifts = _drifts_of_tags(agents, judged, baseline, candidate)
-        _look_at_together(drifts)
+        _correct_together(drifts)
     for drift in drifts:
         drift.state, drift.main = state_of(drift)
     drifts.sort(key=lambda drift: (ORDER.index(drift.state), not drift.lost, drift.delta or 0.0, drift.agent.slug))
-    states = Counter(drift.state for drift in drifts)
-    wanted = [drift for drift in drifts if state in (None, drift.state)]
-    shown = wanted[start:stop]
+    in_state = [drift for drift in drifts if state in (None, drift.state)]
+    wanted = in_state[start:stop]
     if describe:
-        _describe(shown, quotes=quotes, stored=baseline is None and candidate is None)
-    return Overview(drifts=shown, total=len(wanted), states=states)
+        _describe(wanted, quotes=quotes, stored=baseline is None and candidate is None)
+    return Overview(drifts=wanted, total=len(in_state), states=Counter(drift.state for drift in drifts))
 
 
 # -- the changes of each agent
-READ = ("where", "simulated", "persona_digest", "window_end", "finished_at", "created_at")  # of an evaluation
+EVALUATION_COLUMNS = ("where", "simulated", "persona_digest", "window_end", "finished_at", "created_at")
 
 
 def _stored_drifts(agents: Sequence[Agent], judged: Judged, *, with_runs: bool) -> list[AgentDrift]:
-    """What is stored of these agents, in five statements at most, however many they are."""
+    """Return what is stored of these agents, in five statements at most, however many they are.
+
+    Args:
+        with_runs: Whether the evaluations behind it are read, too.
+    """
     drifts = {agent.pk: AgentDrift(agent=agent, judged=judged) for agent in agents}
     _add_baselines(drifts, judged)
-    rows: dict[int, list[Change]] = defaultdict(list)
+    rows_by_agent: dict[int, list[Change]] = defaultdict(list)
     for row in current_changes(drifts, judged):
-        rows[row.agent_id].append(row)
-    runs = _runs(row for of_agent in rows.values() for row in of_agent) if with_runs else {}
-    for pk, of_agent in rows.items():
-        _fill(drifts[pk], of_agent, runs)
-    without = [pk for pk, drift in drifts.items() if not drift.has_baseline]
-    for pk, newest in (newest_evidence(without, judged) if without else {}).items():
-        drifts[pk].candidate_runs, drifts[pk].is_measured = runs_of(newest), True
+        rows_by_agent[row.agent_id].append(row)
+    runs: dict[int, EvaluationRun] = {}
+    if with_runs:
+        runs = _runs(row for rows in rows_by_agent.values() for row in rows)
+    for pk, rows in rows_by_agent.items():
+        _add_changes(drifts[pk], rows, runs)
+    without_baseline = [pk for pk, drift in drifts.items() if not drift.has_baseline]
+    if without_baseline:
+        for pk, newest in newest_evidence(without_baseline, judged).items():
+            drifts[pk].candidate_runs = runs_of(newest)
+            drifts[pk].is_measured = True
     return list(drifts.values())
 
 
 def _add_baselines(drifts: Mapping[int, AgentDrift], judged: Judged) -> None:
-    newest = Evidence.objects.filter(evaluation_run=OuterRef("evaluation_run"), dimension=OuterRef("dimension"))
+    """Add the current baselines of agents: name, scores, and when the newest message was said.
+
+    Args:
+        drifts: By the agent's primary key.
+    """
+    evidence = Evidence.objects.filter(evaluation_run=OuterRef("evaluation_run"), dimension=OuterRef("dimension"))
     baselines = Baseline.objects.filter(agent__in=drifts, judge=judged.judge, procedure=judged.procedure)
-    baselines = baselines.annotate(newest=Subquery(newest.values("newest_message_at")[:1]))
-    about = ("agent", "dimension", "score", "captured_at", "newest")
-    for pk, dimension, score, captured_at, at in baselines.order_by("captured_at", "pk").values_list(*about):
+    baselines = baselines.annotate(newest=Subquery(evidence.values("newest_message_at")[:1]))
+    columns = ("agent", "dimension", "score", "captured_at", "newest")
+    for pk, dimension, score, captured_at, newest in baselines.order_by("captured_at", "pk").values_list(*columns):
         drift = drifts[pk]
-        drift.baseline_scores[dimension] = score
         drift.has_baseline = True
+        drift.baseline_scores[dimension] = score
         drift.baseline_name = f"the baseline of {date_format(timezone.localtime(captured_at), 'j M Y')}"
-        drift.baseline_newest = max(filter(None, (drift.baseline_newest, at)), default=None)
+        if newest is not None and (drift.baseline_newest is None or newest > drift.baseline_newest):
+            drift.baseline_newest = newest
 
 
 def _runs(rows: Iterable[Change]) -> dict[int, EvaluationRun]:
-    """The evaluations behind these rows by primary key, without their larger columns."""
-    keys = {pk for row in rows for pk in (row.baseline_run_id, row.evaluation_run_id)}
-    return EvaluationRun.objects.only(*READ).in_bulk(keys) if keys else {}
+    """Return the evaluations behind these rows by primary key, without their larger columns."""
+    keys: set[int] = set()
+    for row in rows:
+        keys |= {row.baseline_run_id, row.evaluation_run_id}
+    return EvaluationRun.objects.only(*EVALUATION_COLUMNS).in_bulk(keys) if keys else {}
 
 
 def _drifts_of_tags(
@@ -216,11 +249,13 @@ def _drifts_of_tags(
     if baseline is None or candidate is None:
         return [_drift_of_tags(agent, judged, baseline, candidate) for agent in agents]
     pks = [agent.pk for agent in agents]
-    both = [newest_evidence(pks, judged, tag=tag) for tag in (baseline, candidate)]
+    evidence_before = newest_evidence(pks, judged, tag=baseline)
+    evidence_now = newest_evidence(pks, judged, tag=candidate)
     drifts = []
     for agent in agents:
-        evidence = [sorted(each.pk for each in newest.get(agent.pk, {}).values()) for newest in both]
-        compared = repr((agent.pk, judged, baseline, candidate, evidence))
+        rows_before = sorted(row.pk for row in evidence_before.get(agent.pk, {}).values())
+        rows_now = sorted(row.pk for row in evidence_now.get(agent.pk, {}).values())
+        compared = repr((agent.pk, judged, baseline, candidate, rows_before, rows_now))
         key = f"drift-of-tags-{hashlib.blake2s(compared.encode()).hexdigest()}"
         drift = cache.get(key)
         if drift is None:
@@ -243,81 +278,124 @@ def _drift_of_tags(agent: Agent, judged: Judged, baseline: Tag | None, candidate
     if before is not None and now is not None:
         rows = changes_between(agent, before, now)  # without a tag the newest may be what it is compared with
         rows = [row for row in rows if row.evaluation_run_id != row.baseline_run_id]
-        _fill(drift, rows, _runs(rows))
+        _add_changes(drift, rows, _runs(rows))
     elif now is not None:
-        by_key = EvaluationRun.objects.only(*READ).in_bulk(set(now.runs.values()))
+        by_key = EvaluationRun.objects.only(*EVALUATION_COLUMNS).in_bulk(set(now.runs.values()))
         drift.candidate_runs = {name: by_key[pk] for name, pk in now.runs.items()}
         drift.is_measured = True
     return drift
 
 
-def _fill(drift: AgentDrift, rows: Sequence[Change], runs: Mapping[int, EvaluationRun]) -> None:
-    """Add what changed. Counts, and what was scored in one of the two only, say nothing of drift."""
-    rows = [row for row in rows if not row.result.counted]
-    of_dimensions = [row for row in rows if not row.proposition]
-    drift.is_measured = bool(of_dimensions)
+def _add_changes(drift: AgentDrift, rows: Iterable[Change], runs: Mapping[int, EvaluationRun]) -> None:
+    """Add what changed. Counts, and what was scored in one of the two only, say nothing of drift.
+
+    Args:
+        runs: The evaluations behind the rows, by primary key; empty where they are not shown.
+    """
+    for row in rows:
+        if row.result.counted:
+            continue
+        if row.proposition:
+            _add_proposition(drift, row)
+        else:
+            _add_dimension(drift, row, runs)
+    drift.changed.sort()
+
+
+def _add_dimension(drift: AgentDrift, row: Change, runs: Mapping[int, EvaluationRun]) -> None:
+    drift.is_measured = True
     if runs:
-        drift.baseline_runs = {row.dimension: runs[row.baseline_run_id] for row in of_dimensions}
-        drift.candidate_runs = {row.dimension: runs[row.evaluation_run_id] for row in of_dimensions}
-    results = [row.result for row in of_dimensions]
-    drift.dimensions = [d for d in results if d.delta is not None or d.too_little_scored]
-    drift.propositions = [row for row in rows if row.proposition and row.points is not None]
-    drift.lost = [lost for row in rows if row.proposition and (lost := row.lost) is not None]
-    drift.halved = {row.dimension: halved for row in of_dimensions if (halved := row.halved) is not None}
-    drift.changed = sorted(name for row in of_dimensions for name in row.reworded)
+        drift.baseline_runs[row.dimension] = runs[row.baseline_run_id]
+        drift.candidate_runs[row.dimension] = runs[row.evaluation_run_id]
+    if row.result.delta is not None or row.result.too_little_scored:
+        drift.dimensions.append(row.result)
+    if row.halved is not None:
+        drift.halved[row.dimension] = row.halved
+    drift.changed += row.reworded
 
 
-def _look_at_together(
+def _add_proposition(drift: AgentDrift, row: Change) -> None:
+    if row.points is not None:
+        drift.propositions.append(row)
+    if row.lost is not None:
+        drift.lost.append(row.lost)
+
+
+def _correct_together(
     drifts: Sequence[AgentDrift], elsewhere: tuple[Sequence[float], Sequence[float]] = ((), ())
 ) -> None:
-    """Have all verdicts allow for all that is compared here and `elsewhere`, the dimensions and the propositions for themselves."""
-    dimensions = [result for drift in drifts for result in drift.dimensions]
+    """Have all verdicts allow for all that is compared at once, the dimensions and the propositions for themselves.
+
+    Args:
+        elsewhere: The p values of the dimensions, and of the propositions, of other agents that are compared, too.
+    """
+    p_dimensions, p_propositions = elsewhere
+    dimensions = [change for drift in drifts for change in drift.dimensions]
     rows = [row for drift in drifts for row in drift.propositions]
-    decided = iter(_corrected(dimensions, elsewhere[0], "dimensions"))
-    for row, result in zip(rows, _corrected([row.result for row in rows], elsewhere[1], "propositions"), strict=True):
+    corrected_dimensions = iter(corrected(dimensions, MARGIN, "dimensions", elsewhere=p_dimensions))
+    corrected_results = corrected([row.result for row in rows], MARGIN, "propositions", elsewhere=p_propositions)
+    for row, result in zip(rows, corrected_results, strict=True):
         row.result = result
     for drift in drifts:
-        drift.dimensions = [next(decided) for _ in drift.dimensions]
+        drift.dimensions = [next(corrected_dimensions) for _ in drift.dimensions]
         drift.propositions = sorted(
             drift.propositions, key=lambda row: (row.result.points, row.dimension, row.proposition)
         )
 
 
-def _corrected(results: Sequence[ChangeResult], elsewhere: Sequence[float], what: str) -> list[ChangeResult]:
-    family = [result.p_value for result in results if result.p_value is not None]
-    return corrected(results, MARGIN, what, family=[*family, *elsewhere])
-
-
 def state_of(drift: AgentDrift) -> tuple[State, Change | None]:
-    """Return the state, and the main proposition: the largest sure fall, else the largest sure rise, else the largest possible fall.
+    """Return the state, and the proposition that the sentence is about, if any.
 
-    A dimension that fell, surely or sharply, is drift too; it is steady where each dimension surely is.
+    That is the largest significant fall, else the largest significant rise, else the largest possible fall. A dimension that fell
+    significantly or sharply is drift, too; an agent is steady where each dimension surely is.
     """
     if not drift.has_baseline:
         return "no baseline" if drift.is_measured else "never measured", None
     if not drift.is_measured:
         return "not measured since", None
     falls = [row for row in drift.propositions if (row.points or 0.0) <= -MARGIN]
-    sure = [row for row in falls if row.result.is_sure]
-    if sure:
-        return "drifted", sure[0]
-    if falls and drift.fallen:
-        fallen = drift.fallen[0].dimension
-        return "drifted", next((row for row in falls if row.dimension == fallen), falls[0])
-    without_score = any(d.delta is None and d.baseline is not None for d in drift.dimensions)
-    if drift.lost or drift.halved or without_score:
+    main_fall = _main_fall(drift, falls)
+    if main_fall is not None:
+        return "drifted", main_fall
+    if _lacks_scores(drift):
         return "not enough data", None
     if not drift.propositions:
         return "not comparable", None
-    rises = [row for row in reversed(drift.propositions) if (row.points or 0.0) > 0 and row.result.is_sure]
-    if rises:
-        return "improved", rises[0]
+    for row in reversed(drift.propositions):  # the largest rise first
+        if (row.points or 0.0) > 0 and row.result.is_sure:
+            return "improved", row
     if falls:
         return "possibly drifted", falls[0]
-    undecided_hits = any(row.result.hits is not None and row.verdict != "steady" for row in drift.propositions)
-    if drift.undecided is not None or undecided_hits:
+    if drift.undecided is not None or _has_undecided_hits(drift):
         return "not enough data", None
     return "steady", None
+
+
+def _main_fall(drift: AgentDrift, falls: Sequence[Change]) -> Change | None:
+    """Return the fall that makes an agent one that drifted: a significant one, else the largest of a dimension that fell as a whole.
+
+    Args:
+        falls: The propositions that fell by the margin or more, the largest fall first.
+    """
+    for row in falls:
+        if row.result.is_sure:
+            return row
+    if not falls or not drift.fallen:
+        return None
+    for row in falls:
+        if row.dimension == drift.fallen[0].dimension:
+            return row
+    return falls[0]
+
+
+def _lacks_scores(drift: AgentDrift) -> bool:
+    """Return whether so much less is scored than in the baseline that what is left cannot be called steady."""
+    without_score = any(change.delta is None and change.baseline is not None for change in drift.dimensions)
+    return bool(drift.lost or drift.halved or without_score)
+
+
+def _has_undecided_hits(drift: AgentDrift) -> bool:
+    return any(row.result.hits is not None and row.verdict != "steady" for row in drift.propositions)
 
 
 # -- the evidence for it
@@ -329,29 +407,44 @@ def _describe(drifts: Sequence[AgentDrift], *, quotes: bool, stored: bool) -> No
     if not stored:
         add_evidence(mains)
     claims = _claims(mains)
-    keys = {pk for row in mains for pk in (row.baseline_quote_id, row.quote_id) if pk is not None}
-    messages = Message.objects.select_related("channel", "agent").in_bulk(keys) if quotes else {}
+    messages: dict[int, Message] = {}
+    if quotes:
+        keys = {row.baseline_quote_id for row in mains} | {row.quote_id for row in mains}
+        messages = Message.objects.select_related("channel", "agent").in_bulk(keys - {None})
     for drift in drifts:
-        if (main := drift.main) is not None:
-            drift.claim = claims.get((main.evaluation_run_id, main.dimension, main.proposition), "")
-            drift.baseline_quote = _quote(messages.get(main.baseline_quote_id or 0), main.baseline_quote_score)
-            drift.candidate_quote = _quote(messages.get(main.quote_id or 0), main.quote_score)
+        row = drift.main
+        if row is None:
+            continue
+        drift.claim = claims.get((row.evaluation_run_id, row.dimension, row.proposition), "")
+        drift.baseline_quote = _quote(messages.get(row.baseline_quote_id or 0), row.baseline_quote_score)
+        drift.candidate_quote = _quote(messages.get(row.quote_id or 0), row.quote_score)
 
 
 def _quote(message: Message | None, score: int | None) -> Quote | None:
-    return Quote(message=message, score=score) if message is not None and score is not None else None
+    if message is None or score is None:
+        return None
+    return Quote(message=message, score=score)
 
 
 def _claims(rows: Iterable[Change]) -> dict[tuple[int, str, str], str]:
-    """The claims as they were asked now; of one that names its channel, and so has several wordings, the last in the alphabet."""
+    """Return the claims as they were asked now; of one that names its channel, and so has several wordings, the last in the alphabet.
+
+    Returns:
+        By evaluation, dimension and proposition.
+    """
     asked = Q(pk__in=[])
     for row in rows:
         asked |= Q(evaluation_run=row.evaluation_run_id, dimension=row.dimension, proposition_id=row.proposition)
-    about = ("evaluation_run_id", "dimension", "proposition_id")
-    words = EvaluationScore.objects.filter(asked).order_by().values_list(*about).annotate(words=Max("claim"))
-    return {(run, dimension, proposition): claim for run, dimension, proposition, claim in words}
+    judgements = EvaluationScore.objects.filter(asked).order_by()
+    claims = {}
+    for run, dimension, proposition, claim in judgements.values_list(
+        "evaluation_run_id", "dimension", "proposition_id"
+    ).annotate(last_claim=Max("claim")):
+        claims[run, dimension, proposition] = claim
+    return claims
 
 
 def tag_name(tag: Tag) -> str:
-    """``build 41``: a tag as people say it."""
-    return f"{tag[0]} {tag[1]}"
+    """Return a tag as people say it: ``build 41``."""
+    name, value = tag
+    return f"{name} {value}"

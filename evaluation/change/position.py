@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 from django.db.models import Avg, Count, Max, Q
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
@@ -92,21 +93,29 @@ class PositionProfile(BaseModel):
     left_out: int
 
 
-class _Judged(NamedTuple):
-    """The judgements of one proposition on one message (its repeats together)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _JudgedMessage:
+    """The judgements of one proposition on one message, its repeats together.
 
-    place: int
+    Attributes:
+        stretch: Number of the stretch that the message lies in.
+        position: Of the message in its channel.
+        score: The mean of the repeats; None where none was scored.
+        counts: Judgements by status.
+    """
+
+    stretch: int
     channel: int
     position: int
     message: int
     weight: float
-    value: float | None
+    score: float | None
     counts: dict[str, int]
     share: Share
 
 
 def position_profile(run: EvaluationRun, bins: Sequence[Bin] = (), *, margin: float = MARGIN) -> PositionProfile:
-    """A run's scores by position. Fading is measured within conversations that reach both ends: long ones may differ from the start.
+    """Return a run's scores by position. Fading is measured within conversations that reach both ends: long ones may differ from the start.
 
     Args:
         bins: Stretches of positions; default those the run was sampled by.
@@ -120,26 +129,34 @@ def position_profile(run: EvaluationRun, bins: Sequence[Bin] = (), *, margin: fl
     wanted = tuple(bins) or tuple((first, last) for first, last in run.position_bins)
     if not wanted:
         raise ValueError(f"evaluation run {run.pk} was not sampled by position; name the bins, e.g. {DEFAULT_BINS}")
-    dimensions, left_out = {}, 0
-    for name in (d for d in BY_ONE_MESSAGE if d in run.dimensions):
-        judged, out = _judged(run, run.agent, name, wanted)
-        rows = [_bin(bin_, [j for j in judged if j.place == place]) for place, bin_ in enumerate(wanted)]
-        dimensions[name] = PositionDimension(dimension=name, bins=tuple(rows), within=_change(wanted, judged, margin))
-        left_out += out
+    dimensions: dict[str, PositionDimension] = {}
+    not_by_position = []
+    left_out = 0
+    for name in run.dimensions:
+        if name not in BY_ONE_MESSAGE:
+            not_by_position.append(name)
+    for name in BY_ONE_MESSAGE:
+        if name in run.dimensions:
+            judged, outside = _judged_messages(run, run.agent, name, wanted)
+            dimensions[name] = _dimension(name, wanted, judged, margin)
+            left_out += outside
     return PositionProfile(
         agent=run.agent.slug,
         evaluation_run=run.pk,
         judge=run.judge,
         procedure=run.procedure,
         dimensions=dimensions,
-        not_by_position=tuple(d for d in run.dimensions if d not in BY_ONE_MESSAGE),
+        not_by_position=tuple(not_by_position),
         left_out=left_out,
     )
 
 
-def _judged(run: EvaluationRun, agent: Agent, dimension: str, bins: Sequence[Bin]) -> tuple[list[_Judged], int]:
-    """What was judged in the stretches, and how many messages lie in none."""
+def _judged_messages(
+    run: EvaluationRun, agent: Agent, dimension: str, bins: Sequence[Bin]
+) -> tuple[list[_JudgedMessage], int]:
+    """Return what was judged in the stretches, and how many messages lie in none or were deleted since."""
     scores = EvaluationScore.objects.filter(evaluation_run=run, dimension=dimension).order_by()
+    counts = {f"n_{status}": Count("pk", filter=Q(status=status)) for status in STATUSES}
     rows: list[Any] = list(
         scores.filter(message__isnull=False)
         .values("message_id", "proposition_id")
@@ -147,81 +164,130 @@ def _judged(run: EvaluationRun, agent: Agent, dimension: str, bins: Sequence[Bin
             heaviest=Max("weight"),
             mean=Avg("score", filter=Q(status="scored")),
             coverable=Count("pk", filter=COVERABLE),
-            **{f"n_{status}": Count("pk", filter=Q(status=status)) for status in STATUSES},
+            **counts,
         )
     )
     measured = {row["message_id"] for row in rows}
     positions = positions_of(measured, agent=agent, simulated=run.simulated, where=run.where)
-    judged: list[_Judged] = []
+    judged: list[_JudgedMessage] = []
     outside: set[int] = set()
     for row in rows:
         channel, position = positions.get(row["message_id"], (0, 0))
-        place = bin_of(position, bins)
-        if place is None:
+        stretch = bin_of(position, bins)
+        if stretch is None:
             outside.add(row["message_id"])
             continue
-        counts = {status: row[f"n_{status}"] for status in STATUSES}
-        share = Share(int(row["mean"] is not None), int(row["coverable"] > 0))
-        judged.append(_Judged(place, channel, position, row["message_id"], row["heaviest"], row["mean"], counts, share))
+        message = _JudgedMessage(
+            stretch=stretch,
+            channel=channel,
+            position=position,
+            message=row["message_id"],
+            weight=row["heaviest"],
+            score=row["mean"],
+            counts={status: row[f"n_{status}"] for status in STATUSES},
+            share=Share(int(row["mean"] is not None), int(row["coverable"] > 0)),
+        )
+        judged.append(message)
     deleted = scores.filter(message__isnull=True, over_window=False, repeat=1).values("proposition_id")
-    return judged, len(outside) + max(deleted.annotate(n=Count("pk")).values_list("n", flat=True), default=0)
+    # A message is asked each proposition, so the proposition with most rows has one of each deleted message.
+    most_deleted = max(deleted.annotate(n=Count("pk")).values_list("n", flat=True), default=0)
+    return judged, len(outside) + most_deleted
 
 
-def _bin(bin_: Bin, judged: Sequence[_Judged]) -> PositionBin:
-    """The mean of these scores, with an interval that stays on the scale of 0 to 9."""
-    estimate = bootstrap_mean(_observations(judged))
+def _dimension(name: str, bins: Sequence[Bin], judged: Sequence[_JudgedMessage], margin: float) -> PositionDimension:
+    """Return a dimension by position."""
+    by_stretch: dict[int, list[_JudgedMessage]] = defaultdict(list)
+    for message in judged:
+        by_stretch[message.stretch].append(message)
+    rows = [_position_bin(bounds, by_stretch[stretch]) for stretch, bounds in enumerate(bins)]
+    return PositionDimension(dimension=name, bins=tuple(rows), within=_change_within(bins, judged, margin))
+
+
+def _position_bin(bounds: Bin, judged: Sequence[_JudgedMessage]) -> PositionBin:
+    """Return the mean of these scores, with an interval that stays on the scale of 0 to 9."""
+    estimate = bootstrap_mean(_drawn_by_message(judged))
     interval = estimate.interval
     if interval is not None:
-        interval = Interval(*(min(max(end, 0.0), HIGHEST) for end in (interval.low, interval.high)))
+        interval = Interval(_on_scale(interval.low), _on_scale(interval.high))
+    counts: Counter[str] = Counter()
+    for message in judged:
+        counts.update(message.counts)
     return PositionBin(
         score=estimate.value,
         interval=interval,
         note=estimate.reason,
-        positions=bin_name(bin_),
-        share=total(j.share for j in judged),
-        messages=len({j.message for j in judged}),
-        conversations=len({j.channel for j in judged}),
-        **{status: sum(j.counts[status] for j in judged) for status in STATUSES},
+        positions=bin_name(bounds),
+        share=total(message.share for message in judged),
+        messages=len({message.message for message in judged}),
+        conversations=len({message.channel for message in judged}),
+        scored=counts["scored"],
+        trivial=counts["trivial"],
+        unscored=counts["unscored"],
+        pending=counts["pending"],
     )
 
 
-def _observations(judged: Iterable[_Judged], *, by_conversation: bool = False) -> list[Observation]:
-    """Scores that know their message, drawn within their conversation; or those of a conversation drawn together."""
-    scored = [j for j in judged if j.value is not None]
-    if by_conversation:
-        return [Observation(j.value or 0.0, j.weight, j.channel) for j in scored]
-    return [Observation(j.value or 0.0, j.weight, j.message, j.channel) for j in scored]
+def _on_scale(score: float) -> float:
+    return min(max(score, 0.0), HIGHEST)
 
 
-def _change(bins: Sequence[Bin], judged: Sequence[_Judged], margin: float) -> PositionChange:
-    """The difference between the first and the last stretch with scores, inside the conversations that have scores in both."""
-    scored = [j for j in judged if j.value is not None]
-    counts = Counter((j.channel, j.place) for j in scored)
-    places = sorted({place for _, place in counts})
-    if len(places) < 2:
+def _drawn_by_message(judged: Iterable[_JudgedMessage]) -> list[Observation]:
+    """Return the scores as observations that are drawn by message, within their conversation."""
+    observations = []
+    for message in judged:
+        if message.score is not None:
+            observations.append(Observation(message.score, message.weight, message.message, message.channel))
+    return observations
+
+
+def _drawn_by_conversation(judged: Iterable[_JudgedMessage]) -> list[Observation]:
+    """Return the scores as observations of which those of a conversation are drawn together."""
+    observations = []
+    for message in judged:
+        if message.score is not None:
+            observations.append(Observation(message.score, message.weight, message.channel))
+    return observations
+
+
+def _change_within(bins: Sequence[Bin], judged: Sequence[_JudgedMessage], margin: float) -> PositionChange:
+    """Return the difference between the first and the last stretch with scores, inside the conversations that have scores in both."""
+    scored = [message for message in judged if message.score is not None]
+    scored_by_stretch = Counter((message.channel, message.stretch) for message in scored)
+    stretches = sorted({message.stretch for message in scored})
+    if len(stretches) < 2:
         why = "fewer than two stretches have scores"
         nothing = PositionChange(baseline=None, candidate=None, interval_note=why, verdict="not enough data")
         return decided(nothing, None, margin, n=None)
-    same = spanning(counts)
-    inside = [j for j in scored if j.channel in same]
-    # Each conversation weighs the same in each stretch.
-    totals: dict[tuple[int, int], float] = defaultdict(float)
-    for j in inside:
-        totals[j.channel, j.place] += j.weight
-    equally = [j._replace(weight=j.weight / totals[j.channel, j.place]) for j in inside if j.weight]
-    together = len(same) >= ENOUGH_CONVERSATIONS
-    ends = (places[0], places[-1])
-    before, now = (_observations((j for j in equally if j.place == end), by_conversation=together) for end in ends)
-    delta = bootstrap_difference(before, now, paired=together)
+    first = stretches[0]
+    last = stretches[-1]
+    conversations = spanning(scored_by_stretch)
+    inside = _weighted_equally([message for message in scored if message.channel in conversations])
+    is_by_conversation = len(conversations) >= ENOUGH_CONVERSATIONS
+    drawn = _drawn_by_conversation if is_by_conversation else _drawn_by_message
+    before = drawn(message for message in inside if message.stretch == first)
+    now = drawn(message for message in inside if message.stretch == last)
+    difference = bootstrap_difference(before, now, paired=is_by_conversation)
     change = PositionChange(
         baseline=mean_of(before),
         candidate=mean_of(now),
-        interval_note=delta.reason if same else "no conversation has scores in both stretches",
+        interval_note=difference.reason if conversations else "no conversation has scores in both stretches",
         verdict="not enough data",
-        n=delta.n,
-        paired=together,
-        first=bin_name(bins[ends[0]]),
-        last=bin_name(bins[ends[1]]),
-        conversations=len(same),
+        n=difference.n,
+        paired=is_by_conversation,
+        first=bin_name(bins[first]),
+        last=bin_name(bins[last]),
+        conversations=len(conversations),
     )
-    return decided(change, delta.interval, margin, n=delta.n or None)
+    return decided(change, difference.interval, margin, n=difference.n or None)
+
+
+def _weighted_equally(judged: Sequence[_JudgedMessage]) -> list[_JudgedMessage]:
+    """Return the messages with weights by which each conversation weighs the same in each stretch."""
+    totals: dict[tuple[int, int], float] = defaultdict(float)
+    for message in judged:
+        totals[message.channel, message.stretch] += message.weight
+    weighted = []
+    for message in judged:
+        if message.weight:
+            weighted.append(replace(message, weight=message.weight / totals[message.channel, message.stretch]))
+    return weighted

@@ -13,105 +13,138 @@ from django.utils.dateformat import format as date_format
 from agents.kit.text.wording import counted, decimal, interval_text
 from evaluation.change.change import ChangeResult
 from evaluation.change.evidence import MEASURE_NEWER
+from evaluation.change.lost import Lost
 from evaluation.change.models import Change
 from evaluation.change.overview import AgentDrift, tag_name
 from evaluation.models import EvaluationRun
 from evaluation.runs.summary import TOO_LITTLE
 
-SHOWN, GONE = 6.0, 4.0  # at least, at most: a claim that held and does so no more
+HELD = 6.0  # a claim with at least this score held
+HOLDS_NO_MORE = 4.0  # with at most this score it does not
 MOST_LOST = 3  # propositions named in a sentence
-_DIGITS = re.compile(r"-[0-9a-f]{6}$")
+TRAIT_DIGEST = re.compile(r"-[0-9a-f]{6}$")  # at the end of a trait's id
 
 
 def short_name(proposition: str, agent: str, dimension: str = "") -> str:
-    """A proposition's id without what every id of its kind begins with: ``michael-no-lists`` is *no lists*."""
+    """Return a proposition's id without what every id of its kind begins with: ``michael-no-lists`` is *no lists*."""
     name = proposition
-    for start in ("trait", "default", agent, dimension):
-        if start and name.startswith(f"{start}-") and len(name) > len(start) + 1:
-            name = name[len(start) + 1 :]
-            name = _DIGITS.sub("", name) if start == "trait" else name
+    for prefix in ("trait", "default", agent, dimension):
+        if prefix and name.startswith(f"{prefix}-") and len(name) > len(prefix) + 1:
+            name = name.removeprefix(f"{prefix}-")
+            if prefix == "trait":
+                name = TRAIT_DIGEST.sub("", name)
     return re.sub(r"[-_\s]+", " ", name).strip() or proposition
 
 
 def sentence_of(drift: AgentDrift) -> str:
     """Return how the agent changed, with the scores behind it; where there are none it says what is missing."""
-    baseline, candidate = drift.baseline_name, drift.candidate_name
-    if drift.state == "never measured":
-        asked = [f"of {name}" for name in (baseline, candidate) if name]
-        if asked:
-            return f"There is no evaluation {' and none '.join(asked)}."
-        return "Not measured yet: there is no baseline."
-    if drift.state == "no baseline":
-        missing = f"no evaluation of {baseline}" if baseline else "no baseline"
-        return f"Measured ({candidate_words(drift)}), but there is {missing} to compare it with."
-    if drift.state == "not measured since":
-        return f"Not measured since {baseline}: {_why_not_since(drift)}."
-    if drift.state == "not comparable":
-        return f"Measured, but nothing was scored both in {baseline} and now."
-    if drift.state == "not enough data":
-        return f"Not enough data{_what_is_lacking(drift)}."
+    baseline = drift.baseline_name
+    match drift.state:
+        case "never measured":
+            return _never_measured(drift)
+        case "no baseline":
+            missing = f"no evaluation of {baseline}" if baseline else "no baseline"
+            return f"Measured ({candidate_words(drift)}), but there is {missing} to compare it with."
+        case "not measured since":
+            return f"Not measured since {baseline}: {_why_not_since(drift)}."
+        case "not comparable":
+            return f"Measured, but nothing was scored both in {baseline} and now."
+        case "not enough data":
+            return f"Not enough data{_what_is_lacking(drift)}."
     if drift.main is not None:
-        what = _verb(drift.main, f"“{_name(drift, drift.main)}”")
-        if drift.state == "possibly drifted":
-            what = f"Possibly {what[0].lower()}{what[1:]}"
-        since = tag_name(drift.main.since) if drift.main.since is not None else baseline
-        return f"{what}: {numbers_of(drift.main.result)} since {since}."
+        return _main_change(drift, drift.main)
+    return _steady(drift)
+
+
+def _never_measured(drift: AgentDrift) -> str:
+    asked_for = [f"of {name}" for name in (drift.baseline_name, drift.candidate_name) if name]
+    if asked_for:
+        return f"There is no evaluation {' and none '.join(asked_for)}."
+    return "Not measured yet: there is no baseline."
+
+
+def _main_change(drift: AgentDrift, main: Change) -> str:
+    """Return the sentence about the proposition that changed most."""
+    what = _what_changed(main, f"“{_name(drift, main)}”")
+    if drift.state == "possibly drifted":
+        what = f"Possibly {what[0].lower()}{what[1:]}"
+    since = tag_name(main.since) if main.since is not None else drift.baseline_name
+    return f"{what}: {numbers_of(main.result)} since {since}."
+
+
+def _steady(drift: AgentDrift) -> str:
+    """Return the sentence about an agent that did not change, with its largest fall."""
     least = drift.propositions[0]
     if (least.points or 0.0) >= 0:
-        return f"Steady: no proposition fell since {baseline} ({', '.join(map(dimension_words, drift.dimensions))})."
-    return f"Steady: the largest fall is “{_name(drift, least)}”: {numbers_of(least.result)} since {baseline}."
+        dimensions = ", ".join(dimension_words(change) for change in drift.dimensions)
+        return f"Steady: no proposition fell since {drift.baseline_name} ({dimensions})."
+    return (
+        f"Steady: the largest fall is “{_name(drift, least)}”: {numbers_of(least.result)} since {drift.baseline_name}."
+    )
 
 
-def _name(drift: AgentDrift, row: Change) -> str:
+def _name(drift: AgentDrift, row: Change | Lost) -> str:
     return short_name(row.proposition, drift.agent.slug, row.dimension)
 
 
 def _why_not_since(drift: AgentDrift) -> str:
+    """Return why nothing was measured that could be compared with the baseline."""
     if drift.candidate_name:
         return f"there is no evaluation of {drift.candidate_name}"
     at = drift.baseline_newest
-    said = f" ({date_format(timezone.localtime(at), 'j M Y H:i')})" if at is not None else ""
-    return f"no evaluation scored a message newer than its newest{said}; {MEASURE_NEWER}"
+    when = f" ({date_format(timezone.localtime(at), 'j M Y H:i')})" if at is not None else ""
+    return f"no evaluation scored a message newer than its newest{when}; {MEASURE_NEWER}"
 
 
 def _what_is_lacking(drift: AgentDrift) -> str:
-    """Of what too little was scored, or what is not decided."""
-    unscored = [f"{d.dimension.replace('_', ' ')}: {d.reason}" for d in drift.dimensions if d.delta is None]
+    """Return of what too little was scored, or what is not decided."""
+    unscored = [f"{_heading(change.dimension)}: {change.reason}" for change in drift.dimensions if change.delta is None]
     if unscored:
         return f" for {'; '.join(unscored).replace(f'{TOO_LITTLE}: ', '')}"
     since = f"since {drift.baseline_name}"
     if drift.lost:
-        lost = []
-        for each in drift.lost[:MOST_LOST]:
-            lost.append(
-                f"“{short_name(each.proposition, drift.agent.slug, each.dimension)}” {each.before} → {each.now}"
-            )
-        more = f" and {len(drift.lost) - MOST_LOST} more" if len(drift.lost) > MOST_LOST else ""
-        return f": judgements scored {', '.join(lost)}{more} {since}"
+        return f": judgements scored {_lost_words(drift)} {since}"
     if drift.halved:
-        shares = [f"{name.replace('_', ' ')} {was} → {now}" for name, (was, now) in drift.halved.items()]
+        shares = [f"{_heading(name)} {before} → {now}" for name, (before, now) in drift.halved.items()]
         return f": judgements scored {', '.join(shares)} {since}"
-    if (undecided := drift.undecided) is not None:
-        return f" to call it steady: {dimension_words(undecided)}{_between(undecided)} {since}"
-    hits = next(row for row in drift.propositions if row.result.hits is not None)
-    return f" to call it steady: “{_name(drift, hits)}” {numbers_of(hits.result)} {since}"
+    undecided = drift.undecided
+    if undecided is not None:
+        return f" to call it steady: {dimension_words(undecided)}{_interval_words(undecided)} {since}"
+    by_hits = next(row for row in drift.propositions if row.result.hits is not None)
+    return f" to call it steady: “{_name(drift, by_hits)}” {numbers_of(by_hits.result)} {since}"
 
 
-def _between(change: ChangeResult) -> str:
+def _lost_words(drift: AgentDrift) -> str:
+    """Return the propositions of which less than half as much is scored, a few of them by name."""
+    lost = [f"“{_name(drift, each)}” {each.before} → {each.now}" for each in drift.lost[:MOST_LOST]]
+    words = ", ".join(lost)
+    others = len(drift.lost) - MOST_LOST
+    return f"{words} and {others} more" if others > 0 else words
+
+
+def _heading(dimension: str) -> str:
+    return dimension.replace("_", " ")
+
+
+def _interval_words(change: ChangeResult) -> str:
     return f" ({interval_text(change.interval)})" if change.interval is not None else ""
 
 
 def dimension_words(change: ChangeResult) -> str:
-    """E.g. ``adherence 7.2 → 6.9``."""
-    return f"{change.dimension.replace('_', ' ')} {numbers_of(change)}"
+    """Return a dimension with its scores, e.g. ``adherence 7.2 → 6.9``."""
+    return f"{_heading(change.dimension)} {numbers_of(change)}"
 
 
 def numbers_of(change: ChangeResult) -> str:
-    """E.g. ``8.1 → 3.2``, or ``words 8.1 → 3.2``."""
+    """Return the two numbers of a change, e.g. ``8.1 → 3.2``, or ``words 8.1 → 3.2``."""
     if change.hits is not None:
         return f"hits in {change.baseline_hits} → {change.hits} messages"
-    scores = ("–" if score is None else decimal(score) for score in (change.baseline, change.candidate))
-    return f"{'words ' if change.of_words else ''}{' → '.join(scores)}"
+    numbers = f"{_score_words(change.baseline)} → {_score_words(change.candidate)}"
+    return f"words {numbers}" if change.of_words else numbers
+
+
+def _score_words(score: float | None) -> str:
+    return "–" if score is None else decimal(score)
 
 
 def why_drifted(drift: AgentDrift) -> str:
@@ -120,50 +153,59 @@ def why_drifted(drift: AgentDrift) -> str:
     if main is None:
         return ""
     result = main.result
-    whole = next((d for d in drift.fallen if d.dimension == main.dimension), None)
-    if whole is not None and not result.is_sure and drift.state == "drifted":
-        return f"as a whole {dimension_words(whole)}{_between(whole)}, more than chance explains"
+    if drift.state == "drifted" and not result.is_sure:
+        for fallen in drift.fallen:
+            if fallen.dimension == main.dimension:
+                return f"as a whole {dimension_words(fallen)}{_interval_words(fallen)}, more than chance explains"
     if result.unit == "repeats":
         return "judged once over the whole window: one judgement decides nothing"
-    if result.hits is not None:
-        judged = f"{counted(main.baseline_n, 'message')} in the baseline, {main.n:,} now"
-    elif result.of_words:
-        judged = f"by the words repeated in {counted(main.baseline_n, 'message')} in the baseline, {main.n:,} now"
-    else:
-        judged = f"{counted(main.baseline_scored, 'judgement')} in the baseline, {main.scored:,} now"
+    judged = _judged_words(main)
     if result.is_sure:
         return f"{judged}; more than chance explains, among all propositions compared"
     return f"{judged}; too few to tell from chance"
 
 
-def _verb(row: Change, label: str) -> str:
-    """Of an inverted claim a high score says that it does not hold."""
+def _judged_words(row: Change) -> str:
+    """Return how much a change rests on."""
+    if row.result.hits is not None:
+        return f"{counted(row.baseline_n, 'message')} in the baseline, {row.n:,} now"
+    if row.result.of_words:
+        return f"by the words repeated in {counted(row.baseline_n, 'message')} in the baseline, {row.n:,} now"
+    return f"{counted(row.baseline_scored, 'judgement')} in the baseline, {row.scored:,} now"
+
+
+def _what_changed(row: Change, label: str) -> str:
+    """Return what a proposition does now. Of an inverted claim a high score says that it does not hold."""
     if (row.points or 0.0) > 0:
-        return f"{'Less' if row.inverted else 'More'} {label}"
-    turned = (row.baseline or 0.0) >= SHOWN and (row.candidate or 0.0) <= GONE
-    if row.inverted:
-        return f"Slipped into {label}" if turned else f"More {label}"
-    if turned:
-        return f"Broke {label}" if label.startswith("“no ") else f"Stopped {label}"
-    return f"Less {label}"
+        return f"Less {label}" if row.inverted else f"More {label}"
+    held = (row.baseline or 0.0) >= HELD
+    holds_no_more = (row.candidate or 0.0) <= HOLDS_NO_MORE
+    if held and holds_no_more:
+        return f"Now matches {label}" if row.inverted else f"No longer {label}"
+    return f"More {label}" if row.inverted else f"Less {label}"
 
 
 def candidate_words(drift: AgentDrift) -> str:
-    """When and over what the candidate was measured, of several evaluations by dimension; empty without one."""
+    """Return when and over what the candidate was measured, of several evaluations by dimension; empty without one."""
     if drift.candidate_runs and drift.candidate_name:
         return drift.candidate_name
     dimensions: dict[EvaluationRun, list[str]] = {}
-    for name, run in sorted(drift.candidate_runs.items(), key=lambda item: item[1].pk):
-        dimensions.setdefault(run, []).append(name.replace("_", " "))
-    words = {}
-    for run in dimensions:
-        day = date_format(timezone.localtime(run.window_end or run.finished_at or run.created_at), "j M Y")
-        words[run] = ", ".join(filter(None, (tag_words(run), day)))
-    if len(words) == 1:
-        return next(iter(words.values()))
-    return "; ".join(f"{', '.join(sorted(names))}: {words[run]}" for run, names in dimensions.items())
+    for dimension, run in sorted(drift.candidate_runs.items(), key=lambda item: item[1].pk):
+        dimensions.setdefault(run, []).append(_heading(dimension))
+    if len(dimensions) == 1:
+        return _evaluation_words(next(iter(dimensions)))
+    return "; ".join(f"{', '.join(sorted(names))}: {_evaluation_words(run)}" for run, names in dimensions.items())
+
+
+def _evaluation_words(run: EvaluationRun) -> str:
+    """Return the tags and the day of an evaluation, e.g. ``build 41, 3 Nov 2026``."""
+    day = date_format(timezone.localtime(run.window_end or run.finished_at or run.created_at), "j M Y")
+    tags = tag_words(run)
+    return f"{tags}, {day}" if tags else day
 
 
 def tag_words(run: EvaluationRun) -> str:
-    """The tags of the messages it was asked for, e.g. ``build 41``; those of a simulation are its own."""
-    return "" if run.simulated else ", ".join(tag_name(pair) for pair in sorted(run.where.items()))
+    """Return the tags of the messages it was asked for, e.g. ``build 41``; those of a simulation are its own."""
+    if run.simulated:
+        return ""
+    return ", ".join(tag_name(pair) for pair in sorted(run.where.items()))

@@ -21,7 +21,7 @@ from agents.kit.running import is_outage
 from agents.models import Agent
 from evaluation.calibration.agreement import all_agreements, calibration_of
 from evaluation.calibration.labels import Key
-from evaluation.change.change import ChangeResult, fell_below_half
+from evaluation.change.change import ChangeResult
 from evaluation.change.comparison import Comparison, compare
 from evaluation.change.evidence import (
     ADHERENCE,
@@ -32,38 +32,49 @@ from evaluation.change.evidence import (
     runs_of,
 )
 from evaluation.change.examples import add_evidence
+from evaluation.change.lost import fell_below_half
+from evaluation.change.measured import Measured
 from evaluation.change.measurements import Measurement, NotComparable
 from evaluation.change.models import Change
 from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, EvaluationScore
-from evaluation.runs.summary import NOTHING, Share, total
+from evaluation.runs.summary import NOTHING, Share
 from evaluation.statistics.difference import MARGIN
 
-TRIES = 3  # of storing, while other evaluations of the agent end
+MOST_TRIES = 3  # of storing, while other evaluations of the agent end
 MOST_AT_ONCE = 40  # agents computed again by a chore; the others the next time
 
-_WAY = ("agent_id", "judge", "procedure")
-_COMPARED = (*_WAY, "dimension", "baseline_run_id", "evaluation_run_id")
-_KEY = ("evaluation_run", "dimension", "proposition")
+COMPARED_COLUMNS = ("agent_id", "judge", "procedure", "dimension", "baseline_run_id", "evaluation_run_id")
+UNIQUE_COLUMNS = ("evaluation_run", "dimension", "proposition")
 
 log = logging.getLogger(__name__)
 
 
 # -- what pages read
 def current_changes(agents: Collection[int], judged: Judged | None = None) -> QuerySet[Change]:
-    """The rows that say how these agents (primary keys) are now, compared with their baselines; by every judge unless one is named."""
+    """Return the rows that say how agents are now, compared with their baselines.
+
+    Args:
+        agents: Primary keys.
+        judged: Only by this judge and procedure.
+    """
     rows = Change.objects.filter(agent__in=agents, current=True).order_by("agent", "dimension", "proposition")
     return rows if judged is None else rows.filter(judge=judged.judge, procedure=judged.procedure)
 
 
-def chances_elsewhere(agents: Collection[int], judged: Judged) -> tuple[list[float], list[float]]:
-    """The p values of all other active agents' current dimensions and propositions, by the same judge and procedure; one statement."""
+def p_values_elsewhere(agents: Collection[int], judged: Judged) -> tuple[list[float], list[float]]:
+    """Return the p values of all other active agents' current dimensions, and of their propositions, by the same judge and procedure."""
     others = Agent.objects.listed().filter(is_active=True).exclude(pk__in=agents).order_by()
     rows = Change.objects.filter(current=True, judge=judged.judge, procedure=judged.procedure, agent__in=others)
     rows = rows.exclude(dimension__in=COUNTED).order_by()
-    dimensions, propositions = list[float](), list[float]()
+    dimensions: list[float] = []
+    propositions: list[float] = []
     for proposition, p in rows.values_list("proposition", "p_alone"):
-        if p is not None:
-            (propositions if proposition else dimensions).append(p)
+        if p is None:
+            continue
+        if proposition:
+            propositions.append(p)
+        else:
+            dimensions.append(p)
     return dimensions, propositions
 
 
@@ -71,71 +82,97 @@ def chances_elsewhere(agents: Collection[int], judged: Judged) -> tuple[list[flo
 def changes_between(agent: Agent, before: Measurement, now: Measurement) -> list[Change]:
     """Compare two measurements of an agent; return what changed as rows that are not stored: per dimension, and per proposition."""
     comparison = compare(before, now)
-    lost = {(each.dimension, each.proposition): dict(each) for each in comparison.lost}
     agreements = calibration_of(comparison.judge, comparison.procedure)
     rows = []
     for result in (*comparison.dimensions, *comparison.proposition_changes):
-        dimension = result.dimension
-        value: dict[str, Any] = {"result": _set_fields(result), "lost": lost.get((dimension, result.proposition))}
-        if not result.proposition:
-            value["halved"] = _halved(comparison, dimension)
-            value["reworded"] = [name for name in comparison.changed if name.startswith(f"{dimension}/")]
-        row = Change(
-            agent=agent,
-            judge=comparison.judge,
-            procedure=comparison.procedure,
-            dimension=dimension,
-            proposition=result.proposition,
-            evaluation_run_id=now.runs[dimension],
-            baseline_run_id=before.runs[dimension],
-            verdict=result.verdict,
-            baseline=result.baseline,
-            candidate=result.candidate,
-            points=result.points,
-            p=result.p_adjusted,
-            p_alone=result.p_value,
-            n=result.n,
-            baseline_n=result.baseline_n,
-            n_more=result.n_more,
-            value=to_jsonable_python({name: each for name, each in value.items() if each}),
-        )
-        if result.interval is not None:
-            row.low, row.high = result.interval.low, result.interval.high
-        if (agreement := agreements.get(dimension)) is not None:
-            row.agreement, row.labels = agreement.kappa, agreement.labels
-        _count(row, before, now)
+        row = _row_of(result, comparison)
+        row.agent = agent
+        agreement = agreements.get(result.dimension)
+        if agreement is not None:
+            row.agreement = agreement.kappa
+            row.labels = agreement.labels
         rows.append(row)
     return rows
 
 
-def _set_fields(result: ChangeResult) -> dict[str, Any]:
-    """The fields of a result that differ from their defaults, also those that are not shown."""
-    usual = {name: field.default for name, field in type(result).model_fields.items()}
-    return {name: value for name, value in result if value != usual[name]}
+def _row_of(result: ChangeResult, comparison: Comparison) -> Change:
+    """Return a row that holds one change of a comparison."""
+    row = Change(
+        judge=comparison.judge,
+        procedure=comparison.procedure,
+        dimension=result.dimension,
+        proposition=result.proposition,
+        evaluation_run_id=comparison.candidate.runs[result.dimension],
+        baseline_run_id=comparison.baseline.runs[result.dimension],
+        verdict=result.verdict,
+        baseline=result.baseline,
+        candidate=result.candidate,
+        points=result.points,
+        p=result.p_adjusted,
+        p_alone=result.p_value,
+        n=result.n,
+        baseline_n=result.baseline_n,
+        n_more=result.n_more,
+        value=to_jsonable_python(_value_of(result, comparison)),
+    )
+    if result.interval is not None:
+        row.low = result.interval.low
+        row.high = result.interval.high
+    before = comparison.baseline.dimensions[result.dimension].propositions
+    now = comparison.candidate.dimensions[result.dimension].propositions
+    if result.proposition:
+        _add_judgements(row, before[result.proposition], now[result.proposition])
+    else:
+        row.deleted = sum(measured.deleted for measured in (*before.values(), *now.values()))
+    return row
+
+
+def _add_judgements(row: Change, before: Measured, now: Measured) -> None:
+    """Set how many judgements of a proposition there are, and what was asked."""
+    row.scored = now.scored
+    row.baseline_scored = before.scored
+    row.unscored = now.unscored
+    row.inverted = now.inverted
+    row.proposition_digest = now.digest
+
+
+def _value_of(result: ChangeResult, comparison: Comparison) -> dict[str, Any]:
+    """Return what no column holds: the whole result, and what was lost, halved and reworded."""
+    value: dict[str, Any] = {"result": _fields_set(result)}
+    for lost in comparison.lost:
+        if lost.dimension == result.dimension and lost.proposition == result.proposition:
+            value["lost"] = dict(lost)
+    if not result.proposition:
+        halved = _halved(comparison, result.dimension)
+        if halved is not None:
+            value["halved"] = halved
+        reworded = [name for name in comparison.changed if name.startswith(f"{result.dimension}/")]
+        if reworded:
+            value["reworded"] = reworded
+    return value
+
+
+def _fields_set(result: ChangeResult) -> dict[str, Any]:
+    """Return the fields of a result that differ from their defaults, also those that are not shown."""
+    defaults = {name: field.default for name, field in type(result).model_fields.items()}
+    return {name: value for name, value in result if value != defaults[name]}
 
 
 def _halved(comparison: Comparison, dimension: str) -> tuple[Share, Share] | None:
-    """The shares scored of what is judged message by message in both, where now it is less than half; hits are no shares."""
-    both = [side.dimensions[dimension].propositions for side in (comparison.baseline, comparison.candidate)]
-    compared = [
-        result
-        for result in comparison.of(dimension)
-        if result.hits is None and all(of[result.proposition].by_message for of in both)
-    ]
-    before = total(result.baseline_share or NOTHING for result in compared)
-    now = total(result.share or NOTHING for result in compared)
-    return (before, now) if now.asked and fell_below_half(before, now) else None
-
-
-def _count(row: Change, before: Measurement, now: Measurement) -> None:
-    """Set how many judgements there are, and what was asked."""
-    both = [measurement.dimensions[row.dimension].propositions for measurement in (before, now)]
-    if not row.proposition:
-        row.deleted = sum(measured.deleted for of in both for measured in of.values())
-        return
-    earlier, later = (of[row.proposition] for of in both)
-    row.scored, row.baseline_scored, row.unscored = later.scored, earlier.scored, later.unscored
-    row.inverted, row.proposition_digest = later.inverted, later.digest
+    """Return the shares scored in both of what is judged message by message, where now it is less than half; hits are no shares."""
+    measured_before = comparison.baseline.dimensions[dimension].propositions
+    measured_now = comparison.candidate.dimensions[dimension].propositions
+    before = NOTHING
+    now = NOTHING
+    for result in comparison.of(dimension):
+        proposition = result.proposition
+        by_message = measured_before[proposition].by_message and measured_now[proposition].by_message
+        if by_message and result.hits is None:
+            before += result.baseline_share or NOTHING
+            now += result.share or NOTHING
+    if now.asked and fell_below_half(before, now):
+        return before, now
+    return None
 
 
 # -- storing
@@ -151,7 +188,7 @@ def store_changes(agent: Agent, judged: Judged) -> int:
     It does the same however often it is called. What ended or was replaced while it compared is compared, too: by this one, by that
     which ended, or by the next `refresh_changes`.
     """
-    for _ in range(TRIES):
+    for _ in range(MOST_TRIES):
         compared = compared_evaluations([agent.pk], judged)
         rows = _compared_now(agent, judged) if compared else []
         with transaction.atomic():
@@ -159,49 +196,61 @@ def store_changes(agent: Agent, judged: Judged) -> int:
             if not list(Agent.objects.select_for_update(no_key=True).filter(pk=agent.pk)):
                 return 0
             if compared_evaluations([agent.pk], judged) == compared:
-                _write(agent, judged, rows)
+                _replace_current_rows(agent, judged, rows)
                 return len(rows)
     return 0
 
 
 def _compared_now(agent: Agent, judged: Judged) -> list[Change]:
+    """Return the rows that say how the agent is now; none where nothing can be compared."""
     newest = newest_since_baselines([agent.pk], judged).get(agent.pk, {})
+    if not newest:
+        return []
     try:
-        measured = baseline_and_candidate(runs_of(newest)) if newest else None
+        measured = baseline_and_candidate(runs_of(newest))
     except NotComparable as error:
         log.warning("the changes of %s by %s are not known: %s", agent.slug, judged, error)
         return []
     if measured is None:
         return []
-    at = {dimension: evidence.newest_message_at for dimension, evidence in newest.items()}
-    rows = changes_between(agent, *measured)
+    before, now = measured
+    newest_message_at = {dimension: evidence.newest_message_at for dimension, evidence in newest.items()}
+    rows = changes_between(agent, before, now)
     for row in rows:
-        row.measured_at = at.get(row.dimension) or max(at.values())
+        row.measured_at = newest_message_at.get(row.dimension) or max(newest_message_at.values())
     add_evidence([row for row in rows if row.proposition and abs(row.points or 0.0) >= MARGIN])
     return rows
 
 
-def _write(agent: Agent, judged: Judged, rows: Sequence[Change]) -> None:
+def _replace_current_rows(agent: Agent, judged: Judged, rows: Sequence[Change]) -> None:
+    """Make these the agent's current rows by this judge; the others stay as history."""
     own = Change.objects.filter(agent=agent, judge=judged.judge, procedure=judged.procedure)
     own.filter(current=True).update(current=False)
     if not rows:
         return
-    columns = [field.name for field in Change._meta.concrete_fields if not field.primary_key and field.name not in _KEY]
-    Change.objects.bulk_create(rows, update_conflicts=True, unique_fields=_KEY, update_fields=columns)
-    again = Q(pk__in=[])
+    columns = []
+    for field in Change._meta.concrete_fields:
+        if not field.primary_key and field.name not in UNIQUE_COLUMNS:
+            columns.append(field.name)
+    Change.objects.bulk_create(rows, update_conflicts=True, unique_fields=UNIQUE_COLUMNS, update_fields=columns)
+    computed_again = Q(pk__in=[])
     for run, dimension in {(row.evaluation_run_id, row.dimension) for row in rows}:
-        again |= Q(evaluation_run=run, dimension=dimension)
-    own.filter(again, current=False).delete()  # propositions that are not compared any more
+        computed_again |= Q(evaluation_run=run, dimension=dimension)
+    own.filter(computed_again, current=False).delete()  # propositions that are not compared any more
 
 
 # -- computed again in the background
 def refresh_changes() -> str:
-    """Compute the rows again that do not rest on what is compared now, or whose messages are gone; return how many agents' it were.
+    """Compute the rows again that do not rest on what is compared now, or whose messages are gone; return how many, in words.
 
     An evaluation may have ended in a worker that was killed, or was deleted; a baseline may have been replaced.
     """
-    expected, stored = compared_evaluations(), _stored_evaluations()
-    outdated = {key for key in expected.keys() | stored.keys() if _differ(expected.get(key), stored.get(key))}
+    expected = compared_evaluations()
+    stored = _stored_evaluations()
+    outdated = set()
+    for key in expected.keys() | stored.keys():
+        if _differ(expected.get(key, set()), stored.get(key, set())):
+            outdated.add(key)
     outdated |= _with_messages_gone()
     done = 0
     # In another order each time, so that agents whose changes cannot be computed keep no others out.
@@ -218,30 +267,30 @@ def refresh_changes() -> str:
     return f"{done} computed again" if done else ""
 
 
-Compared = set[tuple[str, int, int]]  # dimension, evaluation of the baseline, newest evaluation
+ComparedRuns = set[tuple[str, int, int]]  # dimension, evaluation of the baseline, newest evaluation
 
 
-def _stored_evaluations() -> dict[tuple[int, Judged], Compared]:
-    stored: dict[tuple[int, Judged], Compared] = defaultdict(set)
+def _stored_evaluations() -> dict[tuple[int, Judged], ComparedRuns]:
+    """Return which evaluations the current rows compare, as `compared_evaluations` has it."""
+    stored: dict[tuple[int, Judged], ComparedRuns] = defaultdict(set)
     rows = Change.objects.filter(current=True, proposition="").order_by()
-    for agent, judge, procedure, dimension, baseline_run, evaluation_run in rows.values_list(*_COMPARED):
+    for agent, judge, procedure, dimension, baseline_run, evaluation_run in rows.values_list(*COMPARED_COLUMNS):
         stored[agent, Judged(judge=judge, procedure=procedure)].add((dimension, baseline_run, evaluation_run))
     return stored
 
 
-def _differ(expected: Compared | None, stored: Compared | None) -> bool:
-    """Whether other evaluations are compared now. Adherence may be compared without a baseline, see `baseline_and_candidate`."""
-    if not (expected and stored):
-        return bool(expected or stored)
-    added = set() if any(name == ADHERENCE for name, *_ in expected) else {c for c in stored if c[0] == ADHERENCE}
-    return expected != stored - added
+def _differ(expected: ComparedRuns, stored: ComparedRuns) -> bool:
+    """Return whether other evaluations are compared now. Adherence may be compared without a baseline: `baseline_and_candidate`."""
+    if expected and stored and all(dimension != ADHERENCE for dimension, _, _ in expected):
+        stored = {compared for compared in stored if compared[0] != ADHERENCE}
+    return expected != stored
 
 
 def _with_messages_gone() -> set[tuple[int, Judged]]:
-    """Whose judged messages were deleted since the rows were computed: fewer are counted, and quotes are gone."""
+    """Return whose judged messages were deleted since the rows were computed: fewer are counted, and quotes are gone."""
     rows = Change.objects.filter(current=True, proposition="", dimension__in=BY_MESSAGE).order_by()
     compared = rows.values("evaluation_run").union(rows.values("baseline_run"), all=True)
-    deleted = EvaluationScore.objects.filter(
+    of_deleted = EvaluationScore.objects.filter(
         evaluation_run__in=compared,
         message=None,
         over_window=False,
@@ -249,11 +298,12 @@ def _with_messages_gone() -> set[tuple[int, Judged]]:
         dimension__in=BY_MESSAGE,
         count=None,
     )
+    per_dimension = of_deleted.order_by().values_list("evaluation_run", "dimension").annotate(Count("pk"))
     counts: Counter[tuple[int, str]] = Counter()
-    for run, dimension, number in deleted.order_by().values_list("evaluation_run", "dimension").annotate(Count("pk")):
+    for run, dimension, number in per_dimension:
         counts[run, dimension] = number
     gone = set()
-    for agent, judge, procedure, dimension, before, now, known in rows.values_list(*_COMPARED, "deleted"):
+    for agent, judge, procedure, dimension, before, now, known in rows.values_list(*COMPARED_COLUMNS, "deleted"):
         if known != counts[before, dimension] + counts[now, dimension]:
             gone.add((agent, Judged(judge=judge, procedure=procedure)))
     return gone
@@ -264,8 +314,9 @@ def _note_agreements() -> None:
     agreements = all_agreements()
     rows = Change.objects.filter(current=True).order_by()
     known = rows.values_list("judge", "procedure", "dimension", "agreement", "labels").distinct()
-    for judge, procedure, dimension, agreement, labels in known:
-        now = agreements.get(Key(judge, procedure, dimension))
-        if now is not None and (now.kappa, now.labels) != (agreement, labels):
-            same = rows.filter(judge=judge, procedure=procedure, dimension=dimension)
-            same.update(agreement=now.kappa, labels=now.labels)
+    for judge, procedure, dimension, kappa, labels in known:
+        agreement = agreements.get(Key(judge, procedure, dimension))
+        if agreement is None or (agreement.kappa, agreement.labels) == (kappa, labels):
+            continue
+        same = rows.filter(judge=judge, procedure=procedure, dimension=dimension)
+        same.update(agreement=agreement.kappa, labels=agreement.labels)

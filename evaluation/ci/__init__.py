@@ -1,5 +1,5 @@
 """A verdict that a build can trust (`manage.py evaluate`).
 
-`measure` judges and compares with a baseline, `verdict` decides, and `render` writes the report for a terminal, a pull request and a build
-server. `files` measures without a database.
+`measure` judges agents and compares them with a baseline (`results`), `findings` says what is wrong with what `limits` allow, `verdict`
+decides, and `report` is the value that `terminal`, `markdown` and `junit` draw and JSON holds. `files` measures without a database.
 """

@@ -30,12 +30,12 @@ class UnusableFiles(ValueError):
 
 @contextmanager
 def private_database() -> Iterator[None]:
-    """Inside, everything this thread stores is stored in memory, in tables made from the models (migrating would take seconds)."""
-    own = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:", "OPTIONS": {"transaction_mode": "IMMEDIATE"}}
-    private = DatabaseWrapper(connections.configure_settings({DEFAULT_DB_ALIAS: own})[DEFAULT_DB_ALIAS])
+    """Have everything that this thread stores inside stored in memory, in tables made from the models (migrating would take seconds)."""
+    private = _memory_database()
     configured = connections[DEFAULT_DB_ALIAS]  # asking for it does not connect
+    threads = settings.WORKER_THREADS
     connections[DEFAULT_DB_ALIAS] = private
-    threads, settings.WORKER_THREADS = settings.WORKER_THREADS, 1  # another thread would open the configured one
+    settings.WORKER_THREADS = 1  # another thread would open the configured database
     try:
         with private.schema_editor() as editor:
             for model in apps.get_models():
@@ -44,36 +44,51 @@ def private_database() -> Iterator[None]:
         seed_prices(apps=apps, using=DEFAULT_DB_ALIAS)
         yield
     finally:
-        connections[DEFAULT_DB_ALIAS], settings.WORKER_THREADS = configured, threads
+        connections[DEFAULT_DB_ALIAS] = configured
+        settings.WORKER_THREADS = threads
         forget_prices()  # they were the private ones
         if private.connection is not None:
             private.connection.close()
 
 
+def _memory_database() -> DatabaseWrapper:
+    database = {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": ":memory:",
+        "OPTIONS": {"transaction_mode": "IMMEDIATE"},
+    }
+    with_defaults = connections.configure_settings({DEFAULT_DB_ALIAS: database})
+    return DatabaseWrapper(with_defaults[DEFAULT_DB_ALIAS])
+
+
 @contextmanager
 def with_propositions(folder: Path | None) -> Iterator[None]:
-    """Inside, this folder is read after those of the settings.
+    """Have this folder read inside, after those of the settings.
 
     Raises:
         UnusableFiles: There is no such folder.
         PropositionError: A file in it cannot be used, whoever it is about: the folder was named by hand.
     """
-    if folder is not None and not folder.is_dir():
+    if folder is None:
+        yield
+        return
+    if not folder.is_dir():
         raise UnusableFiles(f"--propositions {folder}: there is no such folder")
-    before = settings.PROPOSITION_DIRS
-    settings.PROPOSITION_DIRS = before if folder is None else [*before, folder]
+    configured = settings.PROPOSITION_DIRS
+    settings.PROPOSITION_DIRS = [*configured, folder]
     try:
-        if problems := [p for p in file_problems() if folder is not None and p.path.is_relative_to(folder)]:
+        problems = [problem for problem in file_problems() if problem.path.is_relative_to(folder)]
+        if problems:
             raise PropositionError(problems)
         yield
     finally:
-        settings.PROPOSITION_DIRS = before
+        settings.PROPOSITION_DIRS = configured
 
 
 def load_files(
     *, personas: Path, transcripts: Sequence[Path], speakers: Mapping[str, str] | None = None, format: str = AUTO
 ) -> list[Agent]:
-    """Import personas, then what they said.
+    """Import personas, then what they said, and return the agents.
 
     Args:
         personas: A file or a folder, as `import_agents` reads it.
@@ -87,20 +102,23 @@ def load_files(
         agents = [result.agent for result in import_agents(path=personas)]
     except (PersonaError, OSError) as error:
         raise UnusableFiles(f"--personas {personas}: {error}") from None
-    heard: dict[str, str | None] = {}
+    options = ReadOptions(format=format, speaker_map=dict(speakers or {}))
+    agent_of_speaker: dict[str, str | None] = {}
     stems: set[str] = set()
     for path in transcripts:
-        if path.stem in stems:
+        if path.stem in stems:  # a channel is called as its file
             raise UnusableFiles(f"--transcript {path}: another one is called {path.stem}, too; rename one of them")
         stems.add(path.stem)
         try:
-            report = import_transcript(path, ReadOptions(format=format, speaker_map=dict(speakers or {})))
+            report = import_transcript(path, options)
         except (FileError, OptionError, OSError) as error:
             raise UnusableFiles(f"--transcript {path}: {error}") from None
-        heard |= {name: speaker.agent for name, speaker in report.speakers.items()}
-    if transcripts and not any(heard.values()):
+        for name, speaker in report.speakers.items():
+            agent_of_speaker[name] = speaker.agent
+    if transcripts and not any(agent_of_speaker.values()):
+        slugs = ", ".join(agent.slug for agent in agents)
+        names = ", ".join(agent_of_speaker) or "none"
         raise UnusableFiles(
-            f"none of {', '.join(agent.slug for agent in agents)} speaks in the transcript; its speakers: "
-            f"{', '.join(heard) or 'none'}; --map SPEAKER=SLUG says who is who"
+            f"none of {slugs} speaks in the transcript; its speakers: {names}; --map SPEAKER=SLUG says who is who"
         )
     return agents

@@ -1,158 +1,224 @@
-"""Measure the agents of a build: simulate conversations first where that is asked for, judge, and compare each agent with its baseline."""
+"""Measure the agents of a build, and compare each with its baseline: the current one, that of a file, or none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Protocol
 
 from django.db.models import Count
 
 from evaluation.change.choosing import compare_to_baseline
 from evaluation.change.comparison import Comparison, adjusted, compare
 from evaluation.change.measurement_files import measurements_of_file
-from evaluation.change.measurements import NotComparable, measurement_of
+from evaluation.change.measurements import Measurement, NotComparable, measurement_of
 from evaluation.change.models import Baseline
-from evaluation.ci.verdict import AgentResult, Coverage
+from evaluation.ci.results import AgentResult, Coverage
 from evaluation.models import OUT_OF_REACH, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 
-
-def coverage_of(run: EvaluationRun) -> dict[str, Coverage]:
-    """The coverage of every dimension of a run; an agent's channel dimensions are those of its channels' runs."""
-    coverage = {dimension: Coverage() for dimension in run.dimensions}
-    runs = [run.pk, *run.channel_runs.values_list("pk", flat=True)]
-    rows = EvaluationScore.objects.filter(evaluation_run__in=runs, dimension__in=run.dimensions).order_by()
-    for row in rows.values("dimension", "status", "judge", "reason", "cause").annotate(n=Count("pk")):
-        status, judge, reason = row["status"], row["judge"], row["reason"]
-        if status in ("scored", "trivial"):
-            kind = status
-        elif status == "pending" or row["cause"] not in ("", OUT_OF_REACH):
-            kind = "failed"
-        elif row["cause"] or is_heuristic(judge):
-            kind = "needs_llm_judge"
-        else:
-            kind = "failed" if judge else "not_evaluable"
-        example = (reason or "not asked") if kind == "failed" else ""
-        coverage[row["dimension"]] += Coverage(**{kind: row["n"]}, example=example)
-    return coverage
+SITUATION = "situation:"  # how the cluster of an observation begins that is of a simulated situation
+MOST_NAMED = 20  # agents, in an error
 
 
-class BaselineSource:
-    """What agents are compared with: measurements of a file, their current baselines, or nothing.
+# -- what agents are compared with
+class Baselines(Protocol):
+    """What the agents of a build are compared with."""
 
-    Attributes:
-        path: What `capture_baseline --json` or `evaluate --json` printed; None for the current baselines.
-        nothing: Why nothing is compared; None where something is.
-    """
+    def compare(self, run: EvaluationRun, *, margin: float) -> Comparison:
+        """Return the comparison of a completed run (AC-6.5.4).
 
-    def __init__(self, path: Path | None = None, *, specs: Sequence[RunSpec] = (), nothing: str | None = None) -> None:
-        """Read the file and check, before any call, that it can be compared with.
+        Raises:
+            NotComparable: There is nothing to compare it with, or nothing that compares; says why.
+        """
+
+    def had_score(self, run: EvaluationRun) -> bool:
+        """Return whether the agent of a run had a score before, and so must have one now."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoBaselines:
+    """Nothing to compare with; `why` is for people."""
+
+    why: str
+
+    def compare(self, run: EvaluationRun, *, margin: float) -> Comparison:
+        raise NotComparable(self.why)
+
+    def had_score(self, run: EvaluationRun) -> bool:
+        return False
+
+
+class CurrentBaselines:
+    """The baselines that are stored, by the same judge and procedure."""
+
+    def compare(self, run: EvaluationRun, *, margin: float) -> Comparison:
+        comparison = compare_to_baseline(run, margin=margin)
+        if comparison is not None:
+            return comparison
+        why = f"no baseline by {run.judge} ({run.procedure})"
+        stored = Baseline.objects.filter(agent=run.agent).order_by("judge", "procedure")
+        others = [f"{judge} ({how})" for judge, how in stored.values_list("judge", "procedure").distinct()]
+        if others:
+            why += f"; there is one by {', '.join(others)}"
+        raise NotComparable(why)
+
+    def had_score(self, run: EvaluationRun) -> bool:
+        of_agent = Baseline.objects.filter(agent=run.agent, dimension__in=run.dimensions)
+        return of_agent.filter(judge=run.judge, procedure=run.procedure).exists()
+
+
+class BaselinesOfFile:
+    """The measurements in a file that `capture_baseline --json` or `evaluate --json` printed."""
+
+    def __init__(self, path: Path, specs: Sequence[RunSpec]) -> None:
+        """Read the file and check, before any call, that these agents can be compared with it.
 
         Raises:
             NotComparable: It holds none of the agents, or another judge or procedure.
             UnreadableFile: It is not such a file.
         """
-        self.path, self.nothing = path, nothing
-        self._measured = measurements_of_file(path) if path else {}
-        if path is None:
-            return
-        pairs = [(self._measured[spec.target.slug], spec) for spec in specs if spec.target.slug in self._measured]
-        if not pairs:
-            wanted = ", ".join([spec.target.slug for spec in specs][:20])
-            names = ", ".join(list(self._measured)[:20]) or "nothing"
+        self.path = path
+        self._by_agent = measurements_of_file(path)
+        held = [spec for spec in specs if spec.target.slug in self._by_agent]
+        if not held:
+            wanted = ", ".join([spec.target.slug for spec in specs][:MOST_NAMED])
+            names = ", ".join(list(self._by_agent)[:MOST_NAMED]) or "nothing"
             raise NotComparable(f"--baseline {path}: holds none of {wanted}; it holds {names}")
-        for before, spec in pairs:
-            judges, procedures = (before.judge, spec.judge_model), (before.procedure, spec.procedure)
-            for how, (there, here) in (("by", judges), ("as", procedures)):
-                if there != here:
-                    raise NotComparable(
-                        f"--baseline {path}: {before.target} was judged {how} {there}, this evaluation would be judged {how} {here}; "
-                        "scores compare only with scores of the same judge and procedure"
-                    )
+        for spec in held:
+            self._check(self._by_agent[spec.target.slug], spec)
 
-    def compare(self, run: EvaluationRun, *, margin: float) -> tuple[Comparison | None, str]:
-        """Return the comparison (AC-6.5.4), or why there is none."""
-        if run.status != EvaluationRun.Status.COMPLETED:
-            return None, run.error or str(run.status)
-        if self.nothing is not None:
-            return None, self.nothing
-        try:
-            if self.path is not None:
-                before = self._measured.get(run.agent.slug if run.agent else "")
-                if before is None:
-                    return None, f"{self.path} does not hold it"
-                comparison: Comparison | None = compare(before, measurement_of(run), margin=margin)
-            else:
-                comparison = compare_to_baseline(run, margin=margin)
-        except NotComparable as error:
-            return None, str(error)
-        if comparison is None:
-            known = Baseline.objects.filter(agent=run.agent).order_by("judge", "procedure")
-            names = [f"{judge} ({how})" for judge, how in known.values_list("judge", "procedure").distinct()]
-            others = f"; there is one by {', '.join(names)}" if names else ""
-            return None, f"no baseline by {run.judge} ({run.procedure}){others}"
-        why = other_situations(comparison) if run.simulated else ""
-        return (None, why) if why else (comparison, "")
+    def _check(self, baseline: Measurement, spec: RunSpec) -> None:
+        if baseline.judge != spec.judge_model:
+            before, now = f"by {baseline.judge}", f"by {spec.judge_model}"
+        elif baseline.procedure != spec.procedure:
+            before, now = f"as {baseline.procedure}", f"as {spec.procedure}"
+        else:
+            return
+        raise NotComparable(
+            f"--baseline {self.path}: {baseline.target} was judged {before}, this evaluation would be judged {now}; "
+            "scores compare only with scores of the same judge and procedure"
+        )
 
-    def was_measured(self, run: EvaluationRun) -> bool:
-        """Return whether the agent of a run once had a score."""
-        if self.nothing is not None:
+    def compare(self, run: EvaluationRun, *, margin: float) -> Comparison:
+        baseline = self._baseline_of(run)
+        if baseline is None:
+            raise NotComparable(f"{self.path} does not hold it")
+        return compare(baseline, measurement_of(run), margin=margin)
+
+    def had_score(self, run: EvaluationRun) -> bool:
+        baseline = self._baseline_of(run)
+        if baseline is None:
             return False
-        if self.path is not None:
-            before = self._measured.get(run.agent.slug if run.agent else "")
-            return before is not None and any(
-                d in run.dimensions and of.score is not None for d, of in before.dimensions.items()
-            )
-        of_agent = Baseline.objects.filter(agent=run.agent, dimension__in=run.dimensions)
-        return of_agent.filter(judge=run.judge, procedure=run.procedure).exists()
+        measured = [baseline.dimensions[name] for name in run.dimensions if name in baseline.dimensions]
+        return any(dimension.score is not None for dimension in measured)
+
+    def _baseline_of(self, run: EvaluationRun) -> Measurement | None:
+        return self._by_agent.get(run.agent.slug) if run.agent else None
 
 
+# -- measuring
 def measure(
     specs: Sequence[RunSpec],
     *,
-    baseline: BaselineSource,
+    baselines: Baselines,
     margin: float,
     named: Collection[str] = (),
     prepared: Callable[[Sequence[EvaluationRun]], None] = lambda runs: None,
     progress: Callable[[EvaluationRun, int], None] = lambda run, done: None,
-) -> tuple[AgentResult, ...]:
+) -> list[AgentResult]:
     """Measure, resuming what an earlier attempt left, and compare; all comparisons count as looked at together.
 
     Args:
         margin: Half-width of "no change", in points.
+        named: Slugs of agents that were named, and so must have a score.
         prepared, progress: As for `capture`.
     """
     results = []
     for captured in capture(specs, prepared=prepared, progress=progress):
         run = captured.summary.run
-        comparison, why = baseline.compare(run, margin=margin)
-        results.append(
-            AgentResult(
-                captured=captured,
-                coverage=coverage_of(run),
-                comparison=comparison,
-                no_baseline=why,
-                expected=(run.agent.slug if run.agent else "") in named or baseline.was_measured(run),
-            )
+        is_named = run.agent is not None and run.agent.slug in named
+        result = AgentResult(
+            captured=captured, coverage=coverage_of(run), expected=is_named or baselines.had_score(run)
         )
-    together = iter(adjusted([result.comparison for result in results if result.comparison is not None]))
-    return tuple(replace(r, comparison=next(together)) if r.comparison is not None else r for r in results)
+        try:
+            result = replace(result, comparison=_compare(run, baselines, margin=margin))
+        except NotComparable as error:
+            result = replace(result, no_baseline=str(error))
+        results.append(result)
+    return _adjusted_together(results)
 
 
-def other_situations(comparison: Comparison) -> str:
-    """Return why two simulations do not compare: they share no situation; empty when they do, or when that is not known."""
-    prefix = "situation:"  # with one situation alone, each of its repeats has a number
-    both = [
-        {
-            str(row.cluster).removeprefix(prefix).partition("/")[0]
-            for dimension in measurement.dimensions.values()
-            for row in dimension.sample.observations
-            if str(row.cluster).startswith(prefix)
-        }
-        for measurement in (comparison.baseline, comparison.candidate)
-    ]
-    if not all(both) or both[0] & both[1]:
-        return ""
-    return f"{comparison.baseline.name} was simulated in other situations ({', '.join(sorted(both[0])[:5])} …)"
+def _compare(run: EvaluationRun, baselines: Baselines, *, margin: float) -> Comparison:
+    if run.status != EvaluationRun.Status.COMPLETED:
+        raise NotComparable(run.error or str(run.status))
+    comparison = baselines.compare(run, margin=margin)
+    if run.simulated:
+        _check_situations(comparison)
+    return comparison
+
+
+def _adjusted_together(results: Sequence[AgentResult]) -> list[AgentResult]:
+    """Return the results with verdicts that allow for all comparisons of the build."""
+    comparisons = [result.comparison for result in results if result.comparison is not None]
+    adjusted_comparisons = iter(adjusted(comparisons))
+    together = []
+    for result in results:
+        if result.comparison is not None:
+            result = replace(result, comparison=next(adjusted_comparisons))
+        together.append(result)
+    return together
+
+
+def _check_situations(comparison: Comparison) -> None:
+    """Refuse two simulations that share no situation; where the situations are not known they compare.
+
+    Raises:
+        NotComparable: Names some situations of the baseline.
+    """
+    before = _situations(comparison.baseline)
+    now = _situations(comparison.candidate)
+    if before and now and not before & now:
+        some = ", ".join(sorted(before)[:5])
+        raise NotComparable(f"{comparison.baseline.name} was simulated in other situations ({some} …)")
+
+
+def _situations(measurement: Measurement) -> set[str]:
+    situations = set()
+    for dimension in measurement.dimensions.values():
+        for observation in dimension.sample.observations:
+            cluster = str(observation.cluster)
+            if cluster.startswith(SITUATION):
+                # With one situation alone each of its repeats has a number: `situation:greeting/2`.
+                situations.add(cluster.removeprefix(SITUATION).partition("/")[0])
+    return situations
+
+
+# -- what became of the judgements
+def coverage_of(run: EvaluationRun) -> dict[str, Coverage]:
+    """Return the coverage of every dimension of a run; an agent's channel dimensions are those of its channels' runs."""
+    coverage = {dimension: Coverage() for dimension in run.dimensions}
+    runs = [run.pk, *run.channel_runs.values_list("pk", flat=True)]
+    scores = EvaluationScore.objects.filter(evaluation_run__in=runs, dimension__in=run.dimensions).order_by()
+    for row in scores.values("dimension", "status", "judge", "reason", "cause").annotate(count=Count("pk")):
+        coverage[row["dimension"]] += _coverage_of_row(row)
+    return coverage
+
+
+def _coverage_of_row(row: Mapping[str, Any]) -> Coverage:
+    """Return the coverage of `count` judgements that ended alike."""
+    count = row["count"]
+    if row["status"] == "scored":
+        return Coverage(scored=count)
+    if row["status"] == "trivial":
+        return Coverage(trivial=count)
+    called_in_vain = row["cause"] not in ("", OUT_OF_REACH)
+    if row["status"] == "pending" or called_in_vain:
+        return Coverage(failed=count, example=row["reason"] or "not asked")
+    if row["cause"] == OUT_OF_REACH or is_heuristic(row["judge"]):
+        return Coverage(needs_llm_judge=count)
+    if row["judge"]:
+        return Coverage(failed=count, example=row["reason"] or "not asked")
+    return Coverage(not_evaluable=count)

@@ -8,7 +8,10 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from django.core.management import CommandError
 
 __all__ = ["Unjudged", "in_character"]
 
@@ -47,23 +50,48 @@ def in_character(
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
     django.setup()
-    from agents.kit.commands import NOT_ENOUGH, WrongUsage
 
-    least = ",".join(f"{d}={s}" for d, s in threshold.items()) if isinstance(threshold, Mapping) else threshold
-    paths = [transcript] if isinstance(transcript, str | Path) else transcript
-    given = {"personas": personas, "propositions": propositions, "baseline": baseline, "threshold": least, **options}
-    words = [f"--transcript={path}" for path in paths]
-    for name, value in given.items():
-        if value is not None and value is not False:
-            words.append(f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}"))
+    given: dict[str, object] = {
+        "personas": personas,
+        "propositions": propositions,
+        "baseline": baseline,
+        "threshold": threshold,
+        **options,
+    }
+    if isinstance(threshold, Mapping):
+        given["threshold"] = ",".join(f"{dimension}={least}" for dimension, least in threshold.items())
+    transcripts = [transcript] if isinstance(transcript, str | Path) else transcript
+    arguments = [f"--transcript={path}" for path in transcripts] + _arguments(given)
     out = io.StringIO()
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
         try:
-            call_command("evaluate", *words, f"--out={result}", stdout=out, stderr=out)
+            call_command("evaluate", *arguments, f"--out={result}", stdout=out, stderr=out)
         except CommandError as error:
-            kind = {1: AssertionError, NOT_ENOUGH: Unjudged}.get(error.returncode, ValueError)
-            if isinstance(error, WrongUsage):
-                kind = ValueError
-            raise kind(f"{error}\n\n{out.getvalue()}".strip()) from None
+            raise _raised_for(error, f"{error}\n\n{out.getvalue()}".strip()) from None
         return json.loads(result.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
+def _arguments(given: Mapping[str, object]) -> list[str]:
+    """Return options as a command line has them; those that are None or False are left out, True is a switch."""
+    arguments = []
+    for name, value in given.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            arguments.append(option)
+        elif value is not None and value is not False:
+            arguments.append(f"{option}={value}")
+    return arguments
+
+
+def _raised_for(error: CommandError, report: str) -> Exception:
+    """Return what a test raises for the end of the command."""
+    from agents.kit.commands import NOT_ENOUGH, REGRESSION, WrongUsage
+
+    if isinstance(error, WrongUsage):  # it has the exit code of `Unjudged`
+        return ValueError(report)
+    if error.returncode == REGRESSION:
+        return AssertionError(report)
+    if error.returncode == NOT_ENOUGH:
+        return Unjudged(report)
+    return ValueError(report)

@@ -20,18 +20,14 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from evaluation.dimensions import Dimension
+from evaluation.propositions.entries import Entry, all_entries, entry_marked, mark_of
 from evaluation.propositions.files import (
     DEFAULT,
-    Entry,
     LoadedFile,
     Loader,
-    all_entries,
-    entry_marked,
     in_words,
-    listed,
     load_all,
     location_of,
-    mark_of,
     resolved_file,
     shared_ids,
 )
@@ -39,12 +35,12 @@ from evaluation.propositions.schema import WINDOW_DEFAULTS, PropositionFile, fir
 
 CHANGED = "It was changed or removed since the page was opened. Look at it again."
 NO_FOLDER = "No folder for propositions of your own is set: name one in PROPOSITION_DIRS, or export the YAML."
-HEAD = ("include_personas", "target_type", "first_n", "last_n")  # of a file; its propositions inherit them
-WIDTH = 110  # columns of new entries
+HEAD_FIELDS = ("include_personas", "target_type", "first_n", "last_n")  # of a file; its propositions inherit them
+LINE_WIDTH = 110  # columns of new entries
 
 
 class CannotSave(Exception):
-    """Why nothing was saved, for people. `errors` has the message per field; the empty name is for those about no field."""
+    """Nothing was saved; says why, for people. `errors` has the message per field; the empty name is for those about no field."""
 
     def __init__(self, errors: Mapping[str, str] | str) -> None:
         self.errors = {"": errors} if isinstance(errors, str) else dict(errors)
@@ -61,12 +57,20 @@ class Decision(StrEnum):
     RESTORE = "restore"
 
 
-SWITCHES: dict[Decision, tuple[tuple[str, ...], dict[str, bool]]] = {  # allowed in these states; fields it sets
-    Decision.ACCEPT: (("suggested",), {"active": True}),
-    Decision.REJECT: (("suggested",), {"active": False, "rejected": True}),
-    Decision.UNDO: (("accepted", "rejected"), {"active": False}),
-    Decision.RETIRE: (("accepted",), {"active": False, "retired": True}),
-    Decision.RESTORE: (("retired",), {"active": True}),
+@dataclass(frozen=True, slots=True)
+class _DecisionRule:
+    """What a decision takes and does: the states it is allowed in, and the fields it sets in the file."""
+
+    allowed_states: tuple[str, ...]
+    fields: Mapping[str, bool]
+
+
+DECISION_RULES: Mapping[Decision, _DecisionRule] = {
+    Decision.ACCEPT: _DecisionRule(("suggested",), {"active": True}),
+    Decision.REJECT: _DecisionRule(("suggested",), {"active": False, "rejected": True}),
+    Decision.UNDO: _DecisionRule(("accepted", "rejected"), {"active": False}),
+    Decision.RETIRE: _DecisionRule(("accepted",), {"active": False, "retired": True}),
+    Decision.RESTORE: _DecisionRule(("retired",), {"active": True}),
 }
 
 
@@ -77,14 +81,15 @@ def decide(*, mark: str, owner: str, decision: Decision, files: Sequence[LoadedF
     For the arguments and errors see `save_proposition`.
     """
     loaded = load_all() if files is None else list(files)
-    entry = _as_seen(mark, owner, loaded)
-    states, switches = SWITCHES[decision]
-    if entry.state not in states:
+    entry = _find_seen(mark, owner, loaded)
+    rule = DECISION_RULES[decision]
+    if entry.state not in rule.allowed_states:
         raise CannotSave(f"{entry.proposition.id} is {entry.state}: nothing was changed.")
-    fields = {name: value for name, value in written_as(entry)[0].items() if name not in ("rejected", "retired")}
-    save_proposition(
-        owner=owner, dimension=entry.dimension, level=entry.level, entry=fields | switches, mark=mark, files=loaded
-    )
+    fields = written_as(entry).fields
+    fields.pop("rejected", None)
+    fields.pop("retired", None)
+    fields.update(rule.fields)
+    save_proposition(owner=owner, dimension=entry.dimension, level=entry.level, entry=fields, mark=mark, files=loaded)
     return entry
 
 
@@ -112,36 +117,45 @@ def save_proposition(
         PropositionError: Proposition files cannot be used.
     """
     loaded = load_all() if files is None else list(files)
-    old = _as_seen(mark, owner, loaded) if mark else None
+    old = _find_seen(mark, owner, loaded) if mark else None
     place = place_for(owner=owner, dimension=dimension, level=level, entry=old)
     if place is None:
         raise CannotSave(NO_FOLDER)
     if old is not None and old.proposition.id != entry.get("id"):
         raise CannotSave({"id": f"the id {old.proposition.id} stays: scores are stored under it"})
     if not place.in_place:
-        _refuse_taken(dimension, level, owner, entry.get("id"), old, loaded)
+        _refuse_id_in_use(dimension, level, owner, entry.get("id"), old, loaded)
     before = read_bytes(place.path)
-    if old is not None and not _still_stands(before if old.path == place.path else read_bytes(old.path), old):
-        raise CannotSave(CHANGED)  # another save landed since the files were read
-    text = _text(place, before, dict(entry), old, head_of(dimension, owner, level), level)
+    if old is not None:
+        old_content = before if old.path == place.path else read_bytes(old.path)
+        if not _has_as_seen(old_content, old):
+            raise CannotSave(CHANGED)  # another save landed since the files were read
+    text = _new_text(place, before, dict(entry), old, head_of(dimension, owner, level), level)
     parsed = validated({"dimension": place.path.parent.name, **parse(text, place.path)})
-    new = resolved_file(place.path, parsed, None)
-    if problems := shared_ids((*(file for file in loaded if file.path != place.path), new)):
+    new_file = resolved_file(place.path, parsed, None)
+    other_files = [file for file in loaded if file.path != place.path]
+    problems = shared_ids((*other_files, new_file))
+    if problems:
         raise CannotSave({"id": str(problems[0].message)})
     replace_file(place.path, text.encode(), expected=before)
     return place.path
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a proposition is saved: changed `in_place`, or added to the file, where `replaces` says that it overrides one of ours."""
+class SavePlace:
+    """The file a proposition is saved to.
+
+    Attributes:
+        in_place: It is changed where it stands in the file; else it is added at its end.
+        replaces: It overrides one of ours, which stays as it is.
+    """
 
     path: Path
     replaces: bool = False
     in_place: bool = False
 
 
-def place_for(*, owner: str, dimension: str, level: str, entry: Entry | None = None) -> Place | None:
+def place_for(*, owner: str, dimension: str, level: str, entry: Entry | None = None) -> SavePlace | None:
     """Return where a proposition would be saved; None where the team has no folder.
 
     A proposition of a team's folder, and a suggestion in any folder, is changed in its file.
@@ -149,31 +163,18 @@ def place_for(*, owner: str, dimension: str, level: str, entry: Entry | None = N
     if entry is not None:
         was_suggested = entry.state in ("suggested", "rejected") or bool(entry.proposition.quote)
         if was_suggested or not entry.is_shipped:
-            return Place(entry.path, in_place=True)
+            return SavePlace(entry.path, in_place=True)
     folder = team_folder()
-    if folder is None or Path(owner).name != owner or owner.startswith("."):
+    is_file_name = Path(owner).name == owner and not owner.startswith(".")
+    if folder is None or not is_file_name:
         return None
     name = f"{owner}.action.yaml" if level == "action" else f"{owner}.yaml"
-    return Place(folder / dimension / name, replaces=entry is not None)
+    return SavePlace(folder / dimension / name, replaces=entry is not None)
 
 
 def team_folder() -> Path | None:
     """Return where new files go: the first of the team's folders; None when there is none."""
     return Path(settings.PROPOSITION_DIRS[0]) if settings.PROPOSITION_DIRS else None
-
-
-def exported(owner: str, dimension: str, level: str, *, files: Sequence[LoadedFile]) -> str:
-    """Return a proposition file of what is asked of one agent itself; empty when there is nothing.
-
-    Raises:
-        CannotSave: A file cannot be read.
-    """
-    head, entries = head_of(dimension, owner, level), []
-    for entry in listed(owner, files=files):
-        if (entry.dimension, entry.level) == (dimension, level) and entry.proposition.active:
-            fields, source = written_as(entry)
-            entries.append(_moved(fields, level=level, source=source, target=head))
-    return as_file(head, entries) if entries else ""
 
 
 def as_file(head: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], comment: str = "") -> str:
@@ -195,8 +196,16 @@ def head_of(dimension: str, owner: str, level: str) -> dict[str, Any]:
     return head
 
 
-def written_as(entry: Entry) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a proposition's fields and the head of its file, as they are written there.
+@dataclass(frozen=True, slots=True)
+class WrittenEntry:
+    """A proposition as its file has it: its own fields, and those of the file's head that it inherits."""
+
+    fields: dict[str, Any]
+    head: dict[str, Any]
+
+
+def written_as(entry: Entry) -> WrittenEntry:
+    """Return a proposition as its file has it.
 
     Raises:
         CannotSave: The file cannot be read, or the proposition is not in it any more.
@@ -204,8 +213,12 @@ def written_as(entry: Entry) -> tuple[dict[str, Any], dict[str, Any]]:
     data = parse(decoded(read_bytes(entry.path) or b"", entry.path), entry.path)
     for fields in data.get("propositions") or ():
         if isinstance(fields, dict) and fields.get("id") == entry.proposition.id:
-            return dict(fields), {name: data[name] for name in HEAD if name in data}
+            return WrittenEntry(dict(fields), _head_fields(data))
     raise CannotSave(f"{entry.path} has no proposition {entry.proposition.id} any more")
+
+
+def _head_fields(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: data[name] for name in HEAD_FIELDS if name in data}
 
 
 def validated(data: Mapping[str, Any]) -> PropositionFile:
@@ -219,51 +232,75 @@ def validated(data: Mapping[str, Any]) -> PropositionFile:
     except ValidationError as error:
         errors: dict[str, str] = {}
         for item in map(dict, error.errors()):
-            name = next((part for part in location_of(item)[:1:-1] if isinstance(part, str)), "")
-            errors[name] = "; ".join(filter(None, (errors.get(name, ""), in_words(item, []))))
+            field = _innermost_field(item)
+            text = in_words(item, [])
+            errors[field] = f"{errors[field]}; {text}" if field in errors else text
         raise CannotSave(errors) from None
 
 
-def _as_seen(mark: str, owner: str, loaded: Sequence[LoadedFile]) -> Entry:
+def _innermost_field(item: dict[str, Any]) -> str:
+    """Return the innermost field of a proposition that an error of pydantic is about; empty where it is about no field."""
+    place_in_proposition = location_of(item)[2:]  # without ("propositions", number)
+    for part in reversed(place_in_proposition):
+        if isinstance(part, str):
+            return part
+    return ""
+
+
+def _find_seen(mark: str, owner: str, loaded: Sequence[LoadedFile]) -> Entry:
+    """Return the proposition that looks as the person saw it.
+
+    Raises:
+        CannotSave: None does any more.
+    """
     entry = entry_marked(mark, owner, files=loaded)
     if entry is None:
         raise CannotSave(CHANGED)
     return entry
 
 
-def _refuse_taken(
+def _refuse_id_in_use(
     dimension: str, level: str, owner: str, wanted: Any, old: Entry | None, loaded: Sequence[LoadedFile]
 ) -> None:
+    """Refuse an id that another proposition of the same agent, or of every agent, has."""
     for other in all_entries(loaded):
-        concerns = other.owner == owner or DEFAULT in (owner, other.owner)
-        is_same = (other.dimension, other.level, other.proposition.id) == (dimension, level, wanted)
-        if concerns and is_same and (old is None or other.mark != old.mark):
+        if old is not None and other.mark == old.mark:
+            continue
+        is_asked_together = other.owner == owner or DEFAULT in (owner, other.owner)
+        has_same_id = (other.dimension, other.level, other.proposition.id) == (dimension, level, wanted)
+        if is_asked_together and has_same_id:
             raise CannotSave({"id": f"{wanted} is in use in {other.path}; change that one, or use another id"})
 
 
-def _still_stands(content: bytes | None, entry: Entry) -> bool:
-    """Whether a file with this content (None = it is gone) has the proposition as the person saw it."""
+def _has_as_seen(content: bytes | None, entry: Entry) -> bool:
+    """Return whether a file with this content (None = it is gone) has the proposition as the person saw it."""
     try:
         data = parse(decoded(content or b"", entry.path), entry.path)
         file = resolved_file(entry.path, validated({"dimension": entry.path.parent.name, **data}), None)
     except CannotSave:
         return False
-    return any(mark_of(entry.path, p) == entry.mark for p in (*file.propositions, *file.inactive))
+    return any(mark_of(entry.path, proposition) == entry.mark for proposition in (*file.propositions, *file.inactive))
 
 
-def _text(
-    place: Place, before: bytes | None, fields: dict[str, Any], old: Entry | None, head: dict[str, Any], level: str
+def _new_text(
+    place: SavePlace, before: bytes | None, fields: dict[str, Any], old: Entry | None, head: dict[str, Any], level: str
 ) -> str:
-    """Return the file's text with the proposition in it."""
+    """Return the file's text with the proposition in it.
+
+    Args:
+        before: The file's content; None where there is no file yet.
+        head: Of a new file.
+    """
     text = decoded(before or b"", place.path)
     if place.in_place and old is not None:
         return with_entry(text, fields, place.path)
     if before is not None:
-        data = parse(text, place.path)
-        head = {name: data[name] for name in HEAD if name in data}
+        head = _head_fields(parse(text, place.path))
     if old is not None:
-        fields = _moved(fields, level=level, source=written_as(old)[1], target=head)
-    return as_file(head, [fields]) if before is None else appended(text, [fields], place.path)
+        fields = _moved(fields, level=level, source=written_as(old).head, target=head)
+    if before is None:
+        return as_file(head, [fields])
+    return appended(text, [fields], place.path)
 
 
 def _moved(
@@ -271,8 +308,9 @@ def _moved(
 ) -> dict[str, Any]:
     """Return the fields that mean the same in another file: what differs of the two heads is written out."""
     first_n, last_n = WINDOW_DEFAULTS[level]
+    defaults = {"include_personas": True, "first_n": first_n, "last_n": last_n}
     written = dict(fields)
-    for name, default in (("include_personas", True), ("first_n", first_n), ("last_n", last_n)):
+    for name, default in defaults.items():
         meant = first_given(fields.get(name), source.get(name), default)
         if meant != first_given(fields.get(name), target.get(name), default):
             written[name] = meant
@@ -307,27 +345,13 @@ def with_entry(text: str, fields: Mapping[str, Any], path: Path) -> str:
     """
     wanted = copy.deepcopy(parse(text, path))
     rows = wanted.get("propositions") or []
-    number = next((n for n, p in enumerate(rows) if isinstance(p, dict) and p.get("id") == fields["id"]), None)
+    number = _number_of(fields["id"], rows)
     if number is None:
         raise CannotSave(f"{path} has no proposition {fields['id']} any more")
-    old, rows[number] = rows[number], dict(fields)
-    round_trip = YAML()
-    round_trip.preserve_quotes, round_trip.width = True, 1_000_000
-    round_trip.version = (1, 1)  # in which the loader reads: `no` is false
-    out = io.StringIO()
+    old_fields = rows[number]
+    rows[number] = dict(fields)
     try:
-        document = round_trip.load(text.replace("\r\n", "\n"))
-        places = document["propositions"]
-        margin = 0 if places.fa.flow_style() else places.lc.col
-        round_trip.indent(mapping=2, sequence=margin + 2, offset=margin)
-        entry = places[number]
-        for name in [name for name in entry if name not in fields]:
-            del entry[name]
-        for name, value in fields.items():
-            if name not in old or old[name] != value or type(old[name]) is not type(value):
-                entry[name] = _writable(value)
-        round_trip.dump(document, out)
-        changed = out.getvalue().removeprefix("%YAML 1.1\n---\n")
+        changed = _round_trip(text, number, fields, old_fields)
         is_meant = parse(changed, path) == wanted
     except (CannotSave, YAMLError, KeyError):
         is_meant = False
@@ -338,13 +362,49 @@ def with_entry(text: str, fields: Mapping[str, Any], path: Path) -> str:
     return changed.replace("\n", "\r\n") if "\r\n" in text else changed
 
 
+def _number_of(identifier: str, rows: Sequence[Any]) -> int | None:
+    for number, row in enumerate(rows):
+        if isinstance(row, dict) and row.get("id") == identifier:
+            return number
+    return None
+
+
+def _round_trip(text: str, number: int, fields: Mapping[str, Any], old_fields: Mapping[str, Any]) -> str:
+    """Return a file's text with other fields in its proposition of that number, as ruamel.yaml writes it.
+
+    Raises:
+        YAMLError, KeyError: The file is not of the usual form.
+    """
+    round_trip = YAML()
+    round_trip.preserve_quotes = True
+    round_trip.width = 1_000_000  # lines stay as long as they are
+    round_trip.version = (1, 1)  # in which the loader reads: `no` is false
+    document = round_trip.load(text.replace("\r\n", "\n"))
+    rows = document["propositions"]
+    margin = 0 if rows.fa.flow_style() else rows.lc.col
+    round_trip.indent(mapping=2, sequence=margin + 2, offset=margin)
+    entry = rows[number]
+    for name in list(entry):
+        if name not in fields:
+            del entry[name]
+    for name, value in fields.items():
+        is_same = name in old_fields and old_fields[name] == value and type(old_fields[name]) is type(value)
+        if not is_same:
+            entry[name] = _writable(value)
+    out = io.StringIO()
+    round_trip.dump(document, out)
+    return out.getvalue().removeprefix("%YAML 1.1\n---\n")
+
+
 def _writable(value: Any) -> Any:
     """Return a value that ruamel.yaml writes with escapes where it holds characters that cannot be seen."""
     if isinstance(value, dict):
-        return {name: _writable(one) for name, one in value.items()}
+        return {name: _writable(member) for name, member in value.items()}
     if isinstance(value, list):
-        return [_writable(one) for one in value]
-    return DoubleQuotedScalarString(value) if isinstance(value, str) and not value.isprintable() else value
+        return [_writable(member) for member in value]
+    if isinstance(value, str) and not value.isprintable():
+        return DoubleQuotedScalarString(value)
+    return value
 
 
 def appended(text: str, entries: Sequence[Mapping[str, Any]], path: Path, comment: str = "") -> str:
@@ -354,17 +414,11 @@ def appended(text: str, entries: Sequence[Mapping[str, Any]], path: Path, commen
         CannotSave: It would not read as what was there and the entries.
     """
     data = parse(text, path)
-    try:
-        document = YAML().load(text)
-        rows = document["propositions"]
-        is_block = not rows.fa.flow_style()
-        indent = rows.lc.col
-    except (YAMLError, KeyError, AttributeError):
-        is_block, indent = False, 0
-    if not is_block:
+    indent = _block_indent(text)
+    if indent is None:
         raise CannotSave(f"{path} cannot be added to: its propositions are no list of the form “- id: …”")
     newline = "\r\n" if "\r\n" in text else "\n"
-    content = text + ("" if text.endswith(("\n", "\r")) else newline)
+    content = text if text.endswith(("\n", "\r")) else text + newline
     content += _items(entries, comment, indent=indent).replace("\n", newline)
     wanted = {**data, "propositions": [*data["propositions"], *map(dict, entries)]}
     try:
@@ -376,13 +430,28 @@ def appended(text: str, entries: Sequence[Mapping[str, Any]], path: Path, commen
     return content
 
 
+def _block_indent(text: str) -> int | None:
+    """Return the column of the file's propositions; None where they are not a list with an item a line."""
+    try:
+        rows = YAML().load(text)["propositions"]
+        return None if rows.fa.flow_style() else int(rows.lc.col)
+    except (YAMLError, KeyError, AttributeError):
+        return None
+
+
 def _items(entries: Sequence[Mapping[str, Any]], comment: str, *, indent: int) -> str:
-    """Return the lines of entries."""
+    """Return the lines of entries, below a line of comment (left out when empty)."""
     margin = " " * indent
     text = yaml.safe_dump(
-        [dict(entry) for entry in entries], allow_unicode=True, sort_keys=False, width=WIDTH, default_flow_style=False
+        [dict(entry) for entry in entries],
+        allow_unicode=True,
+        sort_keys=False,
+        width=LINE_WIDTH,
+        default_flow_style=False,
     )
-    lines = [*([f"# {comment}"] if comment else []), *text.rstrip("\n").split("\n")]
+    lines = text.rstrip("\n").split("\n")
+    if comment:
+        lines.insert(0, f"# {comment}")
     return "".join(f"{margin}{line}\n" if line else "\n" for line in lines)
 
 
@@ -422,7 +491,7 @@ def replace_file(path: Path, content: bytes, *, expected: bytes | None) -> None:
         CannotSave: The file changed since it was read, or the folder cannot be written to.
     """
     path = path.resolve()
-    half = path.with_name(f".{path.name}.new")
+    new_path = path.with_name(f".{path.name}.new")
     folder = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -430,13 +499,13 @@ def replace_file(path: Path, content: bytes, *, expected: bytes | None) -> None:
         fcntl.flock(folder, fcntl.LOCK_EX)  # the system releases it even when the process is killed
         if read_bytes(path) != expected:
             raise CannotSave(f"{path} was changed meanwhile; look at it again")
-        with half.open("wb") as file:
+        with new_path.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         if expected is not None:
-            half.chmod(path.stat().st_mode & 0o777)
-        half.replace(path)
+            new_path.chmod(path.stat().st_mode & 0o777)
+        new_path.replace(path)
     except OSError as error:
         raise CannotSave(f"{path} cannot be written: {error.strerror or error}") from None
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 from django.conf import settings
@@ -15,7 +16,7 @@ from agents.kit.use_cases import Shown
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent
 from evaluation.drafting.editing import NO_FOLDER, CannotSave, team_folder
-from evaluation.drafting.suggesting import MOST, suggest_for, write_suggestions
+from evaluation.drafting.suggesting import MOST, Suggestions, suggest_for, write_suggestions
 from evaluation.jobs import lease
 from evaluation.models import Job, is_heuristic
 from evaluation.runs.request import check_judge, judge_choices
@@ -64,25 +65,41 @@ def queue_suggestions(*, agents: Sequence[Agent], most: int, model: str = "", us
 
 
 def suggest(job: Job, *, owner: str) -> dict[str, Any]:
-    """Ask about a few agents at a time, and store what came of it after each round."""
-    folder, rows = team_folder(), list(job.result.get("agents", []))
+    """Ask about a few agents at a time, and store what came of it after each round.
+
+    Returns:
+        The columns of the job's end.
+    """
+    folder = team_folder()
     if folder is None:
         return {"status": Status.FAILED, "error": NO_FOLDER}
+    rows = list(job.result.get("agents", []))  # of rounds before, where the job was interrupted
     asked = {row["agent"] for row in rows}
-    left = [one for one in Agent.objects.filter(pk__in=job.options["agents"]).order_by("slug") if one.slug not in asked]
+    agents = Agent.objects.filter(pk__in=job.options["agents"]).order_by("slug")
+    not_asked = [agent for agent in agents if agent.slug not in asked]
     at_once = settings.LLM_MAX_CONCURRENCY
-    for agents in (left[start : start + at_once] for start in range(0, len(left), at_once)):
+    for start in range(0, len(not_asked), at_once):
         if not job.extend_lease(owner=owner, lease=lease()):
             raise LeaseLost(f"{job} is not held by {owner} any more")
-        for one in suggest_for(agents=agents, model=job.options["model"], most=job.options["most"]):
-            why, written = one.reason, len(one.usable)
-            try:
-                write_suggestions(one, folder=folder)
-            except CannotSave as problem:
-                why, written = str(problem), 0
-            rows.append(Suggested(agent=one.agent, written=written, dropped=len(one.dropped), why=why).model_dump())
+        round_agents = not_asked[start : start + at_once]
+        for suggestions in suggest_for(agents=round_agents, model=job.options["model"], most=job.options["most"]):
+            rows.append(_write(suggestions, folder).model_dump())
         job.result = {"agents": rows}
         Job.objects.filter(pk=job.pk, lease_owner=owner).update(result=job.result, done=len(rows))
     failed = [row["agent"] for row in rows if row["why"] and not row["written"]]
-    error = f"no suggestions for {', '.join(failed)}: {rows[0]['why']}" if rows and len(failed) == len(rows) else ""
-    return {"status": Status.FAILED if error else Status.COMPLETED, "error": error, "result": {"agents": rows}}
+    if rows and len(failed) == len(rows):
+        error = f"no suggestions for {', '.join(failed)}: {rows[0]['why']}"
+        return {"status": Status.FAILED, "error": error, "result": {"agents": rows}}
+    return {"status": Status.COMPLETED, "error": "", "result": {"agents": rows}}
+
+
+def _write(suggestions: Suggestions, folder: Path) -> Suggested:
+    """Write the suggestions about an agent and return what came of it."""
+    written = len(suggestions.usable)
+    why = suggestions.reason
+    try:
+        write_suggestions(suggestions, folder=folder)
+    except CannotSave as problem:
+        written = 0
+        why = str(problem)
+    return Suggested(agent=suggestions.agent, written=written, dropped=len(suggestions.dropped), why=why)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -31,7 +32,8 @@ from evaluation.budget import why_over_budget
 from evaluation.dimensions import OF_PERSONA
 from evaluation.drafting.editing import CannotSave, appended, as_file, decoded, parse, read_bytes, replace_file
 from evaluation.models import is_heuristic
-from evaluation.propositions.files import DEFAULT, LoadedFile, applying, free_id, in_words, load_all, location_of
+from evaluation.propositions.entries import free_id
+from evaluation.propositions.files import DEFAULT, LoadedFile, applying, in_words, load_all, location_of
 from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, PropositionSpec, Rule
 from evaluation.wording import spent_json
 
@@ -50,28 +52,30 @@ NEEDS_MODEL = (
 
 
 # -- what a model is asked
-def _kind(name: str) -> dict[str, Any]:
-    """The JSON Schema of a check of a rule, without limits: structured output knows few of them."""
+def _check_schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of a check of a rule, without limits: structured output knows few of them."""
     kind = Rule.model_json_schema()["properties"][name]["anyOf"][0]["type"]
-    return {"type": kind, "items": {"type": "string"}} if kind == "array" else {"type": kind}
+    if kind == "array":
+        return {"type": kind, "items": {"type": "string"}}
+    return {"type": kind}
 
 
-_TEXT = {"type": "string"}
-_TEXTS = {"type": "array", "items": _TEXT}
+_TEXT_SCHEMA = {"type": "string"}
+_TEXTS_SCHEMA = {"type": "array", "items": _TEXT_SCHEMA}
 _SUGGESTION: dict[str, Any] = {
-    "id": _TEXT,
-    "claim": _TEXT,
+    "id": _TEXT_SCHEMA,
+    "claim": _TEXT_SCHEMA,
     "inverted": {"type": "boolean"},
-    "quote": _TEXT,
+    "quote": _TEXT_SCHEMA,
     "rule": {
         "type": "object",
-        "properties": {name: _kind(name) for name in Rule.model_fields},
+        "properties": {name: _check_schema(name) for name in Rule.model_fields},
         "required": [],
         "additionalProperties": False,
     },
-    "supports": _TEXTS,
-    "contradicts": _TEXTS,
-    "recommendation": _TEXT,
+    "supports": _TEXTS_SCHEMA,
+    "contradicts": _TEXTS_SCHEMA,
+    "recommendation": _TEXT_SCHEMA,
 }
 SCHEMA = object_schema({"proposals": {"type": "array", "items": object_schema(_SUGGESTION)}})
 EXAMPLE: dict[str, Any] = {
@@ -116,11 +120,12 @@ def suggestions_request(
         name, persona: The agent's; data, never an instruction.
         most: Most suggestions.
     """
-    claims = "\n".join(f"- {' '.join(neutral(claim)[0].split())}" for claim in existing)
+    claims = "\n".join(f"- {_plain(claim)}" for claim in existing)
+    cut = cut_persona(persona, LONGEST_PERSONA)
     text = render_prompt(
         "drafting/draft_persona",
         name=one_line(name),
-        persona=fence("PERSONA", neutral(cut_persona(persona, LONGEST_PERSONA), 2 * LONGEST_PERSONA)[0], nonce),
+        persona=fence("PERSONA", neutral(cut, 2 * LONGEST_PERSONA)[0], nonce),
         existing=fence("EXISTING", claims, nonce) if claims else "",
         most=most,
     )
@@ -131,7 +136,7 @@ def suggestions_request(
         turns=(Turn("user", (Block(text),)),),
         label=label,
         schema=SCHEMA,
-        parse=_suggestions_in,
+        parse=_read_proposals,
         example=EXAMPLE,
         reask=True,
         max_tokens=2 * (1000 + 500 * most),
@@ -141,8 +146,8 @@ def suggestions_request(
     )
 
 
-def _suggestions_in(data: Any) -> list[Any]:
-    """The list of an answer; each entry is validated on its own, so that a broken one does not cost the others."""
+def _read_proposals(data: Any) -> list[Any]:
+    """Return the list of an answer; each entry is validated on its own, so that a broken one does not cost the others."""
     items = data.get("proposals") if isinstance(data, dict) else None
     if not isinstance(items, list):
         raise InvalidAnswer("proposals: expected a list")
@@ -231,45 +236,65 @@ def suggest_for(
 def _suggest(agent: Agent, judge: str, most: int, files: Sequence[LoadedFile]) -> Suggestions:
     nonce = new_nonce()
     work_id = f"{PURPOSE}:{agent.pk}:{nonce}"
-    own = [f for f in applying(files, seeded=agent.seeded) if f.agent_id in (agent.slug, DEFAULT)]
-    broken = next((problem for f in own for problem in f.problems), None)
-    reason = f"what it has cannot be read: {broken}" if broken else why_over_budget(agent, judge) or ""
+    own_files = [file for file in applying(files, seeded=agent.seeded) if file.agent_id in (agent.slug, DEFAULT)]
+    why_not = _why_not_asked(agent, judge, own_files)
+    if why_not:
+        return _suggestions(agent, judge, work_id, reason=why_not)
     persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
-    same = [f for f in own if f.dimension == OF_PERSONA and f.level == "evaluation"]
-    existing = [p for f in same for p in (*f.propositions, *f.inactive)]
+    existing = _propositions_of(
+        file for file in own_files if file.dimension == OF_PERSONA and file.level == "evaluation"
+    )
     request = suggestions_request(
         name=agent.display_name,
         persona=persona,
-        existing=[p.claim for p in existing],
+        existing=[proposition.claim for proposition in existing],
         most=most,
         label=Label(purpose=PURPOSE, dimension=OF_PERSONA, agent_id=agent.pk, work_id=work_id),
         model=judge,
         nonce=nonce,
     )
-    reply = None if reason else complete(request, deadline=settings.LLM_EVALUATION_DEADLINE)
-    usable: list[Suggestion] = []
-    dropped: list[Dropped] = []
-    answered = reply is not None and reply.ok
-    if reply is not None and not reply.ok:
-        reason = f"{reply.status}: {reply.error}"
-    elif reply is not None:
-        usable, dropped = sift(
-            reply.value,
-            slug=agent.slug,
-            name=agent.display_name,
-            persona=persona,
-            existing=existing,
-            in_use=[p.id for f in files for p in (*f.propositions, *f.inactive)],
-            most=most,
-        )
-        reason = "" if usable else "nothing new that can be used" if dropped else "the model suggested nothing"
+    reply = complete(request, deadline=settings.LLM_EVALUATION_DEADLINE)
+    if not reply.ok:
+        return _suggestions(agent, judge, work_id, reason=f"{reply.status}: {reply.error}")
+    sifted = sift(
+        reply.value,
+        slug=agent.slug,
+        name=agent.display_name,
+        persona=persona,
+        existing=existing,
+        in_use=[proposition.id for proposition in _propositions_of(files)],
+        most=most,
+    )
+    return _suggestions(agent, judge, work_id, reason=sifted.why_nothing, sifted=sifted)
+
+
+def _why_not_asked(agent: Agent, judge: str, own_files: Sequence[LoadedFile]) -> str:
+    """Return why the model is not asked about an agent: a file of it is broken, or its budget is used up; empty when it is."""
+    for file in own_files:
+        if file.problems:
+            return f"what it has cannot be read: {file.problems[0]}"
+    return why_over_budget(agent, judge) or ""
+
+
+def _propositions_of(files: Iterable[LoadedFile]) -> list[Proposition]:
+    """Return the propositions of files, also those that are not judged."""
+    propositions: list[Proposition] = []
+    for file in files:
+        propositions += file.propositions
+        propositions += file.inactive
+    return propositions
+
+
+def _suggestions(agent: Agent, judge: str, work_id: str, *, reason: str, sifted: Sifted | None = None) -> Suggestions:
+    """Return what came of asking about an agent; without `sifted` no answer came that could be read."""
     spent = totals(work_id=work_id)
+    usable = sifted.usable if sifted else []
     return Suggestions(
         agent=agent.slug,
-        suggestions=[dict(one.entry) for one in usable],
-        dropped=dropped,
+        suggestions=[dict(suggestion.entry) for suggestion in usable],
+        dropped=sifted.dropped if sifted else [],
         reason=reason,
-        failed=not answered,
+        failed=sifted is None,
         **spent_json(spent),
         of=agent,
         judge=judge,
@@ -280,7 +305,22 @@ def _suggest(agent: Agent, judge: str, most: int, files: Sequence[LoadedFile]) -
 
 # -- what of an answer can be used
 class Unusable(ValueError):
-    """Why a suggestion cannot be used."""
+    """A suggestion that cannot be used; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sifted:
+    """What can be used of a model's answers, and the others each with the reason against it."""
+
+    usable: list[Suggestion]
+    dropped: list[Dropped]
+
+    @property
+    def why_nothing(self) -> str:
+        """Return why nothing can be used; empty when something can."""
+        if self.usable:
+            return ""
+        return "nothing new that can be used" if self.dropped else "the model suggested nothing"
 
 
 class _Answer(BaseModel):
@@ -307,89 +347,127 @@ def sift(
     existing: Iterable[Proposition] = (),
     in_use: Iterable[str] = (),
     most: int = MOST,
-) -> tuple[list[Suggestion], list[Dropped]]:
+) -> Sifted:
     """Return what can be used of a model's answers, and the others each with the reason against it."""
-    usable: list[Suggestion] = []
-    dropped: list[Dropped] = []
+    sifted = Sifted([], [])
     ids: set[str] = set(in_use)
-    there: list[Proposition | PropositionSpec] = list(existing)
+    known: list[Proposition | PropositionSpec] = list(existing)
     for raw in answers:
         try:
             suggestion = _usable(storable(raw), slug, name, persona, ids)
-            if same := next((one.id for one in there if _says_the_same(suggestion.spec, one)), ""):
+            same = next((other.id for other in known if _says_the_same(suggestion.spec, other)), "")
+            if same:
                 raise Unusable(f"says the same as {same}")
-            if len(usable) == most:
+            if len(sifted.usable) == most:
                 raise Unusable(f"there are {most} suggestions already")
         except Unusable as problem:
-            text = raw.get("claim") if isinstance(raw, dict) else raw
-            text = shortened(text if isinstance(text, str) else repr(text), 120)
-            dropped.append(Dropped(claim=text, reason=str(problem)))
-            continue
-        usable.append(suggestion)
-        ids.add(suggestion.spec.id)
-        there.append(suggestion.spec)
-    return usable, dropped
+            sifted.dropped.append(Dropped(claim=_claim_text(raw), reason=str(problem)))
+        else:
+            sifted.usable.append(suggestion)
+            ids.add(suggestion.spec.id)
+            known.append(suggestion.spec)
+    return sifted
+
+
+def _claim_text(raw: Any) -> str:
+    """Return the claim of an answer, or what there is instead of one, for a person."""
+    text = raw.get("claim") if isinstance(raw, dict) else raw
+    return shortened(text if isinstance(text, str) else repr(text), 120)
 
 
 def _usable(raw: Any, slug: str, name: str, persona: str, in_use: set[str]) -> Suggestion:
-    """Return an answer as an entry of a file, inactive."""
+    """Return an answer as an entry of a file, inactive.
+
+    Raises:
+        Unusable: It cannot be used.
+    """
     try:
         answer = _Answer.model_validate(raw)
     except ValidationError as error:
         raise Unusable(describe_validation(error)) from None
-    if problem := _quote_problem(answer.quote, persona):
+    problem = _quote_problem(answer.quote, persona)
+    if problem:
         raise Unusable(problem)
-    claim = _plain(answer.claim)
-    if name:
-        claim = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", AGENT_NAME, claim)
-    if AGENT_NAME not in claim:
-        raise Unusable(f"the claim does not speak of {AGENT_NAME}")
-    rule = {key: _clean(key, value) for key, value in answer.rule.items() if value not in (None, False, "", [])}
-    if rule and answer.inverted:
-        raise Unusable("a rule says what must hold, it is not inverted")
-    wanted = answer.id if re.search(r"[a-zA-Z0-9]", answer.id) else claim
-    entry: dict[str, Any] = {"id": free_id(slug, wanted, in_use=in_use), "active": False, "claim": claim}
-    if answer.inverted:
-        entry["inverted"] = True
-    if advice := _plain(answer.recommendation):
-        entry["recommendations_for_improvement"] = advice
-    cues = {"supports": _cues(answer.supports), "contradicts": _cues(answer.contradicts)}
-    if rule:
-        entry["rule"] = rule
-    elif any(cues.values()):
-        entry["cues"] = {key: value for key, value in cues.items() if value}
-    entry["source"] = _bare(_plain(answer.quote))
+    entry = _entry_of(answer, slug, name, in_use)
     try:
         file = PropositionFile.model_validate({"dimension": OF_PERSONA, "agent_id": slug, "propositions": [entry]})
     except ValidationError as error:
         first = dict(error.errors()[0])
         place = ".".join(str(part) for part in location_of(first)[2:])
-        problem = shortened(in_words(first, list(PropositionSpec.model_fields)), 200)
-        raise Unusable(f"{place}: {problem}" if place else problem) from None
+        text = shortened(in_words(first, list(PropositionSpec.model_fields)), 200)
+        raise Unusable(f"{place}: {text}" if place else text) from None
     return Suggestion(entry, file.propositions[0])
 
 
-def _clean(name: str, value: Any) -> Any:
-    if isinstance(value, str) and not value.isprintable():
-        raise Unusable(f"rule.{name}: holds characters that cannot be seen")
-    if isinstance(value, list):
-        return [_plain(one) if isinstance(one, str) else one for one in value]
-    return value
+def _entry_of(answer: _Answer, slug: str, name: str, in_use: set[str]) -> dict[str, Any]:
+    """Return the fields of an answer in the order of a file."""
+    claim = _plain(answer.claim)
+    if name:
+        claim = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", AGENT_NAME, claim)
+    if AGENT_NAME not in claim:
+        raise Unusable(f"the claim does not speak of {AGENT_NAME}")
+    rule = _clean_rule(answer.rule)
+    if rule and answer.inverted:
+        raise Unusable("a rule says what must hold, it is not inverted")
+    has_id = re.search(r"[a-zA-Z0-9]", answer.id)
+    entry: dict[str, Any] = {
+        "id": free_id(slug, answer.id if has_id else claim, in_use=in_use),
+        "active": False,
+        "claim": claim,
+    }
+    if answer.inverted:
+        entry["inverted"] = True
+    advice = _plain(answer.recommendation)
+    if advice:
+        entry["recommendations_for_improvement"] = advice
+    cues = _clean_cues(answer)
+    if rule:
+        entry["rule"] = rule
+    elif cues:
+        entry["cues"] = cues
+    entry["source"] = _without_marks(_plain(answer.quote))
+    return entry
 
 
-def _cues(phrases: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys(clean for phrase in phrases if (clean := _plain(phrase))))[:MOST_CUES]
+def _clean_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the checks of a rule that check something, with plain texts.
+
+    Raises:
+        Unusable: One holds characters that cannot be seen.
+    """
+    checks: dict[str, Any] = {}
+    for name, value in rule.items():
+        if value in (None, False, "", []):
+            continue
+        if isinstance(value, str) and not value.isprintable():
+            raise Unusable(f"rule.{name}: holds characters that cannot be seen")
+        if isinstance(value, list):
+            value = [_plain(member) if isinstance(member, str) else member for member in value]
+        checks[name] = value
+    return checks
+
+
+def _clean_cues(answer: _Answer) -> dict[str, list[str]]:
+    """Return the phrases for and against, those lists that are not empty."""
+    cues = {"supports": _plain_phrases(answer.supports), "contradicts": _plain_phrases(answer.contradicts)}
+    return {name: phrases for name, phrases in cues.items() if phrases}
+
+
+def _plain_phrases(phrases: Sequence[str]) -> list[str]:
+    """Return phrases as plain texts, each once, at most 40."""
+    plain = dict.fromkeys(_plain(phrase) for phrase in phrases)
+    return [phrase for phrase in plain if phrase][:MOST_CUES]
 
 
 def _plain(text: str) -> str:
-    """Text on one line that cannot be mistaken for anything else, wherever it is shown."""
+    """Return text on one line that cannot be mistaken for anything else, wherever it is shown."""
     return " ".join(neutral(text)[0].split())
 
 
 # -- quotes
-_ALIKE = ("'\u2019\u2018", '"\u201c\u201d\u201e', "-\u2010\u2011\u2013\u2014")
-_SHAPES = {char: f"[{re.escape(chars)}]" for chars in _ALIKE for char in chars}
-_AROUND = ' \t\r\n"\u201c\u201d\u201e\u00ab\u00bb'
+_LOOK_ALIKES = ("'\u2019\u2018", '"\u201c\u201d\u201e', "-\u2010\u2011\u2013\u2014")
+_PATTERN_OF_CHARACTER = {character: f"[{re.escape(group)}]" for group in _LOOK_ALIKES for character in group}
+_AROUND_A_QUOTE = ' \t\r\n"\u201c\u201d\u201e\u00ab\u00bb'
 
 
 def find_quote(quote: str, text: str) -> tuple[int, int] | None:
@@ -397,29 +475,38 @@ def find_quote(quote: str, text: str) -> tuple[int, int] | None:
 
     Case, white space and the shape of quotation marks and dashes do not matter; every word does.
     """
-    words = _bare(quote).split()
+    words = _without_marks(quote).split()
     if not words:
         return None
-    body = r"\s+".join("".join(_SHAPES.get(char, re.escape(char)) for char in word) for word in words)
-    first, last = words[0][0], words[-1][-1]  # word boundaries mean something only in scripts with spaces between words
-    before = "(?<![a-z0-9])" if first.isascii() and first.isalnum() else ""
-    after = "(?![a-z0-9])" if last.isascii() and last.isalnum() else ""
-    match = re.search(before + body + after, text, re.IGNORECASE)
+    pattern = r"\s+".join(_word_pattern(word) for word in words)
+    first_character, last_character = words[0][0], words[-1][-1]
+    # Word boundaries mean something only in scripts with spaces between words.
+    if first_character.isascii() and first_character.isalnum():
+        pattern = "(?<![a-z0-9])" + pattern
+    if last_character.isascii() and last_character.isalnum():
+        pattern += "(?![a-z0-9])"
+    match = re.search(pattern, text, re.IGNORECASE)
     return match.span() if match else None
 
 
+def _word_pattern(word: str) -> str:
+    return "".join(_PATTERN_OF_CHARACTER.get(character, re.escape(character)) for character in word)
+
+
 def _quote_problem(quote: str, persona: str) -> str:
-    """Why a quote shows nothing; empty when it does."""
+    """Return why a quote shows nothing; empty when it does."""
     if len(quote) > LONGEST_QUOTE:
         return f"its quote is longer than {LONGEST_QUOTE} characters"
-    if len(tokenize(_bare(quote))) < FEWEST_WORDS:
+    if len(tokenize(_without_marks(quote))) < FEWEST_WORDS:
         return f"its quote is shorter than {FEWEST_WORDS} words"
-    return "" if find_quote(quote, persona) else "no such words in the persona"
+    if find_quote(quote, persona) is None:
+        return "no such words in the persona"
+    return ""
 
 
-def _bare(quote: str) -> str:
-    """A quote on one line, without quotation marks around it."""
-    return " ".join(quote.split()).strip(_AROUND).removesuffix("\u2026").removesuffix("...").strip()
+def _without_marks(quote: str) -> str:
+    """Return a quote on one line, without quotation marks around it and dots at its end."""
+    return " ".join(quote.split()).strip(_AROUND_A_QUOTE).removesuffix("\u2026").removesuffix("...").strip()
 
 
 # -- sameness
@@ -427,13 +514,19 @@ def _bare(quote: str) -> str:
 _NEGATIONS = frozenset("no not never without avoid avoids doesn't don't isn't".split())  # noqa: SIM905 (words)
 
 
-def _says_the_same(one: Proposition | PropositionSpec, other: Proposition | PropositionSpec) -> bool:
+def _says_the_same(proposition: Proposition | PropositionSpec, other: Proposition | PropositionSpec) -> bool:
     """Return whether both have one and the same rule, or three quarters of their words."""
-    if one.rule and other.rule:
-        return one.rule.checks() == other.rule.checks()
-    words, others = (vocabulary([p.claim.replace(AGENT_NAME, " ")]) - _NEGATIONS for p in (one, other))
-    both = len(words | others)
-    return bool(both) and len(words & others) / both >= ALIKE
+    if proposition.rule and other.rule:
+        return proposition.rule.checks() == other.rule.checks()
+    words = _words_of(proposition)
+    other_words = _words_of(other)
+    if not words and not other_words:
+        return False
+    return len(words & other_words) / len(words | other_words) >= ALIKE
+
+
+def _words_of(proposition: Proposition | PropositionSpec) -> frozenset[str]:
+    return vocabulary([proposition.claim.replace(AGENT_NAME, " ")]) - _NEGATIONS
 
 
 # -- storing
@@ -459,30 +552,31 @@ def write_suggestions(suggestions: Suggestions, *, folder: Path) -> None:
     agent: Agent = suggestions.of
     path = path_for(folder, agent.slug)
     before = read_bytes(path)
-    entries = [one.entry for one in suggestions.usable]
-    comment = f"suggested on {timezone.localdate().isoformat()} by {_short(suggestions.judge)}"
+    entries = [suggestion.entry for suggestion in suggestions.usable]
+    comment = f"suggested on {timezone.localdate().isoformat()} by {_for_comment(suggestions.judge)}"
     if before is None:
-        content = _header(agent, path, str(entries[0]["id"])) + as_file(
-            {"dimension": OF_PERSONA, "agent_id": agent.slug}, entries, comment
-        )
+        head = {"dimension": OF_PERSONA, "agent_id": agent.slug}
+        content = _file_comment(agent, path, str(entries[0]["id"])) + as_file(head, entries, comment)
         if parse(content, path)["propositions"] != list(map(dict, entries)):
             raise CannotSave(f"{path}: the suggestions cannot be written as YAML")
     else:
         content = appended(decoded(before, path), entries, path, comment)
     replace_file(path, content.encode(), expected=before)
-    suggestions.file, suggestions.appended = str(path), before is not None
+    suggestions.file = str(path)
+    suggestions.appended = before is not None
 
 
-def _header(agent: Agent, path: Path, first: str) -> str:
+def _file_comment(agent: Agent, path: Path, first_id: str) -> str:
+    """Return the comment that a new file of suggestions begins with."""
     return f"""\
-# Propositions about {_short(agent.display_name)}, suggested from the persona. Nothing here is judged before you accept it.
+# Propositions about {_for_comment(agent.display_name)}, suggested from the persona. Nothing here is judged before you accept it.
 #   accept   write `active: true` (or use the console: Measuring, Propositions)
 #   reject   add `rejected: true`, so that it is not suggested again
-#   try      manage.py try_proposition {_short(str(path))}:{first} --agent {_short(agent.slug)}
+#   try      manage.py try_proposition {_for_comment(str(path))}:{first_id} --agent {_for_comment(agent.slug)}
 # `source` holds the words of the persona. The file is yours: later suggestions are only added to its end.
 """
 
 
-def _short(text: str) -> str:
-    """Text that stays inside of a comment."""
+def _for_comment(text: str) -> str:
+    """Return text that stays inside of a comment."""
     return " ".join(neutral(text, 300)[0].split())

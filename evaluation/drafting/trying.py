@@ -1,10 +1,11 @@
-"""Trying one proposition on a few messages before it counts: what it scores, on what, and at what cost. No evaluation is stored."""
+"""Try one proposition on a few messages before it counts: what it scores, on what, and at what cost. No evaluation is stored."""
 
 from __future__ import annotations
 
 import secrets
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from statistics import mean, stdev
 from typing import Any
@@ -63,8 +64,11 @@ class Tried(BaseModel):
 
     @property
     def shown(self) -> Judgement:
-        """The first judgement that was scored, else the first one."""
-        return next((one for one in self.judgements if one.status == "scored"), self.judgements[0])
+        """Return the first judgement that was scored, else the first one."""
+        for judgement in self.judgements:
+            if judgement.status == "scored":
+                return judgement
+        return self.judgements[0]
 
 
 class Trial(BaseModel):
@@ -101,45 +105,60 @@ class Trial(BaseModel):
     spent: SkipValidation[Totals] = Field(exclude=True)
 
 
-def _trial(p: Proposition, agent: Agent, judge: str, messages: list[Tried], work_id: str, reason: str = "") -> Trial:
+def _trial(
+    proposition: Proposition, agent: Agent, judge: str, messages: list[Tried], work_id: str, reason: str = ""
+) -> Trial:
+    """Return the outcome of a trial.
+
+    Args:
+        reason: Why nothing was judged; empty where something was.
+    """
     spent = totals(work_id=work_id)
-    scores = [one.score for one in messages if one.score is not None]
-    judgements = [judgement for one in messages for judgement in one.judgements]
-    counts = {name: sum(one.status == name for one in judgements) for name in ("scored", "trivial", "unscored")}
-    repeats = [
-        [float(j.score) for j in one.judgements if j.status == "scored" and j.score is not None] for one in messages
-    ]
+    scores = [message.score for message in messages if message.score is not None]
+    judgements = [judgement for message in messages for judgement in message.judgements]
+    statuses = Counter(judgement.status for judgement in judgements)
     return Trial(
-        proposition=p.id,
-        claim=p.claim,
-        active=p.active,
+        proposition=proposition.id,
+        claim=proposition.claim,
+        active=proposition.active,
         agent=agent.slug,
         judge=judge,
         messages=messages,
         mean=mean(scores) if scores else None,
         spread=stdev(scores) if len(scores) > 1 else None,
-        noise=judge_noise(repeats),
-        **counts,
+        noise=judge_noise([_scores_of(message) for message in messages]),
+        scored=statuses["scored"],
+        trivial=statuses["trivial"],
+        unscored=statuses["unscored"],
         **spent_json(spent),
         hint=_hint(scores, judgements),
         reason=reason,
-        about=p,
+        about=proposition,
         of=agent,
         spent=spent,
     )
 
 
+def _scores_of(message: Tried) -> list[float]:
+    return [
+        float(judgement.score)
+        for judgement in message.judgements
+        if judgement.status == "scored" and judgement.score is not None
+    ]
+
+
 def _hint(scores: Sequence[float], judgements: Sequence[Judgement]) -> str:
+    """Return what to think about before the proposition is accepted; empty when nothing stands out."""
     if judgements and not scores:
         return f"Nothing could be scored: {judgements[0].reason}"
     if len(scores) < FEWEST_TO_TELL:
         return ""
-    low, high = min(scores), max(scores)
-    if low == high == MAX_SCORE:
+    lowest, highest = min(scores), max(scores)
+    if lowest == highest == MAX_SCORE:
         return "Every message scores 9: this does not tell good from bad messages. Make the claim sharper, or try it on a bad build."
-    if low == high:
-        return f"Every message scores {low:g}: this does not tell messages apart."
-    if high <= 2:
+    if lowest == highest:
+        return f"Every message scores {lowest:g}: this does not tell messages apart."
+    if highest <= 2:
         return "Hardly any message satisfies this: either the agent is off its persona, or the claim asks for too much."
     return ""
 
@@ -170,6 +189,35 @@ def try_proposition(
     Raises:
         ValueError: Something asked for makes no sense; says what is allowed.
     """
+    _check_request(proposition, n, repeats)
+    judge = "rule" if proposition.rule else model or str(settings.JUDGE_MODEL)
+    work_id = f"{PURPOSE}:{secrets.token_hex(8)}"
+    subject = _subject(agent, n=n, seed=seed, window=window)
+    messages = _drawn_messages(subject)
+    why_not = _why_not_judged(proposition, agent, messages, judge)
+    if why_not:
+        return _trial(proposition, agent, judge, [], work_id, why_not)
+    label = Label(purpose=PURPOSE, dimension=proposition.dimension, agent_id=agent.pk, work_id=work_id)
+    prepared = _prepare(proposition, messages, subject, judge, label)
+    verdicts: dict[int, list[Verdict]] = defaultdict(list)
+    for pk, verdict in prepared.settled.items():
+        verdicts[pk].append(verdict)
+        done(1)
+    questions = [question for question in prepared.questions for _ in range(repeats)]
+    for answered in ask_all(questions, deadline=settings.LLM_EVALUATION_DEADLINE if deadline is None else deadline):
+        [message] = answered.question.items
+        verdicts[message.pk].extend(answered.verdicts)
+        done(1)
+    tried = [_tried(message, verdicts[message.pk] or [unscored("not judged")]) for message in messages]
+    return _trial(proposition, agent, judge, tried, work_id)
+
+
+def _check_request(proposition: Proposition, n: int, repeats: int) -> None:
+    """Refuse what makes no sense.
+
+    Raises:
+        ValueError: Says what is allowed.
+    """
     if proposition.dimension not in BY_ONE_MESSAGE:
         allowed = ", ".join(BY_ONE_MESSAGE)
         raise ValueError(f"{proposition.id} is of {proposition.dimension}, judged over a window; allowed: {allowed}")
@@ -179,30 +227,15 @@ def try_proposition(
         raise ValueError(f"n {n}: 1 to {MOST_MESSAGES}")
     if not 1 <= repeats <= MOST_REPEATS:
         raise ValueError(f"repeats {repeats}: 1 to {MOST_REPEATS}")
-    judge = "rule" if proposition.rule else model or str(settings.JUDGE_MODEL)
-    work_id = f"{PURPOSE}:{secrets.token_hex(8)}"
-    subject = _subject(agent, n=n, seed=seed, window=window)
-    messages = _drawn(subject)
-    reason = "" if messages else f"{agent} has said nothing yet"
-    if messages and not proposition.rule:
-        reason = why_over_budget(agent, judge) or ""
-    if reason:
-        return _trial(proposition, agent, judge, [], work_id, reason)
-    label = Label(purpose=PURPOSE, dimension=proposition.dimension, agent_id=agent.pk, work_id=work_id)
-    verdicts: dict[int, list[Verdict]] = defaultdict(list)
-    questions: list[Question] = []
-    for message, verdict_or_question in _settled_or_asked(proposition, messages, subject, judge, label):
-        if isinstance(verdict_or_question, Question):
-            questions += [verdict_or_question] * repeats
-        else:
-            verdicts[message.pk].append(verdict_or_question)
-            done(1)
-    for answered in ask_all(questions, deadline=settings.LLM_EVALUATION_DEADLINE if deadline is None else deadline):
-        [message] = answered.question.items
-        verdicts[message.pk].extend(answered.verdicts)
-        done(1)
-    tried = [_tried(message, verdicts[message.pk] or [unscored("not judged")]) for message in messages]
-    return _trial(proposition, agent, judge, tried, work_id)
+
+
+def _why_not_judged(proposition: Proposition, agent: Agent, messages: Sequence[Message], judge: str) -> str:
+    """Return why nothing is judged: the agent said nothing, or its budget is used up; empty when something is."""
+    if not messages:
+        return f"{agent} has said nothing yet"
+    if proposition.rule:  # costs nothing
+        return ""
+    return why_over_budget(agent, judge) or ""
 
 
 def _tried(message: Message, verdicts: Sequence[Verdict]) -> Tried:
@@ -222,30 +255,41 @@ def _subject(agent: Agent, *, n: int, seed: int, window: MessageWindow | None) -
     return Subject(agent=agent, persona=persona, window=window or MessageWindow(), where={}, samples=n, seed=seed)
 
 
-def _drawn(subject: Subject) -> list[Message]:
-    """The messages of a trial, in order of time."""
-    chosen = subject.sample()
-    rows = Message.objects.select_related("channel", "agent", "user").in_bulk(chosen)
-    return [rows[pk] for pk in chosen if pk in rows]
+def _drawn_messages(subject: Subject) -> list[Message]:
+    """Return the messages of a trial, in order of time."""
+    sample = subject.sample()
+    rows = Message.objects.select_related("channel", "agent", "user").in_bulk(sample)
+    return [rows[pk] for pk in sample if pk in rows]
 
 
-def _settled_or_asked(
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """The verdicts of messages where they take no judge, by message, and the questions about the others."""
+
+    settled: dict[int, Verdict]
+    questions: list[Question]
+
+
+def _prepare(
     proposition: Proposition, messages: Sequence[Message], subject: Subject, judge: str, label: Label
-) -> Iterator[tuple[Message, Verdict | Question]]:
-    """Each message with its verdict where that takes no judge, else with the question."""
+) -> _Prepared:
     nonce = new_nonce()
+    prepared = _Prepared({}, [])
     for message in messages:
         verdict = settle(proposition, message, subject)
         if verdict is not None:
-            yield message, verdict
+            prepared.settled[message.pk] = verdict
             continue
-        context = SCORERS[proposition.dimension].context(subject, proposition, message)
-        yield (
-            message,
-            Question(
-                propositions=(proposition,), context=context, label=label, model=judge, nonce=nonce, items=(message,)
-            ),
+        question = Question(
+            propositions=(proposition,),
+            context=SCORERS[proposition.dimension].context(subject, proposition, message),
+            label=label,
+            model=judge,
+            nonce=nonce,
+            items=(message,),
         )
+        prepared.questions.append(question)
+    return prepared
 
 
 class TrialEstimate(BaseModel):
@@ -269,22 +313,20 @@ class TrialEstimate(BaseModel):
 def estimate_trial(
     *, proposition: Proposition, agent: Agent, n: int, window: MessageWindow | None = None
 ) -> TrialEstimate:
-    """What `try_proposition` would ask of the configured judge with the same arguments."""
+    """Estimate what `try_proposition` would ask of the configured judge with the same arguments."""
     judge = "rule" if proposition.rule else str(settings.JUDGE_MODEL)
     subject = _subject(agent, n=n, seed=0, window=window)
-    messages = _drawn(subject)
-    settled_or_asked = _settled_or_asked(proposition, messages, subject, judge, Label(purpose=PURPOSE))
-    questions = [one for _, one in settled_or_asked if isinstance(one, Question)]
-    calls, sent = len(questions), sum(estimate_tokens(build_request(question)) for question in questions)
-    billed = calls > 0 and provider_of(judge) == "anthropic"
-    answered = calls * OUTPUT_TOKENS_PER_CLAIM
-    cost = ledger.estimate_cost(judge, sent, answered) if billed else Decimal(0)
+    messages = _drawn_messages(subject)
+    questions = _prepare(proposition, messages, subject, judge, Label(purpose=PURPOSE)).questions
+    sent = sum(estimate_tokens(build_request(question)) for question in questions)
+    answered = len(questions) * OUTPUT_TOKENS_PER_CLAIM
+    is_billed = bool(questions) and provider_of(judge) == "anthropic"
     return TrialEstimate(
         messages=len(messages),
-        calls=calls,
+        calls=len(questions),
         input_tokens=sent,
         output_tokens=answered,
-        cost_usd=cost,
+        cost_usd=ledger.estimate_cost(judge, sent, answered) if is_billed else Decimal(0),
         judge=judge,
-        billed=billed,
+        billed=is_billed,
     )

@@ -1,6 +1,7 @@
 """Experiments: the same conversations with and without a treatment, played through the pipeline that serves production.
 
-`scenario` reads what is played; `population` makes the agents; `play` starts an experiment, plays its environments as synthetic channels
-and queues their evaluations; `report` compares the arms (`evaluation.statistics.arms`) and says what was gained, harmed and paid;
-`bundle` packs everything so that the report can be made again without a model. `published` reads scores of others.
+`scenario` reads what is played, and `problems` says why it cannot be played here. `starting` stores an experiment with its people
+(`population`) and environments, `play` plays these as synthetic channels, `outcome` counts what their turns came to, and `measuring` queues
+their evaluations. `report` compares the arms (`compare`, `evaluation.statistics.arms`) and says what was gained, harmed and paid.
+`published` reads scores of others.
 """

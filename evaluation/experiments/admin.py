@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.safestring import SafeString
@@ -21,22 +21,21 @@ from agents.kit.console.logs import LogAdmin
 from agents.kit.console.panels import table
 from agents.kit.console.site import console_action
 from agents.kit.llm.endpoints import problem_of
-from agents.kit.llm.requests import Role
 from agents.models import Channel
 from evaluation.admin.display import judge_badge
-from evaluation.experiments.estimate import estimate_experiment
+from evaluation.experiments.estimate import ExperimentEstimate, estimate_experiment
 from evaluation.experiments.models import Experiment
 from evaluation.experiments.play import cancel, resume_experiment
-from evaluation.experiments.printed import headline, tables
+from evaluation.experiments.printed import ReportTable, headline, tables
 from evaluation.experiments.report import ExperimentReport, report
 from evaluation.experiments.request import ExperimentRequest, request_experiment
 
-STARTING, PLAYING = "experiments.add_experiment", "experiments.change_experiment"
-MOST_BYTES = 200_000  # of a scenario
+MAY_START = "experiments.add_experiment"
+MAY_CHANGE = "experiments.change_experiment"
+MOST_BYTES = 200_000  # of a scenario that is uploaded
+FIRST_CHOICE = "gate-on-off"  # the scenario that is chosen at first
 TONES: dict[str, display.Tone] = {"good": "good", "better": "good", "bad": "bad", "warning": "warning"}
 
-
-USUAL = "gate-on-off"  # the scenario that is chosen at first
 StartingForm = request_form(
     ExperimentRequest,
     *("shipped", "file", "scenario", "scale", "seed", "judge", "actor_model"),
@@ -52,10 +51,13 @@ StartingForm = request_form(
 @admin.register(Experiment)
 class ExperimentAdmin(LogAdmin[Experiment]):
     list_select_related = ("created_by",)
-    state = display.column("state", lambda one: display.badge(one.state, "good" if one.report else "plain"))
+
+    @admin.display(description="state")
+    def state(self, experiment: Experiment) -> SafeString:
+        return display.badge(experiment.state, "good" if experiment.report else "plain")
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return request.user.has_perm(STARTING)
+        return request.user.has_perm(MAY_START)
 
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -63,12 +65,7 @@ class ExperimentAdmin(LogAdmin[Experiment]):
         """Choose a scenario, see what it takes, and have workers play and judge it."""
         if not self.has_add_permission(request):
             raise PermissionDenied
-        data = as_query(request, StartingForm, {"shipped": USUAL}).copy()
-        if (file := request.FILES.get("file")) is not None:  # what is uploaded is shown, and can be corrected
-            data["scenario"] = file.read(MOST_BYTES + 1).decode("utf-8", "replace")
-        if data.get("scenario", "").strip():
-            data["shipped"] = ""
-        form = StartingForm(data)
+        form = StartingForm(_starting_data(request))
 
         def start() -> str:
             experiment = request_experiment(form.asked, user=user_of(request))
@@ -84,72 +81,88 @@ class ExperimentAdmin(LogAdmin[Experiment]):
         )  # fmt: skip
 
     def get_panels(self, request: HttpRequest, obj: Experiment) -> list[SafeString]:
-        shown = report(obj)
-        may_change = request.user.has_perm(PLAYING) and obj.cancelled_at is None
+        experiment_report = report(obj)
+        may_change = request.user.has_perm(MAY_CHANGE) and obj.cancelled_at is None
         context: dict[str, Any] = {
-            "shown": shown,
-            "lines": list(headline(shown)),
-            "tables": [
-                (
-                    title,
-                    table(
-                        [head.removeprefix(">") for head in heads], [list(map(_cell, row)) for row in rows], label=title
-                    ),
-                )
-                for title, heads, rows in tables(shown)
-            ],
-            "conversations": _conversations(shown),
+            "report": experiment_report,
+            "lines": list(headline(experiment_report)),
+            "tables": [(report_table.title, _html_table(report_table)) for report_table in tables(experiment_report)],
+            "conversations": _conversation_links(experiment_report),
             "export": reverse("experiment-export", args=[obj.pk]),
             "forms": ("markdown", "csv"),
             "urls": {name: self.url(name, obj) for name in ("cancel", "resume")},
             "may_cancel": may_change and obj.measured_at is None,
-            "may_resume": may_change and bool(shown.unfinished),
+            "may_resume": may_change and bool(experiment_report.unfinished),
         }
-        return [
-            render_to_string("admin/experiments/experiment.html", context, request),
-            *super().get_panels(request, obj),
-        ]
+        panel = render_to_string("admin/experiments/experiment.html", context, request)
+        return [panel, *super().get_panels(request, obj)]
 
-    @console_action("cancel", PLAYING)
+    @console_action("cancel", MAY_CHANGE)
     def cancel_view(self, request: HttpRequest, row: Experiment) -> str:
         return f"Experiment {cancel(row).pk} is cancelled. What was said stays."
 
-    @console_action("resume", PLAYING)
+    @console_action("resume", MAY_CHANGE)
     def resume_view(self, request: HttpRequest, row: Experiment) -> str:
         return f"{resume_experiment(row)} conversations are queued; the worker (manage.py work) plays them."
 
 
+def _starting_data(request: HttpRequest) -> QueryDict:
+    """Return what the form is filled with. A file that is uploaded is shown as text, and can be corrected there."""
+    data = as_query(request, StartingForm, {"shipped": FIRST_CHOICE}).copy()
+    file = request.FILES.get("file")
+    if file is not None:
+        data["scenario"] = file.read(MOST_BYTES + 1).decode("utf-8", "replace")
+    if data.get("scenario", "").strip():
+        data["shipped"] = ""
+    return data
+
+
 def _cost_preview(asked: ExperimentRequest) -> CostPreview:
     scenario = asked.scaled_scenario()
-    one = estimate_experiment(scenario, **asked.models)
-    cost, calls = None if one.usd is None else Decimal(str(one.usd)), one.judge_calls + one.actor_calls
-    money = display.money(cost, unpriced=calls if cost is None else 0) if cost != 0 else display.badge("free", "good")
-    acting = f"{display.visible(one.actor_model)}: about {one.actor_calls:,} calls, {one.actor_tokens:,} tokens"
+    estimate = estimate_experiment(scenario, **asked.models)
+    acting = f"{display.visible(estimate.actor_model)}: about {estimate.actor_calls:,} calls, {estimate.actor_tokens:,} tokens"
     facts = [
         ("Scenario", display.visible(scenario.title or scenario.name)),
-        ("Conversations", f"{one.conversations:,}, of {one.turns:,} turns together"),
+        ("Conversations", f"{estimate.conversations:,}, of {estimate.turns:,} turns together"),
         ("Who acts", acting),
-        ("Judge", judge_badge(one.judge)),
-        ("Calls of the judge", f"{one.judge_calls:,}, {one.judge_tokens:,} tokens"),
-        ("Cost, estimated", money),
-        ("What it could show", " ".join(one.findings())),
+        ("Judge", judge_badge(estimate.judge)),
+        ("Calls of the judge", f"{estimate.judge_calls:,}, {estimate.judge_tokens:,} tokens"),
+        ("Cost, estimated", _cost_badge(estimate)),
+        ("What it could show", " ".join(estimate.findings())),
     ]
-    roles: tuple[tuple[Role, str], ...] = (("judge", one.judge), ("actor", one.actor_model))
-    missing = [text for role, model in roles if (text := problem_of(role, model))]
+    problems = [problem_of("judge", estimate.judge), problem_of("actor", estimate.actor_model)]
     note = "What the gate and other stages ask comes on top. It can be cancelled; what was said stays."
-    return CostPreview(facts=facts, warnings=missing, note=note)
+    return CostPreview(facts=facts, warnings=list(filter(None, problems)), note=note)
 
 
-def _cell(cell: Cell) -> object:
+def _cost_badge(estimate: ExperimentEstimate) -> SafeString | str:
+    if estimate.usd is None:
+        return display.money(None, unpriced=estimate.judge_calls + estimate.actor_calls)
+    if estimate.usd == 0:
+        return display.badge("free", "good")
+    return display.money(Decimal(str(estimate.usd)), unpriced=0)
+
+
+def _html_table(report_table: ReportTable) -> SafeString:
+    heads = [head.removeprefix(">") for head in report_table.heads]
+    rows = [[_html_cell(cell) for cell in row] for row in report_table.rows]
+    return table(heads, rows, label=report_table.title)
+
+
+def _html_cell(cell: Cell) -> object:
     value, emphasis = cell if isinstance(cell, tuple) else (cell, "")
     if emphasis:
         return display.badge(value, TONES.get(emphasis, "plain"))
-    return display.count(value) if isinstance(value, int | None) else display.visible(value)
+    if value is None or isinstance(value, int):
+        return display.count(value)
+    return display.visible(value)
 
 
-def _conversations(shown: ExperimentReport) -> list[SafeString]:
-    """Links to the conversations that speak most for and against."""
-    slugs = {slug for one in (*shown.most_for, *shown.most_against) for slug in (*one.treatment, *one.control)}
-    return [
-        display.page_of(channel, channel.slug) for channel in Channel.objects.filter(slug__in=slugs).order_by("slug")
-    ]
+def _conversation_links(experiment_report: ExperimentReport) -> list[SafeString]:
+    """Return links to the conversations that speak most for and against."""
+    slugs: set[str] = set()
+    for conversation in (*experiment_report.most_for, *experiment_report.most_against):
+        slugs.update(conversation.treatment)
+        slugs.update(conversation.control)
+    channels = Channel.objects.filter(slug__in=slugs).order_by("slug")
+    return [display.page_of(channel, channel.slug) for channel in channels]

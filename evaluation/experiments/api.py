@@ -22,8 +22,9 @@ from agents.kit.api.rows import Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Rows
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.play import ExperimentRefused, cancel, resume_experiment
+from evaluation.experiments.play import cancel, resume_experiment
 from evaluation.experiments.printed import as_csv, as_markdown
+from evaluation.experiments.problems import ExperimentRefused
 from evaluation.experiments.report import ExperimentReport, report
 from evaluation.experiments.request import ExperimentRequest, request_experiment
 

@@ -84,7 +84,7 @@ class Row(BaseModel):
 
     @property
     def leaning(self) -> Literal["gain", "harm", ""]:
-        """Which way it went, sure or not."""
+        """Return which way it went, significant or not."""
         if not self.better or not self.delta:
             return ""
         return "gain" if (self.delta > 0) is (self.better == "higher") else "harm"
@@ -110,17 +110,21 @@ class Values:
     missing: int = 0
 
     @property
-    def flat(self) -> list[float]:
+    def all_values(self) -> list[float]:
         return [value for values in self.values.values() for value in values]
 
     @property
     def cell(self) -> Cell:
-        flat = self.flat
-        mean = math.fsum(flat) / len(flat) if flat else None
+        """Return the arm's number of values, mean and standard deviation."""
+        values = self.all_values
+        if not values:
+            return Cell(arm=self.arm, n=0, missing=self.missing)
+        mean = math.fsum(values) / len(values)
         sd = None
-        if mean is not None and len(flat) > 1:
-            sd = math.sqrt(math.fsum((value - mean) ** 2 for value in flat) / (len(flat) - 1))
-        return Cell(arm=self.arm, n=len(flat), missing=self.missing, mean=mean, sd=sd)
+        if len(values) > 1:
+            squares = [(value - mean) ** 2 for value in values]
+            sd = math.sqrt(math.fsum(squares) / (len(values) - 1))
+        return Cell(arm=self.arm, n=len(values), missing=self.missing, mean=mean, sd=sd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,29 +138,45 @@ class Comparison:
 
 def compare_family(comparisons: Sequence[Comparison], *, seed: int = 0) -> list[Row]:
     """Compare arms pair by pair; p is corrected, and power computed, for all comparisons together."""
-    rows = [describe(one.measure, one.treatment, one.control) for one in comparisons]
+    rows = [describe(comparison.measure, comparison.treatment, comparison.control) for comparison in comparisons]
     tested = [number for number, row in enumerate(rows) if not row.why]
-    p_values = {}
+    p_values: dict[int, float] = {}
     for number in tested:
-        one = comparisons[number]
-        p = permutation_p(one.treatment.values, one.control.values, seed=seed)
+        comparison = comparisons[number]
+        p = permutation_p(comparison.treatment.values, comparison.control.values, seed=seed)
         if p is not None:
             p_values[number] = p
     adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
+    family = max(1, len(p_values))
     for number in tested:
-        rows[number] = _settled(
-            rows[number], comparisons[number], p_values.get(number), adjusted.get(number), family=max(1, len(p_values))
-        )
+        row = rows[number].model_copy(update={"p": p_values.get(number), "p_adjusted": adjusted.get(number)})
+        rows[number] = _with_verdict(row, comparisons[number], family=family)
     return rows
 
 
 def describe(measure: Measure, treatment: Values, control: Values) -> Row:
     """Return means, effect sizes and the naive test of two arms, without a verdict; `Row.why` where there can be none."""
-    a, b = treatment.flat, control.flat
-    size = effect(a, b)
-    test = None if measure.heuristic else welch(a, b)
-    means = treatment.cell.mean, control.cell.mean
-    why = HEURISTIC if measure.heuristic else _why_missing(treatment) or _why_missing(control)
+    fields: dict[str, Any] = {}
+    treatment_mean = treatment.cell.mean
+    control_mean = control.cell.mean
+    if treatment_mean is not None and control_mean is not None:
+        fields["delta"] = treatment_mean - control_mean
+    size = effect(treatment.all_values, control.all_values)
+    if size:
+        fields["d"] = size.d
+        fields["d_interval"] = (size.interval.low, size.interval.high)
+        fields["g"] = size.g
+        fields["g_interval"] = (size.g_interval.low, size.g_interval.high)
+    if measure.heuristic:
+        fields["verdict"] = "heuristic"
+        fields["why"] = HEURISTIC
+    else:
+        fields["why"] = _why_missing(treatment) or _why_missing(control)
+        test = welch(treatment.all_values, control.all_values)
+        if test:
+            fields["t"] = test.t
+            fields["df"] = test.df
+            fields["naive_p"] = test.p
     return Row(
         measure=measure.id,
         label=measure.label,
@@ -164,17 +184,8 @@ def describe(measure: Measure, treatment: Values, control: Values) -> Row:
         better=measure.better,
         treatment=treatment.cell,
         control=control.cell,
-        delta=None if means[0] is None or means[1] is None else means[0] - means[1],
-        t=test.t if test else None,
-        df=test.df if test else None,
-        naive_p=test.p if test else None,
-        why=why,
-        d=size.d if size else None,
-        d_interval=(size.interval.low, size.interval.high) if size else None,
-        g=size.g if size else None,
-        g_interval=(size.g_interval.low, size.g_interval.high) if size else None,
         icc=intraclass(treatment.values, control.values),
-        verdict="heuristic" if measure.heuristic else "not enough data",
+        **fields,
     )
 
 
@@ -185,17 +196,23 @@ def _why_missing(arm: Values) -> str:
     return f"{arm.missing} of {expected} values missing in {arm.arm}; allowed: {MOST_MISSING:.0%}"
 
 
-def _settled(row: Row, one: Comparison, p: float | None, adjusted: float | None, *, family: int) -> Row:
-    """Return the row with its p, its verdict, and what as many pairs could find."""
-    treatment, control = one.treatment.values, one.control.values
-    changes: dict[str, Any] = {"p": p, "p_adjusted": adjusted}
+def _with_verdict(row: Row, comparison: Comparison, *, family: int) -> Row:
+    """Return a row that has its p with its verdict, and what as many pairs could find.
+
+    Args:
+        family: Comparisons that were tested at once.
+    """
+    treatment = comparison.treatment.values
+    control = comparison.control.values
+    changes: dict[str, Any] = {}
     if row.delta:
         changes["environments_needed"] = environments_needed(row.delta, treatment, control, family)
     smallest = detectable(treatment, control, family)
-    if smallest and abs(row.delta or 0.0) < smallest:
+    if smallest and abs(row.delta or 0.0) < smallest:  # no power is stated for a difference that is there
         changes["detectable"] = smallest
     pairs = sum(bool(scores) and bool(control.get(key)) for key, scores in treatment.items())
-    if adjusted is not None and adjusted < ALPHA and row.delta:
+    is_significant = row.p_adjusted is not None and row.p_adjusted < ALPHA
+    if is_significant and row.delta:
         changes["verdict"] = row.leaning or "differs"
     elif family * least_p(pairs) >= ALPHA:
         changes["why"] = too_few(pairs, family)
@@ -213,5 +230,5 @@ def too_few(conversations: int, comparisons: int) -> str:
 
 
 def as_arm(values: Sequence[float]) -> Arm:
-    """Values without environments: each for itself."""
+    """Return values that have no environment as an arm in which each has its own."""
     return {number: [value] for number, value in enumerate(values)}

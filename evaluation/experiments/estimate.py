@@ -12,9 +12,10 @@ from agents.kit.llm import ledger
 from agents.kit.text.wording import counted
 from agents.models import Agent, Message
 from evaluation.experiments.compare import too_few
+from evaluation.experiments.measuring import specs
 from evaluation.experiments.models import ExperimentEnvironment
-from evaluation.experiments.play import specs, start_experiment
 from evaluation.experiments.scenario import Scenario
+from evaluation.experiments.starting import STEP_TAG, start_experiment
 from evaluation.models import is_heuristic
 from evaluation.runs.estimate import STAND_IN, estimate_all, estimated, prompt_tokens
 from evaluation.simulation.conversations import actor_of
@@ -123,7 +124,7 @@ def _play_stand_ins(environment: ExperimentEnvironment, scenario: Scenario) -> i
     channel, position, tokens = environment.channel, environment.channel.next_position, 0
     agents = Agent.objects.in_bulk(environment.agents)
     for number, step in enumerate(scenario.steps, 1):
-        common = {"channel": channel, "synthetic": True, "tags": {**channel.tags, "step": str(number)}}
+        common = {"channel": channel, "synthetic": True, "tags": {**channel.tags, STEP_TAG: str(number)}}
         trigger = Message.objects.create(
             position=position, outsider=scenario.facilitator, text=step.says or "…", **common
         )

@@ -19,23 +19,25 @@ from evaluation.experiments.scenario import Population, shared
 
 MOST_CHARACTERS = 4_000  # of a persona
 DEADLINE = 60.0  # seconds a persona may take to write
-NOTE, WRITTEN = "made for an experiment", "written for an experiment"
+NOTE_MADE = "made for an experiment"  # of a version of a persona
+NOTE_WRITTEN = "written for an experiment"
 
 
 def people(population: Population, *, seed: int) -> list[dict[str, str]]:
-    """The properties of each person, `name` among them; the same for the same seed.
+    """Return the properties of each person, `name` among them; the same for the same seed.
 
     Each property's values are dealt out over shuffled people, so that quotas hold exactly and properties are independent.
     """
-    drawn = random.Random(seed)  # noqa: S311 (assignment, not secrecy)
-    made: list[dict[str, str]] = [{"name": name} for name in _names(population.size, drawn)]
+    generator = random.Random(seed)  # noqa: S311 (assignment, not secrecy)
+    persons: list[dict[str, str]] = [{"name": name} for name in _draw_names(population.size, generator)]
     for quota in population.quotas:
-        counts = shared(quota.values, population.size)
-        values = [value for value, n in counts.items() for _ in range(n)]
-        drawn.shuffle(values)
-        for person, value in zip(made, values, strict=True):
+        values: list[str] = []
+        for value, count in shared(quota.values, population.size).items():
+            values += [value] * count
+        generator.shuffle(values)
+        for person, value in zip(persons, values, strict=True):
             person[quota.property] = value
-    return made
+    return persons
 
 
 def make_agents(population: Population, *, seed: int, prefix: str, model: str = "") -> list[Agent]:
@@ -48,8 +50,8 @@ def make_agents(population: Population, *, seed: int, prefix: str, model: str = 
     templates = _templates()
     agents = []
     for number, person in enumerate(people(population, seed=seed), 1):
-        drawn = random.Random(f"{seed}:{number}")  # noqa: S311
-        traits = {name: value for name, value in person.items() if name != "name"}
+        generator = random.Random(f"{seed}:{number}")  # noqa: S311 (assignment, not secrecy)
+        properties = {name: value for name, value in person.items() if name != "name"}
         agent = Agent(
             slug=f"{prefix}-{number}",
             display_name=person["name"],
@@ -57,16 +59,16 @@ def make_agents(population: Population, *, seed: int, prefix: str, model: str = 
                 "experiments/persona",
                 name=person["name"],
                 about=population.about,
-                properties=traits,
-                manner=drawn.choice(templates["manners"]),
-                habit=drawn.choice(templates["habits"]),
-                concern=drawn.choice(templates["concerns"]),
+                properties=properties,
+                manner=generator.choice(templates["manners"]),
+                habit=generator.choice(templates["habits"]),
+                concern=generator.choice(templates["concerns"]),
             ),
-            sample_lines=drawn.sample(templates["lines"], 8),
+            sample_lines=generator.sample(templates["lines"], 8),
             model_id=model,
             synthetic=True,
         )
-        save_persona(agent=agent, traits=[], note=NOTE)
+        save_persona(agent=agent, traits=[], note=NOTE_MADE)
         agents.append(agent)
     return agents
 
@@ -79,63 +81,59 @@ def write_personas(agents: QuerySet[Agent], *, about: str, model: str) -> Iterat
     """
     if provider_of(model) == "offline":
         return
-    waiting = list(agents.annotate(versions=Count("persona_versions")).filter(versions=1))
-    for place, reply in llm.complete_many([_request(agent, about, model) for agent in waiting], deadline=DEADLINE):
-        agent, text = waiting[place], str(reply.value).strip() if reply.ok else ""
+    unwritten = list(agents.annotate(versions=Count("persona_versions")).filter(versions=1))
+    requests = [_persona_request(agent, about, model) for agent in unwritten]
+    for number, reply in llm.complete_many(requests, deadline=DEADLINE):
+        agent = unwritten[number]
+        text = str(reply.value).strip() if reply.ok else ""
         if text and not fault_of(text):
             agent.system_prompt = text[:MOST_CHARACTERS]
-            save_persona(agent=agent, note=WRITTEN)
+            save_persona(agent=agent, note=NOTE_WRITTEN)
             yield ""
         else:
             yield f"{agent.display_name}: {reply.error or 'nothing that can be used'}"
 
 
-def _request(agent: Agent, about: str, model: str) -> llm.LLMRequest:
+def _persona_request(agent: Agent, about: str, model: str) -> llm.LLMRequest:
+    """Return the request for a persona: from who the people are, and what our template says of this person."""
     nonce = new_nonce()
+    population = fence("POPULATION", neutral(about)[0], nonce)
+    person = fence("PERSON", neutral(agent.system_prompt)[0], nonce)
     return llm.LLMRequest(
         role="actor",
         task="experiment_persona",
         model=model,
         system=(llm.Block(render_prompt("experiments/write_persona"), cache=True),),
-        turns=(
-            llm.Turn(
-                "user",
-                (
-                    llm.Block(
-                        fence("POPULATION", neutral(about)[0], nonce)
-                        + "\n\n"
-                        + fence("PERSON", neutral(agent.system_prompt)[0], nonce)
-                    ),
-                ),
-            ),
-        ),
+        turns=(llm.Turn("user", (llm.Block(f"{population}\n\n{person}"),)),),
         schema={
             "type": "object",
             "properties": {"persona": {"type": "string"}},
             "required": ["persona"],
             "additionalProperties": False,
         },
-        parse=_persona,
+        parse=_read_persona,
         max_tokens=1_500,
         nonce=nonce,
         label=llm.Label(purpose="experiment", mechanism="persona", agent_id=agent.pk),
     )
 
 
-def _persona(data: Any) -> str:
+def _read_persona(data: Any) -> str:
+    """Return the persona in a model's answer."""
     text = data.get("persona") if isinstance(data, dict) else None
     if not isinstance(text, str) or not text.strip():
         raise llm.InvalidAnswer("persona: expected a text")
     return text
 
 
-def _names(size: int, drawn: random.Random) -> list[str]:
-    """So many different names of two words."""
+def _draw_names(size: int, generator: random.Random) -> list[str]:
+    """Return so many different names of two words."""
     templates = _templates()
     every = [f"{first} {last}" for first in templates["first_names"] for last in templates["last_names"]]
-    return drawn.sample(every, size)
+    return generator.sample(every, size)
 
 
 def _templates() -> dict[str, list[str]]:
+    """Return names, manners, habits, concerns and lines, of which personas are made."""
     content: dict[str, list[str]] = yaml.safe_load(Path(__file__).with_name("people.yaml").read_text(encoding="utf-8"))
     return content

@@ -82,7 +82,7 @@ class Figure(BaseModel):
 
 @cache
 def figures() -> dict[str, dict[str, Figure]]:
-    """The paper's own figures by experiment (``exp-1``) and dimension."""
+    """Return the paper's own figures by experiment (``exp-1``) and dimension."""
     content = yaml.safe_load(Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"))
     return {name: {d: Figure.model_validate(row) for d, row in rows.items()} for name, rows in content.items()}
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -12,10 +13,10 @@ from evaluation.calibration.agreement import trust_notes
 from evaluation.dimensions import CHANNEL_DIMENSIONS, Dimension
 from evaluation.dimensions import COUNTED as COUNTED_BY_JUDGE
 from evaluation.experiments.compare import Comparison, Measure, Row, Values, compare_family
+from evaluation.experiments.measuring import STOPPED, evaluations
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
-from evaluation.experiments.play import STOPPED, evaluations
 from evaluation.experiments.published import Figure, figures
-from evaluation.experiments.scenario import Arm, Scenario
+from evaluation.experiments.scenario import Arm, Measured, Scenario
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.runs.summary import summarize_all
 
@@ -41,6 +42,9 @@ COUNTED = (
     Measure(id="usd", label="Cost", unit="US dollars a message", better="lower"),
 )
 COSTS = ("seconds", "tokens", "usd")
+SHOWN_AT_ZERO = ("rules", "silence", "repetition")  # 0 in all arms is a finding
+
+ValuesByMeasure = Mapping[str, Mapping[str, Values]]  # by measure, then by arm
 
 
 class ArmReport(BaseModel):
@@ -127,199 +131,286 @@ def report(experiment: Experiment, *, judge: str = "") -> ExperimentReport:
 
 
 def _trust(experiment: Experiment, judge: str) -> list[str]:
+    """Return how far the judge can be trusted in what it judged, in sentences."""
     dimensions: dict[str, list[str]] = {}  # by procedure
     for run in evaluations(experiment).filter(judge=judge):
         dimensions.setdefault(run.procedure, []).extend(run.dimensions)
-    return [note for how, names in sorted(dimensions.items()) for note in trust_notes(judge, how, names)]
+    notes: list[str] = []
+    for procedure, names in sorted(dimensions.items()):
+        notes += trust_notes(judge, procedure, names)
+    return notes
 
 
 def _made(experiment: Experiment, judge: str) -> ExperimentReport:
     scenario = Scenario.model_validate(experiment.scenario)
     environments = list(experiment.environments.select_related("channel").order_by("repeat", "number", "arm"))
-    counted = _counted(environments)
-    judged, waiting = _judged(experiment, environments, scenario, judge)
-    arms = [_arm(arm, [one for one in environments if one.arm == arm.name]) for arm in scenario.arms]
-    heuristic = is_heuristic(judge)
-    measures = [
-        Measure(id=str(one.id), label=_label(one.id, hard=one.hard), unit=_unit(one.id), heuristic=heuristic)
-        for one in scenario.dimensions
-    ]
-    control, seed = scenario.arms[0].name, experiment.seed
-    rows = []
-    for values, kind in (
-        (judged, measures),
-        (counted, [one for one in COUNTED if one.id in counted]),
-    ):  # each is a family of its own
-        family = [
-            Comparison(measure, values[measure.id][arm.name], values[measure.id][control])
-            for arm in scenario.arms[1:]
-            for measure in kind
-        ]
-        rows += compare_family(family, seed=seed)
-    left = [one for one in environments if one.status not in ExperimentEnvironment.FINAL]
-    left += [one for one in environments if one.status == ExperimentEnvironment.Status.ERRORED]
-    unfinished = f"{len(left)} of {len(environments)} conversations to play" if left else waiting
-    if experiment.cancelled_at is not None:
-        unfinished = "it was cancelled"
-    elif unfinished and experiment.paused:
-        unfinished += f"; paused: {experiment.paused}"
-    differences = list(_differences(judged, control, environments))
-    return ExperimentReport(
+    judged = _judged_values(experiment, environments, scenario, judge)
+    counted = _counted_values(environments)
+    arms = [_arm_report(arm, environments) for arm in scenario.arms]
+    rows = _rows(scenario, judged.values, counted, judge=judge, seed=experiment.seed)
+    unplayed = _unplayed(environments)
+    differences = _differences(judged.values, scenario.arms[0].name, environments)
+    made = ExperimentReport(
         id=experiment.pk,
         name=experiment.name,
         title=scenario.title,
         judge=judge,
         actor_model=experiment.actor_model,
-        heuristic=heuristic,
-        unfinished=unfinished,
-        void=[] if left else list(_void(scenario.arms, arms)),
+        heuristic=is_heuristic(judge),
+        unfinished=_unfinished(experiment, unplayed=unplayed, played=len(environments), to_judge=judged.unfinished),
         arms=arms,
         rows=rows,
         cost_per_point=_cost_per_point(rows),
-        most_for=sorted((one for one in differences if one.difference > 0), key=_by_size)[:MOST_SHOWN],
+        most_for=_largest([one for one in differences if one.difference > 0]),
+        most_against=_largest([one for one in differences if one.difference < 0]),
         published=figures().get(scenario.published, {}),
-        most_against=sorted((one for one in differences if one.difference < 0), key=_by_size)[:MOST_SHOWN],
     )
+    if unplayed:
+        return made
+    return made.model_copy(update={"void": _untreated_arms(scenario.arms, arms)})
 
 
-def _by_size(one: Conversation) -> tuple[float, str, str, int]:
-    return -abs(one.difference), one.measure, one.arm, one.environment
+def _rows(scenario: Scenario, judged: ValuesByMeasure, counted: ValuesByMeasure, *, judge: str, seed: int) -> list[Row]:
+    """Compare each treatment with the control. What is judged and what is counted are a family of comparisons each."""
+    judged_measures = [
+        Measure(
+            id=str(measured.id),
+            label=_label(measured),
+            unit="conversations" if measured.id in CHANNEL_DIMENSIONS else "agents",
+            heuristic=is_heuristic(judge),
+        )
+        for measured in scenario.dimensions
+    ]
+    counted_measures = [measure for measure in COUNTED if measure.id in counted]
+    judged_family = _comparisons(scenario, judged_measures, judged)
+    counted_family = _comparisons(scenario, counted_measures, counted)
+    return compare_family(judged_family, seed=seed) + compare_family(counted_family, seed=seed)
 
 
-def _label(dimension: Dimension, *, hard: bool) -> str:
-    return f"{dimension.label}{' (hard)' if hard else ''}"
+def _comparisons(scenario: Scenario, measures: Sequence[Measure], values: ValuesByMeasure) -> list[Comparison]:
+    control, *treatments = [arm.name for arm in scenario.arms]
+    comparisons = []
+    for treatment in treatments:
+        for measure in measures:
+            by_arm = values[measure.id]
+            comparisons.append(Comparison(measure, by_arm[treatment], by_arm[control]))
+    return comparisons
 
 
-def _unit(dimension: str) -> str:
-    return "conversations" if dimension in CHANNEL_DIMENSIONS else "agents"
+def _label(measured: Measured) -> str:
+    return f"{measured.id.label} (hard)" if measured.hard else str(measured.id.label)
 
 
-def _arm(arm: Arm, environments: Sequence[ExperimentEnvironment]) -> ArmReport:
-    counters: dict[str, int] = defaultdict(int)
-    for one in environments:
-        for name, n in one.counters.items():
-            counters[name] += n
-    acted = any(n and _is_trace(name, arm) for name, n in counters.items())
-    spent = [one.figures.get("usd_in_all") for one in environments if one.figures]
-    return ArmReport(
+def _unplayed(environments: Sequence[ExperimentEnvironment]) -> int:
+    """Return the number of environments that are still to be played."""
+    status = ExperimentEnvironment.Status
+    ended = set(ExperimentEnvironment.FINAL) - {status.ERRORED}
+    return sum(environment.status not in ended for environment in environments)
+
+
+def _unfinished(experiment: Experiment, *, unplayed: int, played: int, to_judge: str) -> str:
+    """Say what is still to be done; empty when everything is."""
+    if experiment.cancelled_at is not None:
+        return "it was cancelled"
+    unfinished = f"{unplayed} of {played} conversations to play" if unplayed else to_judge
+    if unfinished and experiment.paused:
+        return f"{unfinished}; paused: {experiment.paused}"
+    return unfinished
+
+
+# -- arms
+def _arm_report(arm: Arm, all_environments: Sequence[ExperimentEnvironment]) -> ArmReport:
+    environments = [environment for environment in all_environments if environment.arm == arm.name]
+    completed = ExperimentEnvironment.Status.COMPLETED
+    counters: Counter[str] = Counter()
+    for environment in environments:
+        counters.update(environment.counters)
+    made = ArmReport(
         name=arm.name,
         planned=len(environments),
-        environments=sum(one.status == ExperimentEnvironment.Status.COMPLETED for one in environments),
-        turns=sum(one.figures.get("turns", 0) for one in environments),
-        missing=sum(len(one.missing) for one in environments),
-        messages=sum(one.figures.get("messages", 0) for one in environments),
+        environments=sum(environment.status == completed for environment in environments),
+        turns=sum(environment.figures.get("turns", 0) for environment in environments),
+        missing=sum(len(environment.missing) for environment in environments),
+        messages=sum(environment.figures.get("messages", 0) for environment in environments),
         counters=dict(sorted(counters.items())),
-        treated=acted if arm.treatment else None,
-        usd=None if None in spent else sum(usd for usd in spent if usd is not None),
+        usd=_usd(environments),
     )
+    if not arm.treatment:
+        return made
+    treated = any(count and _is_trace(name, arm) for name, count in counters.items())
+    return made.model_copy(update={"treated": treated})
+
+
+def _usd(environments: Sequence[ExperimentEnvironment]) -> float | None:
+    """Return what the calls of environments cost; None where one that was played has an unpriced call."""
+    total = 0.0
+    for environment in environments:
+        if not environment.figures:
+            continue
+        usd = environment.figures.get("usd_in_all")
+        if usd is None:
+            return None
+        total += usd
+    return total
 
 
 def _is_trace(counter: str, arm: Arm) -> bool:
+    """Return whether a counter shows that a stage of the arm's treatment did something."""
     stage, _, name = counter.partition(".")
     return stage in arm.treatment and name in ACTED.get(stage, (name,))
 
 
-def _void(arms: Sequence[Arm], reports: Sequence[ArmReport]) -> Iterator[str]:
+def _untreated_arms(arms: Sequence[Arm], reports: Sequence[ArmReport]) -> list[str]:
+    """Say which arms were not treated, and what was looked for."""
+    problems = []
     for arm, played in zip(arms, reports, strict=True):
-        if played.treated is False:
-            wanted = ", ".join(f"{stage}.{name}" for stage in arm.treatment for name in ACTED.get(stage, ("*",)))
-            yield f"{arm.name} was not treated: none of {wanted} was counted in {played.turns} turns"
+        if played.treated is not False:
+            continue
+        traces = [f"{stage}.{name}" for stage in arm.treatment for name in ACTED.get(stage, ("*",))]
+        problems.append(f"{arm.name} was not treated: none of {', '.join(traces)} was counted in {played.turns} turns")
+    return problems
 
 
+# -- conversations that speak for and against
 def _differences(
-    judged: Mapping[str, Mapping[str, Values]], control: str, environments: Sequence[ExperimentEnvironment]
-) -> Iterator[Conversation]:
-    """The difference of each environment's means, by dimension and treatment."""
+    judged: ValuesByMeasure, control: str, environments: Sequence[ExperimentEnvironment]
+) -> list[Conversation]:
+    """Return the difference of the means of each environment and its like in the control, by dimension and treatment."""
     channels: dict[tuple[str, int], list[str]] = defaultdict(list)
-    for one in environments:
-        channels[one.arm, one.number].append(one.channel.slug)
+    for environment in environments:
+        channels[environment.arm, environment.number].append(environment.channel.slug)
+    differences = []
     for measure, by_arm in judged.items():
-        for arm, values in by_arm.items():
-            for number, scores in values.values.items():
-                others = by_arm[control].values.get(number)
-                if arm != control and scores and others:
-                    yield Conversation(
+        control_values = by_arm[control].values
+        for arm, treatment in by_arm.items():
+            if arm == control:
+                continue
+            for number, scores in treatment.values.items():
+                control_scores = control_values.get(number)
+                if not scores or not control_scores:
+                    continue
+                differences.append(
+                    Conversation(
                         measure=measure,
                         arm=arm,
                         environment=number,
-                        difference=sum(scores) / len(scores) - sum(others) / len(others),
+                        difference=sum(scores) / len(scores) - sum(control_scores) / len(control_scores),
                         treatment=channels[arm, number],
                         control=channels[control, number],
                     )
+                )
+    return differences
+
+
+def _largest(conversations: Sequence[Conversation]) -> list[Conversation]:
+    def by_size(conversation: Conversation) -> tuple[float, str, str, int]:
+        return -abs(conversation.difference), conversation.measure, conversation.arm, conversation.environment
+
+    return sorted(conversations, key=by_size)[:MOST_SHOWN]
 
 
 def _cost_per_point(rows: Sequence[Row]) -> dict[str, float]:
-    more = {row.treatment.arm: row.delta for row in rows if row.measure == "usd" and row.delta is not None}
-    return {
-        f"{row.treatment.arm}.{row.measure}": more[row.treatment.arm] / row.delta
-        for row in rows
-        if row.verdict == "gain" and row.delta and row.treatment.arm in more and row.measure in Dimension.values
-    }
+    """Return the US dollars that a message costs more for one point more, by ``arm.dimension``; only of gains."""
+    more_usd = {row.treatment.arm: row.delta for row in rows if row.measure == "usd" and row.delta is not None}
+    costs = {}
+    for row in rows:
+        arm = row.treatment.arm
+        if row.verdict == "gain" and row.delta and arm in more_usd and row.measure in Dimension.values:
+            costs[f"{arm}.{row.measure}"] = more_usd[arm] / row.delta
+    return costs
 
 
 # -- values
-def _judged(
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """Scores by dimension and arm, and what is still to be judged, in words; empty when nothing is."""
+
+    values: ValuesByMeasure
+    unfinished: str
+
+
+def _judged_values(
     experiment: Experiment, environments: Sequence[ExperimentEnvironment], scenario: Scenario, judge: str
-) -> tuple[dict[str, dict[str, Values]], str]:
-    """Scores by dimension, arm and environment, and what is still to be judged."""
-    hard = {str(one.id): one.hard for one in scenario.dimensions}
-    expected: dict[tuple[str, str], int] = defaultdict(int)
-    for one in environments:
-        for dimension in hard:
-            expected[dimension, one.arm] += 1 if dimension in CHANNEL_DIMENSIONS else len(one.agents)
-    scores: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+) -> _Judged:
     runs = list(
         evaluations(experiment).filter(judge=judge).select_related("environment_link__environment").order_by("pk")
     )
-    still = sum(run.status in (*EvaluationRun.OPEN, *STOPPED) for run in runs)
-    judged = [run for run in runs if run.status == EvaluationRun.Status.COMPLETED]
-    for first in range(0, len(judged), MOST_AT_ONCE):
-        for summary in summarize_all(judged[first : first + MOST_AT_ONCE]):
-            place = summary.run.environment_link.environment
+    values = _scores_of(runs, scenario)
+    by_measure: dict[str, dict[str, Values]] = {}
+    for measured in scenario.dimensions:
+        dimension = str(measured.id)
+        by_arm = {}
+        for arm in scenario.arms:
+            scores = values[dimension, arm.name]
+            expected = _expected_scores(dimension, [one for one in environments if one.arm == arm.name])
+            by_arm[arm.name] = Values(arm.name, dict(scores), expected - _count(scores))
+        by_measure[dimension] = by_arm
+    return _Judged(by_measure, _to_judge(runs))
+
+
+def _to_judge(runs: Sequence[EvaluationRun]) -> str:
+    if not runs:
+        return "nothing was judged yet"
+    waiting = sum(run.status in (*EvaluationRun.OPEN, *STOPPED) for run in runs)
+    return f"{waiting} of {len(runs)} evaluations to judge" if waiting else ""
+
+
+def _expected_scores(dimension: str, environments: Sequence[ExperimentEnvironment]) -> int:
+    if dimension in CHANNEL_DIMENSIONS:
+        return len(environments)
+    return sum(len(environment.agents) for environment in environments)
+
+
+def _count(scores: Mapping[int, Sequence[float]]) -> int:
+    return sum(len(of_environment) for of_environment in scores.values())
+
+
+def _scores_of(runs: Sequence[EvaluationRun], scenario: Scenario) -> dict[tuple[str, str], dict[int, list[float]]]:
+    """Return the scores of completed evaluations, by dimension and arm, and there by the environment's number."""
+    hard = {str(measured.id): measured.hard for measured in scenario.dimensions}
+    scores: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    completed = [run for run in runs if run.status == EvaluationRun.Status.COMPLETED]
+    for start in range(0, len(completed), MOST_AT_ONCE):
+        for summary in summarize_all(completed[start : start + MOST_AT_ONCE]):
+            environment = summary.run.environment_link.environment
             for dimension, measured in summary.dimensions.items():
                 value = measured.count if dimension in COUNTED_BY_JUDGE else measured.score
                 if value is not None and hard.get(dimension) is summary.run.hard:
-                    scores[dimension, place.arm][place.number].append(float(value))
-    values = {
-        dimension: {
-            arm.name: Values(
-                arm.name,
-                dict(scores[dimension, arm.name]),
-                expected[dimension, arm.name] - sum(map(len, scores[dimension, arm.name].values())),
-            )
-            for arm in scenario.arms
-        }
-        for dimension in hard
-    }
-    if not runs:
-        return values, "nothing was judged yet"
-    return values, f"{still} of {len(runs)} evaluations to judge" if still else ""
+                    scores[dimension, environment.arm][environment.number].append(float(value))
+    return scores
 
 
-def _counted(environments: Sequence[ExperimentEnvironment]) -> dict[str, dict[str, Values]]:
-    """What is counted without a judge, one value for each environment; what no environment has, or is 0 in all, is left out.
+def _counted_values(environments: Sequence[ExperimentEnvironment]) -> dict[str, dict[str, Values]]:
+    """Return what is counted without a judge, one value for each environment.
 
-    A value is missing in an arm where another arm has one of the same environment.
+    What no environment has, or is 0 in all, is left out. A value is missing in an arm where another arm has one of the same environment.
     """
+    arms = dict.fromkeys(environment.arm for environment in environments)
     counted = {}
     for measure in COUNTED:
-        values: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-        places = {(one.repeat, one.number) for one in environments if measure.id in one.figures}
-        for one in environments:
-            if (value := one.figures.get(measure.id)) is not None:
-                values[one.arm][one.number].append(value)
-        every = [value for by in values.values() for some in by.values() for value in some]
-        if every and (any(every) or measure.id in ("rules", "silence", "repetition")):
-            arms = dict.fromkeys(one.arm for one in environments)
-            counted[measure.id] = {
-                arm: Values(arm, dict(values[arm]), len(places) - sum(map(len, values[arm].values()))) for arm in arms
-            }
+        measured = [environment for environment in environments if environment.figures.get(measure.id) is not None]
+        if not measured:
+            continue
+        is_zero = not any(environment.figures[measure.id] for environment in measured)
+        if is_zero and measure.id not in SHOWN_AT_ZERO:
+            continue
+        # An environment and its likes in the other arms have the same repeat and number.
+        expected = len({(environment.repeat, environment.number) for environment in measured})
+        counted[measure.id] = {arm: _arm_values(measure, arm, measured, expected) for arm in arms}
     return counted
+
+
+def _arm_values(measure: Measure, arm: str, measured: Sequence[ExperimentEnvironment], expected: int) -> Values:
+    values: dict[int, list[float]] = defaultdict(list)
+    for environment in measured:
+        if environment.arm == arm:
+            values[environment.number].append(environment.figures[measure.id])
+    return Values(arm, dict(values), expected - _count(values))
 
 
 # -- figures for people
 def rounded(value: float | None, places: int = 2) -> str:
-    """A figure with so many decimals, halves away from zero as tables in papers have them; a dash for None."""
+    """Return a figure with so many decimals, halves away from zero as tables in papers have them; a dash for None."""
     if value is None:
         return "–"
     step = Decimal(1).scaleb(-places)
@@ -327,24 +418,35 @@ def rounded(value: float | None, places: int = 2) -> str:
 
 
 def p_text(p: float | None) -> str:
-    """A p to three decimals; ``<.001`` below."""
-    return "–" if p is None else "<.001" if p < 0.0005 else f"{p:.3f}"[1:] if p < 0.9995 else "1.000"
+    """Return a p to three decimals without the zero before the point; ``<.001`` below."""
+    if p is None:
+        return "–"
+    if p < 0.0005:
+        return "<.001"
+    if p >= 0.9995:
+        return "1.000"
+    return f"{p:.3f}"[1:]
 
 
-def groups(shown: ExperimentReport) -> Iterator[tuple[str, str, list[Row]]]:
-    """Treatment, heading (gains, harms, no difference …, cost) and rows, in the order of the report."""
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """Rows of one treatment under one heading: gains, harms, inconclusive ones, others, cost."""
+
+    arm: str
+    heading: str
+    rows: list[Row]
+
+
+def groups(shown: ExperimentReport) -> Iterator[RowGroup]:
+    """Yield the groups of rows of each treatment, in the order of the report; some are empty."""
     for arm in dict.fromkeys(row.treatment.arm for row in shown.rows):
         rows = [row for row in shown.rows if row.treatment.arm == arm]
-        of_cost = [row for row in rows if row.measure in COSTS]
-        others = [row for row in rows if row.measure not in COSTS]
-        sure = [row for row in others if row.verdict in ("gain", "harm")]
-        unsure = [row for row in others if row not in sure]
-        for title, wanted in (("Gains", "gain"), ("Harms", "harm")):
-            yield arm, title, [row for row in sure if row.verdict == wanted]
-        for title, wanted in (
-            ("Not sure, a gain if anything", "gain"),
-            ("Not sure, a harm if anything", "harm"),
-            ("Others", ""),
-        ):
-            yield arm, title, [row for row in unsure if row.leaning == wanted]
-        yield arm, "Cost", of_cost
+        cost_rows = [row for row in rows if row.measure in COSTS]
+        significant = [row for row in rows if row.measure not in COSTS and row.verdict in ("gain", "harm")]
+        inconclusive = [row for row in rows if row.measure not in COSTS and row.verdict not in ("gain", "harm")]
+        yield RowGroup(arm, "Gains", [row for row in significant if row.verdict == "gain"])
+        yield RowGroup(arm, "Harms", [row for row in significant if row.verdict == "harm"])
+        yield RowGroup(arm, "Inconclusive: possible gain", [row for row in inconclusive if row.leaning == "gain"])
+        yield RowGroup(arm, "Inconclusive: possible harm", [row for row in inconclusive if row.leaning == "harm"])
+        yield RowGroup(arm, "Others", [row for row in inconclusive if not row.leaning])
+        yield RowGroup(arm, "Cost", cost_rows)

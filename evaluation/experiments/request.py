@@ -12,14 +12,15 @@ from agents.kit.llm.endpoints import OFFLINE_MODELS, problem_of, provider_of, re
 from agents.kit.llm.requests import Role
 from agents.kit.use_cases import Shown
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.play import problems_here, start_experiment
+from evaluation.experiments.problems import problems_here
 from evaluation.experiments.scenario import Scenario, read_scenario
 from evaluation.experiments.scenario import shipped as shipped_scenarios
+from evaluation.experiments.starting import start_experiment
 from evaluation.propositions.files import YamlProblems
 from evaluation.runs.request import judge_choices
 
 
-def _read(value: Any) -> Any:
+def _read_yaml(value: Any) -> Any:
     """Read a scenario that is a file or the text of one; others are checked as they are."""
     if not isinstance(value, str | Path):
         return value
@@ -48,7 +49,7 @@ def why_not_callable(role: Role, name: str, *, may_be_file: bool) -> str:
     if provider == "replay" and not may_be_file:
         return "allowed: the name of a model that can be called"
     if provider == "replay" and not replay_file(name).is_file():
-        return "there is no such file; manage.py experiment bundle writes one"
+        return "there is no such file; manage.py export_payloads writes one"
     if provider == "offline" and name not in OFFLINE_MODELS[role]:
         return f"there is no such offline model; allowed: {', '.join(OFFLINE_MODELS[role])}, the name of a model, replay:FILE"
     return problem_of(role, name)
@@ -68,7 +69,7 @@ class PlayingRequest(Body):
 
     @property
     def models(self) -> dict[str, str]:
-        """Who judges and who acts, as `start_experiment` takes them."""
+        """Return who judges and who acts, as `start_experiment` takes them."""
         return {"judge": self.judge, "actor_model": self.actor_model}
 
 
@@ -76,7 +77,7 @@ class ExperimentRequest(PlayingRequest):
     """A scenario of yours, or the name of a shipped one."""
 
     scenario: Annotated[
-        Scenario, BeforeValidator(_read), Shown(label="Scenario of your own, as text", is_yaml=True)
+        Scenario, BeforeValidator(_read_yaml), Shown(label="Scenario of your own, as text", is_yaml=True)
     ] = Field(
         ABSENT,
         description="what is played; its fields are those of the YAML file that docs/how-to/experiment.md describes",

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import NamedTuple
 
 from django.db import transaction
 from pydantic import BaseModel, ConfigDict
 
 from agents.kit.commands import Cell
 from evaluation.calibration.agreement import Figure
+from evaluation.experiments.measuring import Progress, evaluations, judge_here, link, no_progress, specs
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.play import ExperimentRefused, evaluations, judge_here, link, specs
+from evaluation.experiments.problems import ExperimentRefused
 from evaluation.experiments.report import ExperimentReport, report
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.control import queue_run
+from evaluation.runs.planning import RunSpec
 from evaluation.statistics.agreement import quadratic_weighted_kappa, spearman
 
 AGREEMENT_HEADS = ["Dimension", "Judges", ">Pairs", ">κ", "95 % interval", ">Spearman", "95 % interval "]
@@ -43,8 +45,29 @@ class Rescored(BaseModel):
     agreement: list[JudgesAgree]
 
 
+@dataclass(frozen=True, slots=True)
+class _EvaluationKey:
+    """What an evaluation measures, and by which judge: the same for the order of it (`RunSpec`) and for the evaluation itself."""
+
+    judge: str
+    agent: int | None
+    channel: int | None
+    where: tuple[tuple[str, str], ...]
+    hard: bool
+
+    @classmethod
+    def of(cls, evaluation: EvaluationRun | RunSpec) -> _EvaluationKey:
+        return cls(
+            judge=evaluation.judge,
+            agent=evaluation.agent.pk if evaluation.agent else None,
+            channel=evaluation.channel.pk if evaluation.channel else None,
+            where=tuple(sorted(evaluation.where.items())),
+            hard=evaluation.hard,
+        )
+
+
 def queue_judges(experiment: Experiment, judges: Sequence[str]) -> int:
-    """Queue the evaluations by further judges that are not there yet; returns how many.
+    """Queue the evaluations by further judges that are not there yet; return how many.
 
     Raises:
         ExperimentRefused: It is not played to its end.
@@ -53,25 +76,22 @@ def queue_judges(experiment: Experiment, judges: Sequence[str]) -> int:
         raise ExperimentRefused(
             [f"experiment {experiment.pk} is {experiment.state}; allowed: one that was played to its end"]
         )
-    queued, there = 0, {_key(run) for run in evaluations(experiment).filter(judge__in=judges)}
+    stored = evaluations(experiment).filter(judge__in=judges).select_related("agent", "channel")
+    stored_keys = {_EvaluationKey.of(run) for run in stored}
+    queued = 0
     for judge in judges:
-        for environment, spec in specs(experiment):
-            asked = replace(spec, judge=judge)
-            if _key(asked) in there:
+        for environment, own_spec in specs(experiment):
+            spec = replace(own_spec, judge=judge)
+            if _EvaluationKey.of(spec) in stored_keys:
                 continue
             with transaction.atomic():  # each in one of its own: others write meanwhile, and the next call goes on
-                run, _ = queue_run(asked)
+                run, _ = queue_run(spec)
                 link(environment, [run])
             queued += 1
     return queued
 
 
-def rescore(
-    experiment: Experiment,
-    judges: Sequence[str],
-    *,
-    progress: Callable[[EvaluationRun, int], None] = lambda run, n: None,
-) -> Rescored:
+def rescore(experiment: Experiment, judges: Sequence[str], *, progress: Progress = no_progress) -> Rescored:
     """Have further judges score what was said, here; what they have scored before is not asked again.
 
     Raises:
@@ -81,65 +101,74 @@ def rescore(
     queue_judges(experiment, others)
     if others:
         judge_here(experiment, judges=others, progress=progress)
-    every = [experiment.judge, *others]
     reports = [report(experiment), *(report(experiment, judge=judge) for judge in others)]
-    scores = {judge: _scores(experiment, judge) for judge in every}
+    scores = {judge: _scores_by(experiment, judge) for judge in (experiment.judge, *others)}
     return Rescored(reports=reports, agreement=list(_agreement(scores)))
 
 
-def _key(one: Any) -> tuple[Any, ...]:
-    """What an evaluation, or the order for one, measures."""
-    agent, channel = (getattr(getattr(one, name), "pk", None) for name in ("agent", "channel"))
-    return one.judge, agent, channel, tuple(sorted(one.where.items())), one.hard
+class _JudgedThing(NamedTuple):
+    """What two judges both scored: a proposition about the same speech."""
+
+    dimension: str
+    agent: int | None
+    channel: int | None
+    proposition: str
+    message: int | None
+    compared_with: int | None
+    where: tuple[tuple[str, str], ...]
 
 
-def _scores(experiment: Experiment, judge: str) -> dict[tuple[Any, ...], float]:
-    """Each judgement that was scored, by what was judged; the mean where it was judged several times."""
-    of_judge = EvaluationScore.objects.filter(
-        evaluation_run__in=evaluations(experiment).filter(judge=judge, status=EvaluationRun.Status.COMPLETED),
-        status=EvaluationScore.Status.SCORED,
-        raw_score__isnull=False,
-    ).order_by("pk")
-    many: dict[tuple[Any, ...], list[float]] = {}
-    judged = (
+def _scores_by(experiment: Experiment, judge: str) -> dict[_JudgedThing, float]:
+    """Return each judgement of a judge that was scored; the mean where it was judged several times."""
+    completed = evaluations(experiment).filter(judge=judge, status=EvaluationRun.Status.COMPLETED)
+    judgements = EvaluationScore.objects.filter(
+        evaluation_run__in=completed, status=EvaluationScore.Status.SCORED, raw_score__isnull=False
+    )
+    columns = (
         "dimension",
         "evaluation_run__agent",
         "evaluation_run__channel",
         "proposition_id",
         "message",
         "compared_with",
+        "evaluation_run__where",
+        "raw_score",
     )
-    for *what, where, raw in of_judge.values_list(*judged, "evaluation_run__where", "raw_score"):
-        many.setdefault((*what, *sorted(where.items())), []).append(raw)
-    return {key: sum(values) / len(values) for key, values in many.items()}
+    scores: dict[_JudgedThing, list[float]] = {}
+    for *ids, where, raw_score in judgements.order_by("pk").values_list(*columns):
+        thing = _JudgedThing(*ids, tuple(sorted(where.items())))
+        scores.setdefault(thing, []).append(raw_score)
+    return {thing: sum(values) / len(values) for thing, values in scores.items()}
 
 
-def _agreement(scores: dict[str, dict[tuple[Any, ...], float]]) -> Iterator[JudgesAgree]:
-    dimensions = dict.fromkeys(key[0] for one in scores.values() for key in one)
+def _agreement(scores: Mapping[str, Mapping[_JudgedThing, float]]) -> Iterator[JudgesAgree]:
+    """Yield how far each two judges agree on each dimension."""
+    dimensions = dict.fromkeys(thing.dimension for by_thing in scores.values() for thing in by_thing)
     for dimension in dimensions:
         for first, second in combinations(scores, 2):
-            both = [key for key in scores[first] if key[0] == dimension and key in scores[second]]
-            pairs = [scores[first][key] for key in both], [scores[second][key] for key in both]
+            both = [thing for thing in scores[first] if thing.dimension == dimension and thing in scores[second]]
+            first_scores = [scores[first][thing] for thing in both]
+            second_scores = [scores[second][thing] for thing in both]
             yield JudgesAgree(
                 dimension=dimension,
                 first=first,
                 second=second,
-                kappa=Figure.of(quadratic_weighted_kappa(*pairs)),
-                spearman=Figure.of(spearman(*pairs)),
+                kappa=Figure.of(quadratic_weighted_kappa(first_scores, second_scores)),
+                spearman=Figure.of(spearman(first_scores, second_scores)),
             )
 
 
-def agreement_cells(shown: Rescored) -> list[list[Cell]]:
-    """Rows of the table of agreement."""
+def agreement_cells(rescored: Rescored) -> list[list[Cell]]:
+    """Return the rows of the table of agreement."""
     return [
         [
-            one.dimension,
-            f"{one.first} and {one.second}",
-            one.kappa.n,
-            one.kappa.text,
-            one.kappa.interval_text,
-            one.spearman.text,
-            one.spearman.interval_text,
+            agreement.dimension,
+            f"{agreement.first} and {agreement.second}",
+            agreement.kappa.n,
+            agreement.kappa.text,
+            agreement.kappa.interval_text,
+            agreement.spearman.text,
+            agreement.spearman.interval_text,
         ]
-        for one in shown.agreement
+        for agreement in rescored.agreement
     ]

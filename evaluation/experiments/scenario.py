@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -37,37 +36,52 @@ from evaluation.propositions.files import (
 )
 
 SHIPPED = Path(__file__).with_name("scenarios")
-MOST_ENVIRONMENTS, MOST_AGENTS, MOST_STEPS, MOST_ARMS, MOST_REPEATS = 1_000, 50, 50, 8, 20
+MOST_ENVIRONMENTS = 1_000
+MOST_AGENTS = 50  # in one environment
+MOST_STEPS = 50
+MOST_ARMS = 8
+MOST_REPEATS = 20
 MOST_PEOPLE = 2_000
 MOST_LEVELS = 20  # of values inside each other
-_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
+_UNSTORABLE_CHARACTERS = re.compile(r"[\x00\ud800-\udfff]")
 
-Place = tuple[str | int, ...]  # of a value in a scenario, e.g. ("arms", 1, "name")
+FieldPath = tuple[str | int, ...]  # of a value in a scenario, e.g. ("arms", 1, "name")
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioProblem:
+    """Something wrong with a scenario: at which value, and what is allowed."""
+
+    path: FieldPath
+    text: str
+
+
 SwarmName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
 
 
-def _said(text: str) -> str:
+def _checked_text(text: str) -> str:
+    """Return a text that may stand in a prompt, without white space around it."""
     if fault := fault_of(text):
         raise ValueError(fault)
     return text.strip()
 
 
-Text = Annotated[str, StringConstraints(min_length=1, max_length=4_000), AfterValidator(_said)]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=4_000), AfterValidator(_checked_text)]
 
 
-class _Part(BaseModel):
+class ScenarioModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Quota(_Part):
+class Quota(ScenarioModel):
     """A property of the population, and how many have which value, in people or in per cent of them; each value is met exactly."""
 
     property: Annotated[str, StringConstraints(min_length=1, max_length=80)]
     values: Annotated[dict[str, Annotated[int, Field(ge=0, le=MOST_PEOPLE)]], Field(min_length=1, max_length=50)]
 
 
-class Population(_Part):
+class Population(ScenarioModel):
     """People who are made for the experiment.
 
     Attributes:
@@ -81,15 +95,20 @@ class Population(_Part):
     quotas: Annotated[list[Quota], Field(max_length=20)] = Field(default_factory=list)
     swarms: Annotated[list[SwarmName], Field(max_length=20)] = Field(default_factory=list)
 
+    def resized(self, size: int) -> Population:
+        """Return the same population with so many people, in the proportions of the quotas."""
+        quotas = [quota.model_copy(update={"values": shared(quota.values, size)}) for quota in self.quotas]
+        return self.model_copy(update={"size": size, "quotas": quotas})
 
-class Measured(_Part):
+
+class Measured(ScenarioModel):
     """A dimension to measure. `hard`: judge its propositions in hard mode (AC-6.0.16)."""
 
     id: Dimension
     hard: bool = False
 
 
-class PlayedDebate(_Part):
+class PlayedDebate(ScenarioModel):
     """An environment of the arm is a debate about what the facilitator says first. See `agents.debates.debate.start_debate`."""
 
     mode: Slug
@@ -97,7 +116,7 @@ class PlayedDebate(_Part):
     settings: dict[str, Any] = Field(default_factory=dict)
 
 
-class Arm(_Part):
+class Arm(ScenarioModel):
     """One way to play the conversations.
 
     Attributes:
@@ -113,14 +132,14 @@ class Arm(_Part):
     treatment: list[Slug] = Field(default_factory=list)
 
 
-class Step(_Part):
+class Step(ScenarioModel):
     """One round of everybody's turns. `says`: what the facilitator says before it; `lines`: what the scripted actor says then, by agent."""
 
     says: Text | Literal[""] = ""
     lines: dict[Slug, list[Text]] = Field(default_factory=dict)
 
 
-class Scenario(_Part):
+class Scenario(ScenarioModel):
     """What an experiment plays.
 
     Attributes:
@@ -155,17 +174,13 @@ class Scenario(_Part):
     @model_validator(mode="wrap")
     @classmethod
     def _all_problems(cls, data: Any, read: ModelWrapValidatorHandler[Scenario]) -> Scenario:
-        """Name what is wrong with single fields, and how they do not fit each other, at once and each at its place."""
-        problems = [
-            InitErrorDetails(
-                type=PydanticCustomError("value_error", "{error}", {"error": ValueError(text)}), loc=place, input=None
-            )
-            for place, text in (*unstorable(data), *_unfitting(data))
-        ]
+        """Report the problems of single fields, and of fields that do not fit each other, at once."""
+        problems = [_error_details(problem) for problem in (*unstorable(data), *_contradictions(data))]
         try:
             scenario = read(data)
         except ValidationError as error:
-            problems += [InitErrorDetails(**one) for one in error.errors(include_url=False)]  # type: ignore[typeddict-unknown-key]
+            for details in error.errors(include_url=False):
+                problems.append(InitErrorDetails(**details))  # type: ignore[typeddict-unknown-key]
         if problems:
             raise ValidationError.from_exception_data(cls.__name__, problems)
         return scenario
@@ -176,27 +191,21 @@ class Scenario(_Part):
 
     @property
     def seats(self) -> int:
-        """Agents of an arm, in all its environments."""
+        """Return the number of agents of an arm, in all its environments."""
         return self.environments * self.agents
 
     @property
     def conversations(self) -> int:
-        """Environments of all arms and repeats."""
+        """Return the number of environments of all arms and repeats."""
         return self.environments * len(self.arms) * self.repeats
 
     @property
     def comparisons(self) -> int:
-        """Judged rows of the report, which are tested together."""
+        """Return the number of judged rows of the report, which are tested together."""
         return len(self.dimensions) * (len(self.arms) - 1)
 
-    @property
-    def digest(self) -> str:
-        """What is played; title and description aside."""
-        parts = self.model_dump(mode="json", exclude={"title", "about"})
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
     def scaled(self, scale: float) -> Scenario:
-        """The same with a share of its environments, at least 2, and of its people.
+        """Return the same scenario with a share of its environments, at least 2, and of its people.
 
         Raises:
             ValueError: The scale is not above 0 and at most 1.
@@ -206,102 +215,154 @@ class Scenario(_Part):
         environments = min(self.environments, max(2, math.ceil(self.environments * scale)))
         if environments == self.environments:
             return self
-        changed: dict[str, Any] = {"environments": environments}
+        changes: dict[str, Any] = {"environments": environments}
         if self.population is not None:
-            size = environments * self.agents
-            quotas = [
-                quota.model_copy(update={"values": shared(quota.values, size)}) for quota in self.population.quotas
-            ]
-            changed["population"] = self.population.model_copy(update={"size": size, "quotas": quotas})
-        return self.model_copy(update=changed)
+            changes["population"] = self.population.resized(environments * self.agents)
+        return self.model_copy(update=changes)
 
 
-def unstorable(value: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
-    """Values that no database and no JSON can hold."""
-    if len(place) > MOST_LEVELS:
-        yield place, f"nested too deeply; allowed: {MOST_LEVELS} levels"
+def _error_details(problem: ScenarioProblem) -> InitErrorDetails:
+    """Return a problem in pydantic's form."""
+    kind = PydanticCustomError("value_error", "{error}", {"error": ValueError(problem.text)})
+    return InitErrorDetails(type=kind, loc=problem.path, input=None)
+
+
+def unstorable(value: Any, path: FieldPath = ()) -> Iterator[ScenarioProblem]:
+    """Yield what no database and no JSON can hold of a value and all that is in it."""
+    if len(path) > MOST_LEVELS:
+        yield ScenarioProblem(path, f"nested too deeply; allowed: {MOST_LEVELS} levels")
     elif isinstance(value, Mapping):
-        for name, one in value.items():
-            if not isinstance(name, str) or _UNSTORABLE.search(name):
-                yield place, f"the key {name!r:.40}; allowed: text without NUL characters; numbers and dates in quotes"
+        for key, member in value.items():
+            if not isinstance(key, str) or _UNSTORABLE_CHARACTERS.search(key):
+                allowed = "allowed: text without NUL characters; numbers and dates in quotes"
+                yield ScenarioProblem(path, f"the key {key!r:.40}; {allowed}")
             else:
-                yield from unstorable(one, (*place, name))
+                yield from unstorable(member, (*path, key))
     elif isinstance(value, list):
-        for number, one in enumerate(value):
-            yield from unstorable(one, (*place, number))
+        for number, member in enumerate(value):
+            yield from unstorable(member, (*path, number))
     elif isinstance(value, str):
-        if _UNSTORABLE.search(value):
-            yield place, "holds a NUL character or half of a surrogate pair; allowed: any other text"
+        if _UNSTORABLE_CHARACTERS.search(value):
+            yield ScenarioProblem(path, "holds a NUL character or half of a surrogate pair; allowed: any other text")
     elif isinstance(value, int | float):
         if not -(2**63) <= value < 2**63:  # nan and infinity, too
-            yield place, "is no number of 64 bits; allowed: those"
+            yield ScenarioProblem(path, "is no number of 64 bits; allowed: those")
     elif value is not None and not isinstance(value, BaseModel):
-        yield place, f"is a {type(value).__name__}; allowed: text (in quotes), numbers, lists, mappings"
+        allowed = "allowed: text (in quotes), numbers, lists, mappings"
+        yield ScenarioProblem(path, f"is a {type(value).__name__}; {allowed}")
 
 
-def _unfitting(data: Any) -> Iterator[tuple[Place, str]]:
-    """How fields do not fit each other, of those that can be read."""
+# -- fields that do not fit each other; fields that cannot be read are reported by pydantic and left out here
+def _contradictions(data: Any) -> Iterator[ScenarioProblem]:
+    """Yield how fields contradict each other, as far as they can be read."""
     if not isinstance(data, Mapping):
         return
-    population = _mapping(data.get("population"))
-    arms, dimensions, quotas = (
-        list(_mappings(of.get(name))) for of, name in ((data, "arms"), (data, "dimensions"), (population, "quotas"))
-    )
-    named = data.get("cast")
-    cast = {
-        number: slug for number, slug in enumerate(named if isinstance(named, list) else []) if isinstance(slug, str)
-    }
-    yield from _twice("arm", [(("arms", n, "name"), arm.get("name")) for n, arm in arms])
-    yield from _twice("dimension", [(("dimensions", n, "id"), one.get("id")) for n, one in dimensions])
-    yield from _twice("agent", [(("cast", n), slug) for n, slug in cast.items()])
-    at = ("population", "quotas")
-    yield from _twice("quota", [((*at, n, "property"), quota.get("property")) for n, quota in quotas])
-    size, published = population.get("size"), data.get("published")
-    for number, quota in quotas:
-        counts = [n for n in _mapping(quota.get("values")).values() if isinstance(n, int)]
-        if counts and isinstance(size, int) and sum(counts) not in (size, 100):
-            text = f"quota {quota.get('property')!r:.80} adds up to {sum(counts)}; allowed: {size} people or 100 (per cent)"
-            yield (*at, number, "values"), text
+    yield from _repeated_names(data)
+    yield from _quota_problems(data)
+    published = data.get("published")
     if isinstance(published, str) and published and published not in figures():
-        yield ("published",), f"{published!r:.80} is unknown; allowed: {', '.join(figures())}, or none"
+        allowed = f"allowed: {', '.join(figures())}, or none"
+        yield ScenarioProblem(("published",), f"{published!r:.80} is unknown; {allowed}")
     if bool(data.get("population")) == bool(data.get("cast")):
-        yield ("cast",) if data.get("cast") else ("population",), "exactly one of population and cast is needed"
-    seats = math.prod(number for number in (data.get("environments"), data.get("agents")) if isinstance(number, int))
-    people = size if population else len(cast)
+        field = "cast" if data.get("cast") else "population"
+        yield ScenarioProblem((field,), "exactly one of population and cast is needed")
+    yield from _too_few_people(data)
+    yield from _debates_from_a_message(data)
+    yield from _lines_of_strangers(data)
+
+
+def _repeated_names(data: Mapping[str, Any]) -> Iterator[ScenarioProblem]:
+    arms = {("arms", number, "name"): arm.get("name") for number, arm in _mappings_in(data.get("arms"))}
+    dimensions = {
+        ("dimensions", number, "id"): dimension.get("id") for number, dimension in _mappings_in(data.get("dimensions"))
+    }
+    cast = {("cast", number): slug for number, slug in _cast_in(data).items()}
+    quotas = {("population", "quotas", number, "property"): quota.get("property") for number, quota in _quotas_in(data)}
+    yield from _named_twice("arm", arms)
+    yield from _named_twice("dimension", dimensions)
+    yield from _named_twice("agent", cast)
+    yield from _named_twice("quota", quotas)
+
+
+def _named_twice(what: str, names: Mapping[FieldPath, Any]) -> Iterator[ScenarioProblem]:
+    seen: set[str] = set()
+    for path, name in names.items():
+        if not isinstance(name, str):
+            continue
+        if name in seen:
+            yield ScenarioProblem(path, f"{what} {name!r:.80} is named twice; allowed: once")
+        seen.add(name)
+
+
+def _quota_problems(data: Mapping[str, Any]) -> Iterator[ScenarioProblem]:
+    """Yield quotas that add up neither to the size of the population nor to 100 per cent."""
+    size = _mapping(data.get("population")).get("size")
+    if not isinstance(size, int):
+        return
+    for number, quota in _quotas_in(data):
+        counts = [count for count in _mapping(quota.get("values")).values() if isinstance(count, int)]
+        if counts and sum(counts) not in (size, 100):
+            adds_up = f"quota {quota.get('property')!r:.80} adds up to {sum(counts)}"
+            path = ("population", "quotas", number, "values")
+            yield ScenarioProblem(path, f"{adds_up}; allowed: {size} people or 100 (per cent)")
+
+
+def _too_few_people(data: Mapping[str, Any]) -> Iterator[ScenarioProblem]:
+    seats = 1
+    for field in ("environments", "agents"):
+        count = data.get(field)
+        if isinstance(count, int):
+            seats *= count
+    population = _mapping(data.get("population"))
+    people = population.get("size") if population else len(_cast_in(data))
     if isinstance(people, int) and 0 < people < seats:
         text = f"environments × agents = {seats}; allowed: at most {people}, for each agent sits in one environment"
-        yield ("environments",), text
-    for number, arm in arms:
-        if data.get("start_from") and arm.get("debate"):
+        yield ScenarioProblem(("environments",), text)
+
+
+def _debates_from_a_message(data: Mapping[str, Any]) -> Iterator[ScenarioProblem]:
+    if not data.get("start_from"):
+        return
+    for number, arm in _mappings_in(data.get("arms")):
+        if arm.get("debate"):
             text = "a debate begins with an empty channel; allowed: scenarios without start_from"
-            yield ("arms", number, "debate"), text
-    for number, step in _mappings(data.get("steps")):
+            yield ScenarioProblem(("arms", number, "debate"), text)
+
+
+def _lines_of_strangers(data: Mapping[str, Any]) -> Iterator[ScenarioProblem]:
+    cast = _cast_in(data).values()
+    for number, step in _mappings_in(data.get("steps")):
         for slug in _mapping(step.get("lines")):
-            if slug not in cast.values():
+            if slug not in cast:
                 text = f"agent {slug!r:.80} is not in the cast; allowed: agents of the cast"
-                yield ("steps", number, "lines", slug), text
+                yield ScenarioProblem(("steps", number, "lines", slug), text)
 
 
-def _mappings(value: Any) -> Iterator[tuple[int, Mapping[Any, Any]]]:
-    """The mappings in what should be a list of them, with their places."""
-    if isinstance(value, list):
-        yield from ((number, one) for number, one in enumerate(value) if isinstance(one, Mapping))
+def _cast_in(data: Mapping[str, Any]) -> dict[int, str]:
+    """Return the slugs of the cast by their number in the list."""
+    cast = data.get("cast")
+    if not isinstance(cast, list):
+        return {}
+    return {number: slug for number, slug in enumerate(cast) if isinstance(slug, str)}
+
+
+def _quotas_in(data: Mapping[str, Any]) -> list[tuple[int, Mapping[Any, Any]]]:
+    return _mappings_in(_mapping(data.get("population")).get("quotas"))
+
+
+def _mappings_in(value: Any) -> list[tuple[int, Mapping[Any, Any]]]:
+    """Return the mappings in what should be a list of them, each with its number there."""
+    if not isinstance(value, list):
+        return []
+    return [(number, member) for number, member in enumerate(value) if isinstance(member, Mapping)]
 
 
 def _mapping(value: Any) -> Mapping[Any, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _twice(what: str, names: list[tuple[Place, Any]]) -> Iterator[tuple[Place, str]]:
-    seen: set[str] = set()
-    for place, name in names:
-        if isinstance(name, str) and name in seen:
-            yield place, f"{what} {name!r:.80} is named twice; allowed: once"
-        seen |= {name} if isinstance(name, str) else set()
-
-
 def shared(values: Mapping[str, int], size: int) -> dict[str, int]:
-    """So many people shared out in proportion to the values; the largest remainders get what is left (Hamilton)."""
+    """Share out so many people in proportion to the values; the largest remainders get what is left (Hamilton)."""
     total = sum(values.values())
     exact = {name: share * size / total for name, share in values.items()}
     counts = {name: int(share) for name, share in exact.items()}
@@ -311,33 +372,42 @@ def shared(values: Mapping[str, int], size: int) -> dict[str, int]:
     return counts
 
 
-Check = Callable[[Mapping[str, Any]], Iterator[tuple[Place, str]]]
+# -- reading
+Check = Callable[[Mapping[str, Any]], Iterable[ScenarioProblem]]
 
 
-def read_scenario(source: Path | str, *, check: Check = lambda data: iter(())) -> Scenario:
+def _no_further_check(data: Mapping[str, Any]) -> Iterable[ScenarioProblem]:
+    return ()
+
+
+def read_scenario(source: Path | str, *, check: Check = _no_further_check) -> Scenario:
     """Read a scenario from a YAML file, or from its text.
 
     Args:
-        check: Says what else is wrong with it, e.g. `evaluation.experiments.play.problems_here`.
+        check: Returns what else is wrong with it, e.g. `evaluation.experiments.problems.problems_here`.
 
     Raises:
         YamlProblems: It cannot be used; names file, line, field and what is allowed, for every problem.
     """
     node, data = read_mapping(source, "a scenario")
-    problems = []
+    problems: list[ScenarioProblem] = []
     try:
         scenario = Scenario.model_validate(data)
     except ValidationError as error:
-        problems = [(location_of(dict(item)), _in_words(dict(item))) for item in error.errors()]
+        for item in map(dict, error.errors()):
+            problems.append(ScenarioProblem(location_of(item), _in_words(item)))
     problems += check(data)
     if problems:
-        lines = [(line_of(node, place) or 0, place, text) for place, text in problems]
-        lines.sort(key=lambda one: one[0])
-        raise YamlProblems([FileProblem(path_of(source), line, dotted(place), text) for line, place, text in lines])
+        file = path_of(source)
+        file_problems = [
+            FileProblem(file, line_of(node, problem.path) or 0, dotted(problem.path), problem.text)
+            for problem in problems
+        ]
+        raise YamlProblems(sorted(file_problems, key=lambda problem: problem.line or 0))
     return scenario
 
 
-_PARTS: Mapping[str, type[_Part]] = {
+_MODELS_BY_FIELD: Mapping[str, type[ScenarioModel]] = {
     "population": Population,
     "quotas": Quota,
     "steps": Step,
@@ -348,10 +418,13 @@ _PARTS: Mapping[str, type[_Part]] = {
 
 
 def _in_words(item: dict[str, Any]) -> str:
-    inner = [_PARTS[part] for part in location_of(item)[:-1] if part in _PARTS]
-    return in_words(item, [*(inner[-1] if inner else Scenario).model_fields])
+    """Return an error of pydantic in words, with the fields of the innermost model that it is in."""
+    model: type[ScenarioModel] = Scenario
+    for field in location_of(item)[:-1]:
+        model = _MODELS_BY_FIELD.get(field, model)
+    return in_words(item, list(model.model_fields))
 
 
 def shipped() -> dict[str, Path]:
-    """The scenarios that come with Plumbline, by name."""
+    """Return the files of the scenarios that come with Plumbline, by name."""
     return {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}

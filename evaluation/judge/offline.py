@@ -196,6 +196,7 @@ def _score_draft_repetition(draft: str, history: Sequence[str]) -> dict[str, Any
 
 
 def _entry(value: int, reasoning: str, confidence: float) -> dict[str, Any]:
+    """Return one claim's entry of a reply."""
     return {
         "evidence": "present",
         "reasoning": reasoning,
@@ -230,6 +231,7 @@ def list_ideas(request: LLMRequest) -> dict[str, Any]:
 
 
 def _marked_ideas(text: str) -> Iterator[str]:
+    """Yield the ideas that a text marks as such."""
     for line in text.splitlines():
         point = _LIST_POINT.match(line)
         if point:
@@ -339,6 +341,7 @@ def rules_of(agent: Agent) -> list[Callable[[str], bool]]:
 
 
 def _keeps_rule(proposition: Proposition, rule: Rule, text: str) -> bool:
+    """Return whether a text keeps a rule; see `rules_of`."""
     precondition = proposition.precondition
     if precondition and not PRECONDITIONS[precondition](Target(text=text), {}, {}):
         return True

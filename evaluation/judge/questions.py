@@ -146,10 +146,13 @@ def user_turn(
     nonce: str,
     *,
     advised: Sequence[str] = (),
-    alone: bool = False,
-    again: bool = False,
+    window_shown_once: bool = False,
+    asked_again: bool = False,
 ) -> Turn:
-    """Return the trajectory (cached, unless `alone`), then what is judged and the claims (cached if asked `again`): see `Question`."""
+    """Return the trajectory, then what is judged, then the claims.
+
+    The trajectory is cached unless `window_shown_once`, the claims if `asked_again`; see `Question`.
+    """
     name = one_line(context.agent_name)
     blocks: list[Block] = []
     if context.window.events:
@@ -164,11 +167,11 @@ def user_turn(
             environment=context.environment,
             own_messages=context.own_messages,
         )
-        blocks += [Block(part, cache=not alone) for part in parts]
+        blocks += [Block(part, cache=not window_shown_once) for part in parts]
     if context.additional:
         background = neutral(json.dumps(context.additional, ensure_ascii=False, indent=1), 8_000)[0]
         text = render("additional", additional=fence("BACKGROUND", background, nonce))
-        blocks.append(Block(text, cache=not alone))
+        blocks.append(Block(text, cache=not window_shown_once))
     message = action = ""
     if context.message:
         message = _judged_message(context.message, context, nonce)
@@ -188,7 +191,7 @@ def user_turn(
         advised=", ".join(advised),
         claims=[{"key": key, "text": neutral(claim)[0]} for key, claim in claims],
     )
-    blocks.append(Block(claims_text, cache=again))
+    blocks.append(Block(claims_text, cache=asked_again))
     return Turn("user", tuple(blocks))
 
 
@@ -363,6 +366,7 @@ def _phrases_in(rule: Rule, text: str) -> list[str]:
 
 # An unusable confidence or advice must not cost the score beside it.
 def _usable_confidence(value: Any) -> float | None:
+    """Return a confidence of 0 to 1; None for anything else."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and 0 <= value <= 1:
         return float(value)
@@ -374,7 +378,7 @@ def _usable_advice(value: Any) -> str:
 
 
 class _Entry(BaseModel):
-    """What the judge says of a claim. Strict: ``"7"``, 7.5, true, null and 97 are no scores, and 1 is not true.
+    """The judge's answer to one claim. Strict: ``"7"``, 7.5, true, null and 97 are no scores, and 1 is not true.
 
     `evidence` and `confidence` may be missing (AC-6.0.6): they are then unknown, and the value counts.
     """
@@ -433,6 +437,7 @@ def parse_answers(data: Any, propositions: Mapping[str, Proposition]) -> dict[st
 
 
 def _parse_entry(data: Any, proposition: Proposition) -> Answer | Abstention:
+    """Parse one claim's entry of a reply; one that is not valid becomes an `Abstention`."""
     if data is None:
         return Abstention("no entry for this claim", invalid=True)
     if _is_abstention(data):
@@ -491,6 +496,7 @@ def judged(entry: Answer | Abstention, proposition: Proposition, method: str = M
 
 
 def _verdict_of_abstention(entry: Abstention) -> Verdict:
+    """Return the unscored verdict of an entry without a value."""
     if entry.invalid:
         return unscored(f"malformed: {entry.reason}", cause=MALFORMED)
     if entry.out_of_reach:
@@ -530,8 +536,8 @@ class Question:
         nonce: Marks the fences of the prompt. An evaluation gives all its questions the same one, so that they share the prompt cache.
         double_check: Ask again whether the judge is sure (AC-6.0.11).
         advise: Ask for a recommendation where the proposition has none (AC-6.0.14).
-        alone: No other call shows this window, so writing it into the prompt cache would only cost.
-        again: The very same prompt is sent again (repeats, a double check).
+        window_shown_once: No other call shows this window, so writing it into the prompt cache would only cost.
+        asked_again: The very same prompt is sent again (repeats, a double check).
         prefix: The same for questions whose prompts begin with the same events: if that is worth it, all but the first wait until the
             prompt cache has them. None waits for no other.
         items: The caller's: what its verdicts are for, one per proposition.
@@ -550,8 +556,8 @@ class Question:
     double_check: bool = False
     advise: bool = False
     method: str = Method.PLUMBLINE.value
-    alone: bool = False
-    again: bool = False
+    window_shown_once: bool = False
+    asked_again: bool = False
     prefix: Hashable = None
     items: Sequence[Any] = field(default=(), repr=False, compare=False)
     _keyed: dict[str, Proposition] = field(init=False, repr=False, compare=False)
@@ -600,8 +606,8 @@ def build_request(question: Question) -> LLMRequest:
         list(claims.items()),
         question.nonce,
         advised=advised,
-        alone=question.alone,
-        again=question.again,
+        window_shown_once=question.window_shown_once,
+        asked_again=question.asked_again,
     )
     return _judge_request(
         question,
@@ -746,19 +752,19 @@ class _Call:
 
     Attributes:
         question: What it asks.
-        full: The question it belongs to: the same, but for a second try of some of its propositions.
-        positions: Of its propositions in the full question.
+        whole_question: The same, but for a second try of some of its propositions.
+        positions: Of its propositions in the whole question.
         first_answer: Set for the second call of a double check.
     """
 
     question: Question
-    full: Question
+    whole_question: Question
     positions: tuple[int, ...]
     first_answer: _FirstAnswer | None = None
 
     @property
     def is_first_try(self) -> bool:
-        return self.question is self.full
+        return self.question is self.whole_question
 
 
 class _Calls:
@@ -769,7 +775,7 @@ class _Calls:
         self._double_checks: deque[_Call] = deque()
         self._second_tries: deque[_Call] = deque()
         self._in_flight: dict[int, _Call] = {}
-        self._first_tries = 0  # made and not ended
+        self._first_tries_open = 0  # made and not ended
         self._answered = 0
         self._tried_again = 0
         self._known_prefixes: set[Hashable] = {None}
@@ -790,17 +796,19 @@ class _Calls:
             yield self._build_request(call)
 
     def _next_call(self) -> _Call | None:
+        """Return the next call to make; None when all wait for replies."""
         if self._double_checks:
             return self._double_checks.popleft()
         question = self._next_question()
         if question is not None:
-            self._first_tries += 1
+            self._first_tries_open += 1
             return _Call(question, question, tuple(range(len(question.propositions))))
-        if self._second_tries and not self._first_tries:  # they come after everything else
+        if self._second_tries and not self._first_tries_open:  # they come after everything else
             return self._second_tries.popleft()
         return None
 
     def _next_question(self) -> Question | None:
+        """Return a question that need not wait for the prompt cache; put aside those that must."""
         if self._released:
             return self._released.popleft()
         for question in self._questions:
@@ -810,6 +818,7 @@ class _Calls:
         return None
 
     def _build_request(self, call: _Call) -> LLMRequest:
+        """Build the request of a call; others of its prefix wait if it is the first and worth caching."""
         if call.first_answer is not None:
             return build_recheck(call.question, call.first_answer.reply)
         request = build_request(call.question)
@@ -833,30 +842,30 @@ class _Calls:
             reply = first_answer.reply
             pairs = zip(first_answer.verdicts, verdicts, strict=True)
             verdicts = [reconsidered(first, second) for first, second in pairs]
-        again: list[int] = []
+        retried: list[int] = []
         if call.is_first_try:  # a second try is the last one
-            again = self._end_first_try(call, reply, verdicts)
-        final = [position for position in range(len(verdicts)) if position not in again]
+            retried = self._end_first_try(call, reply, verdicts)
+        final = [position for position in range(len(verdicts)) if position not in retried]
         if not final:
             return None
         positions = tuple(call.positions[position] for position in final)
-        return Answered(call.full, positions, tuple(verdicts[position] for position in final))
+        return Answered(call.whole_question, positions, tuple(verdicts[position] for position in final))
 
     def _end_first_try(self, call: _Call, reply: Reply, verdicts: Sequence[Verdict]) -> list[int]:
         """Queue a second try for what is worth it; return the positions of its propositions."""
-        self._first_tries -= 1
+        self._first_tries_open -= 1
         if reply.ok:
             self._answered += 1
         are_exceptions = self._tried_again <= max(RETRIED_AT_LEAST, self._answered)
-        again: list[int] = []
+        retried: list[int] = []
         if are_exceptions and not call.question.gate:
-            again = _worth_second_try(reply, verdicts)
-        if again:
+            retried = _worth_second_try(reply, verdicts)
+        if retried:
             self._tried_again += 1
-            propositions = tuple(call.question.propositions[position] for position in again)
+            propositions = tuple(call.question.propositions[position] for position in retried)
             question = replace(call.question, propositions=propositions, max_tokens_factor=2)
-            self._second_tries.append(_Call(question, call.full, tuple(again)))
-        return again
+            self._second_tries.append(_Call(question, call.whole_question, tuple(retried)))
+        return retried
 
 
 def _worth_second_try(reply: Reply, verdicts: Sequence[Verdict]) -> list[int]:
@@ -940,7 +949,7 @@ def score_proposition(
 # -- whether a claim is true
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """Whether a claim holds; where evidence is absent it does not. `holds` is None when it could not be judged, and `reason` says why."""
+    """The answer to a check; a claim without evidence does not hold. `holds` is None when it could not be judged, and `reason` says why."""
 
     holds: bool | None
     reasoning: str = ""

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from agents.kit.alerting import AlertKind, raise_alert
 from agents.kit.models import Leasable, LLMBatch, LLMCall
-from agents.kit.running import outlasting
+from agents.kit.running import retry_on_outage
 from agents.kit.text.patterns import TIMED_OUT
 from agents.models import Agent, Channel, Message
 from agents.models.conversations import validate_tags
@@ -237,7 +237,7 @@ class EvaluationRun(Leasable):
         """End it, with an alert in the same transaction where it failed."""
         if status not in (self.Status.FAILED, self.Status.ERRORED):
             return super().finish(owner=owner, status=status, error=error, **fields)
-        return outlasting(lambda: self._fail(owner=owner, status=status, error=error, **fields))
+        return retry_on_outage(lambda: self._fail(owner=owner, status=status, error=error, **fields))
 
     @transaction.atomic
     def _fail(self, **ended: Any) -> bool:

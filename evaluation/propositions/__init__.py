@@ -1,6 +1,5 @@
-"""Propositions: what is asked of the judge, as people write it in YAML files.
+"""Propositions: the statements a judge scores for an agent, from YAML files that people own.
 
-`schema` says what a file may hold, checks exact rules and resolves entries to `Proposition`s; `files` reads and merges them for one
-agent and adds one per trait. `evaluation.judge.offline` answers from their cues where there is no model; `evaluation.drafting` changes
-files.
+`schema` says what a file may hold and resolves it to `Proposition`; `files` reads the folders and says which propositions an agent has of
+them; `traits` makes those of its persona. `entries` finds single propositions in their files, for people who decide on them.
 """

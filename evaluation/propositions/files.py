@@ -1,35 +1,32 @@
-"""Read proposition files, and say which propositions an agent has: of its files and, one for each trait, of its persona (AC-6.1.5).
-
-A trait that always or (nearly) never shows can be seen in a single message: at a strength of at most 0.1 or at least 0.7 it is judged
-message by message, in between once over the window, since one message says nothing about "sometimes". At strength 0 the claim is that
-the agent does it, inverted. A proposition in a file that names the trait replaces it. The id speaks of the trait's name alone; what the
-trait is now (description, band) is in the digest: after a change no comparison takes the proposition for the same.
-"""
+"""Read proposition files, and say which propositions an agent has of them; `traits` adds those of its persona."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
-import unicodedata
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 from django.conf import settings
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from agents.kit.text.fences import neutral
 from agents.models import Agent
-from agents.personas.persona import BANDS, ROUNDING, TraitLike, strength_band
 from agents.seed import example_slugs
-from evaluation.dimensions import OF_PERSONA, TAKES_RULES, Dimension
-from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, SpecProblems, resolve
+from evaluation.dimensions import TAKES_RULES, Dimension
+from evaluation.propositions.schema import (
+    Cues,
+    Proposition,
+    PropositionFile,
+    PropositionSpec,
+    Rule,
+    SpecProblems,
+    resolve,
+)
 
 
 class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # both are safe; the C one is ten times faster
@@ -37,7 +34,9 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
-        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
             if key.value in seen:
                 problem = f"{key.value}: stands twice in the same mapping"
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
@@ -80,9 +79,8 @@ class YamlProblems(Exception):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-MOST_BYTES, MOST_DIGITS = 2_000_000, 100  # of a file, of a number
-
-
+MOST_BYTES = 2_000_000  # of a file
+MOST_DIGITS = 100  # of a number
 PASTED = Path("YAML")  # what problems of a text that is no file name as its path
 
 
@@ -102,27 +100,17 @@ def read_mapping(source: Path | str, expected: str) -> tuple[yaml.Node, dict[Any
         YamlProblems: It cannot be read, is too large, is not YAML, has a key twice or an alias, or is no mapping.
     """
     path = path_of(source)
+    text = _read_text(source)
     try:
-        size = source.stat().st_size if isinstance(source, Path) else len(source.encode())
-        if size > MOST_BYTES:
-            raise YamlProblems([FileProblem(path, None, "", f"has {size:,} bytes; allowed: {MOST_BYTES:,}")])
-        text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
-    except (OSError, UnicodeError) as error:
-        raise YamlProblems([FileProblem(path, None, "", f"cannot be read: {error}")]) from None
-    try:
-        for event in yaml.parse(text, Loader=Loader):
-            if isinstance(event, yaml.AliasEvent):  # a few of them can stand for billions of values
-                line = event.start_mark.line + 1 if event.start_mark else None
-                raise YamlProblems([FileProblem(path, line, "", "not valid YAML: aliases are not allowed")])
+        _refuse_aliases(path, text)
         loader = Loader(text)
         node = loader.get_single_node()
         data = loader.construct_document(node) if node is not None else None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         reason = getattr(error, "problem", None) or str(error)
-        raise YamlProblems(
-            [FileProblem(path, mark.line + 1 if mark else None, "", f"not valid YAML: {reason}")]
-        ) from None
+        line = mark.line + 1 if mark else None
+        raise YamlProblems([FileProblem(path, line, "", f"not valid YAML: {reason}")]) from None
     except ValueError as error:  # looks like a date or a number, and is none
         raise YamlProblems([FileProblem(path, None, "", f"not valid YAML: {error}")]) from None
     except RecursionError:
@@ -132,7 +120,27 @@ def read_mapping(source: Path | str, expected: str) -> tuple[yaml.Node, dict[Any
     return node, data
 
 
-_path = lru_cache(maxsize=2048)(Path)
+def _read_text(source: Path | str) -> str:
+    path = path_of(source)
+    try:
+        size = source.stat().st_size if isinstance(source, Path) else len(source.encode())
+        if size > MOST_BYTES:
+            raise YamlProblems([FileProblem(path, None, "", f"has {size:,} bytes; allowed: {MOST_BYTES:,}")])
+        return source.read_text(encoding="utf-8") if isinstance(source, Path) else source
+    except (OSError, UnicodeError) as error:
+        raise YamlProblems([FileProblem(path, None, "", f"cannot be read: {error}")]) from None
+
+
+def _refuse_aliases(path: Path, text: str) -> None:
+    """Refuse YAML with aliases: a few of them can stand for billions of values."""
+    for event in yaml.parse(text, Loader=Loader):
+        if isinstance(event, yaml.AliasEvent):
+            line = event.start_mark.line + 1 if event.start_mark else None
+            raise YamlProblems([FileProblem(path, line, "", "not valid YAML: aliases are not allowed")])
+
+
+# Each draft at the gate waits until the folders were looked at: a path is made of each name once.
+_cached_path = lru_cache(maxsize=2048)(Path)
 
 
 def read_folders(
@@ -151,15 +159,12 @@ def read_folders(
     for folder in folders:
         if not folder.is_dir():
             problems.append(FileProblem(folder, None, setting, "there is no such folder"))
-        # Each draft at the gate waits for this: a path is made of each name once.
-        entries = ((place, name) for place, _, names in os.walk(folder) for name in names if not name.startswith("."))
-        names = [os.path.join(place, name) for place, name in entries if name.endswith((".yaml", ".yml"))]
-        for name in sorted(names, key=lambda name: name.split(os.sep)):
-            path = _path(name)
+        for name in _yaml_files_in(folder):
+            path = _cached_path(name)
             try:
                 stat = os.stat(name)
-                read: T = _cached(load, path, stat.st_mtime_ns, stat.st_size)
-                loaded.append((path, read))
+                content: T = _load_once(load, path, stat.st_mtime_ns, stat.st_size)
+                loaded.append((path, content))
             except YamlProblems as error:
                 problems += error.problems
             except OSError as error:
@@ -167,18 +172,29 @@ def read_folders(
     return loaded, problems
 
 
+def _yaml_files_in(folder: Path) -> list[str]:
+    """Return the YAML files of a folder and its subfolders, in the order of their folders and names."""
+    files = []
+    for subfolder, _, names in os.walk(folder):
+        for name in names:
+            if name.endswith((".yaml", ".yml")) and not name.startswith("."):
+                files.append(os.path.join(subfolder, name))
+    return sorted(files, key=lambda file: file.split(os.sep))
+
+
 @lru_cache(maxsize=2048)
-def _cached(load: Callable[[Path], Any], path: Path, mtime_ns: int, size: int) -> Any:
+def _load_once(load: Callable[[Path], Any], path: Path, mtime_ns: int, size: int) -> Any:
+    """Load a file; time and size are there so that a changed one is loaded again."""
     return load(path)
 
 
 def location_of(item: dict[str, Any]) -> tuple[Any, ...]:
-    """Where in the data a pydantic error is, without pydantic's own steps."""
+    """Return where in the data a pydantic error is, without pydantic's own steps."""
     return tuple(part for part in item["loc"] if not (isinstance(part, str) and part.startswith("function-")))
 
 
 def in_words(item: dict[str, Any], allowed: Sequence[str]) -> str:
-    """A pydantic error as a person says it. `allowed` are the fields allowed at its place."""
+    """Return a pydantic error as a person says it. `allowed` are the fields allowed at its place."""
     value = item.get("input")
     match item["type"]:
         case "extra_forbidden":
@@ -195,11 +211,16 @@ def in_words(item: dict[str, Any], allowed: Sequence[str]) -> str:
 
 
 def dotted(location: Sequence[Any]) -> str:
-    """``propositions[2].weight``"""
-    name = ""
-    for part in location:
-        name += f"[{part}]" if isinstance(part, int) else f".{part}" if name else str(part)
-    return name
+    """Return a location as text, such as ``propositions[2].weight``."""
+    text = ""
+    for step in location:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif text:
+            text += f".{step}"
+        else:
+            text = str(step)
+    return text
 
 
 def line_of(node: yaml.Node | None, location: Sequence[Any]) -> int | None:
@@ -255,38 +276,49 @@ def load_file(path: Path) -> LoadedFile:
     except YamlProblems as error:
         raise PropositionError(error.problems) from None
     try:
-        parsed = PropositionFile.model_validate(
-            {"dimension": path.parent.name, **data} if "dimension" not in data else data
-        )
+        parsed = PropositionFile.model_validate({"dimension": path.parent.name, **data})
     except ValidationError as error:
-        problems = [problem for item in error.errors() for problem in _problems(path, node, data, dict(item))]
+        problems: list[FileProblem] = []
+        for item in error.errors():
+            problems += _problems(path, node, data, dict(item))
         raise PropositionError(problems) from None
     return resolved_file(path, parsed, node)
 
 
 def resolved_file(path: Path, parsed: PropositionFile, node: yaml.Node | None) -> LoadedFile:
-    """A valid file's propositions with what they inherit from it; `node` is the file's, for the lines."""
+    """Return a valid file's propositions with what they inherit from it; `node` is the file's, for the lines."""
     agent_id = parsed.agent_id or _owner_by_name(path)
-    resolved = tuple(
-        resolve(spec, parsed, f"{path.name}:{line_of(node, ('propositions', i)) or 1}", for_all=agent_id == DEFAULT)
-        for i, spec in enumerate(parsed.propositions)
+    active: list[Proposition] = []
+    inactive: list[Proposition] = []
+    for number, spec in enumerate(parsed.propositions):
+        line = line_of(node, ("propositions", number)) or 1
+        proposition = resolve(spec, parsed, f"{path.name}:{line}", for_all=agent_id == DEFAULT)
+        if proposition.active:
+            active.append(proposition)
+        else:
+            inactive.append(proposition)
+    return LoadedFile(
+        path=path,
+        dimension=parsed.dimension,
+        agent_id=agent_id,
+        level=parsed.level,
+        propositions=tuple(active),
+        inactive=tuple(inactive),
     )
-    active, inactive = (tuple(p for p in resolved if p.active is wanted) for wanted in (True, False))
-    return LoadedFile(path, parsed.dimension, agent_id, parsed.level, active, inactive)
 
 
 def _owner_by_name(path: Path) -> str:
     return path.stem.removesuffix(".action").removesuffix(".suggestions")
 
 
-_HEAD = re.compile(r"^(agent_id|dimension|level)[ \t]*:[ \t]*[\"']?([\w.-]+)", re.MULTILINE)
+_LINES_OF_A_HEAD = re.compile(r"^(agent_id|dimension|level)[ \t]*:[ \t]*[\"']?([\w.-]+)", re.MULTILINE)
 
 
 def _broken_file(path: Path, problems: Iterable[FileProblem]) -> LoadedFile:
     """Return a file that cannot be used, with whose it is as far as its lines or its name say."""
     head = {}
     with suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
-        head = dict(_HEAD.findall(file.read(MOST_BYTES)))
+        head = dict(_LINES_OF_A_HEAD.findall(file.read(MOST_BYTES)))
     dimension = head.get("dimension", path.parent.name)
     level = head.get("level", "action" if path.stem.endswith(".action") else "evaluation")
     return LoadedFile(
@@ -303,8 +335,14 @@ def _problems(path: Path, node: yaml.Node, data: Any, item: dict[str, Any]) -> l
     error = item.get("ctx", {}).get("error")
     if not isinstance(error, SpecProblems):
         return [_problem(path, node, data, item)]
-    items = (item | {"loc": ("propositions", place), "msg": why} for place, _, why in error.problems)
-    return [_problem(path, node, data, one) for one in items]
+    problems = []
+    for spec_problem in error.problems:
+        about_spec = {"loc": ("propositions", spec_problem.number), "msg": spec_problem.why}
+        problems.append(_problem(path, node, data, item | about_spec))
+    return problems
+
+
+_MODELS_BY_FIELD: Mapping[str, type[BaseModel]] = {"propositions": PropositionSpec, "rule": Rule, "cues": Cues}
 
 
 def _problem(path: Path, node: yaml.Node, data: Any, item: dict[str, Any]) -> FileProblem:
@@ -314,17 +352,17 @@ def _problem(path: Path, node: yaml.Node, data: Any, item: dict[str, Any]) -> Fi
     if len(location) > 1 and location[0] == "propositions":
         with suppress(KeyError, TypeError, IndexError):
             field += f" ({data['propositions'][location[1]]['id']})"
-    schema = PropositionFile.model_json_schema()
-    models = {"propositions": "PropositionSpec", "rule": "Rule", "cues": "Cues"}
-    inner = [models[part] for part in location[:-1] if part in models]
-    allowed = (schema["$defs"][inner[-1]] if inner else schema)["properties"]
-    return FileProblem(path, line_of(node, location), field, in_words(item, list(allowed)))
+    model: type[BaseModel] = PropositionFile
+    for step in location[:-1]:
+        model = _MODELS_BY_FIELD.get(step, model)
+    return FileProblem(path, line_of(node, location), field, in_words(item, list(model.model_fields)))
 
 
 def proposition_dirs() -> list[Path]:
-    """The folders that are read, in order: ours, then the team's (`PROPOSITION_DIRS`), which may override ids of ours."""
+    """Return the folders that are read, in order: ours, then the team's (`PROPOSITION_DIRS`), which may override ids of ours."""
     folders = [Path(settings.PROPOSITIONS_DIR), *map(Path, settings.PROPOSITION_DIRS)]
-    return list({folder.resolve(): folder for folder in folders}.values())  # one that is named twice is read once
+    by_real_path = {folder.resolve(): folder for folder in folders}  # one that is named twice is read once
+    return list(by_real_path.values())
 
 
 def load_all() -> list[LoadedFile]:
@@ -341,13 +379,15 @@ def load_all() -> list[LoadedFile]:
     problems += shared_ids(tuple(files))
     if not problems:
         return files
-    if missing := [problem for problem in problems if problem.path in folders]:
-        raise PropositionError(missing)
-    by_path: dict[Path, list[FileProblem]] = {}
+    missing_folders = [problem for problem in problems if problem.path in folders]
+    if missing_folders:
+        raise PropositionError(missing_folders)
+    problems_by_path: dict[Path, list[FileProblem]] = {}
     for problem in problems:
-        by_path.setdefault(problem.path, []).append(problem)
-    broken = [_broken_file(path, of_file) for path, of_file in by_path.items()]
-    return [*(file for file in files if file.path not in by_path), *broken]
+        problems_by_path.setdefault(problem.path, []).append(problem)
+    usable = [file for file in files if file.path not in problems_by_path]
+    broken = [_broken_file(path, of_file) for path, of_file in problems_by_path.items()]
+    return usable + broken
 
 
 def file_problems() -> list[FileProblem]:
@@ -362,22 +402,30 @@ def file_problems() -> list[FileProblem]:
 def shared_ids(files: tuple[LoadedFile, ...]) -> tuple[FileProblem, ...]:
     """Find ids that are in a default and in an agent's own file of one folder: one of them would silently win."""
     problems: list[FileProblem] = []
-    seen: dict[tuple[Path, str, str, str], Path] = {}
-    folders = proposition_dirs()[::-1]
+    seen: dict[tuple[Path, str, str, str, str], Path] = {}
     for file in files:
-        folder = next((d for d in folders if file.path.is_relative_to(d)), file.path.parent)
-        about = file.dimension + file.level
-        for p in file.propositions:
-            others = (seen.get((folder, about, owner, p.id)) for owner in (file.agent_id, DEFAULT))
-            if other := next(filter(None, others), None):
-                line = int(p.source.rpartition(":")[2])
-                problems.append(FileProblem(file.path, line, "id", f"{p.id!r} stands in {other} as well"))
-            seen[folder, about, file.agent_id, p.id] = file.path
+        folder = folder_of(file.path)
+        for proposition in file.propositions:
+            own_key = (folder, file.dimension, file.level, file.agent_id, proposition.id)
+            default_key = (folder, file.dimension, file.level, DEFAULT, proposition.id)
+            other = seen.get(own_key) or seen.get(default_key)
+            if other is not None:
+                line = int(proposition.source.rpartition(":")[2])
+                problems.append(FileProblem(file.path, line, "id", f"{proposition.id!r} stands in {other} as well"))
+            seen[own_key] = file.path
     return tuple(problems)
 
 
+def folder_of(path: Path) -> Path:
+    """Return the folder of propositions a file is in."""
+    for folder in reversed(proposition_dirs()):
+        if path.is_relative_to(folder):
+            return folder
+    return path.parent
+
+
 def is_example(file: LoadedFile) -> bool:
-    """Whether it holds the propositions of an example agent: a shipped file that bears its slug."""
+    """Return whether a file holds the propositions of an example agent: a shipped file that bears its slug."""
     if file.agent_id not in example_slugs():
         return False
     in_team = any(_lies_in(file.path, folder) for folder in settings.PROPOSITION_DIRS)
@@ -390,12 +438,15 @@ def _lies_in(path: Path, folder: Path) -> bool:
 
 
 def applying(files: Sequence[LoadedFile], *, seeded: bool) -> list[LoadedFile]:
-    """The files that may apply to an agent, by whether it is an example (`Agent.seeded`): other agents of the slug get no example's."""
+    """Return the files that may apply to an agent, by whether it is an example (`Agent.seeded`).
+
+    An agent of the team's own that has the slug of an example gets none of the example's.
+    """
     return [file for file in files if seeded or not is_example(file)]
 
 
 def own_agents_like_examples() -> set[str]:
-    """The slugs of agents that are the team's own and bear the slug of an example: its propositions do not apply to them."""
+    """Return the slugs of agents that are the team's own and bear the slug of an example: its propositions do not apply to them."""
     own = Agent.objects.filter(slug__in=example_slugs()).exclude(origin=Agent.Origin.SEED)
     return set(own.values_list("slug", flat=True))
 
@@ -419,7 +470,7 @@ def propositions_for(
     files: Sequence[LoadedFile] | None = None,
     seeded: bool = False,
 ) -> list[Proposition]:
-    """The propositions of one agent and dimension: the defaults, then its own; a team's folder overrides equal ids of ours.
+    """Return the propositions of one agent and dimension: the defaults, then its own; a team's folder overrides equal ids of ours.
 
     What is retired in a later folder or in the agent's own file is not asked, whatever stands before it. The propositions that are
     shipped with the examples apply to these alone.
@@ -433,22 +484,34 @@ def propositions_for(
     Raises:
         PropositionError: One of these files cannot be used.
     """
-    merged: dict[str, Proposition] = {}
-    chosen = applying(load_all() if files is None else files, seeded=seeded)
-    chosen = [f for f in chosen if f.dimension in (dimension, "") and f.level in (level, "")]
-    if problems := [p for f in chosen if f.agent_id in (DEFAULT, agent_slug) for p in f.problems]:
+    all_files = load_all() if files is None else files
+    defaults: list[LoadedFile] = []
+    own: list[LoadedFile] = []
+    problems: list[FileProblem] = []
+    for file in applying(all_files, seeded=seeded):
+        # A broken file may not say its dimension and level.
+        is_asked_for = file.dimension in (dimension, "") and file.level in (level, "")
+        if not is_asked_for or file.agent_id not in (DEFAULT, agent_slug):
+            continue
+        problems += file.problems
+        if file.agent_id == DEFAULT:
+            defaults.append(file)
+        if file.agent_id == agent_slug:
+            own.append(file)
+    if problems:
         raise PropositionError(problems)
-    for owner in (DEFAULT, agent_slug):
-        for file in chosen:
-            if file.agent_id == owner:
-                merged.update({p.id: p for p in file.propositions})
-                for retired in (p.id for p in file.inactive if p.retired):
-                    merged.pop(retired, None)
+    merged: dict[str, Proposition] = {}
+    for file in (*defaults, *own):
+        for proposition in file.propositions:
+            merged[proposition.id] = proposition
+        for proposition in file.inactive:
+            if proposition.retired:
+                merged.pop(proposition.id, None)
     return list(merged.values())
 
 
 def default_dimensions() -> tuple[str, ...]:
-    """The dimensions there are propositions for: without any there is nothing to measure.
+    """Return the dimensions there are propositions for: without any there is nothing to measure.
 
     Raises:
         PropositionError: A folder does not exist.
@@ -456,235 +519,3 @@ def default_dimensions() -> tuple[str, ...]:
     files = [file for file in load_all() if file.level == "evaluation"]
     measured = {file.dimension for file in files if file.propositions or file.problems}
     return tuple(name for name in Dimension.values if name in measured)
-
-
-OF_A_MESSAGE_UP_TO, OF_A_MESSAGE_FROM = 0.1, 0.7  # strengths that show in a single message
-COVERED_ABOVE = BANDS[1][0]  # a claim in a file says that the trait shows: not when it is to show rarely or never
-FROM_A_TRAIT = "trait"
-LONGEST_TRAIT_ID, LONGEST_DESCRIPTION = 80, 600
-_BRACES = re.compile(r"(?<=\{)(?=\{)|(?<=\})(?=\})")  # between two: no variable is left
-
-_STOPPED = "{{agent_name}} does in this message what the persona has ruled out under “Never”: %s"
-_RARE = "{{agent_name}} leaves out of this message, or hardly hints at, what the persona does rarely: %s"
-_STRONG = "{{agent_name}} shows in this message what the persona %s does: %s"
-_NOW_AND_THEN = "{{agent_name}} does this %s, as the persona says, over all these messages together: %s"
-_ADVICE = {
-    BANDS[0][1]: "Leave this out altogether: %s.",
-    BANDS[1][1]: "Let this show rarely: %s.",
-    BANDS[2][1]: "Let this show sometimes, not always: %s.",
-    BANDS[3][1]: "Let this show in most of what you write: %s.",
-    BANDS[4][1]: "Let this show whenever you write: %s.",
-}
-
-
-def with_traits(
-    propositions: Sequence[Proposition], traits: Iterable[TraitLike], *, automatic: bool = True
-) -> list[Proposition]:
-    """An agent's propositions of adherence from files, joined with those of its traits.
-
-    A claim that names a trait is asked as long as the trait shows (above 0.25; with `trait_stopped` at 0), and is then the only one about
-    it; otherwise the automatic one is. One whose trait the agent has not is asked all the same, unless its file is for all agents.
-    Without `automatic` there are those of files alone.
-    """
-    ordered = sorted(traits, key=lambda trait: (trait.name.casefold(), trait.name))
-    by_name = {trait.name.casefold(): trait for trait in ordered}
-    asked, covered = [], set()
-    for proposition in propositions:
-        if not proposition.trait:
-            asked.append(proposition)
-            continue
-        name = proposition.trait.casefold()
-        trait = by_name.get(name)
-        if trait is None:
-            asked += [] if proposition.for_all else [proposition]
-        elif covers(proposition, trait):
-            covered.add(name)
-            asked.append(replace(proposition, trait_now=_state(trait)))
-    if not automatic:
-        return asked
-    ids = {p.id for p in propositions}
-    return asked + [_automatic(trait, ids) for trait in ordered if trait.name.casefold() not in covered]
-
-
-def covers(proposition: Proposition, trait: TraitLike) -> bool:
-    """Whether a claim that names this trait speaks of it as strong as it is now."""
-    if proposition.trait_stopped or trait.strength == 0:
-        return proposition.trait_stopped and trait.strength == 0
-    return trait.strength > COVERED_ABOVE + ROUNDING
-
-
-def of_a_message(strength: float) -> bool:
-    """Whether a trait of this strength (0 to 1) is judged message by message."""
-    return strength <= OF_A_MESSAGE_UP_TO + ROUNDING or strength >= OF_A_MESSAGE_FROM - ROUNDING
-
-
-def trait_id(name: str, in_use: Iterable[str] = ()) -> str:
-    """``trait-concise-replies`` for *Concise replies*, whatever its case. A name that loses something on the way, or whose id is
-    `in_use`, gets a few hex digits of the name, so that the id depends on no other trait."""
-    plain = unicodedata.normalize("NFKC", name.casefold()).casefold()
-    ascii_only = unicodedata.normalize("NFKD", plain).encode("ascii", "ignore").decode()
-    slug = "-".join(re.findall(r"[a-z0-9]+", ascii_only))[:LONGEST_TRAIT_ID].strip("-")
-    is_whole = bool(slug) and slug == "-".join(re.split(r"[\s_-]+", plain.strip()))
-    short = f"trait-{slug}"
-    if is_whole and short not in in_use:
-        return short
-    return "-".join(filter(None, ("trait", slug, hashlib.sha256(name.casefold().encode()).hexdigest()[:6])))
-
-
-def presence(trait: TraitLike) -> Proposition:
-    """The claim that a message shows the trait, whatever its strength, without the persona: tells before from after."""
-    claim = "{{agent_name}} does this in the message: %s" % _named(trait)  # noqa: UP031 (braces stand for variables)
-    return Proposition(
-        dimension=OF_PERSONA,
-        id=trait_id(trait.name),
-        claim=claim,
-        include_personas=False,
-        source=FROM_A_TRAIT,
-        trait=trait.name,
-        trait_now=_state(trait),
-        recommendations="–",  # none is asked for
-    )
-
-
-def _automatic(trait: TraitLike, in_use: set[str]) -> Proposition:
-    band, stopped = strength_band(trait.strength), trait.strength == 0
-    identifier = trait_id(trait.name, in_use)
-    in_use.add(identifier)
-    return Proposition(
-        dimension=OF_PERSONA,
-        id=identifier,
-        claim=_claim(trait, band.lower()),
-        inverted=stopped,
-        recommendations=_ADVICE[band] % _in_quotes(trait.name),
-        source=FROM_A_TRAIT,
-        trait=trait.name,
-        trait_stopped=stopped,
-        trait_now=_state(trait),
-        over_window=not of_a_message(trait.strength),
-    )
-
-
-def _claim(trait: TraitLike, band: str) -> str:
-    if trait.strength == 0:  # its description may say what to do instead: the name says what is stopped
-        return _STOPPED % _in_quotes(trait.name)
-    if not of_a_message(trait.strength):
-        return _NOW_AND_THEN % (band, _named(trait))
-    return _RARE % _named(trait) if trait.strength < 0.5 else _STRONG % (band, _named(trait))
-
-
-def _state(trait: TraitLike) -> str:
-    return f"{strength_band(trait.strength)}: {trait.name.casefold()}: {' '.join(trait.description.split())}"
-
-
-def _named(trait: TraitLike) -> str:
-    description = " ".join(trait.description.split())
-    if len(description) > LONGEST_DESCRIPTION:
-        description = f"{description[:LONGEST_DESCRIPTION]}…"
-    return _in_quotes(f"{trait.name}: {description}" if description else trait.name)
-
-
-def _in_quotes(text: str) -> str:
-    """A trait's words in a claim are data: on one line, in quotation marks, with nothing that ends these or looks like a variable."""
-    text = neutral(" ".join(text.split()), 2 * LONGEST_DESCRIPTION)[0]
-    marks = dict.fromkeys(map(ord, '"“”„'), "'")
-    return f"“{_BRACES.sub(' ', text.translate(marks))}”"
-
-
-LONGEST_NAME = 60  # characters behind the agent's slug
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A proposition with its place.
-
-    Attributes:
-        owner: The agent's slug, or ``_default``.
-        mark: Digest of all that a person sees of it; a different one means that it was changed.
-        replaces: The proposition of ours with the same id, for one that `listed` returns; None for most.
-    """
-
-    path: Path
-    owner: str
-    dimension: str
-    level: str
-    proposition: Proposition
-    mark: str
-    replaces: Entry | None = None
-
-    @property
-    def state(self) -> str:
-        return self.proposition.state
-
-    @property
-    def is_shipped(self) -> bool:
-        return folder_of(self.path) == Path(settings.PROPOSITIONS_DIR)
-
-    @property
-    def key(self) -> str:
-        """Its name in an address: the number of its folder, its file there and its id."""
-        folder = folder_of(self.path)
-        number = next((n for n, known in enumerate(proposition_dirs()) if known == folder), 0)
-        inside = self.path.relative_to(folder) if self.path.is_relative_to(folder) else Path(self.path.name)
-        return f"{number}/{inside.as_posix()}:{self.proposition.id}"
-
-
-def all_entries(files: Sequence[LoadedFile] | None = None) -> list[Entry]:
-    """Return every proposition of every file (default: of `load_all`), in their order.
-
-    Raises:
-        PropositionError: Proposition files cannot be used.
-    """
-    return [
-        Entry(file.path, file.agent_id, file.dimension, file.level, p, mark_of(file.path, p))
-        for file in (load_all() if files is None else files)
-        for p in (*file.propositions, *file.inactive)
-    ]
-
-
-def listed(owner: str, *, files: Sequence[LoadedFile]) -> list[Entry]:
-    """Return the propositions about one agent (or ``_default``); one of ours that a team's replaces is inside its replacement."""
-    merged: dict[object, Entry] = {}
-    for entry in all_entries(files):
-        if entry.owner == owner:
-            is_used = entry.state in ("accepted", "retired")
-            place = (entry.dimension, entry.level, entry.proposition.id) if is_used else entry.key
-            merged[place] = replace(entry, replaces=merged.pop(place, None))
-    return list(merged.values())
-
-
-def entry_at(key: str, owner: str, *, files: Sequence[LoadedFile]) -> Entry | None:
-    """Return the proposition of that key; never one of a file that is not among those that are read."""
-    return next((e for e in all_entries(files) if e.owner == owner and e.key == key), None)
-
-
-def entry_marked(mark: str, owner: str, *, files: Sequence[LoadedFile] | None = None) -> Entry | None:
-    """Return the proposition as a person saw it; None where none looks like that any more."""
-    return next((e for e in all_entries(files) if e.mark == mark and e.owner == owner), None)
-
-
-def folder_of(path: Path) -> Path:
-    """Return the folder of propositions a file is in."""
-    return next((d for d in reversed(proposition_dirs()) if path.is_relative_to(d)), path.parent)
-
-
-def mark_of(path: Path, p: Proposition) -> str:
-    """Return a digest of all that a person sees of a proposition in a file."""
-    shown = [str(path), p.fingerprint(), p.recommendations, p.quote, p.active, p.rejected, p.retired]
-    shown += [p.trait, p.trait_stopped]
-    return hashlib.sha256(json.dumps(shown, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:32]
-
-
-def free_id(owner: str, text: str, *, in_use: Collection[str]) -> str:
-    """Return ``<agent>-<text in small letters>``, with a number where that id is in use."""
-    prefix = "" if owner == DEFAULT else f"{slugified(owner)[:40].strip('-') or 'agent'}-"
-    words = slugified(text.replace(AGENT_NAME, " ")).removeprefix(prefix)[:LONGEST_NAME].strip("-") or "proposition"
-    free, number = prefix + words, 1
-    while free in in_use:
-        number += 1
-        free = f"{prefix}{words}-{number}"
-    return free
-
-
-def slugified(text: str) -> str:
-    """Lower-case letters and digits, everything else one hyphen."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

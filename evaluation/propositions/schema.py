@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,24 +20,27 @@ from agents.kit.text.tokens import has_emoji, split_sentences, tokenize
 from evaluation.dimensions import BY_ONE_MESSAGE, CHANNEL_DIMENSIONS, COUNTED, OF_PERSONA, TAKES_RULES, Dimension
 
 
-def _phrase(value: str) -> str:
+def _checked_phrase(value: str) -> str:
+    """Return a phrase, or pattern between slashes, that can be searched for."""
     check_phrase(value)
     return value
 
 
-def _regex(value: str) -> str:
-    return _phrase(f"/{value}/")[1:-1]
+def _checked_regex(value: str) -> str:
+    """Return a pattern that can be searched for."""
+    check_phrase(f"/{value}/")
+    return value
 
 
-Regex = Annotated[str, Field(min_length=1), AfterValidator(_regex)]
-Phrase = Annotated[str, Field(min_length=1), AfterValidator(_phrase)]
+Regex = Annotated[str, Field(min_length=1), AfterValidator(_checked_regex)]
+Phrase = Annotated[str, Field(min_length=1), AfterValidator(_checked_phrase)]
 Count = Annotated[int, Field(ge=0, le=100_000)]
-GUARDED = tuple(
-    name for name in GUARDS if name not in ("sentences", "questions")
-)  # these compare a text with its rewriting
+# What a rule may hold a message to; the other two compare a text with its rewriting.
+GUARDED = tuple(name for name in GUARDS if name not in ("sentences", "questions"))
 
 
 def _known_guards(only: dict[str, str]) -> dict[str, str]:
+    """Refuse guards that there are none of."""
     for name in only:
         if name not in GUARDED:
             raise ValueError(f"unknown guard {name!r}; allowed: {', '.join(GUARDED)}")
@@ -75,25 +78,36 @@ class Rule(BaseModel):
         return self
 
     def checks(self) -> dict[str, Any]:
-        """The checks that are set, by name. ``lowercase: false`` and ``no_emoji: false`` check nothing."""
+        """Return the checks that are set, by name. ``lowercase: false`` and ``no_emoji: false`` check nothing."""
         return {name: value for name, value in self.model_dump(exclude_none=True).items() if value is not False}
 
 
-def _limit(what: str, count: Callable[[str], int], *, most: bool) -> Callable[[str, Any], str]:
+# -- the checks of a rule: each returns what the text breaks, in a sentence; empty when it holds
+def _at_most(what: str, count: Callable[[str], int]) -> Callable[[str, Any], str]:
+    """Return a check that a text has at most so many of something."""
+
     def check(text: str, limit: int) -> str:
-        n = count(text)
-        if n <= limit if most else n >= limit:
-            return ""
-        return f"{n} {what}, at most {limit} allowed" if most else f"{n} {what}, at least {limit} required"
+        found = count(text)
+        return f"{found} {what}, at most {limit} allowed" if found > limit else ""
 
     return check
 
 
-def _sentences(text: str) -> int:
+def _at_least(what: str, count: Callable[[str], int]) -> Callable[[str, Any], str]:
+    """Return a check that a text has at least so many of something."""
+
+    def check(text: str, limit: int) -> str:
+        found = count(text)
+        return f"{found} {what}, at least {limit} required" if found < limit else ""
+
+    return check
+
+
+def _count_sentences(text: str) -> int:
     return len(split_sentences(text))
 
 
-def _words(text: str) -> int:
+def _count_words(text: str) -> int:
     return len(tokenize(text))
 
 
@@ -108,54 +122,73 @@ def _not_matches(text: str, pattern: str) -> str:
 
 def _contains_any(text: str, phrases: list[str]) -> str:
     matches, undecided = find_all(phrases, text)
-    return "" if matches else _unless(undecided, f"none of {', '.join(map(repr, phrases))} occurs")
+    if matches:
+        return ""
+    _raise_first(undecided)
+    return f"none of {', '.join(map(repr, phrases))} occurs"
 
 
 def _contains_all(text: str, phrases: list[str]) -> str:
     matches, undecided = find_all(phrases, text)
     missing = [phrase for phrase in phrases if phrase not in matches and phrase not in undecided]
-    return f"missing: {', '.join(map(repr, missing))}" if missing else _unless(undecided, "")
+    if missing:
+        return f"missing: {', '.join(map(repr, missing))}"
+    _raise_first(undecided)
+    return ""
 
 
 def _contains_none(text: str, phrases: list[str]) -> str:
     matches, undecided = find_all(phrases, text)
-    return f"contains {', '.join(map(repr, matches))}" if matches else _unless(undecided, "")
+    if matches:
+        return f"contains {', '.join(map(repr, matches))}"
+    _raise_first(undecided)
+    return ""
 
 
-def _unless(undecided: dict[str, Undecided], problem: str) -> str:
-    """Return the problem, unless a pattern cannot say whether there is one."""
+def _raise_first(undecided: dict[str, Undecided]) -> None:
+    """Raise why a pattern could not say whether it matches; nothing where all could."""
     for reason in undecided.values():
         raise reason
-    return problem
 
 
 def _only(text: str, references: dict[str, str]) -> str:
+    """Say what the text has of each guard, such as numbers, that its reference has not."""
     message = parse_text(text)
-    added = {name: GUARDS[name](parse_text(reference), message).added for name, reference in references.items()}
-    listed = (f"{', '.join(map(repr, items[:5]))} ({name})" for name, items in added.items() if items)
-    problems = "; ".join(listed)
-    return f"not allowed: {problems}" if problems else ""
+    problems = []
+    for name, reference in references.items():
+        added = GUARDS[name](parse_text(reference), message).added
+        if added:
+            problems.append(f"{', '.join(map(repr, added[:5]))} ({name})")
+    return f"not allowed: {'; '.join(problems)}" if problems else ""
+
+
+def _lowercase(text: str, _: bool) -> str:
+    return "has upper-case letters" if any(character.isupper() for character in text) else ""
+
+
+def _no_emoji(text: str, _: bool) -> str:
+    return "has an emoji" if has_emoji(text) else ""
 
 
 CHECKS: dict[str, Callable[[str, Any], str]] = {
-    "max_sentences": _limit("sentences", _sentences, most=True),
-    "min_sentences": _limit("sentences", _sentences, most=False),
-    "max_words": _limit("words", _words, most=True),
-    "min_words": _limit("words", _words, most=False),
-    "max_characters": _limit("characters", len, most=True),
+    "max_sentences": _at_most("sentences", _count_sentences),
+    "min_sentences": _at_least("sentences", _count_sentences),
+    "max_words": _at_most("words", _count_words),
+    "min_words": _at_least("words", _count_words),
+    "max_characters": _at_most("characters", len),
     "matches": _matches,
     "not_matches": _not_matches,
     "contains_any": _contains_any,
     "contains_all": _contains_all,
     "contains_none": _contains_none,
-    "lowercase": lambda text, _: "has upper-case letters" if any(char.isupper() for char in text) else "",
+    "lowercase": _lowercase,
     "only": _only,
-    "no_emoji": lambda text, _: "has an emoji" if has_emoji(text) else "",
+    "no_emoji": _no_emoji,
 }
 
 
 def check_rule(rule: Rule, text: str) -> list[str]:
-    """What the text breaks of the rule, one sentence per broken check; an empty list means that the rule holds.
+    """Return what the text breaks of the rule, one sentence per broken check; an empty list means that the rule holds.
 
     Raises:
         Undecided: No check is known to be broken, and a pattern of one of them cannot say.
@@ -167,8 +200,9 @@ def check_rule(rule: Rule, text: str) -> list[str]:
             problem = CHECKS[name](text, value)
         except Undecided as reason:
             undecided = undecided or reason
-        else:
-            problems += [problem] if problem else []
+            continue
+        if problem:
+            problems.append(problem)
     if undecided is not None and not problems:
         raise undecided
     return problems
@@ -208,15 +242,16 @@ VARIABLE = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 
 
 def _known_variables(text: str) -> str:
+    """Refuse variables that there are none of."""
     for name in VARIABLE.findall(text):
         if name not in VARIABLES:
-            raise ValueError(
-                f"unknown variable {{{{{name}}}}}; allowed: {', '.join('{{' + v + '}}' for v in VARIABLES)}"
-            )
+            allowed = ", ".join("{{" + variable + "}}" for variable in VARIABLES)
+            raise ValueError(f"unknown variable {{{{{name}}}}}; allowed: {allowed}")
     return text
 
 
 def _known_precondition(name: str) -> str:
+    """Refuse a precondition that is not registered."""
     if name not in PRECONDITIONS:
         raise ValueError(f"unknown precondition {name!r}; allowed: {', '.join(sorted(PRECONDITIONS))}")
     return name
@@ -310,12 +345,21 @@ class PropositionSpec(BaseModel):
         return self
 
 
-class SpecProblems(ValueError):
-    """Propositions that their file does not allow: for each its place in the list (from 0), its id, and why."""
+@dataclass(frozen=True, slots=True)
+class SpecProblem:
+    """Why its file does not allow a proposition: its number in the list (from 0), its id, and why."""
 
-    def __init__(self, problems: list[tuple[int, str, str]]) -> None:
+    number: int
+    id: str
+    why: str
+
+
+class SpecProblems(ValueError):
+    """Propositions that their file does not allow."""
+
+    def __init__(self, problems: list[SpecProblem]) -> None:
         self.problems = problems
-        super().__init__("; ".join(f"{name}: {why}" for _, name, why in problems))
+        super().__init__("; ".join(f"{problem.id}: {problem.why}" for problem in problems))
 
 
 class PropositionFile(BaseModel):
@@ -351,23 +395,20 @@ class PropositionFile(BaseModel):
         if self.target_type == "agent" and self.dimension in CHANNEL_DIMENSIONS:
             raise ValueError(f"{self.dimension} is measured of a whole channel: write target_type: environment")
         seen: set[str] = set()
-        problems: list[tuple[int, str, str]] = []
-        for place, spec in enumerate(self.propositions):
+        problems: list[SpecProblem] = []
+        for number, spec in enumerate(self.propositions):
             if spec.id in seen:
-                problems.append((place, spec.id, f"the id {spec.id!r} stands twice in this file"))
+                problems.append(SpecProblem(number, spec.id, f"the id {spec.id!r} stands twice in this file"))
             seen.add(spec.id)
-            problems += [(place, spec.id, problem) for problem in self._problems(spec)]
+            for why in self._problems(spec):
+                problems.append(SpecProblem(number, spec.id, why))
         if problems:
             raise SpecProblems(problems)
         return self
 
     def _problems(self, spec: PropositionSpec) -> Iterator[str]:
-        """What this file's dimension and level do not allow of one proposition."""
-        usable = usable_variables(self)
-        for name in VARIABLE.findall(spec.claim):
-            if name not in usable:
-                place = f"{self.dimension} at {self.level} level"
-                yield f"{{{{{name}}}}} has no value in {place}; usable: {', '.join(usable)}"
+        """Yield what this file's dimension and level do not allow of one proposition."""
+        yield from self._unusable_variables(spec)
         if self.dimension not in TAKES_RULES:
             if spec.precondition:
                 yield f"a precondition looks at one message; {self.dimension} is judged over a window"
@@ -375,28 +416,38 @@ class PropositionFile(BaseModel):
                 allowed = " or ".join(TAKES_RULES)
                 yield f"a rule checks one message; {self.dimension} is judged over a window (put it under {allowed})"
         if self.dimension not in BY_ONE_MESSAGE:
-            first_n, last_n = WINDOW_DEFAULTS[self.level]
-            shown = first_given(spec.first_n, self.first_n, first_n) + first_given(spec.last_n, self.last_n, last_n)
-            if shown < 2:
-                yield f"first_n + last_n is {shown}; {self.dimension} needs at least 2 events to judge"
+            default_first_n, default_last_n = WINDOW_DEFAULTS[self.level]
+            first_n = first_given(spec.first_n, self.first_n, default_first_n)
+            last_n = first_given(spec.last_n, self.last_n, default_last_n)
+            if first_n + last_n < 2:
+                yield f"first_n + last_n is {first_n + last_n}; {self.dimension} needs at least 2 events to judge"
         if spec.trait and (self.dimension, self.level) != (OF_PERSONA, "evaluation"):
             yield f"traits are measured in {OF_PERSONA}, at evaluation level; leave trait out"
-        if (measured_in := MEASURED_IN.get(spec.measure or "", self.dimension)) != self.dimension:
+        measured_in = MEASURED_IN.get(spec.measure or "", self.dimension)
+        if measured_in != self.dimension:
             yield f"measure {spec.measure} is a statistic of {measured_in}"
         if self.dimension in COUNTED and (spec.inverted or spec.hard or spec.cues or spec.measure):
             yield "ideas are counted, not scored: inverted, hard, cues and measure have no meaning"
 
+    def _unusable_variables(self, spec: PropositionSpec) -> Iterator[str]:
+        usable = usable_variables(self)
+        for name in VARIABLE.findall(spec.claim):
+            if name not in usable:
+                place = f"{self.dimension} at {self.level} level"
+                yield f"{{{{{name}}}}} has no value in {place}; usable: {', '.join(usable)}"
+
 
 def usable_variables(file: PropositionFile) -> tuple[str, ...]:
-    """Variables that have a value where this file's claims are judged."""
+    """Return the variables that have a value where this file's claims are judged."""
     if file.level == "action":
         return VARIABLES
-    in_channel = file.dimension in (*BY_ONE_MESSAGE, *CHANNEL_DIMENSIONS)
-    return ("agent_name", "channel_name") if in_channel else ("agent_name",)
+    if file.dimension in (*BY_ONE_MESSAGE, *CHANNEL_DIMENSIONS):
+        return ("agent_name", "channel_name")
+    return ("agent_name",)  # a window may reach over several channels
 
 
 def first_given(*values: Any) -> Any:
-    """The first that is not None: a proposition's own value, its file's, the default."""
+    """Return the first that is not None: a proposition's own value, its file's, the default."""
     return next(value for value in values if value is not None)
 
 
@@ -439,19 +490,21 @@ class Proposition:
 
     @property
     def state(self) -> str:
-        """``accepted`` (it is judged), ``suggested``, ``rejected`` or ``retired``."""
-        return (
-            "accepted" if self.active else "rejected" if self.rejected else "retired" if self.retired else "suggested"
-        )
+        """Return ``accepted`` (it is judged), ``suggested``, ``rejected`` or ``retired``."""
+        if self.active:
+            return "accepted"
+        if self.rejected:
+            return "rejected"
+        return "retired" if self.retired else "suggested"
 
     @property
     def context_key(self) -> tuple[bool, str, int, int, bool]:
-        """Propositions with the same key about the same message can share one call, and the same rubric."""
+        """Return what propositions about the same message must have in common to share one call and its rubric."""
         return (self.include_personas, self.target_type, self.first_n, self.last_n, self.hard)
 
     def fingerprint(self) -> dict[str, object]:
-        """Everything that can change a score, for the digest: of what a judge scores also the prompts it is asked with."""
-        return {
+        """Return everything that can change a score, for the digest: of what a judge scores also the prompts it is asked with."""
+        content: dict[str, object] = {
             "dimension": self.dimension,
             "id": self.id,
             "claim": self.claim,
@@ -463,9 +516,13 @@ class Proposition:
             "rule": self.rule.checks() if self.rule else None,
             "cues": self.cues.model_dump() if self.cues else None,
             "measure": self.measure,
-            **({"trait": self.trait_now, "over_window": self.over_window} if self.trait_now else {}),
-            **({} if self.rule else {"prompts": prompts_digest()}),
         }
+        if self.trait_now:
+            content["trait"] = self.trait_now
+            content["over_window"] = self.over_window
+        if not self.rule:
+            content["prompts"] = prompts_digest()
+        return content
 
 
 SCORING_PROMPTS = ("rubric", "rubric_tinytroupe", "persona", "trajectory", "additional", "claims", "double_check")
@@ -473,30 +530,38 @@ SCORING_PROMPTS = ("rubric", "rubric_tinytroupe", "persona", "trajectory", "addi
 
 @lru_cache(maxsize=1)
 def prompts_digest() -> str:
-    """SHA-256 (hex) of the prompts that ask for scores. Scores given under other ones do not compare."""
+    """Return the SHA-256 (hex) of the prompts that ask for scores. Scores given under other ones do not compare."""
     prompts = (prompt_path(f"judge/{name}").read_bytes() for name in SCORING_PROMPTS)
     return hashlib.sha256(b"".join(prompts)).hexdigest()
 
 
 def resolve(spec: PropositionSpec, file: PropositionFile, source: str, *, for_all: bool = False) -> Proposition:
     """Return a proposition with what it inherits from its file; `for_all` says that the file is about all agents."""
-    same = {field.name: getattr(spec, field.name) for field in fields(Proposition) if hasattr(spec, field.name)}
-    first_n, last_n = WINDOW_DEFAULTS[file.level]
+    default_first_n, default_last_n = WINDOW_DEFAULTS[file.level]
     return Proposition(
-        **same
-        | {
-            "dimension": file.dimension,
-            "claim": spec.claim.strip(),
-            "include_personas": first_given(spec.include_personas, file.include_personas, True),
-            "target_type": file.target_type,
-            "first_n": first_given(spec.first_n, file.first_n, first_n),
-            "last_n": first_given(spec.last_n, file.last_n, last_n),
-            "recommendations": spec.recommendations_for_improvement.strip(),
-            "source": source,
-            "quote": spec.source.strip(),
-            "trait": (spec.trait or "").strip(),
-            "for_all": for_all,
-        }
+        dimension=file.dimension,
+        id=spec.id,
+        claim=spec.claim.strip(),
+        weight=spec.weight,
+        inverted=spec.inverted,
+        hard=spec.hard,
+        include_personas=first_given(spec.include_personas, file.include_personas, True),
+        target_type=file.target_type,
+        first_n=first_given(spec.first_n, file.first_n, default_first_n),
+        last_n=first_given(spec.last_n, file.last_n, default_last_n),
+        recommendations=spec.recommendations_for_improvement.strip(),
+        precondition=spec.precondition,
+        rule=spec.rule,
+        cues=spec.cues,
+        measure=spec.measure,
+        source=source,
+        active=spec.active,
+        rejected=spec.rejected,
+        retired=spec.retired,
+        quote=spec.source.strip(),
+        trait=(spec.trait or "").strip(),
+        trait_stopped=spec.trait_stopped,
+        for_all=for_all,
     )
 
 
@@ -510,22 +575,23 @@ def fill(claim: str, variables: Mapping[str, str]) -> str:
     def value(match: re.Match[str]) -> str:
         name = match.group(1)
         if name not in variables:
-            raise ValueError(
-                f"the claim uses {{{{{name}}}}}, which has no value here; given: {', '.join(sorted(variables)) or 'none'}"
-            )
+            given = ", ".join(sorted(variables)) or "none"
+            raise ValueError(f"the claim uses {{{{{name}}}}}, which has no value here; given: {given}")
         return variables[name]
 
     return VARIABLE.sub(value, claim)
 
 
 def propositions_digest(propositions: Iterable[Proposition]) -> str:
-    """SHA-256 (hex) of a set of propositions: equal when nothing that can change a score differs."""
-    rows = sorted((p.fingerprint() for p in propositions), key=lambda row: (str(row["dimension"]), str(row["id"])))
+    """Return the SHA-256 (hex) of a set of propositions: equal when nothing that can change a score differs."""
+    rows = [proposition.fingerprint() for proposition in propositions]
+    rows.sort(key=lambda row: (str(row["dimension"]), str(row["id"])))
     return hashlib.sha256(json.dumps(rows, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
 def digest_of_each(propositions: Mapping[str, Iterable[Proposition]]) -> dict[str, dict[str, str]]:
     """Return a digest (12 hex digits) by dimension and id: it tells the versions of one proposition apart."""
-    return {
-        dimension: {p.id: propositions_digest([p])[:12] for p in group} for dimension, group in propositions.items()
-    }
+    digests: dict[str, dict[str, str]] = {}
+    for dimension, of_dimension in propositions.items():
+        digests[dimension] = {proposition.id: propositions_digest([proposition])[:12] for proposition in of_dimension}
+    return digests

@@ -100,6 +100,7 @@ class BatchAsking:
         return reply
 
     def _put_aside(self, request: LLMRequest, digest: str) -> None:
+        """Keep a request for the next batch, unless no batch would be accepted."""
         if self._context.refused or self._context.budget.reason:
             return
         self._outgoing.add(request, digest)

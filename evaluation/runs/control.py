@@ -16,7 +16,7 @@ from agents.kit.models import LLMBatch, ModelPrice
 from agents.kit.work.queues import wake_workers
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.runs.planning import RESUMABLE, PreparedRun, RunSpec, has_little_speech, prepare_run
-from evaluation.runs.summary import CALL_FAILED, NOTHING, Share, reopen_failed, share_counts, waiting_words
+from evaluation.runs.summary import CALL_FAILED, NOTHING, Share, reopen_failed, share_counts, total, waiting_words
 from evaluation.simulation.conversations import why_not_simulated
 
 LEXICAL_JUDGE = "offline:lexical-1"
@@ -40,31 +40,36 @@ class Progress:
 
 def progress_of(runs: Sequence[EvaluationRun]) -> dict[int, Progress]:
     """Return the progress of each run, by primary key; three queries for any number of them, two where none is judged in batches."""
-    keys = [run.pk for run in runs]
-    # A run, and those of its channels.
-    parts: dict[int, set[int]] = {pk: {pk} for pk in keys}
-    links = ChannelShare.objects.filter(agent_run__in=keys).order_by().values_list("agent_run", "channel_run")
-    for agent_run, channel_run in links:
-        parts[agent_run].add(channel_run)
+    parts = _runs_with_channels([run.pk for run in runs])
     judgements = EvaluationScore.objects.filter(evaluation_run__in=set().union(*parts.values())).order_by()
     rows: Any = judgements.values("evaluation_run").annotate(
         settled=Count("pk", filter=~Q(status="pending")), total=Count("pk"), **share_counts()
     )
-    counts_by_run = {row["evaluation_run"]: row for row in rows}
+    progress_by_part: dict[int, Progress] = {}
+    for row in rows:
+        share = Share(row["scored_once"], row["asked"])
+        progress_by_part[row["evaluation_run"]] = Progress(row["settled"], row["total"], share=share)
     batched = [run for run in runs if run.batch]
     waiting = waiting_words(batched) if batched else {}
     progress: dict[int, Progress] = {}
-    for pk in keys:
-        counts = [counts_by_run[part] for part in parts[pk] if part in counts_by_run]
-        scored = sum(row["scored_once"] for row in counts)
-        asked = sum(row["asked"] for row in counts)
+    for pk, keys in parts.items():
+        of_parts = [progress_by_part[key] for key in keys if key in progress_by_part]
         progress[pk] = Progress(
-            settled=sum(row["settled"] for row in counts),
-            total=sum(row["total"] for row in counts),
+            settled=sum(part.settled for part in of_parts),
+            total=sum(part.total for part in of_parts),
             waits_for=waiting.get(pk, ""),
-            share=Share(scored, asked),
+            share=total(part.share for part in of_parts),
         )
     return progress
+
+
+def _runs_with_channels(keys: Sequence[int]) -> dict[int, set[int]]:
+    """Return, by the primary key of each run, that key and those of the runs of its channels."""
+    parts: dict[int, set[int]] = {pk: {pk} for pk in keys}
+    links = ChannelShare.objects.filter(agent_run__in=keys).order_by().values_list("agent_run", "channel_run")
+    for agent_run, channel_run in links:
+        parts[agent_run].add(channel_run)
+    return parts
 
 
 Status = EvaluationRun.Status
@@ -165,6 +170,7 @@ def _cancel_batches(runs: Sequence[EvaluationRun]) -> None:
 
 
 def _cancel(runs: models.QuerySet[EvaluationRun]) -> int:
+    """Cancel those of these runs that have not ended; return how many."""
     return runs.filter(status__in=CANCELLABLE).update(
         status=Status.CANCELLED,
         error="cancelled on request",

@@ -36,7 +36,7 @@ from evaluation.runs.planning import (
 from evaluation.runs.simulating import simulation_spec
 from evaluation.runs.summary import Spending, Usd, sum_if_all_priced
 from evaluation.scorers import SCORERS, ReadsAhead, ideas_quantity
-from evaluation.scorers.subjects import ChannelSubject, Ends, Item, Subject, said
+from evaluation.scorers.subjects import ChannelSubject, Ends, Item, Subject, read_plain_messages
 from evaluation.simulation.conversations import TURN, Simulation, actor_of, prepare
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS, Situation
 
@@ -101,6 +101,7 @@ def estimate_before(specs: Sequence[RunSpec]) -> list[Estimate] | None:
 
 
 def _estimate(plan: Plan, length: AnswerLength, window_ends: dict[tuple[object, ...], Ends]) -> Estimate:
+    """Estimate what a planned run would need."""
     spec, run = plan.spec, new_run(plan)
     subject = subject_of(run)
     if isinstance(subject, Subject):
@@ -147,6 +148,7 @@ def _calls_of_dimension(
 
 
 def _calls_for_question(question: Question, tokens_per_proposition: int) -> list[Call]:
+    """Return the calls that a question would take: a double check takes two."""
     number = len(question.propositions)
     sent = estimate_tokens(build_request(question))
     answered = number * tokens_per_proposition
@@ -188,7 +190,7 @@ def _calls_for_ideas(
     stretches = list(ideas_quantity.stretches(subject))
     label = Label(purpose="estimate")
     for number, (first, last) in enumerate(stretches, 1):
-        messages = said(subject.said().filter(position__range=(first, last)))
+        messages = read_plain_messages(subject.messages().filter(position__range=(first, last)))
         request = listing_request(
             name=subject.name,
             proposition=proposition,
@@ -220,7 +222,10 @@ STAND_IN = ("word " * REPLY_TOKENS)[: REPLY_TOKENS * 4].strip()
 
 
 class SimulationEstimate(BaseModel):
-    """What `--json` prints. Tokens are characters / 4 for the prompts and assumptions for the answers; `cost_usd` is None when unpriced."""
+    """An estimate of simulating one agent, as `--json` prints it.
+
+    Tokens are characters / 4 for the prompts and assumptions for the answers; `cost_usd` is None when unpriced.
+    """
 
     agent: str
     actor_model: str
@@ -232,7 +237,7 @@ class SimulationEstimate(BaseModel):
 
 
 class ActorAndJudge(NamedTuple):
-    """What simulating the speech of an agent would need, and what judging it would."""
+    """The estimates of simulating the speech of an agent, and of judging it."""
 
     acting: SimulationEstimate
     judging: Estimate

@@ -121,14 +121,14 @@ def execute_as_made(
             execution.load_files()
         with sentry_sdk.start_span(op="evaluation.run", name="evaluate") as span:
             judged = side_by_side(execution.jobs(portions), _threads())
-            span.set_data("evaluation_runs", [run.pk for run in execution.held])
+            span.set_data("evaluation_runs", [run.pk for run in execution.leased])
             _end_all([context for context in judged if context is not None], alerts=alerts)
     except BaseException as error:
         execution.release_unended(error, hand_back=hand_back)
         if isinstance(error, Exception) and not is_outage(error):
             sentry_sdk.capture_exception(error)
         raise
-    return execution.held
+    return execution.leased
 
 
 def _threads() -> int:
@@ -142,7 +142,7 @@ class _Execution:
     """Runs that are judged together. They share leases, what is known of the judge's health, proposition files and window ends.
 
     Attributes:
-        held: The runs that were leased.
+        leased: The runs that were leased so far.
         crashed: Whether one of them ended with an error that nobody foresaw.
     """
 
@@ -153,19 +153,19 @@ class _Execution:
         self.health = JudgeHealth()
         self.load_files = cache(load_all)
         self.window_ends: dict[tuple[object, ...], Ends] = {}
-        self.held: list[EvaluationRun] = []
+        self.leased: list[EvaluationRun] = []
         self.crashed = False
 
     def jobs(self, portions: Iterable[Sequence[EvaluationRun]]) -> Iterator[Callable[[], EvaluationContext | None]]:
         """Lease the runs as they are made; yield a job for each that no other process holds."""
         for runs in portions:
-            leased: list[EvaluationRun] = []
+            new: list[EvaluationRun] = []
             for run in runs:
                 if run.is_leased_by(self.owner) or run.acquire(owner=self.owner, lease=lease(), resumable=RESUMABLE):
-                    leased.append(run)
-            self.held.extend(leased)
-            self.leases.add(leased)
-            for run in leased:
+                    new.append(run)
+            self.leased.extend(new)
+            self.leases.add(new)
+            for run in new:
                 yield partial(self.judge, run)
 
     def judge(self, run: EvaluationRun) -> EvaluationContext | None:
@@ -183,6 +183,7 @@ class _Execution:
             raise
 
     def _judge_pending(self, run: EvaluationRun) -> EvaluationContext | None:
+        """Judge what is pending of a leased run; see `judge`."""
         if run.batch and is_waiting(run.work_id):  # a person chose this run: nothing of it is asked again meanwhile
             run.finish(owner=self.owner, status=Status.PENDING)
             return None
@@ -212,7 +213,7 @@ class _Execution:
             asking.submit()
         else:
             # The dimensions of a few runs are judged side by side, those of many runs one after the other.
-            side_by_side(dimension_jobs, max(1, _threads() // len(self.held)))
+            side_by_side(dimension_jobs, max(1, _threads() // len(self.leased)))
         if context.waits:
             run.finish(owner=self.owner, status=Status.PENDING)
             return None
@@ -229,10 +230,10 @@ class _Execution:
             # No fault of these runs: a worker resumes them at once from what is stored.
             status, reason = Status.PENDING, ""
         elif interrupted:
-            status, reason = Status.ERRORED, "interrupted; the same command goes on with it"
+            status, reason = Status.ERRORED, "interrupted; run the same command again to resume"
         else:
             status, reason = Status.ERRORED, _error_text(error)
-        for run in self.held:
+        for run in self.leased:
             run.finish(owner=self.owner, status=status, error=reason)
 
 
@@ -302,7 +303,7 @@ def _outcome(context: EvaluationContext, summary: RunSummary) -> _Outcome:
     """Decide how a judged run ends. One whose judge answered nothing is failed; one with nothing to measure is completed."""
     run = context.run
     own = [dimension for name, dimension in summary.dimensions.items() if name in run.own_dimensions]
-    judge_problem = context.refused or context.health.down
+    judge_problem = context.refused or context.health.down  # why no batch was accepted, or no call answered
     pending = sum(dimension.pending for dimension in own)
     if pending and context.budget.reason and not judge_problem:
         return _Outcome(Status.PAUSED_BUDGET, context.budget.reason)
@@ -363,7 +364,7 @@ def _store_completed(run: EvaluationRun, summary: RunSummary, subject: Subject, 
         linked: Whether it was completed before, and its channels brought new numbers.
     """
     for path in declared_list("evaluation_completed"):
-        import_string(path)(run, summary, spoken=subject.spoken(), linked=linked)
+        import_string(path)(run, summary, spoken=subject.messages(), linked=linked)
 
 
 def _follow_up(run: EvaluationRun, *, alerts: bool) -> None:
@@ -451,11 +452,11 @@ def capture(
         made: list[PreparedRun] = []
         portions = _prepare_one_by_one(plans, made, prepared)
         judged = execute_as_made(portions, progress=progress, hand_back=False, alerts=alerts)
-        held = {run.pk for run in judged}
+        judged_here = {run.pk for run in judged}
         runs = with_channels([run for run, _ in made])
         if any(run.batch for run in runs):
-            held |= _wait_for_batches(runs, progress=progress, notice=notice)
-        return _captured(made, held)
+            judged_here |= _wait_for_batches(runs, progress=progress, notice=notice)
+        return _captured(made, judged_here)
 
 
 def _prepare_one_by_one(
@@ -504,14 +505,18 @@ def _wait_for_batches(runs: Sequence[EvaluationRun], *, progress: Progress, noti
             time.sleep(seconds_until_look(unfinished))
 
 
-def _captured(made: Sequence[PreparedRun], held: set[int]) -> list[Captured]:
-    """Return the outcome of each run as it is stored now, without those that were deleted meanwhile."""
+def _captured(made: Sequence[PreparedRun], judged_here: set[int]) -> list[Captured]:
+    """Return the outcome of each run as it is stored now, without those that were deleted meanwhile.
+
+    Args:
+        judged_here: Primary keys of the runs that this process judged.
+    """
     stored = EvaluationRun.objects.select_related("agent", "channel").in_bulk([run.pk for run, _ in made])
     summaries = {summary.run.pk: summary for summary in summarize_all(list(stored.values()))}
     captured: list[Captured] = []
     for run, resumed in made:
         if run.pk in summaries:
-            captured.append(Captured(summaries[run.pk], resumed=resumed, held_elsewhere=run.pk not in held))
+            captured.append(Captured(summaries[run.pk], resumed=resumed, held_elsewhere=run.pk not in judged_here))
     return captured
 
 
@@ -561,12 +566,12 @@ def work_one(*, owner: str) -> bool:
             return False
         for run in waiting:
             if run.acquire(owner=owner, lease=lease(), resumable=RESUMABLE):
-                _do(run, waiting, owner=owner)
+                _work_on(run, waiting, owner=owner)
                 return True
     return False
 
 
-def _do(run: EvaluationRun, waiting: Sequence[EvaluationRun], *, owner: str) -> None:
+def _work_on(run: EvaluationRun, waiting: Sequence[EvaluationRun], *, owner: str) -> None:
     """Simulate the speech of a leased run, or judge it; with a channel's run, judge further ones that wait."""
     run.note_served()
     trace = sentry_sdk.start_transaction(op="evaluation.work", name="evaluate")  # a span alone is sent nowhere

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import IO, Any
 
 from django.db.models import QuerySet
@@ -35,34 +36,43 @@ def score_rows(scores: QuerySet[EvaluationScore]) -> Iterator[dict[str, Any]]:
 
 def _score_row(score: EvaluationScore) -> dict[str, Any]:
     """Return the row of a judgement, its columns in the order of `COLUMNS`."""
-    run, message, earlier = score.evaluation_run, score.message, score.compared_with
-    channel = message.channel if message else run.channel
-    values: dict[str, Any] = {
-        "evaluation_run": run.pk,
-        "agent": run.agent.slug if run.agent else None,
-        "channel": channel.slug if channel else None,
-        "message": None,
-        "sent_at": None,
-        "text": None,
-        "tags": {},
-        "judge": score.judge or run.judge,
-        "judged_at": score.judged_at.isoformat() if score.judged_at else None,
-        "compared_with": earlier.external_id if earlier else None,
-        "compared_text": earlier.text if earlier else None,
-    }
-    if message:
-        values["message"] = message.external_id
-        values["tags"] = message.tags
-        values["text"] = score.context_snippet if run.swaps else message.text  # what was judged in its place
-        if message.sent_at:
-            values["sent_at"] = message.sent_at.isoformat()
+    run = score.evaluation_run
+    values: dict[str, Any] = {"evaluation_run": run.pk, "judge": score.judge or run.judge}
+    values["agent"] = run.agent.slug if run.agent else None
+    values["judged_at"] = _iso(score.judged_at)
+    values |= _message_columns(score)
     row: dict[str, Any] = {}
     for name in COLUMNS:
         if name in values:
             row[name] = values[name]
+        elif name in COLUMNS_OF_RUN:
+            row[name] = getattr(run, name)
         else:
-            row[name] = getattr(run if name in COLUMNS_OF_RUN else score, name)
+            row[name] = getattr(score, name)
     return row
+
+
+def _message_columns(score: EvaluationScore) -> dict[str, Any]:
+    """Return the columns about the message judged and the earlier one it is compared with."""
+    run, message, earlier = score.evaluation_run, score.message, score.compared_with
+    columns: dict[str, Any] = dict.fromkeys(("message", "sent_at", "text", "compared_with", "compared_text"))
+    columns["tags"] = {}
+    channel = run.channel
+    if message:
+        channel = message.channel
+        columns["message"] = message.external_id
+        columns["sent_at"] = _iso(message.sent_at)
+        columns["text"] = score.context_snippet if run.swaps else message.text  # what was judged in its place
+        columns["tags"] = message.tags
+    if earlier:
+        columns["compared_with"] = earlier.external_id
+        columns["compared_text"] = earlier.text
+    columns["channel"] = channel.slug if channel else None
+    return columns
+
+
+def _iso(time: datetime | None) -> str | None:
+    return time.isoformat() if time else None
 
 
 def write_jsonl(scores: QuerySet[EvaluationScore], out: IO[str]) -> int:

@@ -22,7 +22,7 @@ from evaluation.models import Dimension, EvaluationRun, EvaluationScore, Idea, I
 from evaluation.propositions.schema import Proposition, fill
 from evaluation.runs.summary import FAILURES
 from evaluation.scorers import ideas_quantity
-from evaluation.scorers.subjects import ChannelSubject, Event, Window, said
+from evaluation.scorers.subjects import ChannelSubject, Event, Window, read_plain_messages
 
 if TYPE_CHECKING:
     from evaluation.runs.judging import EvaluationContext
@@ -67,6 +67,7 @@ def _group_alike(ideas: Iterable[Idea]) -> list[list[Idea]]:
 
 
 def _distinct_idea(group: Sequence[Idea], authors: Mapping[int, str]) -> DistinctIdea:
+    """Return one idea from those that say the same, the first of which counts."""
     first, *same = group
     positions: set[int] = set()
     for idea in group:
@@ -139,7 +140,7 @@ def listing_request(
     events: Sequence[Event],
     part: tuple[int, int],
     nonce: str,
-    again: bool = False,
+    asked_again: bool = False,
     **call: Any,
 ) -> LLMRequest:
     """Ask for the ideas of one part of a conversation, all of whose messages are `events`.
@@ -148,7 +149,7 @@ def listing_request(
         name: The channel's.
         proposition: Its claim says what is to be listed.
         part: Its number, and how many there are.
-        again: Whether the same is asked again (repeats), so that the prompt cache should hold it.
+        asked_again: Whether the same is asked again (repeats), so that the prompt cache should hold it.
         call: `label`, `model` and `max_tokens` of the request.
     """
     channel_name = one_line(name)
@@ -164,7 +165,7 @@ def listing_request(
     return _request(
         "ideas",
         rubric="ideas",
-        text=Block(text, cache=again),
+        text=Block(text, cache=asked_again),
         schema=_LISTING_SCHEMA,
         parse=lambda data: _Listing.model_validate(data).ideas,
         example=_LISTING_EXAMPLE,
@@ -201,6 +202,7 @@ def collapse_request(*, name: str, ideas: Sequence[tuple[str, str]], known: int,
 
 
 def _request(task: str, *, rubric: str, text: Block, **fields: Any) -> LLMRequest:
+    """Build a call of the judge about ideas."""
     return LLMRequest(
         role="judge",
         task=task,
@@ -318,6 +320,7 @@ class _Count:
         return {"judge": judge, "served_model": requests.one_line(reply.served_model, 200), "call": reply.call_id}
 
     def _note_reply(self, reply: Reply) -> None:
+        """Count a reply, and note it for the judge's health."""
         self.last_reply = reply
         failed = reply.status in FAILURES
         self.calls["failed_calls" if failed else "answered_calls"] += 1
@@ -337,6 +340,7 @@ class _Count:
         return number_of_parts
 
     def _make_parts(self) -> None:
+        """Store the parts of the conversation, none of which is listed yet."""
         parts: list[IdeaPart] = []
         for number, (first, last) in enumerate(ideas_quantity.stretches(self.subject), 1):
             part = IdeaPart(evaluation_score=self.row, number=number, first_position=first, last_position=last)
@@ -376,7 +380,9 @@ class _Count:
         for part in parts:
             if not context.may_ask():
                 return
-            messages = said(subject.said().filter(position__range=(part.first_position, part.last_position)))
+            messages = read_plain_messages(
+                subject.messages().filter(position__range=(part.first_position, part.last_position))
+            )
             asked.append(_AskedPart(part, [message.position for message in messages]))
             yield listing_request(
                 name=subject.name,
@@ -387,7 +393,7 @@ class _Count:
                 model=context.run.judge,
                 nonce=context.nonce,
                 max_tokens=2 * LISTING_TOKENS if is_last_try else LISTING_TOKENS,
-                again=context.run.repeats > 1,
+                asked_again=context.run.repeats > 1,
             )
 
     def _collapse(self, ideas: Sequence[Idea]) -> None:
@@ -431,6 +437,7 @@ class _Count:
         return originals
 
     def _ask_once(self, ideas: Sequence[tuple[str, str]], *, known: int, tokens_factor: int) -> Reply:
+        """Ask which ideas repeat an earlier one, with so many times the usual room for the answer."""
         context = self.context
         if not context.may_ask():
             raise _Interrupted

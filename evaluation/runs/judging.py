@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from agents.kit.bulk import update_rows
 from agents.kit.llm import Label, complete_many
-from agents.kit.running import OUTAGE, outlasting
+from agents.kit.running import OUTAGE, retry_on_outage
 from agents.kit.text.fences import new_nonce, one_line
 from agents.models import Agent, Channel, Message
 from agents.personas.persona import current_digest
@@ -67,12 +67,12 @@ class ItemGroup(Generic[T]):
 
     Attributes:
         prefix: The same for all groups whose prompts begin with the same events.
-        alone: Whether no other call shows these events.
+        window_shown_once: Whether no other call shows these events.
     """
 
     items: list[OpenItem[T]]
     prefix: tuple[object, ...]
-    alone: bool
+    window_shown_once: bool
 
 
 @dataclass(slots=True)
@@ -104,9 +104,9 @@ def group_items(entries: Iterable[OpenItem[T]], per_call: int) -> Iterator[ItemG
     windows.sort(key=lambda window: (window.repeat, window.place))
     for window in windows:
         is_pair = window.items[0].earlier is not None
-        alone = len(by_prefix[window.prefix]) == 1 and not is_pair and len(window.items) <= per_call
+        shown_once = len(by_prefix[window.prefix]) == 1 and not is_pair and len(window.items) <= per_call
         for start in range(0, len(window.items), per_call):
-            yield ItemGroup(window.items[start : start + per_call], window.prefix, alone)
+            yield ItemGroup(window.items[start : start + per_call], window.prefix, shown_once)
 
 
 def _same_windows(entries: Iterable[OpenItem[T]]) -> list[_SameWindow[T]]:
@@ -131,7 +131,7 @@ def _same_windows(entries: Iterable[OpenItem[T]]) -> list[_SameWindow[T]]:
 
 @dataclass(frozen=True, slots=True)
 class GroupQuestion(Generic[T]):
-    """What is asked about a group of items; `question` is None where there is no text to judge."""
+    """The question about a group of items; `question` is None where there is no text to judge."""
 
     items: list[OpenItem[T]]
     question: Question | None
@@ -159,7 +159,7 @@ def questions(
             yield GroupQuestion(group.items, None)
             continue
         # A swapped text stands in for one message only: no other call shows this window.
-        shown_once = group.alone or bool(run.swaps)
+        shown_once = group.window_shown_once or bool(run.swaps)
         question = Question(
             propositions=tuple(entry.proposition for entry in group.items),
             context=replace(context, additional=run.additional_context or None),
@@ -169,8 +169,8 @@ def questions(
             double_check=run.double_check,
             advise=True,
             method=run.method,
-            alone=shown_once and not asked_again,
-            again=asked_again,
+            window_shown_once=shown_once and not asked_again,
+            asked_again=asked_again,
             prefix=None if run.batch else group.prefix,
             items=[entry.item for entry in group.items],
         )
@@ -190,12 +190,14 @@ def settle(
         return unscored("the message was deleted before it was judged")
     if judged_by == "pair" and (message is None or earlier is None):
         return unscored("a message of the pair was deleted before it was judged")
-    if message is not None and proposition.precondition:
+    if message is None:  # a window needs the judge
+        return None
+    if proposition.precondition:
         target = Target(message.text, message.channel.kind, message.parent_id is not None)
         holds = PRECONDITIONS[proposition.precondition]
         if not holds(target, additional or {}, variables_in(subject, message)):
             return trivial(f"precondition {proposition.precondition} does not hold")
-    if message is not None and proposition.rule:
+    if proposition.rule:
         return verdict_by_rule(proposition.rule, message.text, inverted=proposition.inverted)
     return None
 
@@ -217,7 +219,7 @@ Progress = Callable[[EvaluationRun, int], None]
 
 
 class Superseded(Exception):
-    """What the evaluation was planned on changed: its propositions or its persona."""
+    """The propositions or the persona changed since the evaluation was planned."""
 
 
 def lease() -> timedelta:
@@ -259,6 +261,7 @@ class Leases:
             return run.pk not in self._lost
 
     def _renew_all(self) -> None:
+        """Extend every lease; those that another worker took are lost."""
         for run in list(self._held.values()):
             if not run.extend_lease(owner=self.owner, lease=lease()):
                 del self._held[run.pk]
@@ -297,7 +300,7 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
         tries += 1
         return update_rows(rows, _COLUMNS_STORED, where="status = 'pending'")
 
-    if outlasting(write) == len(rows):
+    if retry_on_outage(write) == len(rows):
         _count_timeouts(rows)
         return True
     # What the database did before its connection was lost counts, although its answer never came.

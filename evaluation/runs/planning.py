@@ -39,12 +39,13 @@ from evaluation.models import (
     procedure_name,
 )
 from evaluation.models.evaluations import PROCEDURE
-from evaluation.propositions.files import LoadedFile, PropositionError, load_all, propositions_for, with_traits
+from evaluation.propositions.files import LoadedFile, PropositionError, load_all, propositions_for
 from evaluation.propositions.schema import Proposition, digest_of_each, fill, propositions_digest
+from evaluation.propositions.traits import with_traits
 from evaluation.runs.summary import reopen_failed
 from evaluation.runs.swaps import choose_swaps, swapped_texts
 from evaluation.scorers import SCORERS
-from evaluation.scorers.subjects import ChannelSubject, Item, Subject, check_bins, spoken_by
+from evaluation.scorers.subjects import ChannelSubject, Item, Subject, check_bins, messages_of_agent
 from evaluation.windows import BEFORE, MessageWindow, parse_history, parse_window
 
 MOST_SAMPLES = 100_000
@@ -53,7 +54,7 @@ MOST_REPEATS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
-    """What an evaluation of one agent, or of one channel, is asked to be.
+    """A request to evaluate one agent, or one channel.
 
     Attributes:
         agent: Who is measured; its channel dimensions are measured in its channels, by runs of their own.
@@ -122,6 +123,7 @@ class RunSpec:
             object.__setattr__(self, "per_call", 1)
 
     def _check_dimensions(self) -> None:
+        """Refuse unknown dimensions, and none."""
         allowed = ", ".join(Dimension.values)
         if not self.dimensions:
             raise ValueError(f"dimensions none: allowed: {allowed}")
@@ -135,6 +137,7 @@ class RunSpec:
             raise ValueError(f"{name} {value}: {least} to {most}")
 
     def _check_target(self) -> None:
+        """Refuse a target that the dimensions, or a swap test, cannot measure."""
         if (self.agent is None) == (self.channel is None):
             raise ValueError("an evaluation targets an agent or a channel, exactly one of them")
         of_agents = [name for name in self.dimensions if name not in CHANNEL_DIMENSIONS]
@@ -187,7 +190,7 @@ def has_little_speech(spec: RunSpec) -> bool:
     """Return whether the agent has fewer than 10 messages. A spec that names tags wants real speech, however little."""
     if spec.agent is None or spec.where or spec.history_where or spec.simulated:
         return False
-    messages = spoken_by(agent=spec.agent, window=MessageWindow())[:ENOUGH_MESSAGES]
+    messages = messages_of_agent(agent=spec.agent, window=MessageWindow())[:ENOUGH_MESSAGES]
     return len(messages) < ENOUGH_MESSAGES
 
 
@@ -199,7 +202,7 @@ _FIELDS_OF_AGENTS_ALONE = (  # of `RunSpec`; an agent's channels do not share th
 
 
 class ChannelOfAgent(NamedTuple):
-    """What is measured in one of an agent's channels, and the number of the agent's messages there."""
+    """The spec of one of an agent's channels, and the number of the agent's messages there."""
 
     spec: RunSpec
     messages: int
@@ -213,7 +216,7 @@ def channel_specs(spec: RunSpec) -> list[ChannelOfAgent]:
     dimensions = tuple(name for name in spec.dimensions if name in CHANNEL_DIMENSIONS)
     if spec.agent is None or not dimensions or spec.simulated:
         return []
-    spoken = spoken_by(agent=spec.agent, window=spec.window, where=spec.where)
+    spoken = messages_of_agent(agent=spec.agent, window=spec.window, where=spec.where)
     counted = spoken.order_by().values_list("channel").annotate(n=Count("pk")).order_by("-n", "channel")
     messages_by_channel = dict(counted[:MOST_CHANNELS])
     channels = Channel.objects.in_bulk(list(messages_by_channel))

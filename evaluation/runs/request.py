@@ -1,4 +1,4 @@
-"""What is asked to be measured: one request, from which commands, pages and routes are made (`agents.kit.use_cases`).
+"""The request to measure, from which commands, pages and routes are made (`agents.kit.use_cases`).
 
 A request says what is measured and how; its door adds of whom, and `EvaluationRequest.spec` makes of both what is planned. Limits are the
 same at all doors: what a request plans is stored in one transaction, in which SQLite lets no other process write, and 4,000 judgements of
@@ -260,8 +260,12 @@ class RunRequest(EvaluationRequest):
         if (self.agent is None) == (self.channel is None):
             given = "none is given" if self.agent is None else "both are given"
             raise fault("agent", f"give the slug of an agent or of a channel, exactly one of them; {given}")
-        if self.channel is None:
-            return self
+        if self.channel is not None:
+            self._check_fits_channel()
+        return self
+
+    def _check_fits_channel(self) -> None:
+        """Refuse what can be measured of agents only."""
         of_agents = [name for name in self.dimensions if name not in CHANNEL_DIMENSIONS]
         if of_agents:
             allowed = ", ".join(CHANNEL_DIMENSIONS)
@@ -271,7 +275,6 @@ class RunRequest(EvaluationRequest):
             )
         if self.is_simulated:
             raise fault("simulate", "simulate is for agents, not for a channel")
-        return self
 
 
 class CaptureRequest(EvaluationRequest):

@@ -38,7 +38,7 @@ _NOT_DONE = (EvaluationRun.Status.PENDING, EvaluationRun.Status.RUNNING, Evaluat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fired:
-    """What came of a schedule that was due.
+    """The outcome of firing a schedule.
 
     Attributes:
         runs: The evaluations that wait for a worker now.

@@ -42,7 +42,7 @@ def simulation_spec(spec: RunSpec, simulation: Simulation) -> RunSpec:
 
 
 class SimulatedSpecs(NamedTuple):
-    """What is measured after simulating, and the simulations that were made for it."""
+    """Specs of what is measured after simulating, and the simulations that were made for them."""
 
     specs: list[RunSpec]
     simulations: list[Simulation]

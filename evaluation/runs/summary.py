@@ -208,7 +208,7 @@ Usd = Annotated[Decimal | None, PlainSerializer(lambda usd: None if usd is None 
 
 
 class Numbers(BaseModel):
-    """What was judged of a proposition or a dimension.
+    """The numbers of a proposition or a dimension.
 
     Attributes:
         score: Mean over its items of their scored judgements, 0 to 9; None when none was scored.
@@ -237,7 +237,7 @@ class PropositionSummary(Numbers):
 
 
 class ChannelScore(BaseModel):
-    """What one channel contributes to an agent's dimension. `messages` are the agent's there: its weight in the mean."""
+    """The part of one channel in an agent's dimension. `messages` are the agent's there: its weight in the mean."""
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
@@ -336,7 +336,7 @@ def sum_if_all_priced(costs: Iterable[Decimal | None]) -> Decimal | None:
 
 
 class Used(Spending):
-    """What calls that were made used. `unpriced_calls`: how many of them the cost leaves out."""
+    """Sums over calls that were made. `unpriced_calls`: how many of them the cost leaves out."""
 
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
@@ -762,6 +762,7 @@ def summarize_all(runs: Sequence[EvaluationRun]) -> list[RunSummary]:
 
 
 def _run_summary(run: EvaluationRun, dimensions: dict[str, DimensionSummary], spent: ledger.Totals) -> RunSummary:
+    """Put together a run, its dimensions and what it used."""
     sent = spent.input_tokens + spent.cache_read_tokens + spent.cache_write_tokens
     overall_score = None
     if run.status not in WITHOUT_SCORE:
@@ -855,18 +856,17 @@ def spent_on(summaries: Iterable[RunSummary]) -> Used:
     """Add up what these evaluations used, with those of their channels, each once."""
     summaries = list(summaries)
     by_run = {summary.run.pk: summary for summary in (*summaries, *channels_of(summaries))}
-    used = list(by_run.values())
-    costs = [summary.cost_usd for summary in used if summary.cost_usd is not None and summary.calls]
-    cost = None
-    if costs or not any(summary.calls for summary in used):
-        cost = sum(costs, Decimal(0))
+    # One that made no call costs nothing; it must not give the others a price.
+    with_calls = [summary for summary in by_run.values() if summary.calls]
+    costs = [summary.cost_usd for summary in with_calls if summary.cost_usd is not None]
+    cost = sum(costs, Decimal(0)) if costs or not with_calls else None
     return Used(
-        calls=sum(summary.calls for summary in used),
-        input_tokens=sum(summary.input_tokens for summary in used),
-        output_tokens=sum(summary.output_tokens for summary in used),
-        cache_read_tokens=sum(summary.cache_read_tokens for summary in used),
-        cache_write_tokens=sum(summary.cache_write_tokens for summary in used),
-        unpriced_calls=sum(summary.unpriced_calls for summary in used),
+        calls=sum(summary.calls for summary in with_calls),
+        input_tokens=sum(summary.input_tokens for summary in with_calls),
+        output_tokens=sum(summary.output_tokens for summary in with_calls),
+        cache_read_tokens=sum(summary.cache_read_tokens for summary in with_calls),
+        cache_write_tokens=sum(summary.cache_write_tokens for summary in with_calls),
+        unpriced_calls=sum(summary.unpriced_calls for summary in with_calls),
         cost_usd=cost,
     )
 
@@ -890,6 +890,7 @@ def waiting_words(runs: Sequence[EvaluationRun]) -> dict[int, str]:
 
 
 def _batch_words(batch: LLMBatch) -> str:
+    """Say how far a batch is."""
     name = batch.batch_id or "(being submitted)"
     words = f"waiting for batch {name}: {batch.answered} of {batch.requests} answered"
     if batch.cancel_requested_at is not None:

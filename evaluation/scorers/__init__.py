@@ -20,7 +20,7 @@ S = TypeVar("S", contravariant=True)
 
 
 class Scorer(Protocol[S]):
-    """What every scorer can do, for an agent (`Subject`) or a channel (`ChannelSubject`)."""
+    """The functions of every scorer, for an agent (`Subject`) or a channel (`ChannelSubject`)."""
 
     def plan(self, subject: S, propositions: Sequence[Proposition]) -> list[Item]:
         """Return what is to be judged: each proposition on a message, on a pair of messages, or on the full window."""

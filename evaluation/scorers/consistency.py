@@ -17,7 +17,16 @@ from agents.kit.text.tokens import tokenize
 from agents.kit.text.wording import counted
 from agents.models import Agent, Message
 from evaluation.scorers.foils import load_foils
-from evaluation.scorers.subjects import Context, Event, Halves, Item, Subject, Window, said, synthetic_only
+from evaluation.scorers.subjects import (
+    Context,
+    Event,
+    Halves,
+    Item,
+    Subject,
+    Window,
+    read_plain_messages,
+    synthetic_only,
+)
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition
@@ -140,7 +149,7 @@ MOST_CHARACTERS = 2_000  # of a message
 
 @dataclass(frozen=True, slots=True)
 class Voices:
-    """How an agent spoke before the window, beside the other speakers of its channels. Without a `voice`, `why` there is none."""
+    """The voice of an agent before the window, against the other speakers of its channels. Without a `voice`, `why` there is none."""
 
     voice: Voice | None
     mask: NameMask
@@ -179,34 +188,41 @@ def _learn_voices(subject: Subject) -> Voices:
     Others are agents and outsiders. Where fewer than two of them are agents, foils join them: people write unlike any agent.
     """
     history = subject.halves().history[-MOST_OWN:]
-    rows = list(Message.objects.filter(pk__in=history).order_by("pk").values_list("text", "channel", "position"))
-    own = [text[:MOST_CHARACTERS] for text, _, _ in rows]
+    spoken = list(Message.objects.filter(pk__in=history).order_by("pk").values_list("text", "channel", "position"))
+    own = [text[:MOST_CHARACTERS] for text, _, _ in spoken]
     # What is tested is not learned from.
     tested = {(text or "")[:MOST_CHARACTERS] for text in subject.swapped.values()}
-    by_speaker = _hear_others(subject, [(channel, position) for _, channel, position in rows], tested)
-    mask = _name_mask(subject, by_speaker)
-    heard = {speaker: texts for speaker, texts in by_speaker.items() if len(texts) >= LEAST_EACH}
-    agents = sum(agent is not None for agent, _ in heard)
+    texts_by_speaker = _hear_others(subject, [(channel, position) for _, channel, position in spoken], tested)
+    mask = _name_mask(subject, texts_by_speaker)
     if len(own) < LEAST_OWN:
         why = f"a voice shows across at least {LEAST_OWN} earlier messages, there are {len(own)}"
         return Voices(None, mask, why=why)
-    if not agents and len(heard) < LEAST_VOICES:
-        there = "only 1 outsider has so many" if heard else "nobody has so many"
-        why = (
-            f"a voice is told apart from another agent's, or from {LEAST_VOICES} other speakers', with {LEAST_EACH} earlier messages each "
-            f"in the agent's channels; here {there}"
-        )
-        return Voices(None, mask, why=why)
-    others = list(heard.values())
+    others = {speaker: texts for speaker, texts in texts_by_speaker.items() if len(texts) >= LEAST_EACH}
+    agents = sum(agent is not None for agent, _ in others)
+    if not agents and len(others) < LEAST_VOICES:
+        return Voices(None, mask, why=_why_no_others(len(others)))
     stock: list[list[str]] = []
     if agents < LEAST_VOICES:
         stock = _stock_voices(tested)
-    beside = _name_others(agents=agents, outsiders=len(heard) - agents, stock=len(stock))
+    beside = _name_others(agents=agents, outsiders=len(others) - agents, stock=len(stock))
     masked_own = [_masked(text, mask) for text in own]
-    masked_others = [[_masked(text, mask) for text in texts] for texts in (*others, *stock)]
+    masked_others: list[list[str]] = []
+    for texts in (*others.values(), *stock):
+        masked_others.append([_masked(text, mask) for text in texts])
     voice = learn_voice(masked_own, masked_others)
-    why = "" if voice else f"the agent's earlier messages cannot be told from those of {beside} by how they are written"
-    return Voices(voice, mask, beside, why)
+    if voice is None:
+        why = f"the agent's earlier messages cannot be told from those of {beside} by how they are written"
+        return Voices(None, mask, beside, why)
+    return Voices(voice, mask, beside)
+
+
+def _why_no_others(outsiders: int) -> str:
+    """Return why an agent has no voice, where no other agent and too few outsiders speak."""
+    there = "only 1 outsider has so many" if outsiders else "nobody has so many"
+    return (
+        f"a voice is told apart from another agent's, or from {LEAST_VOICES} other speakers', with {LEAST_EACH} earlier messages each "
+        f"in the agent's channels; here {there}"
+    )
 
 
 def _hear_others(
@@ -226,7 +242,7 @@ def _hear_others(
     for channel, _ in busiest:
         messages = Message.objects.filter(channel=channel, position__lt=last_position[channel], text__regex=r"\S")
         messages = messages.filter(**synthetic_only(subject.history_where, simulated=False)).order_by("-position")
-        for message in said(messages.exclude(agent=subject.agent)[:MOST_HEARD]):
+        for message in read_plain_messages(messages.exclude(agent=subject.agent)[:MOST_HEARD]):
             text = message.text[:MOST_CHARACTERS]
             if text not in tested:
                 outsider = "" if message.agent_id else message.author_name
@@ -289,7 +305,7 @@ def read_ahead(subject: Subject, messages: Iterable[Message]) -> None:
     for channel, looked_at in positions.items():
         near |= Q(channel=channel, position__in=sorted(looked_at))
     kind = synthetic_only(subject.where, subject.simulated)
-    neighbours = said(Message.objects.filter(near, **kind).order_by("position"))
+    neighbours = read_plain_messages(Message.objects.filter(near, **kind).order_by("position"))
     for message in wanted:
         just_before = [
             neighbour
@@ -308,7 +324,7 @@ def _moment(subject: Subject, message: Message) -> Window:
         earlier = Message.objects.filter(
             channel=message.channel_id, position__lt=message.position, synthetic=message.synthetic
         )
-        newest = said(earlier.order_by("-position")[:SAID_BEFORE])
+        newest = read_plain_messages(earlier.order_by("-position")[:SAID_BEFORE])
         before = tuple(subject.event(neighbour) for neighbour in reversed(newest))
     own = Event("action", subject.agent.display_name, message.text)
     return Window((*before, own), 0, ())

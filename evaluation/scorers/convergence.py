@@ -30,7 +30,7 @@ MOST_SPEAKERS = 50  # whose pairs are stored: those who say most
 
 def plan(subject: ChannelSubject, propositions: Sequence[Proposition]) -> list[Item]:
     """Plan every proposition once, on the full conversation."""
-    if not subject.said().exists():
+    if not subject.messages().exists():
         return []
     return [Item(proposition) for proposition in propositions]
 
@@ -74,7 +74,7 @@ Lines = tuple[tuple[int, str], ...]  # agent's id, text
 
 
 class Measured(NamedTuple):
-    """How distinct the voices of a conversation are, and figures and likeness of the agents that say most, by their ids."""
+    """Measures of a conversation: how distinct its voices are, and figures and likeness of the agents that say most, by their ids."""
 
     distinctness: Distinctness | None
     vocabulary: dict[int, VocabularyStatistics]
@@ -86,6 +86,7 @@ class Measured(NamedTuple):
 
 @lru_cache(maxsize=64)  # the judge's evidence and the figures go by the same lines
 def _measure(lines: Lines) -> Measured:
+    """Measure the voices of the agents that say these lines."""
     texts_by_agent: dict[int, list[str]] = {}
     for agent_id, text in lines:
         texts_by_agent.setdefault(agent_id, []).append(text)
@@ -125,7 +126,7 @@ def _statistics_shown(subject: ChannelSubject, measured: Measured) -> dict[str, 
     speakers = subject.speakers()
     names = {agent_id: speakers.get(agent_id, str(agent_id)) for agent_id in measured.vocabulary}
     pairs = _named_pairs(measured.pairs, names)
-    shown = {
+    shown: dict[str, Any] = {
         "vocabulary_by_agent": _by_name(measured.vocabulary, names),
         "vocabulary_similarity_of_pairs": {
             f"{pair.first} / {pair.second}": pair.similarity for pair in pairs[:PAIRS_SHOWN]

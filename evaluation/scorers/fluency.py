@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def plan(subject: Subject, propositions: Sequence[Proposition]) -> list[Item]:
     """Plan every proposition once, on the full window."""
-    if not subject.spoken().exists():
+    if not subject.messages().exists():
         return []
     return [Item(proposition) for proposition in propositions]
 
@@ -87,7 +87,7 @@ def _pseudo_values(texts: Sequence[str]) -> dict[str, float]:
 
 def not_evaluable(subject: Subject) -> str:
     """Return why nothing can be judged for this dimension; empty when it can. Repetition needs two messages."""
-    count = subject.spoken()[:2].count()
+    count = subject.messages()[:2].count()
     if count == 0:
         return subject.why_silent()
     if count == 1:

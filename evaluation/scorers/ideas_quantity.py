@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def plan(subject: ChannelSubject, propositions: Sequence[Proposition]) -> list[Item]:
     """Plan every proposition once, on the full conversation."""
-    if not subject.said().exists():
+    if not subject.messages().exists():
         return []
     return [Item(proposition) for proposition in propositions]
 
@@ -43,7 +43,7 @@ def stretches(subject: ChannelSubject) -> Iterator[tuple[int, int]]:
     most = int(settings.IDEAS_PART_CHARACTERS)
     size = 0
     first = last = 0
-    lengths = subject.said().annotate(characters=Length("text")).values_list("position", "characters")
+    lengths = subject.messages().annotate(characters=Length("text")).values_list("position", "characters")
     for position, characters in lengths.iterator(chunk_size=5000):
         if size and size + characters > most:
             yield first, last

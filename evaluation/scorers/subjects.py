@@ -85,7 +85,7 @@ def _conversation_tags(where: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in where.items() if key in declared_tags}
 
 
-def spoken_by(
+def messages_of_agent(
     *, agent: Agent, window: MessageWindow, where: Mapping[str, str] | None = None, simulated: bool = False
 ) -> QuerySet[Message]:
     """Return what an agent really said: committed messages with a text, never drafts, never synthetic ones, oldest first (by `said_at`).
@@ -102,7 +102,7 @@ def spoken_by(
     return Message.objects.filter(pk__in=list(newest)).order_by("said_at", "pk")
 
 
-def said_in(
+def messages_in_channel(
     *, channel: Channel, window: MessageWindow, where: Mapping[str, str] | None = None, agents_only: bool = False
 ) -> QuerySet[Message]:
     """Return what was said in a channel, in its order; simulated speech only where the channel was simulated.
@@ -119,10 +119,10 @@ def said_in(
     return messages.order_by("position")
 
 
-def said_before(message: Message, *, agent: Agent, where: Mapping[str, str] | None = None) -> QuerySet[Message]:
-    """Return what the agent said before a message of its own, in the order of `spoken_by`."""
+def messages_before(message: Message, *, agent: Agent, where: Mapping[str, str] | None = None) -> QuerySet[Message]:
+    """Return what the agent said before a message of its own, in the order of `messages_of_agent`."""
     # Not "earlier, or at the same time and stored earlier": SQLite would look for both, and sort all that it finds.
-    spoken = spoken_by(agent=agent, window=MessageWindow(), where=where).filter(said_at__lte=message.said_at)
+    spoken = messages_of_agent(agent=agent, window=MessageWindow(), where=where).filter(said_at__lte=message.said_at)
     return spoken.exclude(said_at=message.said_at, pk__gte=message.pk)
 
 
@@ -190,15 +190,15 @@ def bin_of(position: int, bins: Sequence[Bin]) -> int | None:
     return None
 
 
-def numbered(*, agent: Agent, simulated: bool = False, where: Mapping[str, str] | None = None) -> Any:
+def messages_with_positions(*, agent: Agent, simulated: bool = False, where: Mapping[str, str] | None = None) -> Any:
     """Return everything the agent said, as messages, each with its position as `own_position`; channel by channel, each in its order.
 
     Of `where` only the tag of a debate counts.
     """
     own = models.Window(RowNumber(), partition_by=F("channel_id"), order_by=F("position").asc())
     named = _conversation_tags(where or {})
-    said = spoken_by(agent=agent, window=MessageWindow(), where=named, simulated=simulated)
-    return said.annotate(own_position=own).order_by("channel_id", "position")
+    messages = messages_of_agent(agent=agent, window=MessageWindow(), where=named, simulated=simulated)
+    return messages.annotate(own_position=own).order_by("channel_id", "position")
 
 
 def positions_of(
@@ -207,7 +207,7 @@ def positions_of(
     """Return channel and position of some of the agent's messages, by primary key; those that are gone are left out."""
     wanted = set(messages)
     channels = Message.objects.filter(pk__in=wanted).values("channel_id")
-    rows = numbered(agent=agent, simulated=simulated, where=where).filter(channel_id__in=channels)
+    rows = messages_with_positions(agent=agent, simulated=simulated, where=where).filter(channel_id__in=channels)
     positions = rows.values_list("pk", "channel_id", "own_position").iterator()
     return {pk: (channel, position) for pk, channel, position in positions if pk in wanted}
 
@@ -234,14 +234,26 @@ def sample_by_position(
         seed: Equal seeds draw equal samples.
         simulated: Whether `eligible` is simulated speech. `where`: the tags it was chosen by.
     """
-    rng = random.Random(seed)  # noqa: S311 (repeatable, not unpredictable)
     eligible_keys = set(eligible.order_by().values_list("pk", flat=True))
     keys_by_channel_and_bin: dict[tuple[int, int], list[int]] = {}
-    spoken = numbered(agent=agent, simulated=simulated, where=where)
+    spoken = messages_with_positions(agent=agent, simulated=simulated, where=where)
     for pk, channel, position in spoken.values_list("pk", "channel_id", "own_position").iterator():
         bin_index = bin_of(position, bins)
         if pk in eligible_keys and bin_index is not None:
             keys_by_channel_and_bin.setdefault((channel, bin_index), []).append(pk)
+    drawn = _draw_from_bins(keys_by_channel_and_bin, samples=samples, seed=seed)
+    order: dict[int, int] = {}
+    for keys in keys_by_channel_and_bin.values():
+        for pk in keys:
+            order[pk] = len(order)
+    return sorted(drawn, key=order.__getitem__)
+
+
+def _draw_from_bins(
+    keys_by_channel_and_bin: Mapping[tuple[int, int], Sequence[int]], *, samples: int, seed: int
+) -> list[int]:
+    """Draw messages, as many from each stretch; see `sample_by_position`."""
+    rng = random.Random(seed)  # noqa: S311 (repeatable, not unpredictable)
     counts = {key: len(keys) for key, keys in keys_by_channel_and_bin.items()}
     bin_sizes: Counter[int] = Counter()
     for (_, bin_index), count in counts.items():
@@ -252,17 +264,13 @@ def sample_by_position(
     preferred = [channel for channel in channels if channel in spanning_channels]
     others = [channel for channel in channels if channel not in spanning_channels]
     drawn: list[int] = []
-    for bin_index, share in sorted(_shares(bin_sizes, samples).items()):
-        numbers = _one_by_one(preferred, bin_index, counts, share)
+    for bin_index, share in sorted(_share_equally(bin_sizes, samples).items()):
+        numbers = _numbers_to_draw(preferred, bin_index, counts, share)
         rest = share - sum(numbers.values())
-        numbers |= _one_by_one(others, bin_index, counts, rest)
+        numbers |= _numbers_to_draw(others, bin_index, counts, rest)
         for channel, number in numbers.items():
             drawn += rng.sample(keys_by_channel_and_bin[channel, bin_index], number)
-    order: dict[int, int] = {}
-    for keys in keys_by_channel_and_bin.values():
-        for pk in keys:
-            order[pk] = len(order)
-    return sorted(drawn, key=order.__getitem__)
+    return drawn
 
 
 def spanning(counts: Mapping[tuple[int, int], int]) -> set[int]:
@@ -279,7 +287,7 @@ def spanning(counts: Mapping[tuple[int, int], int]) -> set[int]:
     return {channel for channel in channels if counts.get((channel, first)) and counts.get((channel, last))}
 
 
-def _shares(sizes: Mapping[int, int], samples: int) -> dict[int, int]:
+def _share_equally(sizes: Mapping[int, int], samples: int) -> dict[int, int]:
     """Return how many to draw from each group: equally many; what a small one has not goes to the others.
 
     Args:
@@ -298,7 +306,7 @@ def _shares(sizes: Mapping[int, int], samples: int) -> dict[int, int]:
     return shares
 
 
-def _one_by_one(
+def _numbers_to_draw(
     channels: Sequence[int], bin_index: int, counts: Mapping[tuple[int, int], int], share: int
 ) -> dict[int, int]:
     """Return how many messages to take from each conversation in a stretch: one from each after the other, until the share is drawn."""
@@ -306,7 +314,7 @@ def _one_by_one(
     for rank, channel in enumerate(channels):
         if (channel, bin_index) in counts:
             size_by_rank[rank] = counts[channel, bin_index]
-    return {channels[rank]: number for rank, number in _shares(size_by_rank, share).items() if number}
+    return {channels[rank]: number for rank, number in _share_equally(size_by_rank, share).items() if number}
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,7 +431,7 @@ class Halves:
     channel_of: Mapping[int, int]
 
 
-HISTORY = 1_000  # earlier messages that are looked at from each end: the oldest and the newest
+MOST_HISTORY = 1_000  # earlier messages that are looked at from each end: the oldest and the newest
 STRETCH = 20  # most consecutive events of a channel whose messages are shown the same window
 STRETCHES = 3  # most neighbouring stretches whose windows begin with the same events, for the prompt cache
 SEEN_BEFORE = 10  # events shown before each judged message, where the channel and `last_n` have them
@@ -470,19 +478,21 @@ class Subject:
     _windows: dict[tuple[object, ...], Window] = field(default_factory=dict)
     _halves: Halves | None = None
 
-    def spoken(self) -> QuerySet[Message]:
+    def messages(self) -> QuerySet[Message]:
         """Return what the agent said in the window, oldest first."""
-        return spoken_by(agent=self.agent, window=self.window, where=self.where, simulated=self.simulated)
+        return messages_of_agent(agent=self.agent, window=self.window, where=self.where, simulated=self.simulated)
 
     def why_silent(self) -> str:
         """Return why there is no message of the agent to measure; empty when there is one."""
-        if self.spoken().exists():
+        if self.messages().exists():
             return ""
         return NO_MESSAGE + self.why_outside()
 
     def why_outside(self) -> str:
         """Return why the window's stretch of time holds nothing of what the agent said, as the end of a sentence; or empty."""
-        everything = spoken_by(agent=self.agent, window=MessageWindow(), where=self.where, simulated=self.simulated)
+        everything = messages_of_agent(
+            agent=self.agent, window=MessageWindow(), where=self.where, simulated=self.simulated
+        )
         return why_outside(everything, self.window)
 
     def sample(self) -> list[int]:
@@ -490,14 +500,14 @@ class Subject:
         if self.position_bins:
             return sample_by_position(
                 agent=self.agent,
-                eligible=self.spoken(),
+                eligible=self.messages(),
                 bins=self.position_bins,
                 samples=self.samples,
                 seed=self.seed,
                 simulated=self.simulated,
                 where=self.where,
             )
-        keys = list(self.spoken().values_list("pk", flat=True))
+        keys = list(self.messages().values_list("pk", flat=True))
         if len(keys) <= self.samples:
             return keys
         # Sampling needs to be repeatable, not unpredictable.
@@ -516,14 +526,15 @@ class Subject:
         return self._halves
 
     def _read_halves(self) -> Halves:
-        current = list(self.spoken().values_list("pk", "channel_id"))
+        """Read what `halves` returns."""
+        current = list(self.messages().values_list("pk", "channel_id"))
         if self._is_split():
             current = current[len(current) // 2 :]
         past = Message.objects.none()
         if current:
             past = self._past(first_now=current[0][0])
         channel_now = dict(current)
-        most = HISTORY + len(channel_now)  # `past` may hold what is said now
+        most = MOST_HISTORY + len(channel_now)  # `past` may hold what is said now
         rows = past.values_list("pk", "channel_id")
         oldest = list(rows.order_by("said_at", "pk")[:most])
         newest = list(rows.order_by("-said_at", "-pk")[:most])
@@ -545,11 +556,11 @@ class Subject:
         if self.simulated:
             return Message.objects.none()
         if self.history.spec != BEFORE:
-            return spoken_by(agent=self.agent, window=self.history, where=self.history_where)
+            return messages_of_agent(agent=self.agent, window=self.history, where=self.history_where)
         if self._is_split():
-            return spoken_by(agent=self.agent, window=self.window, where=self.history_where)
+            return messages_of_agent(agent=self.agent, window=self.window, where=self.history_where)
         first_message = Message.objects.get(pk=first_now)
-        return said_before(first_message, agent=self.agent, where=self.history_where)
+        return messages_before(first_message, agent=self.agent, where=self.history_where)
 
     def window_around(self, message: Message, first_n: int, last_n: int) -> ShownWindow:
         """Return the events around a message: the first ones of its channel and the last ones up to the end of its stretch (AC-6.0.12).
@@ -594,7 +605,7 @@ class Subject:
         """Return what the agent said in the window, over all channels, in order of time."""
         cache_key = ("own", first_n, last_n)
         if cache_key not in self._windows:
-            keys = list(self.spoken().values_list("pk", flat=True))
+            keys = list(self.messages().values_list("pk", flat=True))
             omitted = max(0, len(keys) - first_n - last_n)
             first_keys, last_keys = keys, []
             if omitted:
@@ -613,11 +624,11 @@ class Subject:
         message.text = text or ""
         return text is not None
 
-    def event(self, message: Message | Said) -> Event:
+    def event(self, message: Message | PlainMessage) -> Event:
         return event_of(self.agent, message)
 
 
-def event_of(agent: Agent, message: Message | Said) -> Event:
+def event_of(agent: Agent, message: Message | PlainMessage) -> Event:
     """Return a message as the agent experiences it: what it says itself is an action, everything else a stimulus."""
     if message.agent_id == agent.pk:
         return Event("action", agent.display_name, message.text)
@@ -652,7 +663,7 @@ def first_stretch_end(position: int, last_n: int) -> int:
     return (position - 1) // together * together + length
 
 
-class Said(NamedTuple):
+class PlainMessage(NamedTuple):
     """A message as far as an event shows it: most of what a run reads is read for that."""
 
     position: int
@@ -669,14 +680,14 @@ _COLUMNS_OF_SAID = (
 )
 
 
-def said(messages: QuerySet[Message]) -> list[Said]:
+def read_plain_messages(messages: QuerySet[Message]) -> list[PlainMessage]:
     """Read messages without making model instances of them, their agents and users."""
-    read: list[Said] = []
+    read: list[PlainMessage] = []
     for row in messages.values_list(*_COLUMNS_OF_SAID):
         channel, position, text, agent_id, slug, agent_name, outsider, first_name, last_name, username = row
         full_name = " ".join(part for part in (first_name, last_name) if part)
         author = agent_name or outsider or full_name or username or ""
-        read.append(Said(position, text, agent_id, slug or "", author, channel))
+        read.append(PlainMessage(position, text, agent_id, slug or "", author, channel))
     return read
 
 
@@ -690,12 +701,12 @@ class ShownWindow(NamedTuple):
 class Ends(NamedTuple):
     """First and last messages of a channel, how many lie between, and the `ends` of a `Window`."""
 
-    first: list[Said]
+    first: list[PlainMessage]
     omitted: int
-    last: list[Said]
+    last: list[PlainMessage]
     ends: tuple[int, ...] = ()
 
-    def window(self, event: Callable[[Said], Event]) -> Window:
+    def window(self, event: Callable[[PlainMessage], Event]) -> Window:
         """Return the window that shows these messages, each as the event that `event` makes of it."""
         return Window(tuple(map(event, self.first)), self.omitted, tuple(map(event, self.last)), self.ends)
 
@@ -730,7 +741,7 @@ def read_ends(
         first_n: How many from the start. `last_n`: how many from the end, or up to the position `upto`.
         further: How many messages after `upto`, at most, are among the last ones, too.
     """
-    newest = said(messages.order_by("-position")[: first_n + last_n + further + 1])
+    newest = read_plain_messages(messages.order_by("-position")[: first_n + last_n + further + 1])
     newest.reverse()
     before, after = newest, []
     if upto is not None:
@@ -739,7 +750,7 @@ def read_ends(
     before = before[-(first_n + last_n + 1) :]
     if len(before) <= first_n + last_n:
         return Ends(before, 0, after)
-    first = said(messages.order_by("position")[:first_n])
+    first = read_plain_messages(messages.order_by("position")[:first_n])
     last = before[len(before) - last_n :]
     first_omitted_after = first[-1].position if first else 0
     last_omitted_before = last[0].position if last else before[-1].position + 1
@@ -766,21 +777,21 @@ class ChannelSubject:
     window: MessageWindow
     where: dict[str, str]
     seed: int
-    _shown: dict[tuple[int, int], tuple[Window, tuple[Said, ...]]] = field(default_factory=dict)
+    _shown: dict[tuple[int, int], tuple[Window, tuple[PlainMessage, ...]]] = field(default_factory=dict)
     _names: dict[int, str] | None = None
 
     @property
     def name(self) -> str:
         return str(self.channel)
 
-    def said(self, *, agents_only: bool = False) -> QuerySet[Message]:
+    def messages(self, *, agents_only: bool = False) -> QuerySet[Message]:
         """Return what was said in the window, in the order of the channel."""
-        return said_in(channel=self.channel, window=self.window, where=self.where, agents_only=agents_only)
+        return messages_in_channel(channel=self.channel, window=self.window, where=self.where, agents_only=agents_only)
 
     def speakers(self) -> dict[int, str]:
         """Return the names of the agents that speak in the window, by id; agents of one name get their slugs."""
         if self._names is None:
-            ids = self.said(agents_only=True).order_by().values_list("agent_id", flat=True).distinct()
+            ids = self.messages(agents_only=True).order_by().values_list("agent_id", flat=True).distinct()
             agents = list(Agent.objects.filter(pk__in=list(ids)).order_by("slug"))
             agents_of_name = Counter(agent.display_name for agent in agents)
             self._names = {}
@@ -799,15 +810,15 @@ class ChannelSubject:
             parts.append(f"# {name}\n\n{persona}")
         return "\n\n".join(parts)
 
-    def conversation(self, first_n: int, last_n: int) -> tuple[Window, tuple[Said, ...]]:
+    def conversation(self, first_n: int, last_n: int) -> tuple[Window, tuple[PlainMessage, ...]]:
         """Return the events shown, and their messages. Only these are read, so that a channel of any length costs the same."""
         key = (first_n, last_n)
         if key not in self._shown:
-            ends = read_ends(self.said(), first_n, last_n)
+            ends = read_ends(self.messages(), first_n, last_n)
             self._shown[key] = ends.window(self.event), (*ends.first, *ends.last)
         return self._shown[key]
 
-    def event(self, message: Message | Said) -> Event:
+    def event(self, message: Message | PlainMessage) -> Event:
         """Return a message as an event: an agent acts; what users and outsiders say reaches all."""
         if message.agent_id is None:
             return Event("stimulus", EVERYBODY, message.text, speaker=message.author_name)
@@ -818,7 +829,7 @@ class ChannelSubject:
         """Return why there is no conversation of agents to measure; empty when there is one."""
         if self.speakers():
             return ""
-        if self.said().exists():
+        if self.messages().exists():
             return "no agent speaks in the window, only people"
-        everything = said_in(channel=self.channel, window=MessageWindow(), where=self.where)
+        everything = messages_in_channel(channel=self.channel, window=MessageWindow(), where=self.where)
         return f"no message of the channel in the window{why_outside(everything, self.window)}"

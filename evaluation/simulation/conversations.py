@@ -142,6 +142,7 @@ class Simulation(BaseModel):
         return ""
 
     def _why_unfinished(self) -> str:
+        """Say how many conversations are not finished, which, and why."""
         unfinished = self.unfinished
         names = ", ".join(conversation.name for conversation in unfinished[:MOST_NAMED])
         if len(unfinished) > MOST_NAMED:
@@ -296,6 +297,7 @@ def _is_continued(simulation_id: str, reuse: bool | None) -> bool:
 
 
 def _new_channel(slug: str, agent: Agent, situation: Situation, repeat: int, simulation_id: str) -> Channel:
+    """Return a channel for a situation; it is not stored."""
     return Channel(
         slug=slug,
         name=f"{agent.display_name} and {situation.speaker}"[:200],

@@ -20,7 +20,7 @@ RESAMPLES = 2_000
 def quadratic_weighted_kappa(
     first: Sequence[float], second: Sequence[float], *, resamples: int = RESAMPLES
 ) -> Estimate:
-    """Cohen's kappa with quadratic weights: 1 − observed ÷ chance-expected squared difference of two raters.
+    """Return Cohen's kappa with quadratic weights: 1 − observed ÷ chance-expected squared difference of two raters.
 
     Source: Cohen, "Weighted kappa", Psychological Bulletin 70 (1968), 213–220; Fleiss & Cohen (1973) for the quadratic weights, which are
     squared differences of the *values*: no list of categories is needed. Interval: percentile bootstrap over items.
@@ -34,20 +34,22 @@ def quadratic_weighted_kappa(
     Raises:
         ValueError: Lists of different length, or a rating that is no finite number.
     """
-    return _paired(first, second, _kappa, "both raters gave one and the same rating throughout", resamples)
+    undefined = "both raters gave one and the same rating throughout"
+    return _statistic_of_pairs(first, second, _kappa, undefined=undefined, resamples=resamples)
 
 
 def spearman(first: Sequence[float], second: Sequence[float], *, resamples: int = RESAMPLES) -> Estimate:
-    """Spearman's rank correlation, −1 to 1, ties given their mean rank; None for fewer than two items or when a rater never varies.
+    """Return Spearman's rank correlation, −1 to 1, ties given their mean rank; None for fewer than two items or when a rater never varies.
 
     Source: Spearman, American Journal of Psychology 15 (1904), 72–101; agrees with ``scipy.stats.spearmanr``. Arguments, interval and
     errors are those of `quadratic_weighted_kappa`; any ordinal scale will do, and the two may differ.
     """
-    return _paired(first, second, _spearman, "a rater gave the same rating to every item", resamples)
+    undefined = "a rater gave the same rating to every item"
+    return _statistic_of_pairs(first, second, _spearman, undefined=undefined, resamples=resamples)
 
 
 def krippendorff_alpha(items: Sequence[Sequence[float | None]], *, resamples: int = RESAMPLES) -> Estimate:
-    """Krippendorff's alpha on an interval scale: agreement of any number of raters, with missing ratings.
+    """Return Krippendorff's alpha on an interval scale: agreement of any number of raters, with missing ratings.
 
     The value is the `krippendorff` package's. Interval: percentile bootstrap over items (Zapf et al., BMC Medical Research Methodology
     16:93, 2016).
@@ -64,15 +66,19 @@ def krippendorff_alpha(items: Sequence[Sequence[float | None]], *, resamples: in
     import krippendorff
     import numpy as np
 
-    rows = [numbers(f"item {i}", [r for r in row if r is not None]) for i, row in enumerate(items, 1)]
-    rows = [row for row in rows if row.size >= 2]
+    rows = []
+    for number, ratings in enumerate(items, 1):
+        row = numbers(f"item {number}", [rating for rating in ratings if rating is not None])
+        if row.size >= 2:
+            rows.append(row)
     if len(rows) < 2:
         return Estimate(None, None, len(rows), f"{len(rows)} items with two ratings or more; at least 2 are needed")
     values = np.unique(np.concatenate(rows))
     if values.size == 1:
         return Estimate(None, None, len(rows), "all ratings are the same")
-    tables = np.array([[np.count_nonzero(row == value) for value in values] for row in rows])
-    kinds, counts = np.unique(tables, axis=0, return_counts=True)
+    # Per item how many raters gave each value; items with the same ratings are drawn together.
+    counts_of_values = np.stack([(row[:, None] == values).sum(axis=0) for row in rows])
+    kinds, counts = np.unique(counts_of_values, axis=0, return_counts=True)
 
     def alpha(drawn: Floats) -> float:
         chosen = np.repeat(kinds, drawn.astype(np.intp), axis=0)
@@ -88,23 +94,34 @@ def krippendorff_alpha(items: Sequence[Sequence[float | None]], *, resamples: in
 
 
 def judge_noise(repeats: Iterable[Sequence[float]]) -> float | None:
-    """Standard deviation between judgements of the same item, in points, pooled over items; None when no item was judged twice.
+    """Return the standard deviation between judgements of the same item, in points, pooled over items; None when no item was judged twice.
 
     Source: Bland & Altman, "Measurement error", BMJ 313 (1996), 744.
     """
     import numpy as np
 
-    twice = [np.asarray(row, dtype=np.float64) for row in repeats if len(row) > 1]
-    freedom = sum(row.size - 1 for row in twice)
-    return math.sqrt(sum(float(((row - row.mean()) ** 2).sum()) for row in twice) / freedom) if freedom else None
+    squares = []
+    freedom = 0
+    for judgements in repeats:
+        if len(judgements) > 1:
+            scores = np.asarray(judgements, dtype=np.float64)
+            squares.append(float(((scores - scores.mean()) ** 2).sum()))
+            freedom += scores.size - 1
+    return math.sqrt(sum(squares) / freedom) if freedom else None
 
 
 Statistic = Callable[["Floats", "Floats", "Floats"], "Floats"]
 
 
-def _paired(
-    first: Sequence[float], second: Sequence[float], statistic: Statistic, undefined: str, resamples: int
+def _statistic_of_pairs(
+    first: Sequence[float], second: Sequence[float], statistic: Statistic, *, undefined: str, resamples: int
 ) -> Estimate:
+    """Return a statistic of two raters, with its percentile bootstrap interval over items.
+
+    Args:
+        statistic: Gives the value of each row of counts over the distinct pairs of ratings; NaN where it is undefined.
+        undefined: Why the value is None, where it is undefined for the ratings as they are.
+    """
     import numpy as np
 
     a, b = numbers("first rater", first), numbers("second rater", second)
@@ -113,7 +130,9 @@ def _paired(
     if a.size < 2:
         return Estimate(None, None, int(a.size), f"{a.size} items rated by both; at least 2 are needed")
     pairs, counts = np.unique(np.column_stack([a, b]), axis=0, return_counts=True)
-    x, y = pairs[:, 0] - pairs[:, 0].min(), pairs[:, 1] - pairs[:, 0].min()
+    lowest = pairs[:, 0].min()  # ratings near 0 keep the squares exact
+    x = pairs[:, 0] - lowest
+    y = pairs[:, 1] - lowest
     value = float(statistic(x, y, counts[None, :].astype(np.float64))[0])
     if not np.isfinite(value):
         return Estimate(None, None, int(a.size), undefined)
@@ -122,7 +141,7 @@ def _paired(
 
 
 def _kappa(x: Floats, y: Floats, counts: Floats) -> Floats:
-    """Kappa of each row of counts over the distinct pairs (x, y); NaN where chance expects no difference."""
+    """Return kappa of each row of counts over the distinct pairs (x, y); NaN where chance expects no difference."""
     import numpy as np
 
     n = counts.sum(axis=1)
@@ -133,19 +152,20 @@ def _kappa(x: Floats, y: Floats, counts: Floats) -> Floats:
 
 
 def _spearman(x: Floats, y: Floats, counts: Floats) -> Floats:
-    """Spearman's correlation of each row of counts; NaN where a rater is constant."""
+    """Return Spearman's correlation of each row of counts; NaN where a rater is constant."""
     import numpy as np
 
     n = counts.sum(axis=1, keepdims=True)
-    rx, ry = _mid_ranks(x, counts) - n / 2, _mid_ranks(y, counts) - n / 2
-    covariance = (counts * rx * ry).sum(axis=1)
-    variances = (counts * rx**2).sum(axis=1) * (counts * ry**2).sum(axis=1)
+    ranks_x = _mid_ranks(x, counts) - n / 2
+    ranks_y = _mid_ranks(y, counts) - n / 2
+    covariance = (counts * ranks_x * ranks_y).sum(axis=1)
+    variances = (counts * ranks_x**2).sum(axis=1) * (counts * ranks_y**2).sum(axis=1)
     variances[variances <= 0] = np.nan
     return np.asarray(np.clip(covariance / np.sqrt(variances), -1, 1))
 
 
 def _mid_ranks(values: Floats, counts: Floats) -> Floats:
-    """For each row of counts the mean rank of each value, shifted so that ranks average n ÷ 2."""
+    """Return for each row of counts the mean rank of each value, shifted so that ranks average n ÷ 2."""
     import numpy as np
 
     order: NDArray[np.intp] = np.argsort(values, kind="stable")

@@ -22,11 +22,14 @@ if TYPE_CHECKING:
 
     from evaluation.statistics.bootstrap import Floats
 
-PERMUTATIONS = 9_999
+PERMUTATIONS = 9_999  # ways to swap pairs that are drawn, where there are too many to go through all
 MOST_EXACT_PAIRS = 13  # 2¹³ ways to swap them: up to here all are gone through
-LEAST_PAIRS, MOST_PAIRS = 3, 10_000_000
-MOST_D = 20.0  # beyond, all is found
-FEW_WAYS, DRAWN = 20, 4_000
+LEAST_PAIRS = 3
+MOST_PAIRS = 10_000_000
+MOST_D = 20.0  # standard deviations; any larger difference is detected
+FEW_WAYS = 20  # so few ways rare enough that the power of the test is tried, not computed
+DRAWN_EXPERIMENTS = 4_000  # on which it is tried
+LARGEST_SHIFT = 30  # from which on the non-central t overflows, and the power is 1
 
 Arm = Mapping[Any, Sequence[float]]  # the scores of each environment
 
@@ -52,24 +55,28 @@ class Effect:
 
 def welch(treatment: Sequence[float], control: Sequence[float]) -> Welch | None:
     """Test the difference of two means, each score taken for itself; None for fewer than 2 scores in one, or none that varies."""
-    a, b = numbers("treatment", treatment), numbers("control", control)
+    a = numbers("treatment", treatment)
+    b = numbers("control", control)
     if min(len(a), len(b)) < 2 or not (a.var() or b.var()):
         return None
     from scipy.special import stdtr
 
-    one, other = float(a.var(ddof=1)) / len(a), float(b.var(ddof=1)) / len(b)
-    t = float(a.mean() - b.mean()) / math.sqrt(one + other)
-    df = (one + other) ** 2 / (one**2 / (len(a) - 1) + other**2 / (len(b) - 1))
+    variance_a = float(a.var(ddof=1)) / len(a)  # of the mean
+    variance_b = float(b.var(ddof=1)) / len(b)
+    t = float(a.mean() - b.mean()) / math.sqrt(variance_a + variance_b)
+    df = (variance_a + variance_b) ** 2 / (variance_a**2 / (len(a) - 1) + variance_b**2 / (len(b) - 1))
     return Welch(t, df, float(2 * stdtr(df, -abs(t))))
 
 
 def effect(treatment: Sequence[float], control: Sequence[float]) -> Effect | None:
-    """How large the difference of two means is, in standard deviations; None for fewer than 2 scores in one, or none that varies.
+    """Return how large the difference of two means is, in standard deviations; None for fewer than 2 scores in one, or none that varies.
 
     Hedges & Olkin, "Statistical Methods for Meta-Analysis" (1985), chapter 5: g with the exact factor, the variance of d from its size.
     """
-    a, b = numbers("treatment", treatment), numbers("control", control)
-    n, m = len(a), len(b)
+    a = numbers("treatment", treatment)
+    b = numbers("control", control)
+    n = len(a)
+    m = len(b)
     if min(n, m) < 2:
         return None
     pooled = math.sqrt(((n - 1) * a.var(ddof=1) + (m - 1) * b.var(ddof=1)) / (n + m - 2))
@@ -86,29 +93,36 @@ def effect(treatment: Sequence[float], control: Sequence[float]) -> Effect | Non
 
 
 def intraclass(*arms: Arm) -> float | None:
-    """How alike scores of one environment are, 1 = equal: ICC(1) of a one-way analysis of variance with unequal sizes, arms apart.
+    """Return how alike scores of one environment are, 1 = equal: ICC(1) of a one-way analysis of variance with unequal sizes, arms apart.
 
     Donner, International Statistical Review 54 (1986), 67–82. Below 0 when environments differ less than chance makes them.
 
     Returns:
         None where no environment has two scores, or all scores are equal.
     """
-    groups = [[numbers("scores", scores) for scores in arm.values() if len(scores)] for arm in arms]
-    sizes = [len(scores) for arm in groups for scores in arm]
-    freedom = len(sizes) - sum(bool(arm) for arm in groups)
-    inside = sum(sizes) - len(sizes)
-    if freedom < 1 or inside < 1:
+    squares_between = squares_within = 0.0
+    freedom_between = freedom_within = 0
+    effective_scores = 0.0
+    for arm in arms:
+        environments = [numbers("scores", scores) for scores in arm.values() if len(scores)]
+        if not environments:
+            continue
+        n = sum(len(scores) for scores in environments)
+        mean = sum(float(scores.sum()) for scores in environments) / n
+        for scores in environments:
+            squares_between += len(scores) * (float(scores.mean()) - mean) ** 2
+            squares_within += float(((scores - scores.mean()) ** 2).sum())
+        freedom_between += len(environments) - 1
+        freedom_within += n - len(environments)
+        effective_scores += n - sum(len(scores) ** 2 for scores in environments) / n
+    if freedom_between < 1 or freedom_within < 1:
         return None
-    between = within = typical = 0.0
-    for arm in groups:
-        total = sum(len(scores) for scores in arm)
-        mean = sum(float(scores.sum()) for scores in arm) / total if total else 0.0
-        between += sum(len(scores) * (float(scores.mean()) - mean) ** 2 for scores in arm)
-        within += sum(float(((scores - scores.mean()) ** 2).sum()) for scores in arm)
-        typical += total - sum(len(scores) ** 2 for scores in arm) / total if total else 0.0
-    size = typical / freedom
-    a, b = between / freedom, within / inside
-    return (a - b) / (a + (size - 1) * b) if a or b else None
+    typical_size = effective_scores / freedom_between  # of an environment
+    between = squares_between / freedom_between
+    within = squares_within / freedom_within
+    if not between and not within:
+        return None
+    return (between - within) / (between + (typical_size - 1) * within)
 
 
 def permutation_p(treatment: Arm, control: Arm, *, seed: int = 0) -> float | None:
@@ -122,27 +136,36 @@ def permutation_p(treatment: Arm, control: Arm, *, seed: int = 0) -> float | Non
     """
     import numpy as np
 
-    a, b = _sums(treatment), _sums(control)
-    pairs = [key for key in a if key in b]
+    sums_treatment = _sums(treatment)
+    sums_control = _sums(control)
+    pairs = [environment for environment in sums_treatment if environment in sums_control]
     if len(pairs) < LEAST_PAIRS:
         return None
-    rows = np.array([*(a[key] for key in pairs), *(b[key] for key in pairs)])
-    exact = len(pairs) <= MOST_EXACT_PAIRS
-    flips = _all_flips(len(pairs)) if exact else _drawn_flips(len(pairs), seed)
+    rows = np.array([sums_treatment[pair] for pair in pairs] + [sums_control[pair] for pair in pairs])
     as_it_was = np.zeros((1, len(pairs)), dtype=bool)
     real = abs(_difference(rows, as_it_was)[0])
-    extreme = int((np.abs(_difference(rows, flips)) >= real - 1e-9 * max(1.0, real)).sum())
-    return extreme / len(flips) if exact else (1 + extreme) / (1 + PERMUTATIONS)
+    at_least = real - 1e-9 * max(1.0, real)  # as extreme, but for rounding
+    if len(pairs) <= MOST_EXACT_PAIRS:
+        flips = _all_flips(len(pairs))
+        return int((np.abs(_difference(rows, flips)) >= at_least).sum()) / len(flips)
+    flips = _drawn_flips(len(pairs), seed)
+    extreme = int((np.abs(_difference(rows, flips)) >= at_least).sum())
+    return (1 + extreme) / (1 + PERMUTATIONS)
 
 
 def least_p(pairs: int) -> float:
     """Return the smallest p that `permutation_p` can give for so many pairs: that of the real assignment and its mirror image."""
-    return 2 / 2**pairs if pairs <= MOST_EXACT_PAIRS else 1 / (1 + PERMUTATIONS)
+    if pairs <= MOST_EXACT_PAIRS:
+        return 2 / 2**pairs
+    return 1 / (1 + PERMUTATIONS)
 
 
 def pairs_for_a_verdict(comparisons: int) -> int:
     """Return how many pairs it takes until any of so many comparisons, below 500, can be significant after Holm's correction."""
-    return next(pairs for pairs in range(LEAST_PAIRS, MOST_EXACT_PAIRS + 2) if comparisons * least_p(pairs) < ALPHA)
+    for pairs in range(LEAST_PAIRS, MOST_EXACT_PAIRS + 2):
+        if comparisons * least_p(pairs) < ALPHA:
+            return pairs
+    raise ValueError(f"{comparisons} comparisons; allowed: fewer than 500")
 
 
 def power(d: float, pairs: int, comparisons: int = 1) -> float:
@@ -157,26 +180,31 @@ def power(d: float, pairs: int, comparisons: int = 1) -> float:
         comparisons: Tested at once, this one included.
     """
     limit = ALPHA / comparisons
-    exact = pairs <= MOST_EXACT_PAIRS
-    ways = 2 ** (pairs - 1) if exact else 1 + PERMUTATIONS  # a way and its mirror image are one
-    rare = math.ceil(limit * ways) - 1  # p is below the limit
-    if pairs < LEAST_PAIRS or rare < 1:
+    is_exact = pairs <= MOST_EXACT_PAIRS
+    ways = 2 ** (pairs - 1) if is_exact else 1 + PERMUTATIONS  # a way and its mirror image are one
+    rare_ways = (
+        math.ceil(limit * ways) - 1
+    )  # the real one must be among so many of the most extreme for p to be below the limit
+    if pairs < LEAST_PAIRS or rare_ways < 1:
         return 0.0
-    if exact and rare <= FEW_WAYS:
-        found_from = _found_from(pairs, rare)
-        return float(found_from.searchsorted(d)) / len(found_from)
+    if is_exact and rare_ways <= FEW_WAYS:
+        detected_from = _detected_from(pairs, rare_ways)
+        return float(detected_from.searchsorted(d)) / len(detected_from)
     shift = d * math.sqrt(pairs)
-    if shift > 30:  # where the non-central t overflows
+    if shift > LARGEST_SHIFT:
         return 1.0
     from scipy.special import nctdtr, stdtrit
 
-    return 1 - float(nctdtr(pairs - 1, shift, stdtrit(pairs - 1, 1 - rare / ways / 2)))
+    freedom = pairs - 1
+    critical_t = stdtrit(freedom, 1 - rare_ways / ways / 2)
+    return 1 - float(nctdtr(freedom, shift, critical_t))
 
 
 @cache
 def detectable_d(pairs: int, comparisons: int = 1) -> float | None:
-    """Return the smallest `d` that is found with power 0.8, to 0.001; None where none could be."""
-    low, high = 0.0, MOST_D
+    """Return the smallest `d` that is detected with power 0.8, to 0.001; None where none could be."""
+    low = 0.0
+    high = MOST_D
     if power(high, pairs, comparisons) < POWER:
         return None
     while high - low > 0.0005:
@@ -189,24 +217,30 @@ def detectable_d(pairs: int, comparisons: int = 1) -> float | None:
 
 
 def pairs_needed(d: float, comparisons: int = 1) -> int | None:
-    """Return how many pairs find a difference of `d` with power 0.8; None where more than ten million would."""
+    """Return how many pairs detect a difference of `d` with power 0.8; None where it takes more than ten million."""
     high = pairs_for_a_verdict(comparisons)
     while power(d, high, comparisons) < POWER:
         high *= 2
         if high > MOST_PAIRS:
             return None
-    return bisect_left(range(high), True, lo=high // 2, key=lambda pairs: power(d, pairs, comparisons) >= POWER)
+
+    def suffices(pairs: int) -> bool:
+        return power(d, pairs, comparisons) >= POWER
+
+    return bisect_left(range(high), True, lo=high // 2, key=suffices)
 
 
 def detectable(treatment: Arm, control: Arm, comparisons: int = 1) -> float | None:
-    """Return the smallest true difference that as many pairs would find with power 0.8, in points; None where none could be."""
+    """Return the smallest true difference that as many pairs would detect with power 0.8, in points; None where none could be."""
     differences = _differences(treatment, control)
     smallest = detectable_d(len(differences), comparisons)
-    return None if smallest is None else smallest * _deviation(differences)
+    if smallest is None:
+        return None
+    return smallest * _deviation(differences)
 
 
 def environments_needed(change: float, treatment: Arm, control: Arm, comparisons: int = 1) -> int | None:
-    """Return how many pairs find a true difference of so many points with power 0.8.
+    """Return how many pairs detect a true difference of so many points with power 0.8.
 
     Returns:
         None for no difference, fewer than 2 pairs, or where more than ten million would be needed.
@@ -215,17 +249,28 @@ def environments_needed(change: float, treatment: Arm, control: Arm, comparisons
     if len(differences) < 2 or not change:
         return None
     deviation = _deviation(differences)
-    return pairs_needed(min(MOST_D, abs(change) / deviation) if deviation else MOST_D, comparisons)
+    d = min(MOST_D, abs(change) / deviation) if deviation else MOST_D
+    return pairs_needed(d, comparisons)
 
 
 def _sums(arm: Arm) -> dict[Hashable, tuple[float, float]]:
-    return {key: (float(numbers("scores", scores).sum()), float(len(scores))) for key, scores in arm.items() if scores}
+    """Return sum and number of the scores of each environment."""
+    sums = {}
+    for environment, scores in arm.items():
+        if scores:
+            sums[environment] = (float(numbers("scores", scores).sum()), float(len(scores)))
+    return sums
 
 
 def _differences(treatment: Arm, control: Arm) -> list[float]:
-    """The differences of the means of environments that both arms have."""
-    a, b = ({key: total / n for key, (total, n) in _sums(arm).items()} for arm in (treatment, control))
-    return [a[key] - b[key] for key in a if key in b]
+    """Return the differences of the means of environments that both arms have."""
+    sums_control = _sums(control)
+    differences = []
+    for environment, (total, n) in _sums(treatment).items():
+        if environment in sums_control:
+            total_control, n_control = sums_control[environment]
+            differences.append(total / n - total_control / n_control)
+    return differences
 
 
 def _deviation(differences: Sequence[float]) -> float:
@@ -235,20 +280,22 @@ def _deviation(differences: Sequence[float]) -> float:
 
 
 @cache
-def _found_from(pairs: int, rare: int) -> Floats:
-    """Return from which `d` on drawn experiments are found, sorted; the real assignment must be among so many of the most extreme ways.
+def _detected_from(pairs: int, rare_ways: int) -> Floats:
+    """Return from which `d` on the test detects it in each of some drawn experiments, sorted.
 
-    A way to swap some pairs is as extreme as the real assignment when the mean of these pairs' differences is 0 or less.
+    A way to swap some pairs is as extreme as the real assignment when the mean of these pairs' differences is ≤ 0. So in an experiment
+    of normal differences with mean 0 a shift of all of them by `d` is detected once fewer than `rare_ways` ways have such a mean.
     """
     import numpy as np
 
-    drawn = np.random.default_rng(pairs).standard_normal((DRAWN, pairs))
+    differences = np.random.default_rng(pairs).standard_normal((DRAWN_EXPERIMENTS, pairs))
     swapped = _all_flips(pairs)[1:].astype(float)
     swapped /= swapped.sum(axis=1, keepdims=True)
-    found: list[Floats] = [
-        np.partition(few @ -swapped.T, -rare, axis=1)[:, -rare] for few in np.array_split(drawn, DRAWN // 500)
-    ]
-    return np.sort(np.concatenate(found))
+    detected_from: list[Floats] = []
+    for experiments in np.array_split(differences, DRAWN_EXPERIMENTS // 500):  # which keeps the tables small
+        shifts = experiments @ -swapped.T
+        detected_from.append(np.partition(shifts, -rare_ways, axis=1)[:, -rare_ways])
+    return np.sort(np.concatenate(detected_from))
 
 
 def _difference(rows: Floats, flips: NDArray[np.bool_]) -> Floats:
@@ -259,13 +306,14 @@ def _difference(rows: Floats, flips: NDArray[np.bool_]) -> Floats:
     """
     import numpy as np
 
-    one = np.concatenate([~flips, flips], axis=1).astype(float) @ rows
-    rest = rows.sum(axis=0) - one
-    difference: Floats = one[:, 0] / one[:, 1] - rest[:, 0] / rest[:, 1]
+    treatment = np.concatenate([~flips, flips], axis=1).astype(float) @ rows
+    control = rows.sum(axis=0) - treatment
+    difference: Floats = treatment[:, 0] / treatment[:, 1] - control[:, 0] / control[:, 1]
     return difference
 
 
 def _all_flips(n: int) -> NDArray[np.bool_]:
+    """Return all ways to swap `n` pairs, a row each; the first swaps none."""
     import numpy as np
 
     flips: NDArray[np.bool_] = (np.arange(2**n)[:, None] >> np.arange(n)) & 1 == 1
@@ -273,6 +321,7 @@ def _all_flips(n: int) -> NDArray[np.bool_]:
 
 
 def _drawn_flips(n: int, seed: int) -> NDArray[np.bool_]:
+    """Return drawn ways to swap `n` pairs, a row each."""
     import numpy as np
 
     return np.random.default_rng(seed).integers(0, 2, (PERMUTATIONS, n)).astype(bool)

@@ -33,12 +33,15 @@ class Interval:
             raise ValueError(f"an interval from {self.low} to {self.high}: low must not exceed high, both finite")
 
 
+def _interval_json(interval: Interval | None) -> list[float] | None:
+    if interval is None:
+        return None
+    return [round(interval.low, 4), round(interval.high, 4)]
+
+
 IntervalShown = Annotated[
     Interval | None,
-    PlainSerializer(
-        lambda one: None if one is None else [round(one.low, 4), round(one.high, 4)],
-        return_type=list[float] | None,  # which the API's schema shows
-    ),
+    PlainSerializer(_interval_json, return_type=list[float] | None),  # the type which the API's schema shows
 ]
 
 
@@ -59,7 +62,7 @@ class Estimate:
 
 
 def numbers(what: str, values: Sequence[float]) -> Floats:
-    """The values as an array.
+    """Return the values as an array.
 
     Raises:
         ValueError: One of them is not a finite number; names which.
@@ -74,7 +77,7 @@ def numbers(what: str, values: Sequence[float]) -> Floats:
 
 
 def percentile_estimate(value: float, replicates: Floats, *, n: int) -> Estimate:
-    """The value with the percentile bootstrap interval of its replicates (Efron & Tibshirani 1993, chapter 13).
+    """Return the value with the percentile bootstrap interval of its replicates (Efron & Tibshirani 1993, chapter 13).
 
     Args:
         value: The statistic of the data, of `n` independent things.
@@ -92,14 +95,14 @@ def percentile_estimate(value: float, replicates: Floats, *, n: int) -> Estimate
         return Estimate(
             value, None, n, f"undefined in {undefined} of {replicates.size} resamples: too few different ratings"
         )
-    low, high = (float(x) for x in np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
     if np.ptp(defined) <= 1e-12:
-        return Estimate(value, None, n, f"the same in every resample of {n}: the bootstrap cannot say how sure this is")
-    return Estimate(value, Interval(low, high), n)
+        return Estimate(value, None, n, f"too few labels for an interval (n = {n})")
+    low, high = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Estimate(value, Interval(float(low), float(high)), n)
 
 
 def resample_counts(counts: NDArray[np.int64], *, resamples: int, rng: np.random.Generator) -> Iterator[Floats]:
-    """Resamples, with replacement, of as many items as there are: arrays of shape (some rows, kinds), in all `resamples` rows.
+    """Yield resamples, with replacement, of as many items as there are: arrays of shape (some rows, kinds), in all `resamples` rows.
 
     Items are given as distinct kinds with their counts, shape (kinds,): so order changes nothing, and equal ones cost no more than one.
     """
@@ -113,7 +116,7 @@ def resample_counts(counts: NDArray[np.int64], *, resamples: int, rng: np.random
 
 
 def replicates(statistic: Callable[[Floats], Floats], counts: NDArray[np.int64], *, resamples: int) -> Floats:
-    """The statistic of each resample, shape (resamples,); `statistic` maps counts (rows, kinds) to (rows,), NaN = undefined."""
+    """Return the statistic of each resample, shape (resamples,); `statistic` maps counts (rows, kinds) to (rows,), NaN = undefined."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -136,8 +139,17 @@ class Observation(NamedTuple):
     stratum: Hashable = None
 
 
+@dataclass(slots=True)
+class _Cluster:
+    """What is drawn as a whole: its stratum, and Σ weight · value and Σ weight of each sample."""
+
+    stratum: Hashable
+    points: list[float]
+    weights: list[float]
+
+
 def cluster_sums(*samples: Sequence[Observation]) -> list[Floats]:
-    """One table per stratum: a row per cluster, Σ weight · value per sample and then Σ weight per sample.
+    """Return one table per stratum: a row per cluster, Σ weight · value per sample and then Σ weight per sample.
 
     Strata of a single cluster are joined (a lone one with the smallest other), for a cluster drawn from itself alone cannot vary. The order
     of the observations changes nothing.
@@ -147,32 +159,36 @@ def cluster_sums(*samples: Sequence[Observation]) -> list[Floats]:
     """
     import numpy as np
 
-    sums: dict[Hashable, list[float]] = {}
-    strata: dict[Hashable, Hashable] = {}
+    clusters: dict[Hashable, _Cluster] = {}
     for column, sample in enumerate(samples):
-        values, weights = numbers("scores", [o.value for o in sample]), numbers("weights", [o.weight for o in sample])
+        numbers("scores", [observation.value for observation in sample])
+        numbers("weights", [observation.weight for observation in sample])
         for row, observation in enumerate(sample):
-            value, weight = float(values[row]), float(weights[row])
-            if weight < 0:
-                raise ValueError(f"weight {weight} of observation {row + 1}; allowed: 0 or more")
-            if not weight:
+            if observation.weight < 0:
+                raise ValueError(f"weight {float(observation.weight)} of observation {row + 1}; allowed: 0 or more")
+            if not observation.weight:
                 continue
-            key: Hashable = ("alone", column, row) if observation.cluster is None else ("cluster", observation.cluster)
-            if strata.setdefault(key, observation.stratum) != observation.stratum:
-                there = f"{strata[key]!r} and {observation.stratum!r}"
-                raise ValueError(f"cluster {observation.cluster!r} lies in two strata, {there}")
-            cells = sums.setdefault(key, [0.0] * (2 * len(samples)))
-            cells[column] += weight * value
-            cells[len(samples) + column] += weight
-    joined = _too_small(Counter(strata.values()))
+            key: Hashable = ("cluster", observation.cluster)
+            if observation.cluster is None:
+                key = ("alone", column, row)
+            if key not in clusters:
+                clusters[key] = _Cluster(observation.stratum, [0.0] * len(samples), [0.0] * len(samples))
+            cluster = clusters[key]
+            if cluster.stratum != observation.stratum:
+                strata = f"{cluster.stratum!r} and {observation.stratum!r}"
+                raise ValueError(f"cluster {observation.cluster!r} lies in two strata, {strata}")
+            cluster.points[column] += float(observation.weight) * float(observation.value)
+            cluster.weights[column] += float(observation.weight)
+    joined = _too_small(Counter(cluster.stratum for cluster in clusters.values()))
     tables: dict[Hashable, list[list[float]]] = {}
-    for key, cells in sums.items():
-        tables.setdefault(("joined",) if strata[key] in joined else ("own", strata[key]), []).append(cells)
+    for cluster in clusters.values():
+        table: Hashable = ("joined",) if cluster.stratum in joined else ("own", cluster.stratum)
+        tables.setdefault(table, []).append([*cluster.points, *cluster.weights])
     return [np.array(rows) for rows in sorted(sorted(rows) for rows in tables.values())]
 
 
 def _too_small(sizes: Counter[Hashable]) -> set[Hashable]:
-    """The strata of one cluster, and where that is only one the smallest other."""
+    """Return the strata of one cluster, and where that is only one the smallest other."""
     lonely = {stratum for stratum, size in sizes.items() if size == 1}
     others = [stratum for stratum, size in sizes.items() if size > 1]
     if len(lonely) == 1 and others:
@@ -200,21 +216,26 @@ class Outcomes(NamedTuple):
 
     @property
     def are_two(self) -> bool:
-        """Whether there is no value but the two ends: Σ (x − low)(x − high) is 0."""
+        """Return whether there is no value but the two ends: Σ (x − low)(x − high) is 0."""
         strays = self.squares - (self.low + self.high) * self.total + self.n * self.low * self.high
         return self.n > 0 and abs(strays) <= 1e-6 * max(1.0, self.squares)
 
     @property
     def gap(self) -> float:
-        """From one end to the other; where all are equal as far as the scale goes."""
-        gap = self.high - self.low
-        return gap if gap > 1e-9 else max(abs(self.low), HIGHEST - self.low)
+        """Return the distance of the ends; where all values are equal, how far the scale goes from there."""
+        if self.are_equal:
+            return max(abs(self.low), HIGHEST - self.low)
+        return self.high - self.low
+
+    @property
+    def are_equal(self) -> bool:
+        return self.high - self.low <= 1e-9
 
 
 def least_variance(
-    one: Outcomes, other: Outcomes | None = None, *, resolution: float = RESOLUTION, unseen: bool = True
+    sample: Outcomes, other: Outcomes | None = None, *, resolution: float = RESOLUTION, unseen: bool = True
 ) -> float:
-    """The variance between clusters that is taken at least, whatever the sample shows.
+    """Return the variance between clusters that is taken at least, whatever the sample shows.
 
     Rounding to whole scores alone gives `resolution`² ÷ 12. Where only two values occur, as with a rule that holds or does not, a few
     clusters may show one of them less often than it comes, or never: then p (1 − p) times the square of their distance, with each of the
@@ -226,31 +247,34 @@ def least_variance(
         unseen: False: rounding alone; for what is no draw from many outcomes, such as repeats of one judgement.
     """
     rounding = resolution**2 / 12
-    if not (unseen and one.are_two):
+    if not unseen or not sample.are_two:
         return rounding
-    gap, away = one.gap, 0.0
-    if one.high - one.low > 1e-9:
-        away = (one.total - one.n * one.low) / gap
+    gap = sample.gap
+    high_values = 0.0  # how many have the higher of the two values
+    if not sample.are_equal:
+        high_values = (sample.total - sample.n * sample.low) / gap
     elif other is not None and other.n:
-        seen = max(abs(other.low - one.low), abs(other.high - one.low))
-        gap = seen if seen > 1e-9 else gap
-    p = (away + 1) / (one.n + 2)
+        farthest = max(abs(other.low - sample.low), abs(other.high - sample.low))
+        if farthest > 1e-9:
+            gap = farthest
+    p = (high_values + 1) / (sample.n + 2)
     return max(rounding, gap**2 * p * (1 - p))
 
 
 def least_variance_of_pairs(tables: Sequence[Floats], *, unseen: bool = True) -> float:
-    """The same of paired differences: where only two scores occur at all, a pair differs by their distance or not at all."""
+    """Return the same of paired differences: where only two scores occur at all, a pair differs by their distance or not at all."""
     import numpy as np
 
-    rows, difference = np.concatenate(list(tables)), outcomes_of(tables)
+    rows = np.concatenate(list(tables))
     scores = Outcomes.of((rows[:, :2] / rows[:, 2:]).reshape(-1))
+    difference = outcomes_of(tables)
     around = difference._replace(low=difference.low - scores.gap, high=difference.high + scores.gap)
     unseen = unseen and scores.are_two
     return least_variance(difference, around, resolution=RESOLUTION * math.sqrt(2), unseen=unseen)
 
 
 def outcomes_of(tables: Sequence[Floats]) -> Outcomes:
-    """Of the clusters' means (of paired samples: their differences), of tables as `cluster_sums` makes them."""
+    """Return the figures of the clusters' means (of paired samples: of their differences), of tables as `cluster_sums` makes them."""
     import numpy as np
 
     return Outcomes.of(_ratio(np.concatenate(list(tables))))
@@ -266,7 +290,7 @@ class _Drawn:
 
 
 def bootstrap_mean(observations: Sequence[Observation], *, unseen: bool = True, resamples: int = RESAMPLES) -> Estimate:
-    """The weighted mean of scores, Σ weight · value ÷ Σ weight, with a cluster bootstrap interval.
+    """Return the weighted mean of scores, Σ weight · value ÷ Σ weight, with a cluster bootstrap interval.
 
     Whole clusters are drawn with replacement within each stratum (Davison & Hinkley, "Bootstrap Methods and their Application", 1997,
     sections 2.4 and 3.8). The percentiles are expanded for small samples as in Hesterberg, The American Statistician 69 (2015), 371–386. To
@@ -283,7 +307,8 @@ def bootstrap_mean(observations: Sequence[Observation], *, unseen: bool = True, 
     if not tables:
         return Estimate(None, None, 0, "no scores")
     drawn = _draw(tables, resamples)
-    return _estimate(mean_of(tables), [drawn], [least_variance(outcomes_of(tables), unseen=unseen)], n=drawn.clusters)
+    variance = _MeanVariance.of(drawn, least_variance(outcomes_of(tables), unseen=unseen))
+    return _estimate(mean_of(tables), drawn.replicates, [variance], n=drawn.clusters)
 
 
 def bootstrap_difference(
@@ -294,7 +319,7 @@ def bootstrap_difference(
     unseen: bool = True,
     resamples: int = RESAMPLES,
 ) -> Estimate:
-    """The weighted mean of `current` minus that of `baseline`, with a cluster bootstrap interval; negative: it got worse.
+    """Return the weighted mean of `current` minus that of `baseline`, with a cluster bootstrap interval; negative: it got worse.
 
     Args:
         paired: Clusters are items that occur in both samples and are drawn together; those that occur in one only are left out. Without it
@@ -308,40 +333,67 @@ def bootstrap_difference(
         ValueError: As in `bootstrap_mean`, where method and source are given.
     """
     if paired:
-        both = {o.cluster for o in baseline if o.weight} & {o.cluster for o in current if o.weight}
-        tables = cluster_sums(*([o for o in sample if o.cluster in both] for sample in (baseline, current)))
-        if not tables:
-            return Estimate(None, None, 0, "no item has scores in both")
-        drawn = _draw(tables, resamples)
-        return _estimate(mean_of(tables), [drawn], [least_variance_of_pairs(tables, unseen=unseen)], n=drawn.clusters)
-    before, now = cluster_sums(baseline), cluster_sums(current)
-    if not before or not now:
-        return Estimate(None, None, 0, "no scores now" if before else "no scores in the baseline")
-    samples = [_draw(before, resamples, of=2), _draw(now, resamples, of=2, part=1)]
-    one, other = outcomes_of(before), outcomes_of(now)
-    least = [least_variance(one, other, unseen=unseen), least_variance(other, one, unseen=unseen)]
-    return _estimate(mean_of(now) - mean_of(before), samples, least, n=min(sample.clusters for sample in samples))
+        return _paired_difference(baseline, current, unseen=unseen, resamples=resamples)
+    before = cluster_sums(baseline)
+    now = cluster_sums(current)
+    if not before:
+        return Estimate(None, None, 0, "no scores in the baseline")
+    if not now:
+        return Estimate(None, None, 0, "no scores now")
+    outcomes_before = outcomes_of(before)
+    outcomes_now = outcomes_of(now)
+    drawn_before = _draw(before, resamples, streams=2, stream=0)
+    drawn_now = _draw(now, resamples, streams=2, stream=1)
+    least_before = least_variance(outcomes_before, outcomes_now, unseen=unseen)
+    least_now = least_variance(outcomes_now, outcomes_before, unseen=unseen)
+    return _estimate(
+        mean_of(now) - mean_of(before),
+        drawn_now.replicates - drawn_before.replicates,
+        [_MeanVariance.of(drawn_before, least_before), _MeanVariance.of(drawn_now, least_now)],
+        n=min(drawn_before.clusters, drawn_now.clusters),
+    )
+
+
+def _paired_difference(
+    baseline: Sequence[Observation], current: Sequence[Observation], *, unseen: bool, resamples: int
+) -> Estimate:
+    """Return the difference over the clusters that are in both samples."""
+    clusters_before = {observation.cluster for observation in baseline if observation.weight}
+    clusters_now = {observation.cluster for observation in current if observation.weight}
+    in_both = clusters_before & clusters_now
+    before = [observation for observation in baseline if observation.cluster in in_both]
+    now = [observation for observation in current if observation.cluster in in_both]
+    tables = cluster_sums(before, now)
+    if not tables:
+        return Estimate(None, None, 0, "no item has scores in both")
+    drawn = _draw(tables, resamples)
+    variance = _MeanVariance.of(drawn, least_variance_of_pairs(tables, unseen=unseen))
+    return _estimate(mean_of(tables), drawn.replicates, [variance], n=drawn.clusters)
 
 
 def _ratio(totals: Floats) -> Floats:
-    """Mean, or difference of two means, from rows of (sums, weights) as `cluster_sums` arranges them."""
+    """Return the mean, or the difference of two means, of each row of (sums, weights) as `cluster_sums` arranges them."""
     half = totals.shape[-1] // 2
     means = totals[..., :half] / totals[..., half:]
     return means[..., 0] if half == 1 else means[..., 1] - means[..., 0]
 
 
 def mean_of(tables: Sequence[Floats]) -> float:
-    """The weighted mean, or with two samples their difference, of tables as `cluster_sums` makes them."""
+    """Return the weighted mean, or with two samples their difference, of tables as `cluster_sums` makes them."""
     import numpy as np
 
     return float(_ratio(np.sum([table.sum(axis=0) for table in tables], axis=0)))
 
 
-def _draw(tables: Sequence[Floats], resamples: int, *, of: int = 1, part: int = 0) -> _Drawn:
-    """Replicates of the mean; `part` says which of `of` independent streams of random numbers is used."""
+def _draw(tables: Sequence[Floats], resamples: int, *, streams: int = 1, stream: int = 0) -> _Drawn:
+    """Return replicates of the mean.
+
+    Args:
+        streams, stream: Which of so many independent streams of random numbers is used.
+    """
     import numpy as np
 
-    rng = np.random.default_rng(np.random.SeedSequence(0).spawn(of)[part])
+    rng = np.random.default_rng(np.random.SeedSequence(0).spawn(streams)[stream])
     totals = np.zeros((resamples, tables[0].shape[1]))
     for table in tables:
         kinds, counts = np.unique(table, axis=0, return_counts=True)  # whole scores: few kinds, however many messages
@@ -350,27 +402,45 @@ def _draw(tables: Sequence[Floats], resamples: int, *, of: int = 1, part: int = 
     return _Drawn(_ratio(totals), clusters, clusters - len(tables))
 
 
-def _estimate(value: float, samples: Sequence[_Drawn], least: Sequence[float], *, n: int) -> Estimate:
-    """The value with expanded percentiles of its replicates: of one sample, or of the second less the first.
+@dataclass(frozen=True, slots=True)
+class _MeanVariance:
+    """The variance of a mean, and its degrees of freedom."""
+
+    variance: float
+    freedom: int
+
+    @classmethod
+    def of(cls, drawn: _Drawn, least: float) -> _MeanVariance:
+        """Return that of a drawn sample.
+
+        Args:
+            least: The variance between clusters that it has at least.
+        """
+        import numpy as np
+
+        if drawn.freedom < 1:
+            return cls(0.0, drawn.freedom)
+        variance = float(np.var(drawn.replicates)) * drawn.clusters / drawn.freedom
+        return cls(max(variance, least / drawn.clusters), drawn.freedom)
+
+
+def _estimate(value: float, replicates: Floats, variances: Sequence[_MeanVariance], *, n: int) -> Estimate:
+    """Return the value with expanded percentiles of its replicates.
 
     Args:
-        least: The variance between clusters that each sample has at least.
+        variances: Of the mean of each sample that is drawn.
     """
     import numpy as np
     from scipy.special import stdtrit
 
-    if any(sample.freedom < 1 for sample in samples):
+    if any(mean.freedom < 1 for mean in variances):
         return Estimate(value, None, n, "one message: an interval needs at least 2")
-    replicates = samples[0].replicates if len(samples) == 1 else samples[1].replicates - samples[0].replicates
-    variances = [  # of the means
-        max(float(np.var(sample.replicates)) * sample.clusters / sample.freedom, at_least / sample.clusters)
-        for sample, at_least in zip(samples, least, strict=True)
-    ]
-    total, spread = sum(variances), float(np.std(replicates))
-    # Welch–Satterthwaite
-    freedom = total**2 / sum(v**2 / sample.freedom for v, sample in zip(variances, samples, strict=True))
+    total = sum(mean.variance for mean in variances)
+    freedom = total**2 / sum(mean.variance**2 / mean.freedom for mean in variances)  # Welch–Satterthwaite
     t = -float(stdtrit(freedom, (1 - LEVEL) / 2))
-    tail = math.erfc(t * math.sqrt(total) / spread / math.sqrt(2)) / 2 if spread else 0.5
-    low, high = (float(x) for x in np.quantile(replicates, [tail, 1 - tail]))
-    reach = t * math.sqrt(total)  # percentiles of a handful of clusters end where the data end
-    return Estimate(value, Interval(min(low, value - reach), max(high, value + reach)), n)
+    reach = t * math.sqrt(total)
+    spread = float(np.std(replicates))
+    tail = math.erfc(reach / spread / math.sqrt(2)) / 2 if spread else 0.5
+    low, high = np.quantile(replicates, [tail, 1 - tail])
+    # Percentiles of a handful of clusters end where the data end.
+    return Estimate(value, Interval(min(float(low), value - reach), max(float(high), value + reach)), n)

@@ -17,16 +17,18 @@ if TYPE_CHECKING:
 
     from evaluation.statistics.bootstrap import Floats
 
-SERIES = 40
+SERIES = 40  # agents × dimensions that share the rate of false alarms
 FALSE_ALARMS_PER_MONTH = 1.0
 DAYS_PER_MONTH = 30.0
 LIMIT = 0.5  # points: less is no drift worth an alarm
-WARM_UP = 8
-ALLOWANCE = 0.5
-NOISE_FLOOR = 0.1
-CORRELATED, CAUTION, MOST_CORRELATED = 0.5, 8, 0.9  # of neighbours: assumed at first, for so many scores, and at most
+WARM_UP = 8  # evaluations before the first that is tested
+ALLOWANCE = 0.5  # standard deviations by which a score may be lower without adding to the chart
+NOISE_FLOOR = 0.1  # points: no error is taken to be smaller
+ASSUMED_CORRELATION = 0.5  # of neighbours, where nothing is known
+ASSUMED_SCORES = 8  # this many scores' worth
+MOST_CORRELATED = 0.9
 SAFETY = 1.5  # normal theory is not exact for skewed scores with unknown errors: aim below the rate promised
-_TAIL = 1e-9
+SMALLEST_TAIL = 1e-9  # of a probability, so that its normal number is finite
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,8 @@ def find_drops(points: Sequence[Point], *, every: timedelta, series: int = SERIE
     threshold = alarm_threshold(every=every, series=series)
     if not (math.isfinite(limit) and limit >= 0):
         raise ValueError(f"limit is {limit}; allowed: 0 or more")
-    scores, variances = numbers("scores", [p.score for p in points]), _variances(points)
+    scores = numbers("scores", [point.score for point in points])
+    variances = _variances(points)
     if any(later.time < earlier.time for earlier, later in pairwise(points)):
         raise ValueError("the points are not in order of time")
     if len(points) <= WARM_UP:
@@ -118,9 +121,8 @@ def find_drops(points: Sequence[Point], *, every: timedelta, series: int = SERIE
         if not statistic:
             onset = index + 1
         elif statistic > threshold and onset > start:
-            before, after = (
-                _mean(scores[part], variances[part]) for part in (slice(start, onset), slice(onset, index + 1))
-            )
+            before = _mean(scores[start:onset], variances[start:onset])
+            after = _mean(scores[onset : index + 1], variances[onset : index + 1])
             if before - after >= limit:
                 alarms.append(Alarm(index, onset, before, after, correlation))
                 start, statistic = onset, 0.0
@@ -128,7 +130,7 @@ def find_drops(points: Sequence[Point], *, every: timedelta, series: int = SERIE
 
 
 def lag_one(scores: Floats) -> float:
-    """The correlation of each score with the one before it, 0 to 0.9.
+    """Return the correlation of each score with the one before it, 0 to 0.9.
 
     The estimate of n scores is too low by about (1 + 4r) / n (Kendall, Biometrika 41, 1954, 403–404), which is put right. Few scores say
     little of it: as much as eight scores would say counts for a correlation of 0.5, so that a young series is taken with caution.
@@ -138,12 +140,12 @@ def lag_one(scores: Floats) -> float:
     total = float((deviations**2).sum())
     estimate = float((deviations[1:] * deviations[:-1]).sum()) / total if total else 0.0
     unbiased = min(1.0, max(-0.5, (n * estimate + 1) / (n - 4)))
-    cautious = (n * unbiased + CAUTION * CORRELATED) / (n + CAUTION)
+    cautious = (n * unbiased + ASSUMED_SCORES * ASSUMED_CORRELATION) / (n + ASSUMED_SCORES)
     return min(MOST_CORRELATED, max(0.0, cautious))
 
 
 def apart(points: Sequence[Point], at_least: timedelta) -> list[Point]:
-    """The points that stand at least so far apart, from the first on: as many as share no message when each looks back `at_least`."""
+    """Return the points that stand at least so far apart, from the first on: they share no message when each looks back `at_least`."""
     chosen: list[Point] = []
     for point in points:
         if not chosen or point.time - chosen[-1].time >= at_least:
@@ -152,7 +154,7 @@ def apart(points: Sequence[Point], at_least: timedelta) -> list[Point]:
 
 
 def alarm_threshold(*, every: timedelta, series: int = SERIES) -> float:
-    """The threshold at which a chart's mean run to a false alarm is what the rate allows, with a safety factor of 1.5.
+    """Return the threshold at which a chart's mean run to a false alarm is what the rate allows, with a safety factor of 1.5.
 
     Raises:
         ValueError: `every` or `series` is not above 0.
@@ -161,40 +163,46 @@ def alarm_threshold(*, every: timedelta, series: int = SERIES) -> float:
     if days <= 0 or series < 1:
         raise ValueError(f"every is {every}, series is {series}; allowed: more than 0")
     wanted = max(2.0, SAFETY * series * DAYS_PER_MONTH / days / FALSE_ALARMS_PER_MONTH)
-    low, high = 0.0, 100.0
+    low = 0.0
+    high = 100.0
     while high - low > 1e-9:
         middle = (low + high) / 2
-        low, high = (middle, high) if mean_run_length(middle) < wanted else (low, middle)
+        if mean_run_length(middle) < wanted:
+            low = middle
+        else:
+            high = middle
     return high
 
 
 def mean_run_length(threshold: float, allowance: float = ALLOWANCE) -> float:
-    """Evaluations until a one-sided CUSUM of standard normal numbers passes the threshold by chance (Siegmund's approximation).
+    """Return after how many evaluations a one-sided CUSUM of standard normal numbers passes the threshold by chance, on average.
 
-    (e^(2kb) − 2kb − 1) ÷ (2k²) with b = threshold + 1.166; within 4 % of the exact values for k = 0.5 and thresholds from 3 to 6.
+    Siegmund's approximation: (e^(2kb) − 2kb − 1) ÷ (2k²) with b = threshold + 1.166; within 4 % of the exact values for k = 0.5 and
+    thresholds from 3 to 6.
     """
     exponent = 2 * allowance * (threshold + 1.166)
     return (math.exp(exponent) - exponent - 1) / (2 * allowance**2)
 
 
 def _variances(points: Sequence[Point]) -> Floats:
-    """Squared errors, at least the floor; unknown ones are taken to be like the median of the known."""
+    """Return squared errors, at least the floor; unknown ones are taken to be like the median of the known."""
     import numpy as np
 
-    known = numbers("errors", [p.error for p in points if p.error is not None])
+    known = numbers("errors", [point.error for point in points if point.error is not None])
     if known.size and known.min() < 0:
         raise ValueError(f"an error is {known.min()}; allowed: 0 or more")
     typical = float(np.median(known)) if known.size else 0.0
-    errors = np.array([typical if p.error is None else p.error for p in points], dtype=np.float64)
+    errors = np.array([typical if point.error is None else point.error for point in points], dtype=np.float64)
     return np.asarray(np.maximum(errors, NOISE_FLOOR) ** 2)
 
 
 def _mean(scores: Floats, variances: Floats) -> float:
+    """Return the mean weighted by precision."""
     return float((scores / variances).sum() / (1 / variances).sum())
 
 
 def _standard_number(past: Floats, variances: Floats, score: np.float64, variance: np.float64) -> float:
-    """How a score compares with those before it, as a standard normal number if nothing changed."""
+    """Return how a score compares with those before it, as a standard normal number if nothing changed."""
     from scipy.special import ndtri, stdtr
 
     between = _between(past, variances)
@@ -205,11 +213,11 @@ def _standard_number(past: Floats, variances: Floats, score: np.float64, varianc
     scale = float((weights * (past - mean) ** 2).sum()) / freedom
     spread = math.sqrt(max(scale * (float(variance) + between + 1 / total), NOISE_FLOOR**2))
     tail = float(stdtr(freedom, (float(score) - mean) / spread))
-    return float(ndtri(min(1 - _TAIL, max(_TAIL, tail))))
+    return float(ndtri(min(1 - SMALLEST_TAIL, max(SMALLEST_TAIL, tail))))
 
 
 def _between(past: Floats, variances: Floats) -> float:
-    """τ²: the variance between evaluations beyond their errors (DerSimonian & Laird's moment estimate), ≥ 0."""
+    """Return τ²: the variance between evaluations beyond their errors (DerSimonian & Laird's moment estimate), ≥ 0."""
     weights = 1 / variances
     total = float(weights.sum())
     mean = float((weights * past).sum()) / total

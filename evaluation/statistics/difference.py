@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 Verdict = Literal["drifted", "possibly drifted", "steady", "improved", "not enough data"]
 Scores = Sequence[Observation]
 
-ALPHA, POWER = 0.05, 0.8
-MARGIN = 0.5  # points
+ALPHA = 0.05  # chance to call a difference significant that is not there, over all that is compared
+POWER = 0.8  # chance to detect a difference that is there
+MARGIN = 0.5  # points: half-width of "no change"
 MOST_MESSAGES = 10_000_000
 
 
@@ -47,8 +48,10 @@ class Decision:
 
 
 def undecided(delta: float | None, margin: float = MARGIN) -> Verdict:
-    """The verdict where nothing is sure: ``possibly drifted`` for a fall of at least the margin."""
-    return "possibly drifted" if delta is not None and delta <= -margin else "not enough data"
+    """Return the verdict where nothing is significant: ``possibly drifted`` for a fall of at least the margin."""
+    if delta is not None and delta <= -margin:
+        return "possibly drifted"
+    return "not enough data"
 
 
 def decide(
@@ -60,7 +63,7 @@ def decide(
     baseline_n: int | None = None,
     unit: str = "messages",
 ) -> Decision:
-    """Whether something drifted.
+    """Return whether something drifted, as far as an interval decides it.
 
     ``steady`` only if the whole interval lies within ±margin: then the difference is too small to matter, whether or not it is zero
     (equivalence by confidence interval: Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15 (1987), 657–680; with a 95 %
@@ -84,21 +87,25 @@ def decide(
         return Decision(undecided(delta, margin), None, "there is no interval to decide by: too few messages")
     if -margin <= interval.low and interval.high <= margin:
         return Decision("steady", None, f"the whole interval lies within ±{margin:g}")
-    if interval.low > 0 or interval.high < 0:
-        reason = f"the interval leaves zero out and reaches beyond ±{margin:g}"
-        return Decision("improved" if interval.low > 0 else "drifted", None, reason)
-    n_more = None if n is None else _n_more(delta, interval, margin, n, baseline_n)
+    leaves_zero_out = f"the interval leaves zero out and reaches beyond ±{margin:g}"
+    if interval.low > 0:
+        return Decision("improved", None, leaves_zero_out)
+    if interval.high < 0:
+        return Decision("drifted", None, leaves_zero_out)
+    verdict = undecided(delta, margin)
+    if n is None:
+        return Decision(verdict, None, "the interval is too wide")
+    n_more = _n_more(delta, interval, margin, n, baseline_n)
     if n_more is not None:
-        reason = f"some {n_more} more {unit} would make the interval narrow enough"
-    elif n is not None and baseline_n is not None:
-        reason = f"the baseline of {baseline_n} {unit} is too small to decide by: it takes a larger one"
-    else:
-        reason = "the interval is too wide"
-    return Decision(undecided(delta, margin), n_more, reason)
+        return Decision(verdict, n_more, f"some {n_more} more {unit} would make the interval narrow enough")
+    if baseline_n is not None:
+        too_small = f"the baseline of {baseline_n} {unit} is too small to decide by: it takes a larger one"
+        return Decision(verdict, None, too_small)
+    return Decision(verdict, None, "the interval is too wide")
 
 
 def _n_more(delta: float, interval: Interval, margin: float, n: int, baseline_n: int | None) -> int | None:
-    """Messages that would narrow the interval, centred on `delta`, until it leaves out zero or lies within the margin.
+    """Return how many more messages would narrow the interval, centred on `delta`, until it leaves out zero or lies within the margin.
 
     Its width goes with √(1/n), or with √(1/n + 1/baseline_n) when the baseline stays.
     """
@@ -113,7 +120,7 @@ def _n_more(delta: float, interval: Interval, margin: float, n: int, baseline_n:
 
 # -- tests
 def difference_p(baseline: Scores, candidate: Scores, *, paired: bool = False, unseen: bool = True) -> float | None:
-    """Two-sided p of no difference between two weighted means; clusters are drawn, scores within one belong together.
+    """Return the two-sided p of no difference between two weighted means; clusters are drawn, scores within one belong together.
 
     Welch's t test on the clusters' linearised contributions (Student's on the differences, when paired): the variance of a ratio by
     Taylor linearisation, Cochran, "Sampling Techniques" (1977), section 6.3. With one score per cluster and equal weights it is the
@@ -131,23 +138,15 @@ def difference_p(baseline: Scores, candidate: Scores, *, paired: bool = False, u
 
 
 def difference_interval(baseline: Scores, candidate: Scores, *, paired: bool = False, unseen: bool = True) -> Interval:
-    """The interval that goes with `difference_p`, by Student's t: for many clusters, where resampling would only cost time.
+    """Return the interval that goes with `difference_p`, by Student's t: for many clusters, where resampling would only cost time.
 
     Both samples have at least two clusters (pairs, when paired).
     """
     return welch_interval(*_linearised(baseline, candidate, paired=paired, unseen=unseen))
 
 
-def from_fixed_p(fixed: float, observations: Scores, *, unseen: bool = True) -> float | None:
-    """Two-sided p of the weighted mean being `fixed`; None for fewer than two clusters."""
-    tables = cluster_sums(observations)
-    if not tables:
-        return None
-    return welch_p(mean_of(tables) - fixed, [_variance(tables, least_variance(outcomes_of(tables), unseen=unseen))])
-
-
 def welch_p(delta: float, variances: Sequence[tuple[float, int]]) -> float | None:
-    """Two-sided p of a difference, from the variance of each mean and its degrees of freedom; None where one has no freedom."""
+    """Return the two-sided p of a difference, from the variance of each mean and its degrees of freedom; None where one has no freedom."""
     from scipy.special import stdtr
 
     if any(freedom < 1 for _, freedom in variances):
@@ -157,7 +156,7 @@ def welch_p(delta: float, variances: Sequence[tuple[float, int]]) -> float | Non
 
 
 def welch_interval(delta: float, variances: Sequence[tuple[float, int]]) -> Interval:
-    """The interval that goes with `welch_p`; each variance has a degree of freedom at least."""
+    """Return the interval that goes with `welch_p`; each variance has a degree of freedom at least."""
     from scipy.special import stdtrit
 
     total, freedom = _welch(variances)
@@ -166,14 +165,15 @@ def welch_interval(delta: float, variances: Sequence[tuple[float, int]]) -> Inte
 
 
 def mean_interval(values: Sequence[float]) -> Interval | None:
-    """The 95 % interval of the mean of single scores, 0 to 9, by Student's t; None for fewer than two.
+    """Return the 95 % interval of the mean of single scores, 0 to 9, by Student's t; None for fewer than two.
 
     As in `difference_interval` no variance is taken to be smaller than `least_variance`.
     """
     n = len(values)
     if n < 2:
         return None
-    total, squares = sum(values), sum(value**2 for value in values)
+    total = sum(values)
+    squares = sum(value**2 for value in values)
     between = max(0.0, squares - total**2 / n) / (n - 1)
     least = least_variance(Outcomes(n, total, squares, min(values), max(values)))
     interval = welch_interval(total / n, [(max(between, least) / n, n - 1)])
@@ -181,67 +181,77 @@ def mean_interval(values: Sequence[float]) -> Interval | None:
 
 
 def shares_p(before: tuple[int, int], now: tuple[int, int]) -> float:
-    """Two-sided p of no difference between two shares, each as (hits, of so many, at least one): Fisher's exact test."""
+    """Return the two-sided p of no difference between two shares, each as (hits, of so many, at least one): Fisher's exact test."""
     from scipy.stats import fisher_exact
 
     return float(fisher_exact([[hits, n - hits] for hits, n in (before, now)]).pvalue)
 
 
 def shares_interval(before: tuple[int, int], now: tuple[int, int]) -> Interval:
-    """The 95 % interval of the second share less the first, −1 to 1; each as (hits, of so many, at least one).
+    """Return the 95 % interval of the second share less the first, −1 to 1; each as (hits, of so many, at least one).
 
     By the score intervals of both, also where nothing or all was hit: method 10 of Newcombe, Statistics in Medicine 17 (1998), 873–890.
     """
+
+    share_before, wilson_before = _share_and_interval(before)
+    share_now, wilson_now = _share_and_interval(now)
+    difference = share_now - share_before
+    below = math.hypot(share_now - wilson_now.low, wilson_before.high - share_before)
+    above = math.hypot(wilson_now.high - share_now, share_before - wilson_before.low)
+    return Interval(difference - below, difference + above)
+
+
+def _share_and_interval(counts: tuple[int, int]) -> tuple[float, Interval]:
+    """Return a share and its score interval (Wilson)."""
     from scipy.stats import binomtest
 
-    shares, below, above = [], [], []
-    for hits, n in (before, now):
-        share, reach = hits / n, binomtest(hits, n).proportion_ci(LEVEL, method="wilson")
-        shares.append(share)
-        below.append(share - reach.low)
-        above.append(reach.high - share)
-    difference = shares[1] - shares[0]
-    return Interval(difference - math.hypot(below[1], above[0]), difference + math.hypot(above[1], below[0]))
+    hits, n = counts
+    wilson = binomtest(hits, n).proportion_ci(LEVEL, method="wilson")
+    return hits / n, Interval(float(wilson.low), float(wilson.high))
 
 
 def error_of(scores: Scores) -> float | None:
-    """The standard error of a weighted mean in points, clusters drawn, whatever rounding gives; None for fewer than two clusters."""
+    """Return the standard error of a weighted mean in points, clusters drawn, whatever rounding gives; None for fewer than two clusters."""
     variance, freedom = _variance(cluster_sums(scores), 0.0)
     return math.sqrt(variance) if freedom else None
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p values, in the order given: Holm, Scandinavian Journal of Statistics 6 (1979), 65–70.
+    """Return adjusted p values, in the order given: Holm, Scandinavian Journal of Statistics 6 (1979), 65–70.
 
     Whatever depends on whatever, the chance that any true "no difference" gets one of at most 0.05 is at most 5 %.
     """
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    adjusted, largest = [0.0] * len(p_values), 0.0
-    for rank, i in enumerate(order):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
-        adjusted[i] = largest
+    smallest_first = sorted(range(len(p_values)), key=lambda number: p_values[number])
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, number in enumerate(smallest_first):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[number]))
+        adjusted[number] = largest
     return adjusted
 
 
 def _linearised(
     baseline: Scores, candidate: Scores, *, paired: bool, unseen: bool
 ) -> tuple[float, list[tuple[float, int]]]:
-    """The difference of the weighted means, and the variance and degrees of freedom of what it is made of."""
+    """Return the difference of the weighted means, and the variance and degrees of freedom of what it is made of."""
     if paired:
         tables = cluster_sums(baseline, candidate)
         if not tables:
             return 0.0, [(0.0, 0)]
         return mean_of(tables), [_variance(tables, least_variance_of_pairs(tables, unseen=unseen))]
-    before, now = cluster_sums(baseline), cluster_sums(candidate)
+    before = cluster_sums(baseline)
+    now = cluster_sums(candidate)
     if not before or not now:
         return 0.0, [(0.0, 0)]
-    both = outcomes_of(before), outcomes_of(now)
-    least = [least_variance(one, other, unseen=unseen) for one, other in (both, both[::-1])]
-    return mean_of(now) - mean_of(before), [_variance(before, least[0]), _variance(now, least[1])]
+    outcomes_before = outcomes_of(before)
+    outcomes_now = outcomes_of(now)
+    variance_before = _variance(before, least_variance(outcomes_before, outcomes_now, unseen=unseen))
+    variance_now = _variance(now, least_variance(outcomes_now, outcomes_before, unseen=unseen))
+    return mean_of(now) - mean_of(before), [variance_before, variance_now]
 
 
 def _variance(tables: Sequence[Floats], least: float) -> tuple[float, int]:
-    """Variance of a mean (paired: of the mean difference), that between clusters being `least` at least; and its degrees of freedom."""
+    """Return the variance of a mean (paired: of the mean difference), that between clusters being `least` at least; and its freedom."""
     import numpy as np
 
     clusters = sum(len(table) for table in tables)
@@ -251,49 +261,65 @@ def _variance(tables: Sequence[Floats], least: float) -> tuple[float, int]:
     half = table.shape[1] // 2
     sums, weights = table[:, :half], table[:, half:]
     errors = (sums - weights * (sums.sum(axis=0) / weights.sum(axis=0))) / weights.mean(axis=0)
-    deviation = errors[:, 0] if half == 1 else errors[:, 1] - errors[:, 0]
+    deviation = errors[:, 0]
+    if half == 2:  # of pairs
+        deviation = errors[:, 1] - errors[:, 0]
     variance = float((deviation**2).sum()) / (clusters - 1) / clusters
     return max(variance, least / clusters), clusters - 1
 
 
 def _welch(variances: Sequence[tuple[float, int]]) -> tuple[float, float]:
-    """The variances' sum, and its degrees of freedom (Welch–Satterthwaite)."""
+    """Return the sum of variances, and its degrees of freedom (Welch–Satterthwaite)."""
     total = sum(variance for variance, _ in variances)
     return total, total**2 / sum(variance**2 / freedom for variance, freedom in variances)
 
 
 # -- planning
 def spread(baseline: Scores, candidate: Scores, *, paired: bool = False, unseen: bool = True) -> float | None:
-    """Standard deviation between messages, pooled over both samples (paired: of the differences), in points.
+    """Return the standard deviation between messages, pooled over both samples (paired: of the differences), in points.
 
-    Never smaller than `least_variance` gives. None for fewer than two messages in a sample; an empty sample is left out.
+    Never smaller than `least_variance` gives. None for fewer than two messages in a sample.
     """
     import numpy as np
 
     if paired:
         pairs = cluster_sums(baseline, candidate)
         rows = np.concatenate(pairs)
-        means = [rows[:, 1] / rows[:, 3] - rows[:, 0] / rows[:, 2]]
-        least = [least_variance_of_pairs(pairs, unseen=unseen)]
-    else:
-        tables = [np.concatenate(cluster_sums(sample)) for sample in (baseline, candidate) if sample]
-        means = [table[:, 0] / table[:, 1] for table in tables]
-        both = [Outcomes.of(values) for values in means]
-        least = [least_variance(one, other, unseen=unseen) for one, other in zip(both, both[::-1], strict=True)]
-    if not means or any(len(values) < 2 for values in means):
-        return None
-    freedoms = [len(values) - 1 for values in means]
-    squares = [
-        max(float(np.var(values)) * len(values), at_least * freedom)
-        for values, at_least, freedom in zip(means, least, freedoms, strict=True)
-    ]
-    return math.sqrt(sum(squares) / sum(freedoms))
+        differences = rows[:, 1] / rows[:, 3] - rows[:, 0] / rows[:, 2]
+        return _pooled([differences], [least_variance_of_pairs(pairs, unseen=unseen)])
+    before = np.concatenate(cluster_sums(baseline))
+    now = np.concatenate(cluster_sums(candidate))
+    means_before = before[:, 0] / before[:, 1]
+    means_now = now[:, 0] / now[:, 1]
+    outcomes_before = Outcomes.of(means_before)
+    outcomes_now = Outcomes.of(means_now)
+    least_before = least_variance(outcomes_before, outcomes_now, unseen=unseen)
+    least_now = least_variance(outcomes_now, outcomes_before, unseen=unseen)
+    return _pooled([means_before, means_now], [least_before, least_now])
+
+
+def _pooled(samples: Sequence[Floats], least: Sequence[float]) -> float | None:
+    """Return the standard deviation within samples; None for fewer than two values in one.
+
+    Args:
+        least: The variance that each sample has at least.
+    """
+    import numpy as np
+
+    squares = 0.0
+    freedom = 0
+    for values, at_least in zip(samples, least, strict=True):
+        if len(values) < 2:
+            return None
+        squares += max(float(np.var(values)) * len(values), at_least * (len(values) - 1))
+        freedom += len(values) - 1
+    return math.sqrt(squares / freedom)
 
 
 def smallest_detectable_change(
     n: int, sd: float, *, alpha: float = ALPHA, baseline_n: int | None = None, paired: bool = False
 ) -> float | None:
-    """The smallest true change of a mean that a comparison of this size would find with power 0.8, two-sided.
+    """Return the smallest true change of a mean that a comparison of this size would find with power 0.8, two-sided.
 
     (t₁₋α/₂ + t_power) · standard error, at the comparison's degrees of freedom; the approximation to the non-central t of Cohen,
     "Statistical Power Analysis for the Behavioral Sciences" (1988), chapter 2, e.g. 64 each for half a standard deviation.
@@ -312,27 +338,32 @@ def smallest_detectable_change(
         return None
     from scipy.special import stdtrit
 
-    freedom = n - 1 if paired else n + before - 2
+    freedom = n + before - 2
+    squared_error = 1 / n + 1 / before  # of the difference, in squared standard deviations
+    if paired:
+        freedom = n - 1
+        squared_error = 1 / n
     quantiles = float(stdtrit(freedom, 1 - alpha / 2) + stdtrit(freedom, POWER))
-    return quantiles * sd * math.sqrt(1 / n if paired else 1 / n + 1 / before)
+    return quantiles * sd * math.sqrt(squared_error)
 
 
 def n_to_detect(
     change: float, sd: float, *, alpha: float = ALPHA, baseline_n: int | None = None, paired: bool = False
 ) -> int | None:
-    """How many find a true change of this size, above 0: the inverse of `smallest_detectable_change`, with its arguments.
+    """Return how many find a true change of this size, above 0: the inverse of `smallest_detectable_change`, with its arguments.
 
     With `baseline_n` of the candidate, else of each (paired: pairs); at least 2. None when no number suffices: the baseline is too
     small, or more than ten million would be needed.
     """
 
-    def enough(n: int) -> bool:
+    def finds(n: int) -> bool:
         smallest = smallest_detectable_change(n, sd, alpha=alpha, baseline_n=baseline_n, paired=paired)
         return smallest is not None and smallest <= change
 
     high = 2
-    while not enough(high):
+    while not finds(high):
         high *= 2
         if high > MOST_MESSAGES:
             return None
-    return high // 2 + 1 + bisect_left(range(high // 2 + 1, high), True, key=enough)
+    low = high // 2 + 1
+    return low + bisect_left(range(low, high), True, key=finds)

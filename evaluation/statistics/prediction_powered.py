@@ -18,7 +18,7 @@ ROUNDING_VARIANCE = 1 / 12  # of whole numbers (Sheppard's correction)
 
 
 def prediction_powered_mean(labels: Sequence[float], judged: Sequence[float], judged_rest: Sequence[float]) -> Estimate:
-    """Mean on the people's scale, with interval: mean of λ · judge over the rest + mean of (label − λ · judge) over the labelled.
+    """Return the mean on the people's scale, with interval: mean of λ · judge over the rest + mean of label − λ · judge over the labelled.
 
     Source: Angelopoulos, Bates, Fannjiang, Jordan & Zrnic, "Prediction-powered inference", Science 382 (2023), 669–674; λ by power
     tuning as in PPI++ (Angelopoulos, Duchi & Zrnic, arXiv:2311.01453, 2023, section 6), clipped to 0 … 1. The interval is valid
@@ -36,33 +36,48 @@ def prediction_powered_mean(labels: Sequence[float], judged: Sequence[float], ju
     Raises:
         ValueError: Lists that do not match, or a score that is no finite number.
     """
-    y, f, rest = numbers("labels", labels), numbers("judged", judged), numbers("judged_rest", judged_rest)
-    if y.size != f.size:
-        raise ValueError(f"{y.size} labels but {f.size} judge scores for them; each label needs its judge score")
-    if y.size < LEAST_LABELS:
-        too_few = f"{counted(y.size, 'label')}; at least {LEAST_LABELS} from a random sample are needed"
-        return Estimate(None, None, int(y.size), too_few)
-    return _estimate(y, f, rest, _tuning(y, f, rest) if rest.size > 1 else 0.0)
+    label_scores = numbers("labels", labels)
+    judge_scores = numbers("judged", judged)
+    judge_rest = numbers("judged_rest", judged_rest)
+    n = int(label_scores.size)
+    if n != judge_scores.size:
+        raise ValueError(f"{n} labels but {judge_scores.size} judge scores for them; each label needs its judge score")
+    if n < LEAST_LABELS:
+        too_few = f"{counted(n, 'label')}; at least {LEAST_LABELS} from a random sample are needed"
+        return Estimate(None, None, n, too_few)
+    tuning = 0.0
+    if judge_rest.size > 1:
+        tuning = _tuning(label_scores, judge_scores, judge_rest)
+    return _estimate(label_scores, judge_scores, judge_rest, tuning)
 
 
-def _tuning(y: Floats, f: Floats, rest: Floats) -> float:
-    """The λ of the narrowest interval: cov(label, judge) ÷ (var(judge, labelled) + n/N · var(judge, rest)), clipped to 0 … 1."""
+def _tuning(labels: Floats, judged: Floats, judged_rest: Floats) -> float:
+    """Return the λ of the narrowest interval: cov(label, judge) ÷ (var(judge, labelled) + n/N · var(judge, rest)), clipped to 0 … 1."""
     import numpy as np
 
-    variance = float(np.var(f, ddof=1)) + y.size / rest.size * float(np.var(rest, ddof=1))
+    variance_labelled = float(np.var(judged, ddof=1))
+    variance_rest = float(np.var(judged_rest, ddof=1))
+    variance = variance_labelled + labels.size / judged_rest.size * variance_rest
     if variance <= 1e-12:
         return 0.0
-    return min(1.0, max(0.0, float(np.cov(y, f, ddof=1)[0, 1]) / variance))
+    covariance = float(np.cov(labels, judged, ddof=1)[0, 1])
+    return min(1.0, max(0.0, covariance / variance))
 
 
-def _estimate(y: Floats, f: Floats, rest: Floats, tuning: float) -> Estimate:
+def _estimate(labels: Floats, judged: Floats, judged_rest: Floats, tuning: float) -> Estimate:
+    """Return the mean with its interval.
+
+    Args:
+        tuning: λ: how much the judge's scores count, 0 to 1.
+    """
     import numpy as np
 
-    rectifier = y - tuning * f
-    value, variance = float(rectifier.mean()), float(np.var(rectifier, ddof=1)) / y.size
+    corrections = labels - tuning * judged
+    value = float(corrections.mean())
+    variance = float(np.var(corrections, ddof=1)) / labels.size
     if tuning:
-        value += tuning * float(rest.mean())
-        variance += tuning**2 * float(np.var(rest, ddof=1)) / rest.size
-    variance = max(variance, ROUNDING_VARIANCE / y.size)  # equal labels do not prove that all are equal
+        value += tuning * float(judged_rest.mean())
+        variance += tuning**2 * float(np.var(judged_rest, ddof=1)) / judged_rest.size
+    variance = max(variance, ROUNDING_VARIANCE / labels.size)  # equal labels do not prove that all are equal
     width = NormalDist().inv_cdf((1 + LEVEL) / 2) * math.sqrt(variance)
-    return Estimate(value, Interval(value - width, value + width), int(y.size))
+    return Estimate(value, Interval(value - width, value + width), int(labels.size))

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from evaluation.statistics.bootstrap import LEVEL, Estimate, Interval
 
-LEAST = 5  # scores of each kind, over all strata
+LEAST_SCORES = 5  # of each kind, over all strata
 
 
-class Compared(NamedTuple):
-    """One stratum: how many of each kind, in how many pairs one is compared with the other, and how many the first kind won."""
+class Stratum(NamedTuple):
+    """How many scores of each kind a stratum has, in how many pairs they are compared, and how many pairs the first kind won."""
 
     first: int
     second: int
@@ -21,8 +21,8 @@ class Compared(NamedTuple):
     wins: float  # a tie is half a win
 
 
-def area_of(strata: Sequence[Compared]) -> Estimate:
-    """The chance that one of the first kind scores higher than one of the second of the same stratum; ties count half.
+def area_of(strata: Sequence[Stratum]) -> Estimate:
+    """Return the chance that one of the first kind scores higher than one of the second of the same stratum; ties count half.
 
     0.5 is chance, 1 a score that never errs. The area of each stratum weighs as many pairs as it has, so that strata whose scores are high
     for both kinds do not pass as separation.
@@ -38,15 +38,16 @@ def area_of(strata: Sequence[Compared]) -> Estimate:
     Returns:
         `n` counts the scores of both kinds. No value for fewer than 5 of either.
     """
-    strata = [one for one in strata if one.pairs]
-    firsts, seconds = sum(one.first for one in strata), sum(one.second for one in strata)
-    if min(firsts, seconds) < LEAST:
-        return Estimate(None, None, firsts + seconds, f"at least {LEAST} scores of each kind are needed")
-    total = sum(one.pairs for one in strata)
-    area = sum(one.wins for one in strata) / total
+    strata = [stratum for stratum in strata if stratum.pairs]
+    first = sum(stratum.first for stratum in strata)
+    second = sum(stratum.second for stratum in strata)
+    if min(first, second) < LEAST_SCORES:
+        return Estimate(None, None, first + second, f"at least {LEAST_SCORES} scores of each kind are needed")
+    total = sum(stratum.pairs for stratum in strata)
+    area = sum(stratum.wins for stratum in strata) / total
 
     def error(theta: float) -> float:
-        """The standard error if `theta` were the true area."""
+        """Return the standard error if `theta` were the true area."""
         variance = 0.0
         for m, n, pairs, _ in strata:
             more = (m + n) / 2 - 1
@@ -57,10 +58,15 @@ def area_of(strata: Sequence[Compared]) -> Estimate:
     z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 
     def end(inside: float, outside: float) -> float:
-        """Where the observed area is just within z standard errors, between it and 0 or 1."""
+        """Return the area, between `inside` and `outside`, from which the observed one is just z standard errors away."""
         for _ in range(60):
             middle = (inside + outside) / 2
-            inside, outside = (middle, outside) if abs(middle - area) <= z * error(middle) else (inside, middle)
+            if abs(middle - area) <= z * error(middle):
+                inside = middle
+            else:
+                outside = middle
         return inside
 
-    return Estimate(area, Interval(min(area, end(area, 0.0)), max(area, end(area, 1.0))), firsts + seconds)
+    low = min(area, end(area, 0.0))
+    high = max(area, end(area, 1.0))
+    return Estimate(area, Interval(low, high), first + second)

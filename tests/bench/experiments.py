@@ -126,8 +126,8 @@ def _workers(url: str, server: Any) -> Iterator[tuple[str, str, str]]:
 def _experiment(environments: int, *, steps: int = STEPS) -> Any:
     """An experiment whose people have their personas: those are the templates', so that turns alone are measured."""
     from evaluation.experiments.models import Experiment
-    from evaluation.experiments.play import start_experiment
     from evaluation.experiments.scenario import Scenario
+    from evaluation.experiments.starting import start_experiment
 
     scenario = Scenario.model_validate(
         {

@@ -36,7 +36,7 @@ def run(client: Client, action: str, agents: list[Agent], **typed: object) -> st
 
 
 # -- the panel
-def test_the_agents_page_shows_what_is_in_effect_and_leads_to_changing_it(root: Client) -> None:
+def test_the_agents_page_shows_its_settings_and_links_to_them(root: Client) -> None:
     ada = make_agent()
     configure(agent=None, changes={"gate_fluency_enabled": "on"})
     configure(agent=ada, changes={"gate_adherence_threshold": "6.5", "budget_enabled": "on"})
@@ -138,7 +138,7 @@ def test_each_part_takes_its_own_right(ada: Agent) -> None:
     assert "Last corrections" not in others
 
 
-def test_the_page_of_an_agent_with_a_long_past_takes_no_more_queries(ada: Agent) -> None:
+def test_the_agents_page_takes_constant_queries(ada: Agent) -> None:
     client = signed_in(viewer())
     judged(ada, "corrected")
     called(ada)
@@ -160,7 +160,7 @@ def test_the_page_of_an_agent_with_a_long_past_takes_no_more_queries(ada: Agent)
         ({"gate_adherence_enabled": "on", "gate_mode": "enforce"}, ""),
     ],
 )
-def test_a_card_of_an_agent_that_went_flat_offers_what_the_gate_does_not_do_yet(
+def test_a_drifted_agent_s_card_offers_the_next_step_at_the_gate(
     root: Client, ada: Agent, own: dict[str, str], offered: str
 ) -> None:
     flattened(ada)
@@ -168,7 +168,7 @@ def test_a_card_of_an_agent_that_went_flat_offers_what_the_gate_does_not_do_yet(
         configure(agent=ada, changes=own, user=None, reason="test")
     text = plain(read(root, reverse("admin:evaluation_drift_overview")))
 
-    assert "Stopped “dry wit”" in text
+    assert "No longer “dry wit”" in text
     assert [label for label in ("Observe it at the gate", "Enforce it at the gate") if label in text] == (
         [offered] if offered else []
     )
@@ -187,4 +187,4 @@ def test_observing_what_fell_holds_nothing_back(root: Client, ada: Agent, enable
     config = resolve_config(ada)
 
     assert (config.gate_mode, config["gate_adherence_enabled"]) == ("observe", True)
-    assert "Nothing is held back from now on" in plain(answer.content.decode())
+    assert "Messages are no longer blocked" in plain(answer.content.decode())

@@ -56,7 +56,7 @@ def test_the_pass_rate_is_that_of_first_drafts_that_were_judged() -> None:
     assert "7 days: 80 % of 5" in text
 
 
-def test_drafts_of_simulations_and_of_other_programs_are_counted_apart_and_never_left_out() -> None:
+def test_drafts_of_simulations_and_other_programs_are_counted_apart() -> None:
     ada = make_agent()
     assert "No draft of an agent here came to the gate." in card(home(), "Gate pass rate")
     channel = make_channel("play")
@@ -72,7 +72,7 @@ def test_drafts_of_simulations_and_of_other_programs_are_counted_apart_and_never
     assert "1 of 2 (50 %) of other programs passed" in text
 
 
-def test_the_gate_s_card_says_what_became_of_messages_that_were_sent_back() -> None:
+def test_the_gate_s_card_counts_the_endings_of_messages_sent_back() -> None:
     ada = make_agent()
     corrected(ada, "passed_after_retry")
     corrected(ada, "forced_through")
@@ -124,7 +124,7 @@ def test_before_any_hour_was_summed_home_reads_no_long_ledger(monkeypatch: pytes
     assert "80 %" not in card(summed, "Gate pass rate")
 
 
-def test_a_gate_that_never_watched_is_said_until_it_did_or_its_alarms_are_marked() -> None:
+def test_home_advises_to_observe_until_that_is_done() -> None:
     ada = make_agent()
     client = signed_in(superuser())
     html = read(client, HOME)
@@ -142,7 +142,7 @@ def test_a_gate_that_never_watched_is_said_until_it_did_or_its_alarms_are_marked
     assert "The gate was never observed" not in steps(read(client, HOME))
 
 
-def test_an_alarm_that_waits_for_a_person_is_shown_to_who_may_mark_it() -> None:
+def test_an_unmarked_alarm_is_shown_to_those_who_may_mark() -> None:
     ada = make_agent()
     logged(ada, "forced_through", score=2)
     logged(ada, "forced_through", score=2).dimension_results.update(mark="right")

@@ -104,9 +104,7 @@ def undo(client: Client, html: str) -> str:
 
 
 @pytest.mark.parametrize("button", [{"set": "defaults:gate_adherence_enabled:on"}, {"reset": "defaults:repetition"}])
-def test_a_change_of_the_defaults_is_asked_about_with_the_agents_that_inherit_it(
-    root: Client, button: dict[str, str]
-) -> None:
+def test_a_change_of_the_defaults_asks_first_naming_its_inheritors(root: Client, button: dict[str, str]) -> None:
     own = {"gate_adherence_enabled": "off", "repetition_suppression_enabled": "off", "repetition_threshold": "0.5"}
     configure(agent=make_agent(), changes=own)
     for name in ("bob", "cleo", "dave"):
@@ -171,8 +169,8 @@ def test_undo_needs_the_right_to_change_and_the_token(root: Client) -> None:
     ("earlier", "button", "sentence"),
     [
         ({}, "gate_adherence_enabled:on", "Drafts that fail adherence are sent back from now on."),
-        ({"gate_mode": "observe"}, "gate_fluency_enabled:on", "Nothing is held back from now on"),
-        ({"gate_fluency_enabled": "on"}, "gate_mode:observe", "Nothing is held back from now on"),
+        ({"gate_mode": "observe"}, "gate_fluency_enabled:on", "Messages are no longer blocked"),
+        ({"gate_fluency_enabled": "on"}, "gate_mode:observe", "Messages are no longer blocked"),
         ({"gate_fluency_enabled": "on"}, "gate_mode:off", "no draft is checked from now on"),
         ({"gate_fluency_enabled": "on"}, "repetition_suppression_enabled:on", ""),
     ],
@@ -185,7 +183,8 @@ def test_a_switch_says_what_the_gate_does_from_now_on(
     text = said(root, set=f"{ada.pk}:{button}")
 
     assert sentence in text
-    assert ("from now on" in text) is bool(sentence)
+    says_what_follows = any(words in text for words in ("sent back from", "no longer blocked", "no draft is checked"))
+    assert says_what_follows is bool(sentence)
 
 
 @pytest.mark.parametrize(
@@ -193,9 +192,6 @@ def test_a_switch_says_what_the_gate_does_from_now_on(
     [
         {"set": "77:gate_adherence_enabled:on"},
         {"set": "defaults:gate_adherence_threshold:9"},
-        {"set": "defaults:nonsense:on"},
-        {"set": "x"},
-        {"reset": "defaults:nonsense"},
         {"reset": "99999999999999999999:adherence"},
         {},
     ],

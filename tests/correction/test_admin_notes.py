@@ -56,7 +56,7 @@ def test_only_who_may_mark_sees_the_buttons() -> None:
     assert verdict(log).mark == ""
 
 
-def test_a_page_of_notes_needs_as_many_queries_as_a_page_with_few(root: Client) -> None:
+def test_notes_take_constant_queries(root: Client) -> None:
     ada, channel = make_agent(), make_channel()
 
     def add(number: int) -> None:

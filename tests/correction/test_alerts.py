@@ -10,7 +10,7 @@ import time_machine
 from agents.alerts.models import Alert
 from agents.kit.ops.sums import sum_up
 from agents.models import Agent
-from correction.alerts import look
+from correction.alerts import check_alerts
 from correction.config.configure import configure
 from tests.correction.judged_drafts import make_log
 from tests.correction.ledger import call
@@ -37,7 +37,7 @@ def seen(*, summed: bool = False) -> list[str]:
     with time_machine.travel(NOW, tick=False):
         if summed:
             sum_up()
-        look()
+        check_alerts()
     return [alert.title for alert in Alert.objects.filter(ended_at=None).order_by("pk")]
 
 
@@ -75,7 +75,7 @@ def test_judges_and_sources_are_never_compared_with_each_other(ada: Agent) -> No
     assert seen() == []
 
 
-def test_a_budget_that_is_used_up_is_an_alert_until_it_is_not(ada: Agent) -> None:
+def test_a_used_up_budget_is_an_alert_while_it_lasts(ada: Agent) -> None:
     configure(agent=ada, changes={"budget_enabled": True, "daily_budget_usd": "1"})
     call(ada, cost="0.60", at=NOW)
     assert seen() == []

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 CONFIG = "/api/evaluations/config/michael/"
 
 
-def test_gates_switched_over_the_api_act_on_the_next_message_and_their_cost_is_shown(llm_server: LLMServer) -> None:
+def test_gates_switched_over_the_api_act_on_the_next_message(llm_server: LLMServer) -> None:
     ModelPrice.objects.create(
         model="test-model", effective_from="2026-01-01", input_usd=10, output_usd=0, cache_write_usd=0, cache_read_usd=0
     )

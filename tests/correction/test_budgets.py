@@ -74,7 +74,7 @@ def test_without_a_budget_nothing_is_asked_of_the_database(
         assert not any(over_budget(ada, got) for got in (config, amount_only, switch_only))
 
 
-def test_an_agent_is_over_once_its_checks_cost_as_much_as_its_cap(
+def test_an_agent_whose_checks_cost_its_cap_is_over_budget(
     ada: Agent, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     cap(ada, "0.03")
@@ -183,7 +183,7 @@ def test_what_is_free_is_still_settled_when_the_budget_is_used_up(paid: LLMServe
     assert set(rules.values_list("status", flat=True)) == {"scored"}
 
 
-def test_a_worker_takes_a_paused_evaluation_up_the_next_day_and_not_before(paid: LLMServer, chatty: Agent) -> None:
+def test_a_worker_resumes_a_paused_evaluation_the_next_day(paid: LLMServer, chatty: Agent) -> None:
     cap(chatty, "0.4")
     now = timezone.now()
     call(chatty, cost="0.4")
@@ -222,7 +222,7 @@ def test_without_a_watcher_no_evaluation_pauses(
     assert evaluate(chatty).status == "completed"
 
 
-def test_a_capture_at_the_terminal_ends_with_the_reason_and_how_to_go_on(paid: LLMServer, chatty: Agent) -> None:
+def test_a_capture_over_budget_ends_with_the_reason(paid: LLMServer, chatty: Agent) -> None:
     cap(chatty, "0")
 
     with pytest.raises(CommandError, match="the daily budget of chatty is used up") as error:
@@ -268,7 +268,7 @@ def test_only_checking_and_measuring_count_and_only_since_midnight_utc() -> None
     assert got.unpriced == 1
 
 
-def test_budgets_of_agents_are_added_up_and_others_spending_is_not_held_against_them() -> None:
+def test_only_agents_with_a_budget_count_against_budgets() -> None:
     ada, bob, eve = (make_agent(slug) for slug in ("ada", "bob", "eve"))
     with_budget(ada, "1")
     with_budget(bob, "2")
@@ -289,7 +289,7 @@ def test_used_up_and_nearly_used_up_budgets_are_counted() -> None:
     assert (today().used_up, today().nearly) == (1, 1)
 
 
-def test_the_defaults_give_every_active_agent_a_budget_and_one_to_all_channels() -> None:
+def test_the_defaults_budget_active_agents_and_all_channels_together() -> None:
     ada, bob = make_agent("ada"), make_agent("bob")
     make_agent("old", is_active=False)
     with_budget(None, "1")
@@ -333,7 +333,7 @@ def evaluate_channel(**asked: object) -> EvaluationRun:
     return run
 
 
-def test_calls_for_no_agent_use_up_the_cap_of_the_defaults_and_no_agent_s() -> None:
+def test_calls_for_no_agent_use_up_the_cap_of_the_defaults() -> None:
     cap_of_defaults("0.02")
     call(None, cost="0.01", purpose="evaluation")
     assert evaluation_over_budget(None, PAID) == ""
@@ -347,7 +347,7 @@ def test_calls_for_no_agent_use_up_the_cap_of_the_defaults_and_no_agent_s() -> N
 
 
 @pytest.mark.parametrize("dimension", ["convergence", "ideas_quantity"])
-def test_a_channel_s_evaluation_pauses_and_a_worker_goes_on_with_it_the_next_day(
+def test_a_worker_resumes_a_paused_channel_evaluation_the_next_day(
     cast: dict[str, Agent], llm_server: LLMServer, dimension: str
 ) -> None:
     cap_of_defaults("0.5")
@@ -366,7 +366,7 @@ def test_a_channel_s_evaluation_pauses_and_a_worker_goes_on_with_it_the_next_day
     assert llm_server.calls > 0
 
 
-def test_an_agent_s_evaluation_completes_without_its_channels_and_gets_their_number_later(
+def test_an_evaluation_completes_without_its_channels_and_adds_them_later(
     cast: dict[str, Agent], llm_server: LLMServer
 ) -> None:
     cap_of_defaults("1")

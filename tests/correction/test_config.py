@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-import json
 from decimal import Decimal
 from typing import Any
 
 import pytest
 import sentry_sdk
 from django.core.exceptions import ValidationError
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 from django.db import IntegrityError
 from django.test import Client
 from hypothesis import given
@@ -121,7 +120,7 @@ def test_mode_and_rules_follow_from_the_checks_unless_a_person_says_otherwise(
 @pytest.mark.parametrize(
     "overrides",
     [
-        *({"gate_fluency_threshold": odd} for odd in ("much", 99, float("inf"), {"a": 1}, True, None, "1e999999999")),
+        *({"gate_fluency_threshold": odd} for odd in ("much", 99, {"a": 1}, "1e999999999")),
         {"is_defaults": True, "id": 7, "agent": 3, "swarm_size": 4},
     ],
 )
@@ -188,7 +187,7 @@ def save_alone(row: AgentEvaluationConfig) -> None:
         row.save()
 
 
-def test_every_column_is_a_field_with_a_meaning_a_range_and_a_built_in_value_ac_7_3_1() -> None:
+def test_every_column_is_a_declared_setting_ac_7_3_1() -> None:
     columns = {field.name for field in AgentEvaluationConfig._meta.get_fields()}
     assert columns - {"id", "agent", "is_defaults", "updated_at"} == set(SETTINGS)
     for setting in SETTINGS.values():
@@ -197,7 +196,18 @@ def test_every_column_is_a_field_with_a_meaning_a_range_and_a_built_in_value_ac_
         assert setting.read(setting.built_in) == setting.built_in
 
 
-PROTECTED, NAMED = "behavior_protected_traits", "behavior_named_requesters"
+def test_what_the_specification_asks_for_is_not_advanced_ac_7_3_1() -> None:
+    dimensions = [
+        f"gate_{d}_{what}" for d in ("adherence", "consistency", "fluency") for what in ("enabled", "threshold")
+    ]
+    others = ("max_correction_attempts", "anti_convergence_enabled", "convergence_threshold", "variety_intervention_enabled",
+              "variety_message_threshold", "repetition_suppression_enabled", "repetition_threshold")  # fmt: skip
+    switches = ("gate_mode", "behavior_requests_enabled")
+
+    assert {name for name, setting in SETTINGS.items() if not setting.advanced} == {*dimensions, *others, *switches}
+
+
+PROTECTED = "behavior_protected_traits"
 FIELD = SETTINGS[PROTECTED]
 
 
@@ -252,26 +262,10 @@ def test_no_one_is_not_the_same_as_inheriting(ada: Agent) -> None:
     assert resolve_config(ada)[PROTECTED] == ["oath"]
 
 
-def test_a_terminal_sets_and_shows_it(ada: Agent) -> None:
-    def run(*args: str) -> str:
-        out = io.StringIO()
-        call_command("configure", *args, stdout=out, no_color=True)
-        return out.getvalue()
-
-    assert f"{PROTECTED}: none (built-in) → oath, dry wit (agent)" in run("ada", f"{PROTECTED}=oath, dry wit")
-    assert json.loads(run("ada", "--json"))["config"][PROTECTED] == ["oath", "dry wit"]
-    assert "behavior_requesters is named, but behavior_named_requesters is empty" in " ".join(
-        run("ada", "behavior_requesters=named").split()
-    )
-    with pytest.raises(CommandError, match="allowed: up to 100 names"):
-        run("ada", f'{PROTECTED}="open')
-
-
 def test_a_person_writes_names_line_by_line_and_sees_what_is_inherited(root: Client, ada: Agent) -> None:
     configure(agent=None, changes={PROTECTED: "oath"})
     html = read(root, url_of(ada))
     assert 'placeholder="inherits oath (defaults)"' in html
-    assert "inherit: members (built-in) anyone, outsiders too users who are members" in plain(html).replace("  ", " ")
 
     save(root, ada, **{PROTECTED: "dry wit\r\nshort words", "behavior_auto_apply": "never"})
     assert own(ada) == {PROTECTED: ["dry wit", "short words"], "behavior_auto_apply": "never"}
@@ -299,7 +293,7 @@ def test_the_sixteen_agents_and_the_defaults_get_a_row_with_everything_off_ac_7_
         assert [name for name, value in config.values.items() if value is True] == ["behavior_requests_enabled"]
 
 
-def test_loading_a_configuration_is_one_span_of_a_turn_with_the_mode_it_resolved_to(sentry: Caught) -> None:
+def test_loading_a_configuration_is_one_span_with_its_mode(sentry: Caught) -> None:
     agent = make_agent(system_prompt="You keep the raccoon secret.")
     configure(agent=agent, changes={"gate_fluency_enabled": True})
     turn = Turn(agent=agent, channel=make_channel())

@@ -65,9 +65,7 @@ def test_values_are_read_as_people_and_programs_write_them(ada: Agent, name: str
         ("daily_budget_usd", "100000.01", "0 to 100000"), ("observe_sample_rate", "10%", "0 to 1"),
     ],
 )  # fmt: skip
-def test_a_value_that_is_not_allowed_is_refused_with_field_value_and_range(
-    ada: Agent, name: str, value: Any, allowed: str
-) -> None:
+def test_a_wrong_value_is_refused_with_field_value_and_range(ada: Agent, name: str, value: Any, allowed: str) -> None:
     with pytest.raises(ConfigError) as refused:
         configure(agent=ada, changes={name: value})
 
@@ -80,7 +78,7 @@ def test_a_value_that_is_not_allowed_is_refused_with_field_value_and_range(
     assert rows() == 0
 
 
-@pytest.mark.parametrize("name", ["id", "agent", "agent_id", "is_defaults", "updated_at", "history", "pk", "__class__"])
+@pytest.mark.parametrize("name", ["pk", "agent_id", "is_defaults", "__class__"])
 def test_what_is_no_setting_cannot_be_set(ada: Agent, name: str) -> None:
     with pytest.raises(ConfigError, match="there is no field"):
         configure(agent=ada, changes={name: 1})
@@ -117,6 +115,7 @@ for n in range(30):
 """
 
 
+@pytest.mark.slow
 def test_two_writers_of_different_fields_do_not_overwrite_each_other(database_file: Path) -> None:
     environment = os.environ | {
         "DATABASE_URL": f"sqlite:///{database_file}",
@@ -184,12 +183,7 @@ def test_changes_are_echoed_as_before_and_after_with_what_follows_from_them() ->
     assert "gate_mode: off (built-in) → enforce (built-in)" in out
     assert "gate_fluency_threshold: 5 (built-in) → 5 (agent)" in out
     assert "max_correction_attempts" not in out
-
-
-def test_setting_what_is_set_already_says_so() -> None:
-    run("michael", "gate_mode=observe")
-
-    assert "gate_mode: observe (agent), unchanged" in run("michael", "gate_mode=observe")
+    assert "gate_adherence_enabled: on (agent), unchanged" in run("michael", "gate_adherence_enabled=on")
 
 
 def test_without_changes_it_shows_every_field_with_value_origin_range_and_meaning() -> None:
@@ -201,6 +195,8 @@ def test_without_changes_it_shows_every_field_with_value_origin_range_and_meanin
     line = next(line for line in out.splitlines() if "gate_consistency_threshold" in line)
     assert line.split()[:3] == ["gate_consistency_threshold", "6.5", "defaults"]
     assert "0 to 9" in line
+    plain, _, advanced = out.partition("Advanced")
+    assert ("observe_sample_rate" in plain, "observe_sample_rate" in advanced) == (False, True)
 
 
 def test_the_defaults_are_shown_and_set_by_that_name() -> None:
@@ -222,13 +218,6 @@ def test_the_defaults_are_shown_and_set_by_that_name() -> None:
 def test_bad_input_is_refused_with_a_sentence_and_changes_nothing(arguments: list[str], answer: str) -> None:
     assert answer in refused(*arguments)
     assert config_history(michael()) == []
-
-
-def test_every_field_is_listed_with_what_is_allowed() -> None:
-    out = run("defaults")
-
-    assert all(name in out for name in SETTINGS)
-    assert "a whole number, 0 to 10" in out
 
 
 # -- history

@@ -12,7 +12,7 @@ from pytest_django import Settings
 from agents.kit.models import LLMCall
 from agents.models import Message
 from correction.config.settings import merge
-from correction.gate.check import Action, GateResult, check_action_quality, scores_of
+from correction.gate.check import Action, GateResult, check_action_quality, plan_check, scores_of
 from correction.models import AgentEvaluationConfig, CorrectionLog
 from evaluation.scorers.subjects import Event
 from tests.correction.gating import (
@@ -46,13 +46,11 @@ ACTION = Action(
 
 def check(action: Action = ACTION, *dimensions: str, hard: bool = False, **thresholds: Decimal) -> GateResult:
     config = merge(own=None, defaults=None, overrides={"gate_adherence_hard": hard})
-    return check_action_quality(
-        agent=None, config=config, work_id="t", deadline=5.0, action=lambda propositions: action,
-        dimensions=dimensions or DIMENSIONS, thresholds=thresholds,
-    )  # fmt: skip
+    plan = plan_check(agent=None, config=config, dimensions=dimensions or DIMENSIONS, thresholds=thresholds)
+    return check_action_quality(action, plan, work_id="t", deadline=5.0)
 
 
-def test_only_adherence_sees_the_persona_and_the_draft_is_no_part_of_the_trajectory(llm_server: LLMServer) -> None:
+def test_only_adherence_sees_the_persona(llm_server: LLMServer) -> None:
     llm_server.respond = judge(GOOD)
     check()
     for body in llm_server.bodies:
@@ -75,7 +73,7 @@ def test_hard_adherence_takes_off_for_flaws(llm_server: LLMServer) -> None:
     assert scores_of(check(ACTION, "adherence", hard=True).log(attempt=1).results) == {"adherence": 5}
 
 
-def test_a_judge_that_answers_with_the_four_fields_alone_decides_about_a_draft_ac_6_0_6(llm_server: LLMServer) -> None:
+def test_a_judge_s_four_fields_alone_decide_about_a_draft_ac_6_0_6(llm_server: LLMServer) -> None:
     agent, channel = gated("adherence")
     llm_server.respond = lambda body: {"json": {"reasoning": "r", "justification": "j", "value": 2, "confidence": 0.5}}
     assert not send(agent, channel, "I filed it!!!").committed

@@ -55,6 +55,7 @@ def until_not_asked(agent: Agent, channel: Channel) -> int:
     raise AssertionError("the judge was asked about each of 12 drafts")
 
 
+@pytest.mark.slow
 def test_after_three_silent_time_outs_drafts_pass_at_once_and_it_shows(llm_server: LLMServer, clock: Clock) -> None:
     agent, channel = gated("consistency", **ONE_SECOND)
     llm_server.always(hang=True)
@@ -73,9 +74,8 @@ def test_after_three_silent_time_outs_drafts_pass_at_once_and_it_shows(llm_serve
     assert f"{waited + 2} not checked" in card(home(), "Gate pass rate")
 
 
-def test_a_draft_tries_the_judge_now_and_then_and_one_answer_has_all_checked_again(
-    llm_server: LLMServer, clock: Clock
-) -> None:
+@pytest.mark.slow
+def test_one_answer_of_a_probe_has_all_drafts_checked_again(llm_server: LLMServer, clock: Clock) -> None:
     agent, channel = gated("consistency", **ONE_SECOND)
     llm_server.always(hang=True)
     until_not_asked(agent, channel)
@@ -94,6 +94,7 @@ def test_a_draft_tries_the_judge_now_and_then_and_one_answer_has_all_checked_aga
     assert llm_server.calls == calls + 3
 
 
+@pytest.mark.slow
 def test_one_draft_repeated_does_not_switch_the_checks_of_others_off(llm_server: LLMServer, clock: Clock) -> None:
     agent, channel = gated("consistency", **ONE_SECOND)
     llm_server.always(hang=True)
@@ -104,6 +105,7 @@ def test_one_draft_repeated_does_not_switch_the_checks_of_others_off(llm_server:
     assert send(agent, channel, "I filed it.").outcome == "passed"
 
 
+@pytest.mark.slow
 def test_waiting_for_a_slot_of_our_own_says_nothing_about_the_judge(
     llm_server: LLMServer, clock: Clock, settings: Settings
 ) -> None:
@@ -123,6 +125,7 @@ def test_waiting_for_a_slot_of_our_own_says_nothing_about_the_judge(
     assert send(agent, channel, "I filed it.").outcome != "overload_passed"
 
 
+@pytest.mark.slow
 def test_time_that_earlier_attempts_used_up_says_nothing_about_the_judge(llm_server: LLMServer, clock: Clock) -> None:
     agent, channel = gated("consistency", gate_deadline_seconds=Decimal("5"), gate_total_deadline_seconds=Decimal("1"))
     llm_server.always(hang=True)
@@ -131,9 +134,8 @@ def test_time_that_earlier_attempts_used_up_says_nothing_about_the_judge(llm_ser
     assert llm_server.calls == 4
 
 
-def test_a_judge_that_hangs_is_asked_by_evaluations_and_another_judge_by_the_gate(
-    llm_server: LLMServer, clock: Clock, settings: Settings
-) -> None:
+@pytest.mark.slow
+def test_a_hanging_judge_is_still_asked_by_evaluations(llm_server: LLMServer, clock: Clock, settings: Settings) -> None:
     agent, channel = gated("consistency", **ONE_SECOND)
     llm_server.always(hang=True)
     until_not_asked(agent, channel)
@@ -148,6 +150,7 @@ def test_a_judge_that_hangs_is_asked_by_evaluations_and_another_judge_by_the_gat
     assert send(agent, channel, "The same one.").outcome == "overload_passed"
 
 
+@pytest.mark.slow
 def test_interventions_do_not_wait_for_a_judge_that_hangs_either(llm_server: LLMServer, clock: Clock) -> None:
     agent, channel = gated("consistency", **ONE_SECOND)
     llm_server.always(hang=True)

@@ -90,7 +90,7 @@ def test_twenty_that_continue_one_session_at_once_all_get_a_clear_result(llm_ser
     assert CorrectionLog.objects.count() == 11
 
 
-def test_of_eight_who_decide_by_the_same_page_one_is_saved_and_the_others_are_told() -> None:
+def test_of_eight_who_save_the_same_page_one_wins() -> None:
     ada = make_agent()
 
     def decide(number: int) -> str:

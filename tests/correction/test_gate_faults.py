@@ -20,8 +20,8 @@ from agents.kit.models import LLMCall
 from agents.models import Agent, Channel, Message
 from correction.config.configure import notes_on
 from correction.config.settings import resolve_config
-from correction.gate.check import Part, combine, judge_parts
-from correction.gate.stage import check_session, end
+from correction.gate.check import PropositionResult, combine, read_judge_reply
+from correction.gate.stage import check_session, end_session
 from correction.models import Outcome
 from evaluation.judge.questions import Question
 from tests.correction.gating import DIMENSIONS, gated, judge, logs, outcomes, scores, send, team_file
@@ -39,6 +39,7 @@ def statuses(**where: Any) -> dict[str, str]:
     return {r.dimension: r.status for log in logs(**where) for r in log.dimension_results.all()}
 
 
+@pytest.mark.slow
 def test_when_every_dimension_hangs_the_message_is_said_after_one_deadline(llm_server: LLMServer) -> None:
     agent, channel = gated(*DIMENSIONS, **SHORT)
     llm_server.always(hang=True)
@@ -64,11 +65,7 @@ def test_a_dimension_that_hangs_does_not_cost_the_others_their_verdict(llm_serve
     "fault",
     [
         {"status": 529},
-        {"status": 429},
-        {"status": 500},
-        {"status": 401},
         {"text": "seven, I would say"},
-        {"json": {"value": 42}},
         {"stop_reason": "refusal"},
         {"stop_reason": "max_tokens", "text": '{"value": '},
         {"drop": True},
@@ -86,6 +83,7 @@ def test_a_judge_that_fails_is_asked_once_and_lets_pass(llm_server: LLMServer, f
     assert row.reason
 
 
+@pytest.mark.slow
 def test_a_timeout_outranks_an_error_in_the_outcome(llm_server: LLMServer) -> None:
     agent, channel = gated(*DIMENSIONS, **SHORT)
     llm_server.respond = judge({"adherence": {"status": 529}, "consistency": HANG, "fluency": 8})
@@ -129,6 +127,7 @@ def test_an_evaluation_that_fills_every_slot_does_not_starve_the_gate(
     assert outcomes() == ["corrected"]
 
 
+@pytest.mark.slow
 def test_without_a_free_slot_in_time_the_draft_passes_as_overloaded(llm_server: LLMServer, settings: Settings) -> None:
     settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 1, 0
     agent, channel = gated("consistency", **SHORT)
@@ -147,7 +146,7 @@ def test_without_a_free_slot_in_time_the_draft_passes_as_overloaded(llm_server: 
     assert statuses() == {"consistency": "overload"}
 
 
-def test_the_time_of_earlier_attempts_counts_and_no_one_is_asked_when_none_is_left(llm_server: LLMServer) -> None:
+def test_earlier_attempts_use_up_the_time_for_judging(llm_server: LLMServer) -> None:
     agent, channel = gated("consistency", gate_total_deadline_seconds=Decimal("4"), gate_deadline_seconds=Decimal("4"))
     llm_server.respond = judge({"consistency": 2})
     first = send(agent, channel, "I filed it.")
@@ -161,9 +160,7 @@ def test_the_time_of_earlier_attempts_counts_and_no_one_is_asked_when_none_is_le
     assert "used up by earlier attempts" in logs()[1].dimension_results.get().reason
 
 
-def test_what_a_process_does_once_does_not_use_up_the_time_of_a_session(
-    llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_start_up_work_does_not_use_up_a_session_s_time(llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch) -> None:
     agent, channel = gated("consistency")
     llm_server.respond = judge({"consistency": 2})
     get = Clients.get
@@ -178,7 +175,7 @@ def test_what_a_process_does_once_does_not_use_up_the_time_of_a_session(
     assert logs()[0].duration_ms - call.latency_ms < 1500
 
 
-def test_a_used_up_budget_lets_pass_without_a_call_but_rules_still_hold(
+def test_with_a_used_up_budget_only_rules_are_checked(
     llm_server: LLMServer, tmp_path: Path, settings: Settings
 ) -> None:
     team_file(settings, tmp_path, "adherence/ada.yaml", "rule: {max_words: 4}")
@@ -209,9 +206,7 @@ def test_a_broken_file_about_another_agent_does_not_touch_the_gate(
     assert not send(agent, channel, "This is by far too long for Ada.").committed
 
 
-def test_a_gate_that_crashes_lets_the_message_through_and_the_trace_says_so(
-    llm_server: LLMServer, settings: Settings
-) -> None:
+def test_a_crashing_gate_lets_the_message_through_visibly(llm_server: LLMServer, settings: Settings) -> None:
     agent, channel = gated("adherence")
     settings.LLM_MAX_CONCURRENCY = "many"  # as a broken deployment has it
     result = send(agent, channel, "I filed it.")
@@ -232,11 +227,11 @@ def test_a_gate_that_crashes_lets_the_message_through_and_the_trace_says_so(
 )
 def test_replies_are_told_apart(reply: Reply, status: str) -> None:
     question = Question(propositions=(claim(),), context=CONTEXT, label=LABEL)
-    assert [part.status for part in judge_parts(question, reply)] == [status]
+    assert [part.status for part in read_judge_reply(question, reply)] == [status]
 
 
-def part(status: Any, score: float | None = None, judge: str = "m") -> Part:
-    return Part(id="p", judge=judge, status=status, score=score)
+def part(status: Any, score: float | None = None, judge: str = "m") -> PropositionResult:
+    return PropositionResult(id="p", judge=judge, status=status, score=score)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +251,7 @@ def part(status: Any, score: float | None = None, judge: str = "m") -> Part:
     ],
 )
 def test_what_counts_for_a_dimension(
-    judged: list[Part], own: list[Part], status: str, score: float | None, passed: bool
+    judged: list[PropositionResult], own: list[PropositionResult], status: str, score: float | None, passed: bool
 ) -> None:
     check = combine(dimension="adherence", threshold=Decimal(5), judged=judged, own=own)
     assert (check.status, check.score, check.passed) == (status, score, passed)
@@ -267,7 +262,9 @@ def test_what_counts_for_a_dimension(
     st.integers(0, 90),
 )
 def test_the_score_that_is_stored_and_the_verdict_agree(rated: list[tuple[int, float]], tenths: int) -> None:
-    judged = [Part(id="p", judge="m", status="scored", score=score, weight=weight) for score, weight in rated]
+    judged = [
+        PropositionResult(id="p", judge="m", status="scored", score=score, weight=weight) for score, weight in rated
+    ]
     check = combine(dimension="fluency", threshold=Decimal(tenths) / 10, judged=judged)
     assert check.score is not None
     assert check.passed == (check.score >= check.threshold)
@@ -306,7 +303,7 @@ def test_two_rejected_attempts_get_numbers_of_their_own(agent_in_channel: tuple[
     assert [log.judged_text for log in logs()] == ["one", "theirs", "ours"]
 
 
-def test_a_rejection_after_the_message_was_said_begins_a_session_of_its_own(
+def test_a_rejection_after_the_message_was_sent_begins_a_new_session(
     agent_in_channel: tuple[Agent, Channel],
 ) -> None:
     agent, channel = agent_in_channel
@@ -320,13 +317,13 @@ def test_a_rejection_after_the_message_was_said_begins_a_session_of_its_own(
     assert send(agent, channel, "good as well", session=ours.session).outcome == "passed_after_retry"
 
 
-def test_a_rejection_after_the_message_was_given_up_begins_a_session_of_its_own(
+def test_a_rejection_after_the_message_was_abandoned_begins_a_new_session(
     agent_in_channel: tuple[Agent, Channel],
 ) -> None:
     agent, channel = agent_in_channel
     session = send(agent, channel, "one").session
     meanwhile.append(
-        lambda: end(check_session(session=session, agent=agent, channel=channel), outcome=Outcome.ABANDONED)
+        lambda: end_session(check_session(session=session, agent=agent, channel=channel), outcome=Outcome.ABANDONED)
     )
     ours = send(agent, channel, "ours", session=session)
     assert ours.session != session

@@ -103,9 +103,7 @@ def test_an_answer_under_an_edited_persona_is_judged_by_that_persona(
     assert CorrectionLog.objects.get().persona_version is None
 
 
-def test_what_was_logged_goes_with_a_chat_and_passes_for_no_real_draft(
-    ada: Agent, client: Client, llm_server: LLMServer
-) -> None:
+def test_logs_of_a_chat_are_deleted_with_it(ada: Agent, client: Client, llm_server: LLMServer) -> None:
     plays_and_judges(llm_server)
     message = say(client, ada, "enforce")
     InterventionLog.objects.create(name="variety", agent=ada, channel=message.channel, fired=False)

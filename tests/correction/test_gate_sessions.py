@@ -120,9 +120,7 @@ def test_a_key_of_another_agents_draft_gives_nothing_away(llm_server: LLMServer)
 
 
 @pytest.mark.parametrize("session", ["nonsense", "00000000-0000-0000-0000-000000000000", "' OR 1=1 --"])
-def test_a_session_that_cannot_be_continued_begins_a_new_one_and_the_trace_says_why(
-    llm_server: LLMServer, session: str
-) -> None:
+def test_a_session_that_cannot_be_continued_begins_a_new_one(llm_server: LLMServer, session: str) -> None:
     agent, channel = gated("fluency")
     llm_server.respond = judge({"fluency": 8})
     result = send(agent, channel, "one", session=session)
@@ -212,9 +210,7 @@ def test_what_the_pipelines_own_cap_lets_through_closes_the_session(llm_server: 
 
 
 @pytest.mark.parametrize("mode", ["off", "observe"])
-def test_a_gate_switched_off_between_two_claims_of_a_run_says_nothing_of_what_was_sent_back(
-    llm_server: LLMServer, mode: str
-) -> None:
+def test_a_gate_switched_off_between_two_leases_sends_no_rejected_draft(llm_server: LLMServer, mode: str) -> None:
     agent, channel = gated("fluency")
     llm_server.respond = judge({"fluency": 2})
     run = Run.objects.create(agent=agent, channel=channel)
@@ -227,7 +223,7 @@ def test_a_gate_switched_off_between_two_claims_of_a_run_says_nothing_of_what_wa
     assert [(log.outcome, log.committed, log.session.message) for log in logs()] == [("corrected", False, message)]
 
 
-def test_a_first_draft_that_is_said_after_all_is_the_attempt_that_was_sent(llm_server: LLMServer) -> None:
+def test_a_first_draft_sent_after_all_is_the_attempt_sent(llm_server: LLMServer) -> None:
     agent, channel = gated("fluency")
     llm_server.respond = judge({"fluency": 2})
     session = send(agent, channel, "one").session
@@ -237,9 +233,7 @@ def test_a_first_draft_that_is_said_after_all_is_the_attempt_that_was_sent(llm_s
     assert [(log.committed, log.session.message) for log in logs()] == [(True, message), (False, message)]
 
 
-def test_a_gate_that_breaks_after_a_rejection_does_not_log_the_rejected_draft_as_said(
-    llm_server: LLMServer, settings: Any
-) -> None:
+def test_a_gate_that_breaks_does_not_log_the_rejected_draft_as_sent(llm_server: LLMServer, settings: Any) -> None:
     agent, channel = gated("fluency")
     llm_server.respond = judge({"fluency": 2})
     turn = turn_of(agent, channel)

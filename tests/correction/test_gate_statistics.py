@@ -303,7 +303,7 @@ def _raw_edges() -> list[MessageWindow]:
     return [MessageWindow("", start=BEGIN, end=BEGIN + timedelta(hours=33, minutes=31))]
 
 
-def test_a_session_that_ends_after_its_hour_was_summed_up_is_counted_with_its_end(agents: list[Agent]) -> None:
+def test_a_session_that_ends_after_its_hour_was_summed_is_counted(agents: list[Agent]) -> None:
     ada, session = agents[0], uuid.uuid4()
     with time_machine.travel(BEGIN, tick=False):
         for number in (1, 2):
@@ -316,7 +316,7 @@ def test_a_session_that_ends_after_its_hour_was_summed_up_is_counted_with_its_en
         assert get_gate_statistics(ada).forced_through_count == 0
         message = say(make_channel(), ada, "x")
 
-        assert stage.end(log.session, outcome=Outcome.FORCED_THROUGH, message=message, sent=1)
+        assert stage.end_session(log.session, outcome=Outcome.FORCED_THROUGH, message=message, sent=1)
     with time_machine.travel(BEGIN + timedelta(hours=3), tick=False):
         assert roll_up(GATE) == 1
 

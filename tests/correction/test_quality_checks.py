@@ -30,9 +30,7 @@ def client(db: None) -> Program:
     return program(superuser())
 
 
-def test_a_draft_is_judged_by_the_persona_and_the_trajectory_it_came_with(
-    client: Program, llm_server: LLMServer
-) -> None:
+def test_a_draft_is_judged_by_its_own_persona_and_trajectory(client: Program, llm_server: LLMServer) -> None:
     ModelPrice.objects.create(
         model="test-model", effective_from="2026-01-01", input_usd=10, output_usd=0, cache_write_usd=0, cache_read_usd=0
     )
@@ -53,9 +51,7 @@ def test_a_draft_is_judged_by_the_persona_and_the_trajectory_it_came_with(
     assert "2. Ada acts: In the cabinet." in prompt
 
 
-def test_it_is_logged_as_external_with_its_calls_and_no_one_is_made_or_heard(
-    client: Program, llm_server: LLMServer
-) -> None:
+def test_a_check_is_logged_as_external_and_makes_no_agent(client: Program, llm_server: LLMServer) -> None:
     llm_server.respond = judge({"adherence": 2})
 
     got = ask(client, tags={"build": "41"})
@@ -183,9 +179,7 @@ def test_what_cannot_be_judged_passes_and_says_why(
     assert logs()[0].outcome == outcome
 
 
-def test_the_cap_of_the_defaults_holds_for_personas_and_that_of_an_agent_for_it(
-    client: Program, llm_server: LLMServer
-) -> None:
+def test_personas_have_the_cap_of_the_defaults(client: Program, llm_server: LLMServer) -> None:
     configure(agent=None, changes={"budget_enabled": True, "daily_budget_usd": 0})
     make_agent("ada")
     configure(agent=Agent.objects.get(), changes={"budget_enabled": False})

@@ -95,7 +95,7 @@ def test_only_first_drafts_of_real_messages_count() -> None:
     assert len(got.unjudged(["adherence", "fluency"])) == 5
 
 
-def test_what_could_not_be_scored_is_not_asked_again_but_what_failed_is() -> None:
+def test_unscored_messages_are_not_asked_again_but_failed_ones_are() -> None:
     ada = make_agent()
     unscored, late = judged(ada, 2.0, 2.0)
     for message, status in ((unscored, "unscored"), (late, "timeout")):
@@ -107,7 +107,7 @@ def test_what_could_not_be_scored_is_not_asked_again_but_what_failed_is() -> Non
     assert got.unjudged(["adherence"]) == [late.pk]
 
 
-def test_an_evaluation_stands_in_for_the_gate_and_is_combined_as_the_gate_combines() -> None:
+def test_an_evaluation_is_combined_as_the_gate_combines() -> None:
     ada = make_agent()
     judged_by_gate, evaluated, rule_broken = judged(ada, 2.0, 2.0, 2.0)
     CorrectionLog.objects.exclude(session__message=judged_by_gate).delete()

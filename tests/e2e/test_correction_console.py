@@ -110,7 +110,7 @@ def test_what_fell_is_observed_and_nothing_is_held_back(
     assert visitor.fits
     page.get_by_role("button", name="Save").click()
 
-    expect(page.get_by_text("Nothing is held back from now on")).to_be_visible()
+    expect(page.get_by_text("Messages are no longer blocked")).to_be_visible()
     expect(page.locator("#changes").get_by_role("button", name="Undo")).to_be_visible()
     assert visitor.fits
     assert resolve_config(ada).gate_mode == "observe"

@@ -46,7 +46,7 @@ def test_the_overview_says_who_drifted_and_leads_to_the_agent(
     visitor.open(reverse("admin:evaluation_drift_overview"))
 
     first = page.locator(".pl-overview-card").first
-    expect(first).to_contain_text("Stopped “dry wit”: 8.1 → 3.1 since build 41.")
+    expect(first).to_contain_text("No longer “dry wit”: 8.1 → 3.1 since build 41.")
     expect(first.locator("blockquote")).to_have_count(2)
     assert visitor.fits
     assert grave_faults(page) == []
@@ -56,7 +56,7 @@ def test_the_overview_says_who_drifted_and_leads_to_the_agent(
     expect(page.locator(".pl-overview-card")).to_have_count(1)
 
     page.locator(".pl-overview-card").get_by_role("link", name="Ada").click()
-    expect(page.locator("#change")).to_contain_text("Stopped “dry wit”")
+    expect(page.locator("#change")).to_contain_text("No longer “dry wit”")
     page.get_by_text("Every proposition", exact=True).click()
     expect(page.locator("#change table").last).to_contain_text("within chance")
     assert visitor.fits

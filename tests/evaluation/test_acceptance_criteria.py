@@ -173,6 +173,7 @@ def test_what_the_judge_lists_is_counted_and_what_it_cannot_list_is_not_ac_6_6_6
     assert (uncounted.dimensions["ideas_quantity"].count, uncounted.overall_score) == (None, None)
 
 
+@pytest.mark.slow
 def test_all_seeded_agents_are_captured_or_those_named_ac_6_5_6(settings: Settings) -> None:
     """`npm run eval:baseline` of the specification is `manage.py capture_baseline` here."""
     settings.JUDGE_MODEL, settings.PROPOSITION_DIRS = "offline:lexical-1", []

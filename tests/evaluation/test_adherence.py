@@ -142,7 +142,8 @@ def test_where_a_precondition_does_not_hold_the_claim_is_trivial_ac_6_0_15(
 
     assert (found.score, found.scored, found.trivial) == (1, 1, 1)
     trivial = EvaluationScore.objects.get(status="trivial")
-    assert (trivial.score, trivial.raw_score, trivial.reason) == (9, None, "precondition asks_something does not hold")
+    assert (trivial.score, trivial.raw_score) == (9, None)
+    assert "asks_something" in trivial.reason
     assert llm_server.calls == 1
 
 

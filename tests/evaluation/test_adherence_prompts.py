@@ -34,7 +34,7 @@ def prefix_of(body: dict[str, Any]) -> str:
 
 
 # -- what is sent
-def test_calls_about_one_agent_and_channel_share_their_prefix_for_the_prompt_cache(
+def test_calls_about_one_agent_and_channel_share_a_cached_prefix(
     llm_server: LLMServer, propositions: PropositionFolder
 ) -> None:
     """Whatever the message, and however many claims a call asks: 11 propositions go as 10 and 1."""
@@ -105,7 +105,7 @@ def test_each_message_is_judged_with_the_question_it_answers(
     assert {len(prefixes) for prefixes in stretches.values()} == {1}
 
 
-def test_judgements_of_one_long_channel_read_most_of_their_prompts_from_the_cache(
+def test_judgements_of_a_long_channel_read_most_prompts_from_the_cache(
     llm_server: LLMServer, propositions: PropositionFolder
 ) -> None:
     """Each call is answered before what it wrote can be read, as with a real server."""
@@ -180,6 +180,7 @@ def test_a_message_deleted_meanwhile_is_unscored_and_stops_nothing(
 
     execute([run])
 
-    statuses = dict(EvaluationScore.objects.values_list("status", "reason"))
-    assert statuses == {"scored": "", "unscored": "the message was deleted before it was judged"}
+    reasons = dict(EvaluationScore.objects.values_list("status", "reason"))
+    assert reasons["scored"] == ""
+    assert "was deleted" in reasons["unscored"]
     assert run.status == "completed"

@@ -59,6 +59,7 @@ def pages() -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_the_number_of_queries_does_not_grow_with_the_rows(root: Client) -> None:
     fill(5)
     few = {url: queries(root, url) for url in pages()}

@@ -116,7 +116,7 @@ def test_who_said_too_little_is_simulated_first_and_the_page_says_so(root: Clien
     assert EvaluationRun.objects.get().simulated
 
 
-def test_who_could_say_nothing_in_a_simulation_is_not_simulated_and_the_page_says_so(root: Client) -> None:
+def test_an_actor_without_lines_is_not_simulated_and_the_page_says_so(root: Client) -> None:
     bob = make_agent("bob")
     html = read(root, ask(bob, "capture"))
     assert "a worker simulates" not in html
@@ -124,16 +124,6 @@ def test_who_could_say_nothing_in_a_simulation_is_not_simulated_and_the_page_say
     confirm(root, ask(bob, "capture"), **{**USUAL, "samples": "20"})
 
     assert not EvaluationRun.objects.get().simulated
-
-
-@pytest.mark.parametrize("asked", [{"samples": "0"}, {"samples": "2001"}, {"samples": "x"}, {"dimensions": ["taste"]}])
-def test_what_makes_no_sense_is_refused_with_what_is_allowed(
-    root: Client, ada: Agent, asked: dict[str, object]
-) -> None:
-    page = confirm(root, ask(ada), **{**USUAL, **asked}).content.decode()
-
-    assert 'role="alert"' in page
-    assert not EvaluationRun.objects.exists()
 
 
 def test_a_proposition_file_that_cannot_be_used_is_named(root: Client, ada: Agent, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def legend(html: str) -> list[str]:
 
 
 # -- who drifts
-def test_who_drifts_and_since_when_is_the_first_thing_and_alerts_wait_to_be_acknowledged() -> None:
+def test_drifted_agents_come_first_and_alerts_wait_to_be_acknowledged() -> None:
     ada, bob, cleo = make_agent("ada"), make_agent("bob"), make_agent("cleo")
     for dimension in ("adherence", "fluency"):
         alert(bob, dimension=dimension)
@@ -169,7 +169,7 @@ def test_broken_proposition_files_and_waiting_drafts_are_said(propositions: Prop
 
 
 # -- the chart
-def test_the_chart_shows_a_few_agents_who_lost_most_each_message_at_its_time() -> None:
+def test_the_chart_shows_the_agents_that_lost_most_at_message_times() -> None:
     for number in range(USUAL_LINES + 2):
         fell(make_agent(f"agent-{number}", display_name=f"Agent {number}"), now=8 - number)
     html = home()
@@ -215,7 +215,7 @@ def test_agents_dimension_and_judge_are_chosen_in_the_url() -> None:
     assert len(legend(read(client, f"{HOME}?agent=nobody&dimension=%00&judge={HOSTILE}"))) == 2
 
 
-def test_the_first_message_of_a_build_is_marked_and_what_has_no_score_is_counted() -> None:
+def test_first_messages_of_builds_are_marked_and_unscored_ones_counted() -> None:
     ada = make_agent("ada")
     for days, build, score in ((9, "40", 8), (6, "40", None), (3, "41", 2), (2, "41", 2)):
         scored(ada, score, days_ago=days, build=build)

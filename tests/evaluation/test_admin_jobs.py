@@ -121,27 +121,8 @@ def test_a_worker_that_was_lost_leaves_the_agents_that_were_asked(llm_server: LL
     assert llm_server.calls == 1
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ({"agents": "nobody"}, "no agent"),
-        ({"max": "51"}, "50"),
-        ({"model": "replay:/etc/passwd"}, "allowed: test-model"),
-    ],
-)
-def test_what_cannot_be_suggested_names_the_field_and_what_is_allowed(
-    root: Client, llm_server: LLMServer, team: Path, asked: dict[str, str], said: str
-) -> None:
-    make_ada()
-    page = confirm(root, SUGGEST, **{**SUGGESTING, **asked}).content.decode()
-
-    assert said in page
-    assert 'role="alert"' in page
-    assert not Job.objects.exists()
-
-
 # -- checking a judge
-def test_a_judge_is_checked_by_workers_and_the_result_stands_beside_its_scores(
+def test_workers_check_a_judge_and_its_scores_show_the_result(
     root: Client, llm_server: LLMServer, judged_by_message: None
 ) -> None:
     cast("ada", "bob")
@@ -169,7 +150,7 @@ def test_a_check_of_which_an_evaluation_failed_says_so_and_stores_nothing(
     assert not JudgeCalibration.objects.exists()
 
 
-def test_who_may_only_look_sees_what_a_check_takes_and_cannot_ask_for_it(judged_by_message: None) -> None:
+def test_viewers_see_the_cost_of_a_check_and_cannot_ask(judged_by_message: None) -> None:
     cast("ada", "bob")
     client = signed_in(staff("evaluation.view_evaluationrun"))
     choices = {**CHECKING, "judge": OFFLINE}
@@ -212,28 +193,17 @@ def test_the_address_fills_in_tag_window_and_judge(root: Client, settings: Setti
     assert (run.where, run.window, run.position_bins) == ({"build": "41"}, "last:4", [[1, 5], [6, 15]])
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ({"where": "build"}, "write tag=value"),
-        ({"window": "soon"}, "is not understood"),
-        ({"by": "position", "position_bins": "9-1"}, "rising and apart"),
-        ({"repeats": "21"}, "less than or equal to 20"),
-        ({"samples": "500", "repeats": "20"}, "at most 200 with 20 repeats"),
-        ({"simulate": "always", "where": "build=41"}, "what was said before"),
-        ({"situations": "situations: 7"}, "YAML:1"),
-    ],
-)
-def test_what_makes_no_sense_is_said_at_the_field(
-    root: Client, settings: Settings, judged_by_message: None, asked: dict[str, str], said: str
+def test_a_tag_without_a_value_is_refused_at_its_field(
+    root: Client, settings: Settings, judged_by_message: None
 ) -> None:
+    """Other refusals are those of every door: `test_request_doors`."""
     settings.JUDGE_MODEL = OFFLINE
     ada, _ = cast("ada", "bob")
     url = reverse("admin:evaluation_agent_evaluate", args=[ada.pk])
-    page = confirm(root, url, **{**EVALUATING, **asked}).content.decode()
+    page = confirm(root, url, **{**EVALUATING, "where": "build"}).content.decode()
 
     [error] = re.findall(r'<p class="pl-error" role="alert">(.*?)</p>', page, re.DOTALL)
-    assert said in plain(error)
+    assert "tag=value" in error
     assert not EvaluationRun.objects.exists()
 
 
@@ -241,7 +211,7 @@ def test_what_makes_no_sense_is_said_at_the_field(
 SITUATIONS = "situations:\n  - {id: late, lines: [Where is my parcel?, It is late.]}\n"
 
 
-def test_situations_of_one_s_own_are_simulated_as_often_as_asked_and_measured(
+def test_own_situations_are_simulated_as_often_as_asked_and_measured(
     root: Client, settings: Settings, propositions: PropositionFolder
 ) -> None:
     settings.JUDGE_MODEL, settings.ACTOR_MODEL = OFFLINE, "offline:scripted-1"

@@ -73,7 +73,7 @@ def test_scores_need_their_permission() -> None:
     assert "scored" not in plain(read(half, page_of(message.channel, "transcript")))
 
 
-def test_who_may_not_read_messages_sees_neither_them_nor_what_a_judge_quotes() -> None:
+def test_without_the_right_to_messages_neither_text_nor_quotes_show() -> None:
     message = judged_message({"dry": 2})
     EvaluationScore.objects.update(reasoning="It said: a secret.", flaws=["a secret"])
     Message.objects.filter(pk=message.pk).update(text="A SECRET")

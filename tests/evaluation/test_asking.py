@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from tests import zygote
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judged import make_run, make_score
 from tests.evaluation.judging import prompt_of
-from tests.evaluation.test_resume import ROOT, environment, rows, script
+from tests.evaluation.processes import ROOT, environment, rows, script
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
 
@@ -67,6 +66,7 @@ def agent_of(body: dict[str, Any]) -> str:
     return str(re.findall(r"agent-\d", prompt_of(body).lower())[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asking", "key", "expected"),
     [
@@ -96,9 +96,9 @@ def test_calls_of_all_dimensions_and_agents_are_in_flight_together_ac_6_0_4(
             }
 
         server.respond = respond
-        settings = environment(database, server) | {"LLM_MAX_CONCURRENCY": "40", "WORKER_THREADS": "4"}
+        settings = environment(database, server, LLM_MAX_CONCURRENCY="40", WORKER_THREADS="4")
         done = zygote.run(
-            [sys.executable, *script(asking)],
+            script(asking),
             cwd=ROOT,
             env=settings,
             capture_output=True,
@@ -112,12 +112,12 @@ def test_calls_of_all_dimensions_and_agents_are_in_flight_together_ac_6_0_4(
     assert not rows(database, "select 1 from evaluation_scores where status not in ('scored', 'trivial')")
 
 
-def test_a_judge_that_answers_nothing_is_down_and_one_answer_keeps_it_up() -> None:
+def test_a_judge_without_answers_is_down_and_one_answer_prevents_it() -> None:
     health = JudgeHealth()
     for number in range(GIVE_UP_AFTER):
         assert not health.down, number
         health.note(failed=True, why="timeout: too slow")
-    assert health.down == "the judge answered none of the first calls; the last: timeout: too slow"
+    assert "too slow" in health.down
 
     other = JudgeHealth()
     other.note(failed=False, why="")
@@ -154,7 +154,7 @@ def test_many_rows_are_inserted_by_one_statement_with_their_defaults() -> None:
     assert EvaluationScore.objects.count() == 301
 
 
-def test_many_rows_are_updated_by_one_statement_and_only_in_the_fields_named() -> None:
+def test_one_statement_updates_many_rows_and_only_the_named_fields() -> None:
     run = make_run(make_agent())
     rows = [make_score(run, None, proposition_id=f"p{n}", reason="old") for n in range(20)]
     for number, row in enumerate(rows):

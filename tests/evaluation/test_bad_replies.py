@@ -26,8 +26,8 @@ def _two_at_once(settings: Settings) -> None:
     settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 2, 0
 
 
-# -- 97, "7", 7.5, null, true or two objects never become a score
-@pytest.mark.parametrize("text", NOT_A_SCORE.values(), ids=NOT_A_SCORE)
+# -- what is no score never becomes one; all of them: `test_judge`
+@pytest.mark.parametrize("text", [NOT_A_SCORE[name] for name in ("97", "two objects", "nothing")])
 def test_what_is_no_score_is_never_stored_as_one(llm_server: LLMServer, ada: Agent, text: str) -> None:
     llm_server.always(text=text)
 
@@ -59,13 +59,9 @@ def test_a_judge_that_leaves_evidence_and_confidence_out_is_not_asked_again(
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        ({"status": 429}, "rate_limited"),
-        ({"status": 500}, "unavailable"),
         ({"status": 401}, "rejected"),
-        ({"drop": True}, "unavailable"),
         ({"hang": True}, "timeout"),
         ({"stop_reason": "refusal"}, "refused"),
-        ({"stop_reason": "max_tokens"}, "truncated"),
     ],
     ids=str,
 )

@@ -30,7 +30,7 @@ def cast(llm_server: LLMServer) -> dict[str, Agent]:
 # -- a channel as the target
 
 
-def test_a_target_is_an_agent_or_a_channel_and_measures_what_it_can() -> None:
+def test_a_target_is_an_agent_or_channel_with_its_dimensions() -> None:
     agent, channel = make_agent(), make_channel()
 
     for fields, words in (
@@ -80,7 +80,7 @@ def test_a_conversation_is_judged_once_for_all_who_speak_in_it(llm_server: LLMSe
     assert [str(s.run.channel) for s in channels_of(result.summary for result in results)] == ["#one", "#two"]
 
 
-def test_overall_is_the_mean_of_scores_with_the_channels_and_without_the_count(cast: dict[str, Agent]) -> None:
+def test_overall_averages_scores_with_channels_and_without_counts(cast: dict[str, Agent]) -> None:
     (found,) = captured([cast["bea"]])
 
     scores = [d.score for name, d in found.summary.dimensions.items() if name != "ideas_quantity"]
@@ -160,7 +160,7 @@ def test_a_channel_whose_judge_failed_is_asked_again_by_the_same_command(
 
 
 # -- in a worker's queue
-def test_a_worker_does_channels_together_but_no_other_judge_s_and_none_that_cost_a_worker(
+def test_a_worker_does_channels_of_one_judge_together_without_crashed_ones(
     llm_server: LLMServer,
 ) -> None:
     def queued(slug: str, judge: str = "") -> EvaluationRun:

@@ -53,7 +53,7 @@ def test_a_history_of_ones_own_choice(llm_server: LLMServer, one_claim: object) 
     assert (run.history, run.history_where) == ("before", {"build": "39"})
 
 
-def test_a_message_without_a_time_is_before_those_that_were_said_after_it(
+def test_undated_messages_come_before_those_stored_after_them(
     llm_server: LLMServer, one_claim: object
 ) -> None:
     ada, office = make_agent("ada"), make_channel()
@@ -106,8 +106,9 @@ def test_a_pair_whose_message_was_deleted_is_not_judged(llm_server: LLMServer, o
 
     execute([run])
 
-    found = {row.status: row.reason for row in EvaluationScore.objects.all()}
-    assert found == {"scored": "", "unscored": "a message of the pair was deleted before it was judged"}
+    reasons = {row.status: row.reason for row in EvaluationScore.objects.all()}
+    assert reasons["scored"] == ""
+    assert "was deleted" in reasons["unscored"]
 
 
 def test_a_hostile_message_cannot_close_its_fence(llm_server: LLMServer, one_claim: object) -> None:

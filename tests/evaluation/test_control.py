@@ -47,7 +47,8 @@ def test_a_waiting_run_that_is_cancelled_is_never_judged(judge: LLMServer, ada: 
 
     cancelled = cancel_run(run)
 
-    assert (cancelled.status, cancelled.error, cancelled.overall_score) == ("cancelled", "cancelled on request", None)
+    assert (cancelled.status, cancelled.overall_score) == ("cancelled", None)
+    assert cancelled.error
     assert cancelled.finished_at is not None
     assert not work_one(owner=WORKER)
     assert judge.calls == 0

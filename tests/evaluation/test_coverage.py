@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 from scipy.stats import fisher_exact
 
-from evaluation.change.change import ScoredShare, lost_dimensions, lost_propositions
+from evaluation.change.lost import ScoredShare, lost_dimensions, lost_propositions
 from evaluation.change.models import Baseline
 from evaluation.runs.summary import Share, percent, why_too_little
 from tests.evaluation.conftest import PropositionFolder
@@ -104,7 +104,7 @@ def test_too_few_judgements_are_no_score_and_no_baseline_and_say_so(offline: Pro
 
 
 # -- what was lost
-def test_a_share_that_surely_fell_by_more_than_half_is_lost_and_one_that_may_have_is_not() -> None:
+def test_only_a_share_that_surely_fell_by_half_is_lost() -> None:
     before = {("adherence", "sure"): Share(24, 25), ("adherence", "not"): Share(2, 16)}
     now = {("adherence", "sure"): Share(0, 15), ("adherence", "not"): Share(0, 11)}
 
@@ -153,7 +153,7 @@ def shared(scored: list[int], asked: int = 4) -> ScoredShare:
         ([0] * 20, [0] * 20, False),
     ],
 )
-def test_a_dimension_loses_its_score_where_its_share_surely_fell_by_more_than_half(
+def test_a_dimension_whose_share_surely_fell_by_half_loses_its_score(
     before: list[int], now: list[int], is_lost: bool
 ) -> None:
     lost = lost_dimensions({"adherence": (shared(before), shared(now))})

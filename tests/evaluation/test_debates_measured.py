@@ -10,7 +10,7 @@ from agents.models import Agent, Channel, Message
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec, has_little_speech
-from evaluation.scorers.subjects import positions_of, said_in, spoken_by
+from evaluation.scorers.subjects import messages_in_channel, messages_of_agent, positions_of
 from evaluation.windows import MessageWindow
 from tests.agents.debates.seats import TOPIC, played, seated
 from tests.factories import make_channel, talk
@@ -50,14 +50,14 @@ def test_named_by_its_tag_a_debate_is_measured_and_nothing_else() -> None:
     run = EvaluationRun.objects.get()
     assert (run.status, run.where, run.simulated) == ("completed", where, False)
     second = {**where, "round": "1"}
-    (message,) = spoken_by(agent=agent, window=MessageWindow(), where=second)
+    (message,) = messages_of_agent(agent=agent, window=MessageWindow(), where=second)
     assert message.tags == {**second, "seat": "1"}
 
 
 def test_positions_in_a_debate_are_counted_from_its_beginning() -> None:
     agent, debate = ordinary_and_debated()
     where = {"debate": debate.channel.slug}
-    said = list(spoken_by(agent=agent, window=MessageWindow(), where=where).values_list("pk", flat=True))
+    said = list(messages_of_agent(agent=agent, window=MessageWindow(), where=where).values_list("pk", flat=True))
 
     assert positions_of(said, agent=agent, where=where) == {pk: (debate.channel_id, n) for n, pk in enumerate(said, 1)}
     assert positions_of(said, agent=agent) == {}
@@ -74,4 +74,4 @@ def test_a_real_debate_is_ordinary_speech() -> None:
 def test_the_channel_of_a_debate_can_be_measured_like_any_channel() -> None:
     _, debate = ordinary_and_debated()
 
-    assert said_in(channel=Channel.objects.get(pk=debate.channel_id), window=MessageWindow()).count() == 4
+    assert messages_in_channel(channel=Channel.objects.get(pk=debate.channel_id), window=MessageWindow()).count() == 4

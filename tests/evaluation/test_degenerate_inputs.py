@@ -145,50 +145,48 @@ def outcome(found: RunSummary, dimension: str) -> str:
     return reasons.values_list("reason", flat=True).first() or found.run.error
 
 
-@pytest.mark.parametrize("number", range(5), ids=[*OF_AGENTS, *OF_CHANNELS])
-@pytest.mark.parametrize("situation", EXPECTED, ids=lambda situation: situation.__name__)
-def test_an_agent_s_dimension_has_a_number_or_says_why_not(
-    llm_server: LLMServer, situation: Situation, number: int
-) -> None:
+SITUATIONS = pytest.mark.parametrize("situation", EXPECTED, ids=lambda situation: situation.__name__)
+
+
+@SITUATIONS
+def test_each_dimension_of_an_agent_has_a_number_or_says_why_not(llm_server: LLMServer, situation: Situation) -> None:
     ada, room = make_agent("ada"), make_channel("room")
     situation(room)
-    dimension = (*OF_AGENTS, *OF_CHANNELS)[number]
+    for dimension, expected in zip((*OF_AGENTS, *OF_CHANNELS), EXPECTED[situation][0], strict=True):
+        calls = llm_server.calls
 
-    found = evaluate_agent(agent=ada, dimensions=(dimension,), is_baseline=True)
+        found = evaluate_agent(agent=ada, dimensions=(dimension,), is_baseline=True)
 
-    expected = EXPECTED[situation][0][number]
-    assert found.run.status == "completed"
-    assert outcome(found, dimension).startswith(expected) or expected in outcome(found, dimension)
-    measured = expected in (SCORED, COUNTED)
-    assert found.measured is measured
-    assert Baseline.objects.exists() is measured
-    assert (found.overall_score is not None) is (expected == SCORED), "a count is in no mean, and nothing is no 9"
-    assert (llm_server.calls > 0) is measured, "nothing is asked about nothing"
+        assert found.run.status == "completed"
+        assert expected in outcome(found, dimension)
+        measured = expected in (SCORED, COUNTED)
+        assert found.measured is measured
+        assert Baseline.objects.filter(dimension=dimension).exists() is measured
+        assert (found.overall_score is not None) is (expected == SCORED), "a count is in no mean, and nothing is no 9"
+        assert (llm_server.calls > calls) is measured, "nothing is asked about nothing"
 
 
-@pytest.mark.parametrize("number", range(2), ids=OF_CHANNELS)
-@pytest.mark.parametrize("situation", EXPECTED, ids=lambda situation: situation.__name__)
-def test_a_channel_s_dimension_has_a_number_or_says_why_not(situation: Situation, number: int) -> None:
+@SITUATIONS
+def test_each_dimension_of_a_channel_has_a_number_or_says_why_not(situation: Situation) -> None:
     make_agent("ada")
     room = make_channel("room")
     situation(room)
     room.refresh_from_db()
+    for dimension, expected in zip(OF_CHANNELS, EXPECTED[situation][1], strict=True):
+        found = evaluate_channel(channel=room, dimensions=(dimension,))
 
-    found = evaluate_channel(channel=room, dimensions=(OF_CHANNELS[number],))
-
-    assert found.run.status == "completed"
-    assert EXPECTED[situation][1][number] in outcome(found, OF_CHANNELS[number])
+        assert found.run.status == "completed"
+        assert expected in outcome(found, dimension)
 
 
-@pytest.mark.parametrize("dimension", [*OF_AGENTS, *OF_CHANNELS])
-def test_a_tag_that_no_message_has_measures_nothing(llm_server: LLMServer, dimension: str) -> None:
+def test_a_tag_that_no_message_has_measures_nothing(llm_server: LLMServer) -> None:
     make_agent("ada")
     in_arabic(make_channel("room"))
+    for dimension in (*OF_AGENTS, *OF_CHANNELS):
+        found = evaluate_agent(agent=Agent.objects.get(slug="ada"), dimensions=(dimension,), where={"bild": "41"})
 
-    found = evaluate_agent(agent=Agent.objects.get(slug="ada"), dimensions=(dimension,), where={"bild": "41"})
-
-    assert (found.run.status, found.overall_score, found.measured) == ("completed", None, False)
-    assert outcome(found, dimension).removeprefix("nothing scored: ") in (NO_MESSAGE, NO_CHANNEL)
+        assert (found.run.status, found.overall_score, found.measured) == ("completed", None, False)
+        assert outcome(found, dimension).removeprefix("nothing scored: ") in (NO_MESSAGE, NO_CHANNEL)
     assert llm_server.calls == 0
 
 

@@ -74,7 +74,7 @@ def offline(settings: Settings) -> None:
 
 
 # --- S-6.0: the proposition engine
-def test_demo_s_6_0_a_judge_scores_what_michael_said_and_it_is_stored_with_reasons(
+def test_demo_s_6_0_a_judge_scores_michael_and_stores_reasons(
     office: None, llm_server: LLMServer
 ) -> None:
     llm_server.respond = judging(lambda prompt: 7)
@@ -92,7 +92,7 @@ def test_demo_s_6_0_a_judge_scores_what_michael_said_and_it_is_stored_with_reaso
 
 
 # --- S-6.1: persona adherence
-def test_demo_s_6_1_michael_who_lost_his_voice_scores_lower_than_michael_offline(office: None, offline: None) -> None:
+def test_demo_s_6_1_michael_without_his_voice_scores_lower_offline(office: None, offline: None) -> None:
     run = evaluate_agent(agent=Agent.objects.get(slug="michael"), dimensions=("adherence",), samples=100).run
 
     scores = by_tag(run, "build")
@@ -115,7 +115,7 @@ def jim_of_two_periods(lately: list[str], name: str) -> Agent:
     return jim
 
 
-def test_demo_s_6_2_jim_who_talks_like_dwight_is_less_like_himself_offline(offline: None) -> None:
+def test_demo_s_6_2_jim_like_dwight_scores_lower_offline(offline: None) -> None:
     scores = {
         name: evaluate_agent(
             agent=jim_of_two_periods(lately, name),
@@ -141,7 +141,7 @@ def two_sets() -> dict[str, Agent]:
     return found
 
 
-def test_demo_s_6_3_copies_with_minor_edits_score_lower_than_variety_offline(offline: None) -> None:
+def test_demo_s_6_3_copies_score_lower_than_variety_offline(offline: None) -> None:
     scores = {
         n: evaluate_agent(agent=a, dimensions=("fluency",)).dimensions["fluency"].score for n, a in two_sets().items()
     }
@@ -152,7 +152,7 @@ def test_demo_s_6_3_copies_with_minor_edits_score_lower_than_variety_offline(off
 
 
 # --- S-6.4: convergence
-def test_demo_s_6_4_a_converging_channel_scores_lower_than_a_diverse_one_offline(offline: None) -> None:
+def test_demo_s_6_4_a_converging_channel_scores_lower_offline(offline: None) -> None:
     apart, alike = (
         evaluate_channel(channel=channel, dimensions=("convergence",)).dimensions["convergence"].score
         for channel in (diverse(), converged())
@@ -172,8 +172,9 @@ def test_demo_s_6_6_repeated_ideas_are_collapsed_offline(offline: None) -> None:
 
 
 # --- S-6.5: baselines
+@pytest.mark.slow
 @pytest.mark.parametrize("judge", [OFFLINE, "test-model"])
-def test_demo_s_6_5_baselines_of_three_agents_and_the_delta_of_a_later_evaluation(
+def test_demo_s_6_5_three_baselines_and_a_later_delta(
     office: None, llm_server: LLMServer, settings: Settings, capsys: pytest.CaptureFixture[str], judge: str
 ) -> None:
     llm_server.respond = judging(lambda prompt: 6)

@@ -41,7 +41,7 @@ def one_message(propositions: PropositionFolder) -> Any:
     return agent
 
 
-def test_the_judge_is_asked_whether_it_is_sure_and_the_second_value_counts_ac_6_0_11(
+def test_a_double_check_counts_the_second_value_ac_6_0_11(
     llm_server: LLMServer, one_message: Any
 ) -> None:
     llm_server.respond = judge(8, entry(5, reasoning="on second thoughts"))
@@ -75,7 +75,7 @@ def test_when_the_second_answer_is_none_the_first_one_stands(
     assert row.reason.startswith(f"the double check failed: {reason}")
 
 
-def test_what_was_not_answered_at_first_is_not_asked_whether_it_is_sure(
+def test_a_question_without_first_answer_is_not_double_checked(
     llm_server: LLMServer, one_message: Any
 ) -> None:
     llm_server.respond = judge({"status": 400}, 9)

@@ -64,7 +64,7 @@ def own_work() -> tuple[Agent, Channel]:
     return agent, channel
 
 
-def test_a_database_of_one_s_own_is_what_it_was_before_the_examples() -> None:
+def test_removing_examples_restores_the_database_before_them() -> None:
     own_work()
     costs = LLMCall.objects.count()
     code, said = remove("--yes")
@@ -80,7 +80,7 @@ def test_a_database_of_one_s_own_is_what_it_was_before_the_examples() -> None:
     assert "16 agents" in said
 
 
-def test_debates_of_examples_go_and_an_example_with_a_seat_in_another_stays() -> None:
+def test_debates_of_examples_go_and_examples_in_other_debates_stay() -> None:
     agent, _ = own_work()
     scenes.show_debate(StringIO())
     waits = start_debate(topic="Shall we?", mode="delphi", agents=["jim", "toby"])
@@ -95,7 +95,7 @@ def test_debates_of_examples_go_and_an_example_with_a_seat_in_another_stays() ->
     assert [message.text for message in Message.objects.filter(channel=waits.channel_id)] == ["Keep it short."]
 
 
-def test_a_swarm_of_the_examples_stays_without_agents_and_what_it_did_is_counted_once() -> None:
+def test_a_swarm_of_examples_stays_without_agents_and_counts_once() -> None:
     own_work()
     scenes.show_swarm(StringIO())
     swarm = Swarm.objects.get(name="personality")
@@ -138,7 +138,7 @@ def test_what_others_said_in_the_examples_channels_stays() -> None:
     assert "demo-1 stays" in said
 
 
-def test_an_example_that_spoke_in_a_channel_of_one_s_own_stays_and_is_named() -> None:
+def test_an_example_that_spoke_in_another_channel_stays_and_is_named() -> None:
     _, channel = own_work()
     say(channel, Agent.objects.get(slug="dwight"), "I will take the ferry.")
     code, said = remove("--yes")

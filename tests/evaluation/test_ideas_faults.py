@@ -25,7 +25,7 @@ def judge(llm_server: LLMServer) -> LLMServer:
 
 
 # -- what goes wrong
-def test_a_part_that_cannot_be_read_leaves_no_count_and_is_all_that_is_asked_again(
+def test_an_unreadable_part_leaves_no_count_and_alone_is_asked_again(
     judge: LLMServer, settings: Settings
 ) -> None:
     settings.IDEAS_PART_CHARACTERS = 100
@@ -73,7 +73,8 @@ def test_a_collapse_that_names_ideas_there_are_not_is_no_answer(judge: LLMServer
     ideas(brainstorm())
 
     reason = EvaluationScore.objects.get().reason
-    assert reason.startswith("malformed: collapsing the list: same: 99 and 1: the list has entries 1 to 8")
+    assert reason.startswith("malformed: ")
+    assert "99 and" in reason
 
 
 def test_entries_that_do_not_exist_cost_nothing(llm_server: LLMServer) -> None:

@@ -25,13 +25,13 @@ def _two_at_once(settings: Settings) -> None:
 
 
 # -- a judge that is down
-def test_a_judge_that_is_down_fails_the_run_and_leaves_the_rest_pending(llm_server: LLMServer, chatty: Agent) -> None:
+def test_a_judge_that_is_down_fails_the_run_rest_pending(llm_server: LLMServer, chatty: Agent) -> None:
     llm_server.always(status=401)
 
     run = measured(chatty, samples=30).summary.run
 
     assert run.status == "failed"
-    assert run.error.startswith("the judge answered none of the first calls; the last: rejected: HTTP 401")
+    assert "HTTP 401" in run.error
     assert statuses() == Counter({"unscored": GIVE_UP_AFTER, "pending": 30 - GIVE_UP_AFTER})
     assert llm_server.calls <= GIVE_UP_AFTER + 2 * 2, "given up, but for what was in flight"
     assert run.overall_score is None
@@ -71,7 +71,7 @@ def test_a_few_calls_that_all_fail_are_a_failed_run_too(llm_server: LLMServer, a
     run = measured(ada).summary.run
 
     assert run.status == "failed"
-    assert run.error.startswith("the judge scored nothing; for example rejected: HTTP 401")
+    assert "HTTP 401" in run.error
 
 
 def test_rules_alone_do_not_make_a_baseline_when_the_judge_is_down(
@@ -85,7 +85,7 @@ def test_rules_alone_do_not_make_a_baseline_when_the_judge_is_down(
     second = measured(ada).summary.run
 
     assert second.status == "failed"
-    assert "rejected: HTTP 401" in second.error
+    assert "HTTP 401" in second.error
     assert Baseline.objects.get().evaluation_run == first
     llm_server.always(json={"p1": entry(1), "p2": entry(1)})
     third = measured(ada)

@@ -73,7 +73,7 @@ def test_a_missing_entry_is_asked_again_on_its_own(llm_server: LLMServer) -> Non
     assert list(claims_of(llm_server.bodies[1]).values()) == ["claim 1", "claim 2"]
 
 
-def test_an_entry_that_stays_bad_is_unscored_after_a_bounded_number_of_calls(llm_server: LLMServer) -> None:
+def test_an_entry_that_stays_bad_is_unscored_after_few_calls(llm_server: LLMServer) -> None:
     llm_server.respond = answers(lambda text: 97 if text == "claim 1" else 5)
 
     verdicts = score_propositions(propositions=numbered(3), context=CONTEXT, label=LABEL)
@@ -83,7 +83,7 @@ def test_an_entry_that_stays_bad_is_unscored_after_a_bounded_number_of_calls(llm
     assert llm_server.calls == 3, "the group, the entry alone, and alone with a worked example"
 
 
-def test_neighbours_of_a_bad_entry_are_handed_over_before_it_is_asked_again(llm_server: LLMServer) -> None:
+def test_neighbours_of_a_bad_entry_come_before_its_second_try(llm_server: LLMServer) -> None:
     """What was answered can be stored at once: nothing is lost when the process ends before the second answer."""
     llm_server.reply(json={"p1": entry(1), "p2": entry("7")})
     llm_server.always(json=entry(2))

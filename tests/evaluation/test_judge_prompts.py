@@ -130,7 +130,7 @@ def test_rubric_and_framing_of_one_judgement_are_short(method: str, most: int) -
     assert prompt_tokens(1, method) - sum(map(len, material)) // 4 <= most
 
 
-def test_a_judgement_among_four_costs_at_most_150_tokens_with_all_it_shows() -> None:
+def test_a_judgement_among_four_costs_at_most_150_tokens() -> None:
     assert prompt_tokens(4) / 4 <= 150
 
 

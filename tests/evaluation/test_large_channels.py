@@ -47,6 +47,7 @@ def long_channel() -> tuple[Agent, Channel]:
     return ada, channel
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not RESET.exists(), reason="peaks of memory can be reset on Linux only")
 def test_twenty_thousand_messages_have_their_results_in_little_memory(
     settings: Settings, long_channel: tuple[Agent, Channel]

@@ -55,7 +55,7 @@ def subject(agent: Agent, window: str = "last:50") -> Subject:
 
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="counts steps of SQLite")
 def test_a_window_takes_as_many_steps_after_five_times_the_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subjects, "HISTORY", 50)
+    monkeypatch.setattr(subjects, "MOST_HISTORY", 50)
 
     def measure(count: int) -> int:
         agent, channel = make_agent(f"a{count}"), make_channel(f"c{count}")
@@ -67,7 +67,7 @@ def test_a_window_takes_as_many_steps_after_five_times_the_messages(monkeypatch:
 
 
 def test_of_a_long_history_its_two_ends_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subjects, "HISTORY", 3)
+    monkeypatch.setattr(subjects, "MOST_HISTORY", 3)
     agent, channel = make_agent("ada"), make_channel("room")
     spoken(agent, channel, 44)
 

@@ -45,7 +45,7 @@ def test_a_run_deleted_while_it_is_judged_does_not_harm_the_others(llm_server: L
     assert [(r.summary.run.agent, r.summary.run.status) for r in results] == [(bob, "completed")]
 
 
-def test_an_interruption_before_the_baseline_is_stored_leaves_the_run_to_be_taken_up(
+def test_an_interruption_before_the_baseline_is_stored_leaves_it_resumable(
     llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ada = speaking("ada", ["one"])
@@ -68,7 +68,7 @@ def test_an_interruption_before_the_baseline_is_stored_leaves_the_run_to_be_take
     assert Baseline.objects.get().evaluation_run == again.summary.run
 
 
-def test_an_unforeseen_error_ends_its_own_run_and_leaves_the_others_to_the_queue(
+def test_an_unforeseen_error_ends_one_run_and_requeues_the_others(
     llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ada, bob = make_agent("ada"), make_agent("bob")
@@ -90,7 +90,7 @@ def test_an_unforeseen_error_ends_its_own_run_and_leaves_the_others_to_the_queue
     assert EvaluationRun.objects.get(agent=bob).error == "RuntimeError: disk full"
 
 
-def test_what_cannot_be_stored_of_one_that_ended_is_no_fault_of_the_others_and_is_stored_later(
+def test_a_change_that_cannot_be_stored_is_stored_later(
     llm_server: LLMServer,
 ) -> None:
     llm_server.respond = answers(lambda claim: 5)

@@ -56,7 +56,7 @@ def test_each_guard_judges_a_draft_at_the_gate(guard: str, propositions: Proposi
     assert (score("It is here for us."), score(draft)) == (9, 0)
 
 
-def test_a_polish_must_keep_the_rules_of_the_agent_that_the_draft_keeps(propositions: PropositionFolder) -> None:
+def test_a_polish_keeps_the_rules_that_the_draft_keeps(propositions: PropositionFolder) -> None:
     propositions.write(
         "adherence/ada.yaml",
         """
@@ -111,9 +111,9 @@ def test_cues_for_and_against_a_claim_decide(text: str, value: int) -> None:
 
 
 def test_what_was_found_is_quoted_in_the_reasoning() -> None:
-    assert verdict(about("Tofu from the farm"), cues=CUES).reasoning == (
-        "Cues found for it: “farm”; against it: “Tofu”."
-    )
+    reasoning = verdict(about("Tofu from the farm"), cues=CUES).reasoning
+
+    assert reasoning.index("“farm”") < reasoning.index("“Tofu”")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_without_a_cue_in_the_text_it_does_not_guess(text: str, fields: dict[str
     assert result.reason.startswith(f"needs an LLM judge: {reason}")
 
 
-def test_cues_speak_of_the_claim_as_written_and_an_inverted_one_is_flipped() -> None:
+def test_cues_are_of_the_claim_as_written_and_inverted_ones_flip() -> None:
     result = verdict(about("tofu"), cues=Cues(supports=["tofu"]), inverted=True)
 
     assert (result.value, result.raw_value) == (1, 8)
@@ -179,7 +179,7 @@ def test_repetition_shows_only_across_messages(texts: Sequence[str]) -> None:
     result = repetition(*texts)
 
     assert result.status == "unscored"
-    assert result.reason == f"repetition shows across at least 2 messages, the window has {len(texts)}"
+    assert result.reason.endswith(f"has {len(texts)}")
 
 
 def test_the_more_copies_the_lower_the_score() -> None:
@@ -219,7 +219,7 @@ def test_more_recurring_words_never_raise_the_score(a: float, b: float) -> None:
 
 
 @given(st.lists(st.lists(st.sampled_from("abcd"), min_size=3, max_size=8), min_size=2, max_size=8))
-def test_what_recurs_among_five_is_the_mean_over_all_ways_to_draw_five(texts: list[list[str]]) -> None:
+def test_recurrence_among_five_is_the_mean_over_all_draws(texts: list[list[str]]) -> None:
     grams = [ngrams_of(words, 3) for words in texts]
     chances = []
     for n, own in enumerate(grams):

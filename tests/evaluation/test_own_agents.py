@@ -146,7 +146,7 @@ def test_check_propositions_names_the_collision(own_kelly: Agent) -> None:
     assert "the agent kelly here is your own" in err.getvalue()
 
 
-def test_nothing_of_the_example_stays_in_the_prompt_of_the_agent_that_took_its_place(tmp_path: Path) -> None:
+def test_an_agent_in_place_of_an_example_has_none_of_its_prompt(tmp_path: Path) -> None:
     kelly = in_place_of_the_example(tmp_path)
 
     assert not kelly.seeded

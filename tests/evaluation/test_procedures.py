@@ -97,7 +97,7 @@ def test_in_tinytroupes_method_a_trivial_nine_counts(llm_server: LLMServer, prop
     assert (ours.overall_score, ours.dimensions["adherence"].trivial) == (None, 2)
     assert (theirs.overall_score, theirs.dimensions["adherence"].scored) == (9.0, 2)
     reason = EvaluationScore.objects.get(evaluation_run=theirs.run, proposition_id="asks").reason
-    assert reason == "counted as 9: precondition asks_something does not hold"
+    assert "asks_something" in reason
 
 
 def test_baselines_of_different_procedures_stand_side_by_side(llm_server: LLMServer, ada: Agent) -> None:

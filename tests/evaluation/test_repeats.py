@@ -46,7 +46,7 @@ def test_the_noise_is_the_spread_of_repeats_around_their_items_means(llm_server:
     assert dimension.noise == pytest.approx(((4 + 4 + 0 + 1 + 1 + 4) / 4) ** 0.5, abs=1e-4)
 
 
-def test_an_item_some_of_whose_repeats_failed_has_the_mean_of_the_others(
+def test_an_item_with_failed_repeats_has_the_mean_of_the_others(
     llm_server: LLMServer, propositions: PropositionFolder
 ) -> None:
     propositions.claims("adherence/_default.yaml", "voice")

@@ -97,7 +97,7 @@ def test_no_score_says_that_thoughts_are_not_repeated(texts: list[str]) -> None:
     assert not EvaluationScore.objects.filter(evaluation_run=run, status="scored").exists()
 
 
-def test_the_claim_about_thoughts_is_lowered_by_repeated_words_and_compared_by_none() -> None:
+def test_repeated_words_lower_the_claim_about_thoughts_and_compare_nothing() -> None:
     ada = two_builds(VARIED, COPIED)
     before, now = (fluency(ada, build) for build in ("40", "41"))
 
@@ -112,7 +112,7 @@ def test_the_claim_about_thoughts_is_lowered_by_repeated_words_and_compared_by_n
     assert changes["fluency-no-formulas"].verdict == "drifted"
 
 
-def test_the_fall_is_seen_against_a_baseline_without_a_score_and_against_its_file(
+def test_the_fall_shows_against_an_unscored_baseline_and_its_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ada = two_builds(VARIED, COPIED)
@@ -141,7 +141,7 @@ def test_the_fall_is_seen_against_a_baseline_without_a_score_and_against_its_fil
     ]
 
 
-def test_the_list_of_agents_shows_the_statistic_of_both_builds_and_calls_it_no_score() -> None:
+def test_the_list_of_agents_shows_both_statistics_as_no_score() -> None:
     ada = make_agent("ada")
     for day, (build, texts) in enumerate((("40", VARIED), ("41", COPIED))):
         talk(ada, texts, channel=make_channel(build), sent_at=MONDAY + timedelta(days=day), tags={"build": build})

@@ -76,8 +76,10 @@ SUGGESTING: list[Refusal] = [
     ({"agents": "nobody"}, "agents", "agents: ada"),
     ({"model": FILE_OF_THE_SERVER}, "model", "allowed: offline:lexical-1"),
 ]
+CAPTURING = [MEASURING[0], MEASURING[7], MEASURING[-2], SIMULATING[1], SIMULATING[4]]  # by the same model as measuring
 USE_CASES = {
     "measure": [*MEASURING, *SIMULATING],
+    "capture": CAPTURING,
     "check a judge": CHECKING,
     "suggest": SUGGESTING,
 }
@@ -102,10 +104,12 @@ def doors(root: Client, settings: Settings, propositions: PropositionFolder, tmp
     return {
         "measure": [
             CommandDoor("evaluate", AgentsRequest, tmp_path),
-            CommandDoor("capture_baseline", AgentsRequest, tmp_path),
             page("evaluation_agent_evaluate", ada.pk, **measured),
-            page("evaluation_agent_capture", ada.pk, **measured),
             RouteDoor(api, RUNS, {"agent": "ada"}),
+        ],
+        "capture": [
+            CommandDoor("capture_baseline", AgentsRequest, tmp_path),
+            page("evaluation_agent_capture", ada.pk, **measured),
             RouteDoor(api, BASELINES, {"agent": "ada"}),
         ],
         "check a judge": [
@@ -120,9 +124,7 @@ def doors(root: Client, settings: Settings, propositions: PropositionFolder, tmp
 
 
 @pytest.mark.parametrize("use_case", USE_CASES)
-def test_what_makes_no_sense_is_refused_at_every_door_by_field_and_with_what_is_allowed(
-    doors: dict[str, list[Door]], use_case: str
-) -> None:
+def test_every_door_refuses_by_field_with_what_is_allowed(doors: dict[str, list[Door]], use_case: str) -> None:
     fields = [(door, set(door.helps())) for door in doors[use_case]]
     for asked, field, allowed in USE_CASES[use_case]:
         is_local = FILE_OF_THE_SERVER in asked.values()
@@ -135,9 +137,13 @@ def test_what_makes_no_sense_is_refused_at_every_door_by_field_and_with_what_is_
     assert not any(model.objects.exists() for model in (EvaluationRun, Job))
 
 
-@pytest.mark.parametrize("use_case", USE_CASES)
-def test_the_help_of_a_field_is_the_same_at_every_door(doors: dict[str, list[Door]], use_case: str) -> None:
-    helps = [door.helps() for door in doors[use_case]]
+@pytest.mark.parametrize(
+    ("use_cases", "least"), [(("measure", "capture"), 15), (("check a judge",), 4), (("suggest",), 3)]
+)
+def test_the_help_of_a_field_is_the_same_at_every_door(
+    doors: dict[str, list[Door]], use_cases: tuple[str, ...], least: int
+) -> None:
+    helps = [door.helps() for use_case in use_cases for door in doors[use_case]]
     compared = 0
     for name in {name for known in helps for name in known}:
         texts = [known[name] for known in helps if name in known]
@@ -145,4 +151,4 @@ def test_the_help_of_a_field_is_the_same_at_every_door(doors: dict[str, list[Doo
         assert len(set(texts)) == 1, (name, texts)
         assert texts[0], name
 
-    assert compared >= {"measure": 15, "check a judge": 4, "suggest": 3}[use_case]
+    assert compared >= least

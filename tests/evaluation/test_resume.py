@@ -5,39 +5,28 @@ The server answers the first calls at once and holds the others, so that each te
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests import zygote
 from tests.evaluation.judging import answers
+from tests.evaluation.processes import ROOT, environment, eventually, rows, script
 from tests.llm_server import LLMServer
 
-ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.slow
+
 MESSAGES, SLOTS, ANSWERED = 12, 3, 5
-CAPTURE = ("manage.py", "capture_baseline", "--agents", "ada", "--dimensions", "adherence", "--json")
+CAPTURE = (sys.executable, "manage.py", "capture_baseline", "--agents", "ada", "--dimensions", "adherence", "--json")
 SETUP = f"""
 from tests.factories import make_agent, talk
 talk(make_agent("ada"), [f"line {{n}}" for n in range({MESSAGES})])
-"""
-QUEUE_AND_WORK = """
-from agents.models import Agent
-from django.core.management import call_command
-from evaluation.runs.planning import RunSpec
-from evaluation.runs.control import queue_run
-ada = Agent.objects.get()
-queue_run(RunSpec(agent=ada, dimensions=("adherence",), is_baseline=True))
-call_command("work")
 """
 CAPTURE_ON_COMMAND = """
 from django.core.management import call_command
@@ -47,32 +36,12 @@ call_command("capture_baseline", agents="ada", dimensions="adherence")
 """
 
 
-def environment(database: Path, server: LLMServer | None) -> dict[str, str]:
-    return {
-        **os.environ,
-        "DJANGO_SETTINGS_MODULE": "project.settings",
-        "DATABASE_URL": f"sqlite:///{database}",
-        "PYTHONPATH": str(ROOT),
-        "JUDGE_BASE_URL": server.url if server else "",
-        "JUDGE_MODEL": "test-model" if server else "offline:lexical-1",
-        "LLM_MAX_CONCURRENCY": str(SLOTS),
-        "LLM_GATE_SLOTS": "0",
-        "LLM_EVALUATION_RETRIES": "0",
-        "PROPOSITION_DIRS": "",
-        "SENTRY_DSN": "",
-    }
-
-
-def script(code: str) -> tuple[str, ...]:
-    return ("-c", "import django\ndjango.setup()\n" + code)
-
-
 @pytest.fixture(scope="module")
 def template(migrated_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database file with one agent that said twelve things."""
     path = Path(shutil.copy(migrated_file, tmp_path_factory.mktemp("resume") / "template.sqlite3"))
     done = zygote.run(
-        [sys.executable, *script(SETUP)],
+        script(SETUP),
         cwd=ROOT,
         env=environment(path, None),
         capture_output=True,
@@ -100,12 +69,12 @@ def server() -> Iterator[LLMServer]:
 
 
 @contextmanager
-def started(command: tuple[str, ...], database: Path, server: LLMServer) -> Iterator[subprocess.Popen[str]]:
+def started(command: Sequence[str], database: Path, server: LLMServer) -> Iterator[subprocess.Popen[str]]:
     pipe = subprocess.PIPE
     process = zygote.Popen(
-        [sys.executable, *command],
+        command,
         cwd=ROOT,
-        env=environment(database, server),
+        env=environment(database, server, LLM_MAX_CONCURRENCY=str(SLOTS)),
         stdin=pipe,
         stdout=pipe,
         stderr=pipe,
@@ -117,18 +86,6 @@ def started(command: tuple[str, ...], database: Path, server: LLMServer) -> Iter
         if process.poll() is None:
             process.kill()
         process.communicate()
-
-
-def rows(database: Path, query: str) -> list[Any]:
-    with sqlite3.connect(database, timeout=20) as connection:
-        return connection.execute(query).fetchall()
-
-
-def eventually(condition: Callable[[], bool], what: str, within: float = 180.0) -> None:
-    end = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < end, f"{what} did not happen within {within:g} s"
-        time.sleep(0.02)
 
 
 def scored(database: Path) -> int:
@@ -144,9 +101,9 @@ def finish(database: Path, server: LLMServer) -> subprocess.CompletedProcess[str
     """The same command again, with a server that answers everything."""
     server.release()
     return zygote.run(
-        [sys.executable, *CAPTURE],
+        CAPTURE,
         cwd=ROOT,
-        env=environment(database, server),
+        env=environment(database, server, LLM_MAX_CONCURRENCY=str(SLOTS)),
         capture_output=True,
         text=True,
         timeout=120,
@@ -194,18 +151,6 @@ def test_ctrl_c_hands_the_run_back(database: Path, server: LLMServer) -> None:
         "no worker takes it up unasked"
     )
     assert process.returncode == 130
-    assert scored(database) == ANSWERED
-
-
-def test_a_worker_told_to_stop_hands_the_run_back(database: Path, server: LLMServer) -> None:
-    with started(script(QUEUE_AND_WORK), database, server) as process:
-        run_in_the_middle(server, database)
-        process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=120)
-
-    assert process.returncode == 0
-    assert "Stopped; unfinished work is back in the queue." in out
-    assert rows(database, "select status, lease_owner from evaluation_runs") == [("pending", "")]
     assert scored(database) == ANSWERED
 
 

@@ -187,7 +187,7 @@ def marked(body: dict[str, Any]) -> list[str]:
     return [block["text"][:30] for block in blocks if "cache_control" in block]
 
 
-def test_calls_of_a_run_share_instructions_and_what_is_asked_again_is_shared_whole(judge: LLMServer) -> None:
+def test_calls_of_a_run_share_instructions_and_repeats_share_everything(judge: LLMServer) -> None:
     """Pairs share nothing but the rubric, a conversation is shown once: only repeats make them worth a breakpoint."""
     diverse()
     agent = Agent.objects.get(slug="ada")

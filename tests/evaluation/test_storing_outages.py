@@ -38,7 +38,7 @@ def test_an_outage_while_slow_patterns_are_counted_costs_no_verdict(caplog: pyte
 
 
 @pytest.mark.django_db
-def test_why_a_judge_refused_many_runs_takes_as_many_queries_as_for_one(
+def test_why_a_judge_refused_takes_equal_queries_for_many_runs(
     django_assert_max_num_queries: DjangoAssertNumQueries,
 ) -> None:
     runs = [make_run(make_agent(f"agent-{n}")) for n in range(8)]

@@ -99,7 +99,7 @@ def test_the_weakest_proposition_and_its_worst_judgement_are_named() -> None:
 
 
 @pytest.mark.django_db
-def test_tokens_and_cost_are_sums_over_the_ledger_and_unpriced_calls_are_not_free() -> None:
+def test_tokens_and_cost_are_ledger_sums_and_unpriced_is_not_free() -> None:
     run = run_with([("adherence", "a", "scored", 7)])
 
     def call(cost: str | None, work_id: str = run.work_id) -> None:

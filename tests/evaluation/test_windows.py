@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
 from agents.models import Agent, Message, Run, RunMessage
-from evaluation.scorers.subjects import Event, Subject, cut_window, spoken_by
+from evaluation.scorers.subjects import Event, Subject, cut_window, messages_of_agent
 from evaluation.windows import MessageWindow, parse_window
 from tests.factories import MONDAY, make_agent, make_channel, say, speaking, talk
 
 
 def texts(agent: Agent, window: MessageWindow | None = None, where: dict[str, str] | None = None) -> list[str]:
-    return [m.text for m in spoken_by(agent=agent, window=window or MessageWindow(), where=where)]
+    return [m.text for m in messages_of_agent(agent=agent, window=window or MessageWindow(), where=where)]
 
 
 def subject(agent: Agent, **fields: object) -> Subject:

@@ -20,13 +20,13 @@ from django.utils.safestring import SafeString
 from agents.kit.api.problems import refused_for_now
 from agents.kit.api.requests import SignIns, SignInsOfUser
 from agents.kit.console import display
+from agents.kit.console.extensions import extensions
 from agents.kit.console.site import (
     AdminPasswordChangeForm,
     ModelAdmin,
     Select,
     UserChangeForm,
     UserCreationForm,
-    extensions,
 )
 from agents.kit.models import ApiToken
 

@@ -8,78 +8,78 @@ from django.conf import settings
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils.module_loading import import_string
 from django.utils.text import capfirst
 from django.views.decorators.http import require_safe
 
 from agents.kit.console import help
-from agents.kit.console.help import document, documents, glossary, help_of, where_for
-from agents.kit.console.site import add_pages
-from agents.kit.registry import in_menu
+from agents.kit.console.help import document, documents, glossary, help_of, resolve_link
+from agents.kit.console.site import add_pages, console_response
+from agents.kit.registry import Table, in_menu
 
 # Who administers access may know how the installation is set up; no group gives it.
 SETTINGS_PERMISSION = "auth.view_user"
 
 
 def help_overview(request: HttpRequest) -> HttpResponse:
-    """Every help page that the user may open."""
+    """Show every help page that the user may open, and the documents."""
     groups = []
     for group, *_ in settings.CONSOLE_MENU:
         rows = []
-        mains = in_menu(group)
-        for model in (table.model for main in mains for table in main.family):
-            url, intro = where_for(request, f"help:{model._meta.label}"), help_of(model).partition("\n\n")[0]
-            if url is not None and intro:
-                name = capfirst(str(model._meta.verbose_name_plural))
-                rows.append({"name": name, "url": url, "text": help.inline(intro, lambda link: None)})
+        for table in in_menu(group):
+            rows += _help_rows(request, table)
         if rows:
             groups.append((group or "Agents and conversations", rows))
-    return _page(request, "overview", "Help", groups=groups, documents=[(n, _title(n)) for n in documents()])
+    titles = [(name, _title(name)) for name in documents()]
+    return console_response(request, "admin/help/overview.html", "Help", groups=groups, documents=titles)
+
+
+def _help_rows(request: HttpRequest, main: Table) -> list[dict[str, Any]]:
+    """Return the help pages of a table and of its tabs, each with its first paragraph."""
+    rows = []
+    for table in main.family:
+        options = table.model._meta
+        url = resolve_link(request, f"help:{options.label}")
+        intro = help_of(table.model).partition("\n\n")[0]
+        if url is not None and intro:
+            name = capfirst(str(options.verbose_name_plural))
+            rows.append({"name": name, "url": url, "text": help.inline(intro, lambda link: None)})
+    return rows
 
 
 def glossary_page(request: HttpRequest) -> HttpResponse:
-    """Every term, linkable by its anchor."""
-    terms = [
-        {
-            "anchor": t.anchor,
-            "name": t.name,
-            "also": t.also,
-            "text": help.inline(t.text, lambda link: where_for(request, link)),
-        }
-        for t in glossary()
-    ]
-    firsts: dict[str, str] = {}
-    for term in terms:
-        firsts.setdefault(str(term["name"])[0].upper(), str(term["anchor"]))
-    return _page(request, "glossary", "Glossary", terms=terms, letters=sorted(firsts.items()))
+    """Show every term, linkable by its anchor."""
+    terms = []
+    first_anchor_of_letter: dict[str, str] = {}
+    for term in glossary():
+        text = help.inline(term.text, lambda link: resolve_link(request, link))
+        terms.append({"anchor": term.anchor, "name": term.name, "also": term.also, "text": text})
+        first_anchor_of_letter.setdefault(term.name[0].upper(), term.anchor)
+    letters = sorted(first_anchor_of_letter.items())
+    return console_response(request, "admin/help/glossary.html", "Glossary", terms=terms, letters=letters)
 
 
 def settings_page(request: HttpRequest) -> HttpResponse:
-    """The settings in effect, for administrators and users who may view accounts. Secrets are never in it."""
+    """Show the settings in effect, for administrators and users who may view accounts. Secrets are never in it."""
     if not request.user.has_perm(SETTINGS_PERMISSION):
         raise PermissionDenied
-    return _page(request, "settings", "Settings", groups=import_string(settings.EFFECTIVE_SETTINGS)())
+    groups = import_string(settings.EFFECTIVE_SETTINGS)()
+    return console_response(request, "admin/help/settings.html", "Settings", groups=groups)
 
 
 def document_page(request: HttpRequest, name: str) -> HttpResponse:
-    """A document of the checkout, as it is in this installation."""
+    """Show a document of the checkout, as it is in this installation."""
     text = document(name)
     if not text:
         raise Http404
-    html = help.render(text, lambda href: where_for(request, help.link_in_document(href, name)), heading=2)
-    return _page(request, "document", _title(name), html=html)
+    html = help.render(text, lambda href: resolve_link(request, help.link_in_document(href, name)), heading=2)
+    return console_response(request, "admin/help/document.html", _title(name), html=html)
 
 
 def _title(name: str) -> str:
+    """Return the title of a document: its first line."""
     return document(name).partition("\n")[0].lstrip("# ").strip()
-
-
-def _page(request: HttpRequest, name: str, title: str, **context: Any) -> TemplateResponse:
-    request.current_app = admin.site.name
-    frame = {**admin.site.each_context(request), "title": title}
-    return TemplateResponse(request, f"admin/help/{name}.html", {**frame, **context})
 
 
 def _urls() -> list[URLPattern]:

@@ -17,7 +17,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
-from agents.kit.console.columns import SHOWN
+from agents.kit.console.columns import VALUE_DISPLAYS
 from agents.kit.console.logs import LogAdmin
 from agents.kit.console.site import ModelAdmin, ReadOnlyAdmin, ReadOnlyStackedInline
 from agents.kit.llm.ledger import Totals, totals
@@ -26,7 +26,7 @@ from agents.kit.models import LLMBatch, LLMBatchRequest, LLMCall, LLMPayload, Mo
 from agents.kit.ops.sums import TOKENS
 from agents.kit.work.worker import alive
 
-SHOWN["work_id"] = lambda work: display.link(
+VALUE_DISPLAYS["work_id"] = lambda work: display.link(
     display.list_url(LLMCall, work_id=work), str(work).replace("_", " ").replace(":", " "), "the calls of this work"
 )
 TOTALLED_ROWS = 5_000  # sums over more calls than this are not worth the wait of a page

@@ -232,7 +232,7 @@ def digest(data: Any) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
-def of(request: Request, rows: type[Model]) -> str:
+def idempotency_key_of(request: Request, rows: type[Model]) -> str:
     """The request's ``Idempotency-Key`` as one of its user's own, with what was asked for; empty without one.
 
     It covers an answer that was lost before it was stored. It stays with the row, so that the same key with another request is

@@ -26,7 +26,7 @@ COLOURS = 8  # --pl-chart-0 to --pl-chart-7; later lines repeat them, dashed
 MOST_ROWS = 200  # of a table; the newest
 MOST_OF_A_KIND = 30  # markers; the newest
 ZOOMS = (7, 30)  # days that a button shows, where there are more
-BARE = {"pointRadius": 0, "pointHitRadius": 0}  # a line without points to open
+WITHOUT_POINTS = {"pointRadius": 0, "pointHitRadius": 0}
 Kind = Literal["build", "persona", "config", "alert"]
 MARKER_COLOURS: dict[Kind, str] = {
     "build": "--pl-subtle",
@@ -108,78 +108,121 @@ def line_chart(
     shown: Callable[[float], str] = "{:.1f}".format,
     small: bool = False,
 ) -> SafeString:
-    """Lines over time, with levels and markers, and the same as a table.
+    """Return a chart of lines over time, with levels and markers, and the same as a table.
 
     Args:
         label: What the chart shows; read aloud, and the title of its table.
+        low, high: Ends of the vertical axis.
         since, until: Where the horizontal axis begins and ends; default: the first and last point.
         unit: Of the values, for the table's head.
-        shown: How a value is written in hints and in the table.
+        shown: Writes a value in hints and in the table.
         small: A drawing alone, for a card that links to the whole.
     """
-    times = [point.at for line in lines for point in line.points] or [timezone.now()]
-    first, last = since or min(times), until or max(times)
-    if first == last:
-        first, last = first - timedelta(hours=12), last + timedelta(hours=12)
-    inside = [marker for marker in markers if first <= marker.at <= last]
+    first, last = _time_span(lines, since, until)
+    markers_inside = [marker for marker in markers if first <= marker.at <= last]
+    has_one_line = len(lines) == 1
     datasets: list[dict[str, Any]] = []
     legend = []
     for number, line in enumerate(lines):
-        colour = f"--pl-chart-{number % COLOURS}"
-        dash = [7, 4] if number >= COLOURS else []
-        points = [_point(line, point, shown) for point in line.points]
-        dots = {"showLine": False, "pointRadius": 3, "pointHitRadius": 6} if line.means else {"pointRadius": 4}
-        datasets.append({"colour": colour, "borderDash": dash, "data": points, **dots})
-        datasets += _means(line, colour, dash, band=len(lines) == 1)
-        note = line.note
-        if line.level is not None:
-            level = [{"x": at.timestamp(), "y": line.level} for at in (first, last)]
-            datasets.append({"colour": colour, "borderDash": [2, 4], **BARE, "data": level})
-            note = format_html('{} <span class="pl-subtle">baseline {}</span>', note, shown(line.level))
-        legend.append({"colour": colour, "name": display.isolated(line.name), "note": note, "url": line.url})
-    data = {
+        style = _line_style(number)
+        datasets += _datasets(line, style, first, last, shown, with_band=has_one_line)
+        legend.append(_legend_entry(line, style, shown))
+    drawing = {
         "datasets": datasets,
         "axis": [first.timestamp(), last.timestamp()],
         "days": _days(first, last),
         "y": [low, high],
         "markers": [
-            {"at": one.at.timestamp(), "colour": MARKER_COLOURS[one.kind], "name": one.short} for one in inside
+            {"at": marker.at.timestamp(), "colour": MARKER_COLOURS[marker.kind], "name": marker.short}
+            for marker in markers_inside
         ],
         "zone": timezone.get_current_timezone_name(),
         "exact": any(line.means for line in lines),
     }
     if small:
-        return _chart(label, data, small=True)
-    rows, older = _rows(lines, shown)
-    names = [display.isolated(f"{line.name}, {unit}" if unit else line.name) for line in lines]
+        return _chart(label, drawing, small=True)
+    needs_no_legend = has_one_line and not legend[0]["note"]
+    rows, number_left_out = _table_rows(lines, shown)
+    heads = ["When"]
+    for line in lines:
+        heads.append(display.isolated(f"{line.name}, {unit}" if unit else line.name))
     return _chart(
         label,
-        data,
+        drawing,
         zooms=[days for days in ZOOMS if last - first > timedelta(days=days)],
-        legend=legend if len(lines) > 1 or any(entry["note"] for entry in legend) else [],
-        events=[_event(marker) for marker in reversed(inside)],
-        table=table(("When", *names), rows, label=display.marked(f"{label}, as a table"), stacking=False),
-        older=older,
+        legend=[] if needs_no_legend else legend,
+        events=[_event(marker) for marker in reversed(markers_inside)],
+        table=table(heads, rows, label=display.marked(f"{label}, as a table"), stacking=False),
+        older=number_left_out,
     )
 
 
-def _means(line: Line, colour: str, dash: Sequence[int], *, band: bool) -> list[dict[str, Any]]:
-    """The rolling mean of a line, and its band between two invisible lines."""
-    if not line.means:
-        return []
-    data: list[dict[str, float | None]] = []
-    for one in line.means:
-        data += [_xy(one.at, None)] * one.starts + [_xy(one.at, one.value)]
-    drawn: list[dict[str, Any]] = [{"colour": colour, "borderDash": dash, **BARE, "data": data}]
-    if band:
-        for fill, ends in ((False, [one.low for one in line.means]), ("-1", [one.high for one in line.means])):
-            data = [_xy(one.at, end) for one, end in zip(line.means, ends, strict=True)]
-            drawn.append({"colour": colour, **BARE, "edge": True, "fill": fill, "data": data})
-    return drawn
+def _time_span(lines: Sequence[Line], since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:
+    """Return where the horizontal axis begins and ends; a single moment stands in the middle of a day."""
+    times = [point.at for line in lines for point in line.points] or [timezone.now()]
+    first = since or min(times)
+    last = until or max(times)
+    if first == last:
+        return first - timedelta(hours=12), last + timedelta(hours=12)
+    return first, last
+
+
+def _line_style(number: int) -> dict[str, Any]:
+    """Return colour and dash of the line of this number: lines beyond the last colour repeat them, dashed."""
+    dash = [7, 4] if number >= COLOURS else []
+    return {"colour": f"--pl-chart-{number % COLOURS}", "borderDash": dash}
+
+
+def _datasets(
+    line: Line,
+    style: Mapping[str, Any],
+    first: datetime,
+    last: datetime,
+    shown: Callable[[float], str],
+    *,
+    with_band: bool,
+) -> list[dict[str, Any]]:
+    """Return what Chart.js draws of a line: its points, its rolling mean and its level."""
+    points = [_point(line, point, shown) for point in line.points]
+    if line.means:
+        points_style: dict[str, Any] = {"showLine": False, "pointRadius": 3, "pointHitRadius": 6}
+    else:
+        points_style = {"pointRadius": 4}
+    datasets: list[dict[str, Any]] = [{**style, "data": points, **points_style}]
+    if line.means:
+        datasets.append({**style, **WITHOUT_POINTS, "data": _mean_points(line.means)})
+    if line.means and with_band:
+        lower = [_xy(mean.at, mean.low) for mean in line.means]
+        upper = [_xy(mean.at, mean.high) for mean in line.means]
+        edge = {"colour": style["colour"], **WITHOUT_POINTS, "edge": True}
+        datasets.append({**edge, "fill": False, "data": lower})
+        datasets.append({**edge, "fill": "-1", "data": upper})  # fills down to the dataset before it
+    if line.level is not None:
+        level = [_xy(first, line.level), _xy(last, line.level)]
+        datasets.append({"colour": style["colour"], "borderDash": [2, 4], **WITHOUT_POINTS, "data": level})
+    return datasets
+
+
+def _mean_points(means: Sequence[Mean]) -> list[dict[str, float | None]]:
+    """Return the points of a rolling mean; before one that starts anew the line has a gap."""
+    points = []
+    for mean in means:
+        if mean.starts:
+            points.append(_xy(mean.at, None))
+        points.append(_xy(mean.at, mean.value))
+    return points
 
 
 def _xy(at: datetime, value: float | None) -> dict[str, float | None]:
     return {"x": at.timestamp(), "y": value}
+
+
+def _legend_entry(line: Line, style: Mapping[str, Any], shown: Callable[[float], str]) -> dict[str, Any]:
+    """Return a line's entry in the legend, with its baseline where it has one."""
+    note = line.note
+    if line.level is not None:
+        note = format_html('{} <span class="pl-subtle">baseline {}</span>', note, shown(line.level))
+    return {"colour": style["colour"], "name": display.isolated(line.name), "note": note, "url": line.url}
 
 
 def steps(
@@ -190,99 +233,125 @@ def steps(
     ticks: Sequence[float] = (0, 0.5, 1),
     shown: Callable[[float], str] = "{:.2f}".format,
 ) -> SafeString:
-    """Lines over steps that have names instead of times, such as rounds, and the same as a table with a row per step.
+    """Return a chart of lines over steps that have names instead of times, such as rounds, and a table with a row per step.
 
     Args:
         lines: By name; a value for each step, None where there is none: the line has a gap.
         names: Of the steps, in order.
         ticks: Of the vertical axis, which goes from the first to the last.
+        shown: Writes a value in hints and in the table.
     """
-    datasets, legend = [], []
+    datasets = []
+    legend = []
     for number, (line, values) in enumerate(lines.items()):
-        colour = f"--pl-chart-{number % COLOURS}"
-        points = [
-            {"x": x, "y": y, "text": "" if y is None else f"{line}, {name}: {shown(y)}"}
-            for x, (name, y) in enumerate(zip(names, values, strict=True))
-        ]
-        dash = [7, 4] if number >= COLOURS else []
-        datasets.append({"colour": colour, "borderDash": dash, "pointRadius": 4, "data": points})
-        legend.append({"colour": colour, "name": display.isolated(line), "note": "", "url": ""})
+        style = _line_style(number)
+        points = []
+        for x, (name, value) in enumerate(zip(names, values, strict=True)):
+            hint = "" if value is None else f"{line}, {name}: {shown(value)}"
+            points.append({"x": x, "y": value, "text": hint})
+        datasets.append({**style, "pointRadius": 4, "data": points})
+        legend.append({"colour": style["colour"], "name": display.isolated(line), "note": "", "url": ""})
     last = len(names) - 1
-    data = {
+    labelled_steps = sorted({0, last // 2, last}) if names else []
+    drawing = {
         "datasets": datasets,
         "axis": [-0.2, last + 0.2],
-        "days": [(x, names[x]) for x in sorted({0, last // 2, last}) if x >= 0],
+        "days": [(x, names[x]) for x in labelled_steps],
         "y": [ticks[0], ticks[-1]],
         "step": ticks[1] - ticks[0],
         "markers": [],
     }
-    cells = zip(*lines.values(), strict=True)
-    rows = [
-        (display.visible(name), *("–" if y is None else shown(y) for y in row))
-        for name, row in zip(names, cells, strict=True)
-    ]
-    heads = ("", *map(display.isolated, lines))
-    twin = table(heads, rows, label=display.marked(f"{label}, as a table"), stacking=False)
-    return _chart(label, data, legend=legend if len(lines) > 1 else [], table=twin)
+    rows = []
+    for name, values_of_step in zip(names, zip(*lines.values(), strict=True), strict=True):
+        cells = ["–" if value is None else shown(value) for value in values_of_step]
+        rows.append((display.visible(name), *cells))
+    heads = ["", *(display.isolated(line) for line in lines)]
+    as_table = table(heads, rows, label=display.marked(f"{label}, as a table"), stacking=False)
+    return _chart(label, drawing, legend=legend if len(lines) > 1 else [], table=as_table)
 
 
-def _chart(label: str, data: dict[str, Any], **context: Any) -> SafeString:
-    named = {"label": display.marked(label), "data": display.marked(json.dumps(data, ensure_ascii=False))}
-    return render_to_string("admin/chart.html", {**named, **context})
+def _chart(label: str, drawing: dict[str, Any], **context: Any) -> SafeString:
+    """Return the HTML of a chart; `drawing` is what `charts.js` gives to Chart.js."""
+    data = display.marked(json.dumps(drawing, ensure_ascii=False))
+    return render_to_string("admin/chart.html", {"label": display.marked(label), "data": data, **context})
 
 
 def when(at: datetime) -> str:
+    """Return a time as ``7 Nov 2026, 14:30`` in the console's time zone."""
     # strftime, because a chart has hundreds of times and Django's formatting takes 50 µs.
     local = timezone.localtime(at)
     return f"{local.day} {local:%b %Y, %H:%M}"
 
 
 def _point(line: Line, point: Point, shown: Callable[[float], str]) -> dict[str, Any]:
-    text = f"{line.name}, {when(point.at)}: {_value(point, shown)}{point.note}"
-    more = {"error": point.error, "url": point.url}
-    given = {name: value for name, value in more.items() if value}
-    return {"x": point.at.timestamp(), "y": point.value, "text": text, **given}
+    """Return a point as `charts.js` takes it, with its hint, and its error and page where it has them."""
+    drawn: dict[str, Any] = {
+        "x": point.at.timestamp(),
+        "y": point.value,
+        "text": f"{line.name}, {when(point.at)}: {_value_text(point, shown)}{point.note}",
+    }
+    if point.error:
+        drawn["error"] = point.error
+    if point.url:
+        drawn["url"] = point.url
+    return drawn
 
 
-def _value(point: Point, shown: Callable[[float], str]) -> str:
+def _value_text(point: Point, shown: Callable[[float], str]) -> str:
+    """Return the value of a point with its error, as ``7.1 ± 0.4``."""
     if point.value is None:
         return "unscored"
-    return shown(point.value) + (f" ± {shown(point.error)}" if point.error else "")
+    if point.error:
+        return f"{shown(point.value)} ± {shown(point.error)}"
+    return shown(point.value)
 
 
 def _days(first: datetime, last: datetime) -> list[tuple[float, str]]:
-    """The first, middle and last day of the axis."""
-    middle = [first + (last - first) / 2] if last - first > timedelta(days=2) else []
-    return [(at.timestamp(), date_format(timezone.localtime(at), "j M Y")) for at in (first, *middle, last)]
+    """Return the first and last day of the axis, and between them the middle one where the axis is longer than two days."""
+    times = [first, last]
+    if last - first > timedelta(days=2):
+        times.insert(1, first + (last - first) / 2)
+    return [(at.timestamp(), date_format(timezone.localtime(at), "j M Y")) for at in times]
 
 
 def _event(marker: Marker) -> dict[str, Any]:
+    """Return the line of text below the chart that says what a marker is."""
     title = display.link(marker.url, marker.title) if marker.url else display.visible(marker.title)
     text = format_html('<span class="pl-subtle">{}</span> {}', when(marker.at), title)
     return {"colour": MARKER_COLOURS[marker.kind], "text": text}
 
 
-def _rows(lines: Sequence[Line], shown: Callable[[float], str]) -> tuple[list[tuple[object, ...]], int]:
-    """A row per time, newest first, a column per line, after one of the levels; and how many older rows are left out."""
-    by_line = [{point.at: point for point in line.points} for line in lines]
-    times = sorted({at for points in by_line for at in points}, reverse=True)
+def _table_rows(lines: Sequence[Line], shown: Callable[[float], str]) -> tuple[list[tuple[object, ...]], int]:
+    """Return the rows of a chart's table, and how many older rows are left out.
+
+    A row holds the values of all lines at one time, newest first. A row of the levels comes before them, where a line has one.
+    """
+    points_by_time = [{point.at: point for point in line.points} for line in lines]
+    all_times: set[datetime] = set()
+    for points in points_by_time:
+        all_times.update(points)
+    times = sorted(all_times, reverse=True)
     rows: list[tuple[object, ...]] = []
     if any(line.level is not None for line in lines):
-        rows.append(("baseline", *("–" if line.level is None else shown(line.level) for line in lines)))
+        levels = ["–" if line.level is None else shown(line.level) for line in lines]
+        rows.append(("baseline", *levels))
     for at in times[:MOST_ROWS]:
-        rows.append((when(at), *(_cell(points.get(at), shown) for points in by_line)))
+        cells = [_cell(points.get(at), shown) for points in points_by_time]
+        rows.append((when(at), *cells))
     return rows, max(0, len(times) - MOST_ROWS)
 
 
 def _cell(point: Point | None, shown: Callable[[float], str]) -> object:
+    """Return the value of a point, linked to its page where it has one; empty without a point."""
     if point is None:
         return ""
-    return display.link(point.url, _value(point, shown)) if point.url else _value(point, shown)
+    text = _value_text(point, shown)
+    return display.link(point.url, text) if point.url else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkerSource:
-    """A kind of event, for users with `permission`.
+    """A kind of events that charts mark, for users with `permission`.
 
     Attributes:
         find: A function of agents' primary keys, first and last moment to markers, in a constant number of queries.
@@ -292,12 +361,12 @@ class MarkerSource:
     find: Callable[[Collection[int], datetime, datetime], list[Marker]]
 
 
-_sources: list[MarkerSource] = []
+_marker_sources: list[MarkerSource] = []
 
 
 def add_markers(source: MarkerSource) -> None:
     """Add a kind of event to the charts; call it once, where the app registers its own admin classes."""
-    _sources.append(source)
+    _marker_sources.append(source)
 
 
 def markers_of(
@@ -305,7 +374,7 @@ def markers_of(
 ) -> list[Marker]:
     """Return the newest events of these agents that the user may see, and those that are known, oldest first."""
     markers = list(known)
-    for source in _sources:
+    for source in _marker_sources:
         if request.user.has_perm(source.permission):
             markers += source.find(agents, since, until)
     return sorted(markers, key=lambda marker: marker.at)

@@ -1,4 +1,7 @@
-"""Columns and filters of a list, and fields of a read-only page, from their names in the registration: a value looks as its field says."""
+"""Columns and filters of a list, and fields of a read-only page, made from their names in the registration of the table.
+
+How a value is displayed follows from its field.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,19 @@ from agents.kit.console.filters import (
     DateRangeFilter,
     ErrorFilter,
     RelatedFilter,
-    chosen,
+    filter_set_by_links,
     recent_values,
     tag_filter,
 )
 
-Show = Callable[[Any], object]
-# By the name of a field, or the model that it leads to: what looks the same in all tables. The apps' admin modules add theirs.
-SHOWN: dict[str | type[Model] | None, Show] = {}
-TAGS = ("tags", "where")
+Display = Callable[[Any], object]
+# By the name of a field, or the model that it leads to: values that look the same in all tables. The apps' admin modules add theirs.
+VALUE_DISPLAYS: dict[str | type[Model] | None, Display] = {}
+NAMES_OF_TAGS = ("tags", "where")
 
 
 def column(page: Any, name: str, *, is_list: bool) -> Any:
-    """What Django's ``list_display`` or ``fields`` takes for a name in the registration.
+    """Return what Django's ``list_display`` or ``fields`` takes for a name in the registration.
 
     Args:
         page: The admin class of the table; a name that is its own stays.
@@ -36,45 +39,48 @@ def column(page: Any, name: str, *, is_list: bool) -> Any:
         is_list: Whether long texts are folded.
     """
     path, _, label = name.partition("=")
-    if hasattr(getattr(type(page), path, None), "short_description"):
+    is_method_of_page = hasattr(getattr(type(page), path, None), "short_description")
+    if is_method_of_page:
         return path
-    field = _field(page.model, path)
-    label = label.replace("_", " ") or (
-        str(field.verbose_name).removesuffix(" at") if path != "pk" else str(page.opts.verbose_name)
-    )
+    field = _field_at(page.model, path)
+    label = label.replace("_", " ")
+    if not label and path == "pk":
+        label = str(page.opts.verbose_name)
+    elif not label:
+        label = str(field.verbose_name).removesuffix(" at")
 
     @admin.display(description=label, ordering=path)
     def shown(row: Any) -> object:
+        value = row
         for part in path.split("__"):
-            row = getattr(row, part, None)
-        if row in (None, ""):
+            value = getattr(value, part, None)
+        if value in (None, ""):
             return display.EMPTY
-        show = _show(page.model, field, is_list=is_list)  # only now all apps have said how theirs look
-        return show(row)
+        # Looked up only now, when all apps have added to VALUE_DISPLAYS.
+        return _display_of(page.model, field, is_list=is_list)(value)
 
     shown.__name__ = path
     return shown
 
 
 def list_filter(page: Any, name: str) -> Any:
-    """What Django's ``list_filter`` takes for a name in the registration.
+    """Return what Django's ``list_filter`` takes for a name in the registration.
 
     Args:
         page: The admin class of the table; its `own_filters` are taken by their names.
         name: A field or a path to one; ``tags,channel__tags`` filters by a tag in either column, and ``run=evaluation_run?`` by a
             column that only links set, with the parameter before ``=`` (default: the column).
     """
-    model = page.model
     if name in page.own_filters:
         return page.own_filters[name]
     if name == "error":
         return ErrorFilter
-    if name.endswith(TAGS):
+    if name.endswith(NAMES_OF_TAGS):
         return tag_filter(*name.split(","))
     if name.endswith("?"):
-        parameter, _, column = name[:-1].partition("=")
-        return chosen(column or parameter, parameter)
-    field = _field(model, name)
+        parameter, _, column_name = name.removesuffix("?").partition("=")
+        return filter_set_by_links(column_name or parameter, parameter)
+    field = _field_at(page.model, name)
     if isinstance(field, DateTimeField):
         return (name, DateRangeFilter)
     if field.related_model is not None:
@@ -83,51 +89,67 @@ def list_filter(page: Any, name: str) -> Any:
         return (name, ChoicesFilter)
     if not isinstance(field, CharField):
         return name
-    most = {"newest_rows": 1_000, "most": 10} if name == "work_id" else {}
-    return recent_values(name, str(field.verbose_name), **most)
+    if name == "work_id":  # nearly every row has another one
+        return recent_values(name, str(field.verbose_name), newest_rows=1_000, most=10)
+    return recent_values(name, str(field.verbose_name))
 
 
 def related(model: type[Model], names: list[str]) -> list[str]:
-    """The related rows that these columns show."""
-    joined = []
-    for path in (name.partition("=")[0] for name in names):
-        if hasattr(model, path.partition("__")[0]) and path != "pk":
-            is_row = _field(model, path).related_model is not None
-            joined.append(path if is_row else path.rpartition("__")[0])
-    return [path for path in joined if path]
+    """Return the paths to related rows that these columns show, to be read together with the rows of a list."""
+    paths = []
+    for name in names:
+        path = name.partition("=")[0]
+        is_field = hasattr(model, path.partition("__")[0])
+        if not is_field or path == "pk":
+            continue
+        leads_to_row = _field_at(model, path).related_model is not None
+        paths.append(path if leads_to_row else path.rpartition("__")[0])
+    return [path for path in paths if path]
 
 
-def _field(model: type[Model], path: str) -> Any:
+def _field_at(model: type[Model], path: str) -> Any:
+    """Return the field that a path such as ``message__agent`` leads to.
+
+    Raises:
+        ValueError: It leads to none; says which fields there are.
+    """
     field: Any = None
     for part in path.split("__"):
         try:
             field = model._meta.pk if part == "pk" else model._meta.get_field(part)
         except FieldDoesNotExist:
-            allowed = ", ".join(one.name for one in model._meta.get_fields())
+            allowed = ", ".join(known.name for known in model._meta.get_fields())
             raise ValueError(f"{model._meta.label}: {path!r} is no field; allowed: {allowed}") from None
         model = field.related_model or model
     return field
 
 
-def _show(model: type[Model], field: Field[Any, Any], *, is_list: bool) -> Show:
-    if show := SHOWN.get(field.name) or SHOWN.get(field.related_model):
-        return show
+def _display_of(model: type[Model], field: Field[Any, Any], *, is_list: bool) -> Display:
+    """Return the function that displays the values of a field, for a cell of a list or for the page of a row."""
+    chosen = VALUE_DISPLAYS.get(field.name) or VALUE_DISPLAYS.get(field.related_model)
+    if chosen:
+        return chosen
     if field.primary_key:
         return lambda pk: f"{model._meta.verbose_name} {pk}"
     if field.related_model is not None:
-        return display.page_of if admin.site.is_registered(field.related_model) else display.isolated
+        has_page = admin.site.is_registered(field.related_model)
+        return display.page_of if has_page else display.isolated
+    labels = dict(field.flatchoices)
     if field.name == "status":
-        return lambda value: display.badge(
-            dict(field.flatchoices).get(value, value), display.STATUS_TONES.get(value, "plain")
-        )
+        return lambda status: display.badge(labels.get(status, status), display.STATUS_TONES.get(status, "plain"))
     if field.choices:
-        return lambda value: display.visible(dict(field.flatchoices).get(value, value))
+        return lambda value: display.visible(labels.get(value, value))
+    return _display_of_type(field, is_list=is_list)
+
+
+def _display_of_type(field: Field[Any, Any], *, is_list: bool) -> Display:
+    """Return the function that displays the values of a field of this type."""
+    if isinstance(field, DateTimeField):
+        return display.moment if is_list else display.exact_moment
     if isinstance(field, DateField):
-        if isinstance(field, DateTimeField):
-            return display.moment if is_list else display.exact_moment
         return display.day
     if isinstance(field, JSONField):
-        return display.tags if field.name in TAGS else display.json_block
+        return display.tags if field.name in NAMES_OF_TAGS else display.json_block
     if isinstance(field, TextField):
         return display.folded if is_list else display.block
     if isinstance(field, BooleanField):
@@ -138,4 +160,6 @@ def _show(model: type[Model], field: Field[Any, Any], *, is_list: bool) -> Show:
 def _number_or_text(value: object) -> object:
     if isinstance(value, Decimal):
         return display.money(value)
-    return f"{value:,}" if isinstance(value, int) else display.visible(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return display.visible(value)

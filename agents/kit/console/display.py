@@ -50,49 +50,51 @@ STATUS_TONES: dict[str, Tone] = {
 }
 # Controls, and what reorders text: marks, embeddings, overrides, isolates. Tab and line breaks are text.
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+MINUTES_OF_DAY = 24 * 60
+LONGEST_OPEN_JSON = 400  # characters; more are folded
 _HEX_COLOR = re.compile(r"#[0-9a-fA-F]{6}")
 _DEFAULT_COLOR = "#475569"
 
 
 def visible(text: object) -> SafeString:
-    """`text` escaped, with each control or bidi character replaced by its marked code point."""
+    """Return `text` escaped, with each control or bidi character replaced by its marked code point."""
     escaped = str(conditional_escape(text if isinstance(text, SafeString) else str(text))).replace("\r\n", "\n")
     shown = _INVISIBLE.sub(lambda match: f'<span class="pl-codepoint">U+{ord(match.group()):04X}</span>', escaped)
     return mark_safe(shown)  # noqa: S308 (escaped above)
 
 
 def marked(text: object) -> str:
-    """Like `visible` for places that hold no HTML, such as the title of a link."""
+    """Return the same as `visible` for places that hold no HTML, such as the title of a link."""
     return _INVISIBLE.sub(lambda match: f"[U+{ord(match.group()):04X}]", str(text))
 
 
 def isolated(text: object) -> SafeString:
-    """A name from a person or a file, in its own bidi context: it cannot reorder the text around it."""
+    """Return a name from a person or a file in its own bidi context: it cannot reorder the text around it."""
     return format_html("<bdi>{}</bdi>", visible(text))
 
 
 def badge(label: object, tone: Tone = "plain", title: str = "") -> SafeString:
-    """The one badge of the console; `tone` is a colour of `console.css`, legible (4.5:1) in light and dark mode."""
+    """Return the one badge of the console; `tone` is a colour of `console.css`, legible (4.5:1) in light and dark mode."""
     return format_html('<span class="pl-badge pl-{}" title="{}">{}</span>', tone, marked(title), visible(label))
 
 
 def status_badge(row: Any) -> SafeString:
-    """The badge of a row's status, with the label of its choices."""
+    """Return the badge of a row's status, with the label of its choices."""
     return badge(row.get_status_display(), STATUS_TONES.get(row.status, "plain"))
 
 
 def status(value: str) -> SafeString:
-    """The badge of a status that no row's field has."""
+    """Return the badge of a status that is no field of a row."""
     return badge(value, STATUS_TONES.get(value, "plain"))
 
 
 def words(name: object) -> SafeString:
-    """A name of the code as words."""
+    """Return a name of the code with spaces for underscores."""
     return visible(str(name).replace("_", " "))
 
 
 def folded(text: str, start: int = 90) -> SafeString:
-    """A long text as its first words, the rest one click away; a short text as it is."""
+    """Return a long text as its first words, the rest one click away; a short text as it is."""
     text = text.strip()
     if not text:
         return EMPTY
@@ -105,25 +107,33 @@ def folded(text: str, start: int = 90) -> SafeString:
 
 
 def shortened(text: str, length: int) -> str:
-    """The first line of `text`, at most `length` characters, with an ellipsis when anything was cut."""
-    first = text.strip().split("\n", 1)[0].strip()
-    if len(first) <= length:
-        return first if first == text.strip() else f"{first}\N{NO-BREAK SPACE}…"
-    words = first[:length].rpartition(" ")[0].rstrip()
-    return f"{words if len(words) > length * 2 // 3 else first[:length]}\N{NO-BREAK SPACE}…"
+    """Return the first line of `text`, at most `length` characters, with an ellipsis when anything was cut.
+
+    It is cut between words, unless that would cost more than a third of the length.
+    """
+    text = text.strip()
+    first_line = text.split("\n", 1)[0].strip()
+    if first_line == text and len(text) <= length:
+        return text
+    if len(first_line) > length:
+        whole_words = first_line[:length].rpartition(" ")[0].rstrip()
+        first_line = whole_words if len(whole_words) > length * 2 // 3 else first_line[:length]
+    return f"{first_line}\N{NO-BREAK SPACE}…"
 
 
 def block(text: str) -> SafeString:
-    """A text of several lines, as it is."""
-    return format_html('<div class="pl-block" dir="auto">{}</div>', visible(text)) if text.strip() else EMPTY
+    """Return a text of several lines as it is."""
+    if not text.strip():
+        return EMPTY
+    return format_html('<div class="pl-block" dir="auto">{}</div>', visible(text))
 
 
 def json_block(value: object) -> SafeString:
-    """JSON, indented; folded when long."""
+    """Return JSON, indented; folded when it is long."""
     if value in (None, "", [], {}):
         return EMPTY
     shown = json.dumps(value, indent=2, ensure_ascii=False, default=str)
-    if len(shown) < 400:
+    if len(shown) < LONGEST_OPEN_JSON:
         return format_html('<pre class="pl-block pl-code">{}</pre>', visible(shown))
     return format_html(
         '<details class="pl-folded"><summary>{} characters of JSON</summary><pre class="pl-code">{}</pre></details>',
@@ -133,39 +143,56 @@ def json_block(value: object) -> SafeString:
 
 
 def moment(value: datetime | None) -> SafeString:
-    """How long ago a time is (``3 h ago``, ``in 2 d``), beyond a week its day; its title has the full time with its zone."""
-    return _time(value, _ago(value)) if value is not None else EMPTY
+    """Return how long ago a time is (``3 h ago``, ``in 2 d``), beyond a week its day; its title has the full time with its zone."""
+    if value is None:
+        return EMPTY
+    return _time_element(value, _relative_time(value))
 
 
 def exact_moment(value: datetime) -> SafeString:
-    """A time to the minute in the console's time zone, and how long ago it is: for the page of a row."""
-    full, ago = date_format(timezone.localtime(value), "j M Y, H:i"), _ago(value)
-    return _time(value, full if ago in full else f"{full} ({ago})")
+    """Return a time to the minute in the console's time zone, and how long ago it is: for the page of a row."""
+    full = date_format(timezone.localtime(value), "j M Y, H:i")
+    relative = _relative_time(value)
+    text = full if relative in full else f"{full} ({relative})"
+    return _time_element(value, text)
 
 
-def _ago(value: datetime) -> str:
-    seconds, local = (timezone.now() - value).total_seconds(), timezone.localtime(value)
-    minutes = abs(seconds) / 60
+def _relative_time(value: datetime) -> str:
+    """Return ``5 min ago``, ``3 h ago``, ``2 d ago`` or, of the future, ``in 2 d``; beyond a week the day.
+
+    The day has its year unless it is this one.
+    """
+    seconds_ago = (timezone.now() - value).total_seconds()
+    minutes = abs(seconds_ago) / 60
     if minutes < 1:
-        return "just now" if seconds >= 0 else "in a moment"
-    if minutes >= 7 * 24 * 60:
-        return date_format(local, "j M" if local.year == timezone.localtime().year else "j M Y")
-    unit, size = ("min", 1) if minutes < 60 else ("h", 60) if minutes < 48 * 60 else ("d", 24 * 60)
-    return f"{minutes // size:.0f} {unit} ago" if seconds >= 0 else f"in {minutes // size:.0f} {unit}"
+        return "just now" if seconds_ago >= 0 else "in a moment"
+    if minutes >= 7 * MINUTES_OF_DAY:
+        local = timezone.localtime(value)
+        is_this_year = local.year == timezone.localtime().year
+        return date_format(local, "j M" if is_this_year else "j M Y")
+    if minutes < 60:
+        amount = f"{minutes // 1:.0f} min"
+    elif minutes < 2 * MINUTES_OF_DAY:
+        amount = f"{minutes // 60:.0f} h"
+    else:
+        amount = f"{minutes // MINUTES_OF_DAY:.0f} d"
+    return f"{amount} ago" if seconds_ago >= 0 else f"in {amount}"
 
 
-def _time(value: datetime, shown: str) -> SafeString:
+def _time_element(value: datetime, text: str) -> SafeString:
+    """Return the HTML element of a time, whose title is the full time with its zone."""
     full = timezone.localtime(value).strftime("%Y-%m-%d %H:%M:%S %Z")
-    text = '<time class="pl-time" datetime="{}" title="{}">{}</time>'
-    return format_html(text, value.isoformat(), full, shown)
+    element = '<time class="pl-time" datetime="{}" title="{}">{}</time>'
+    return format_html(element, value.isoformat(), full, text)
 
 
 def day(value: date) -> SafeString:
+    """Return a day as ``7 Nov 2026``."""
     return format_html('<time class="pl-time" datetime="{}">{}</time>', value.isoformat(), date_format(value, "j M Y"))
 
 
 def column(label: str, value: Callable[[Any], object], *, ordering: str | None = None) -> Callable[[Any, Any], Any]:
-    """A method of an admin class: the column or read-only field that shows `value` of a row."""
+    """Return a method of an admin class: the column or read-only field that shows `value` of a row."""
 
     @admin.display(description=label, ordering=ordering)
     def shown(model_admin: Any, row: Any) -> Any:
@@ -175,78 +202,86 @@ def column(label: str, value: Callable[[Any], object], *, ordering: str | None =
 
 
 def lines(*parts: object) -> SafeString:
-    """Several things in one cell, one under the other; the second and later ones are subtle."""
-    first, *rest = parts
-    below = format_html_join(
-        "", '<span class="pl-subtle">{}</span>', ((part,) for part in rest if part not in ("", None))
-    )
+    """Return several things for one cell, one under the other; the second and later ones are subtle, empty ones left out."""
+    first, *others = parts
+    subtle = [(part,) for part in others if part not in ("", None)]
+    below = format_html_join("", '<span class="pl-subtle">{}</span>', subtle)
     return format_html('<span class="pl-lines"><span>{}</span>{}</span>', first, below)
 
 
 def acknowledgement(alert: Any, *, lasts: bool = False) -> SafeString:
-    """Whether an alert is acknowledged, by whom, when and with what note."""
+    """Return whether an alert is acknowledged, and by whom, when and with what note; and that it still `lasts`."""
     if alert.acknowledged_at is None:
         return badge("new, lasts" if lasts else "new", "bad")
-    by = isolated(alert.acknowledged_by) if alert.acknowledged_by else ""
     state = badge("acknowledged, lasts" if lasts else "acknowledged", "good")
+    by = isolated(alert.acknowledged_by) if alert.acknowledged_by else ""
     return lines(state, moment(alert.acknowledged_at), by, visible(alert.note))
 
 
 def count(value: int | None) -> str | SafeString:
-    """A number with thousands separated; a dash when it is not known."""
-    return EMPTY if value is None else f"{value:,}"
+    """Return a number with thousands separated; a dash when it is not known."""
+    if value is None:
+        return EMPTY
+    return f"{value:,}"
 
 
 def count_up_to(value: int, most: int) -> str:
-    """A number that was counted up to `most` + 1: beyond, it is ``1,000+``."""
-    return f"{min(value, most):,}{'+' if value > most else ''}"
+    """Return a number that was counted up to `most` + 1: beyond `most` it is ``1,000+``."""
+    if value > most:
+        return f"{most:,}+"
+    return f"{value:,}"
 
 
 def money(amount: Decimal | None, *, unpriced: int = 0) -> SafeString:
-    """US dollars; calls without a price are *unpriced*, never 0.
+    """Return US dollars; calls without a price are *unpriced*, never 0.
 
     Args:
         amount: Sum of the priced calls, None when there is none.
         unpriced: Number of calls without a price.
     """
-    shown = [] if amount is None else [format_html("<span>{}</span>", dollars(amount))]
+    if amount is None and not unpriced:
+        return EMPTY
+    parts = []
+    if amount is not None:
+        parts.append(format_html("<span>{}</span>", dollars(amount)))
     if unpriced:
         label = "unpriced" if amount is None else f"+ {unpriced:,} unpriced"
-        shown.append(badge(label, "warning", f"{unpriced:,} calls of models that have no price"))
-    if not shown:
-        return EMPTY
-    return format_html('<span class="pl-money">{}</span>', format_html_join(" ", "{}", ((part,) for part in shown)))
+        parts.append(badge(label, "warning", f"{unpriced:,} calls of models that have no price"))
+    return format_html('<span class="pl-money">{}</span>', format_html_join(" ", "{}", [(part,) for part in parts]))
 
 
 def dollars(amount: Decimal) -> str:
-    """US dollars to the cent, below one dollar to four digits; what is smaller still is never shown as 0."""
+    """Return US dollars to the cent, below one dollar to four digits; what is smaller still is never shown as 0."""
     if 0 < amount < Decimal("0.0001"):
         return "< $0.0001"
-    return f"${amount:,.2f}" if amount >= 1 or not amount else f"${amount:.4f}"
+    if amount == 0 or amount >= 1:
+        return f"${amount:,.2f}"
+    return f"${amount:.4f}"
 
 
 def link(url: str, label: object, title: str = "") -> SafeString:
+    """Return a link; its label and title are made visible."""
     return format_html('<a class="pl-link" href="{}" title="{}">{}</a>', url, marked(title), visible(label))
 
 
 def list_url(model: type[Model], **filters: object) -> str:
-    """URL of the model's list, narrowed by `filters` (its filter parameters)."""
+    """Return the URL of the model's list, narrowed by `filters` (its filter parameters)."""
     url = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
     return f"{url}?{urlencode(filters)}" if filters else url
 
 
 def page_url(row: Model) -> str:
-    """URL of the row's page in the console."""
+    """Return the URL of the row's page in the console."""
     return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
 
 
 def page_of(row: Model, label: object | None = None) -> SafeString:
-    """A link to the row's page in the console."""
+    """Return a link to the row's page in the console."""
     return link(page_url(row), row if label is None else label)
 
 
 def avatar(display_name: str, color: str = _DEFAULT_COLOR) -> SafeString:
-    """A dot in the agent's colour with its initials, black or white, whichever can be read."""
+    """Return a dot in the agent's colour with its initials, black or white, whichever can be read."""
     background = color if _HEX_COLOR.fullmatch(color) else _DEFAULT_COLOR
     initials = "".join(word[0] for word in re.findall(r"\w+", display_name)[:2]).upper() or "?"
     return format_html(
@@ -258,40 +293,54 @@ def avatar(display_name: str, color: str = _DEFAULT_COLOR) -> SafeString:
 
 
 def ink_on(background: str) -> str:
-    """Black or white: the one with the higher contrast (WCAG relative luminance) on a ``#rrggbb`` background."""
+    """Return black or white: the one with the higher contrast (WCAG relative luminance) on a ``#rrggbb`` background."""
     channels = [int(background[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    return "#000000" if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else "#ffffff"
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    contrast_of_black = (luminance + 0.05) / 0.05
+    contrast_of_white = 1.05 / (luminance + 0.05)
+    return "#000000" if contrast_of_black >= contrast_of_white else "#ffffff"
 
 
 def tags(values: object) -> SafeString:
-    """Tags as small ``key=value`` chips."""
-    pairs = values.items() if isinstance(values, dict) else []
-    chips = ((visible(key), visible(value)) for key, value in pairs)
-    return format_html_join(" ", '<span class="pl-tag">{}={}</span>', chips) or EMPTY
+    """Return tags as small ``key=value`` chips."""
+    if not isinstance(values, dict) or not values:
+        return EMPTY
+    chips = [(visible(key), visible(value)) for key, value in values.items()]
+    return format_html_join(" ", '<span class="pl-tag">{}={}</span>', chips)
 
 
-MOST_WORDS = 8_000  # of both texts together
-MOST_PAIRS = 300_000  # of equal words, one in each text: what the comparison's time grows with
-_WORDS = re.compile(r"\w+\s*|[^\w\s]+\s*|\s+")  # with the space after them: spaces alone would be found everywhere
+MOST_COMPARED_WORDS = 8_000  # of both texts together
+MOST_EQUAL_PAIRS = 300_000  # of words, one in each text: what the comparison's time grows with
+_WORD = re.compile(r"\w+\s*|[^\w\s]+\s*|\s+")  # with the space after it: spaces alone would be equal everywhere
 
 
 def word_diff(before: str, after: str) -> SafeString | None:
-    """`after` with what it took out and put in marked; None when the texts are too long to compare word by word."""
-    old, new = _WORDS.findall(before), _WORDS.findall(after)
-    words = ([piece.rstrip() for piece in old], [piece.rstrip() for piece in new])
-    there = Counter(words[1])
-    if len(old) + len(new) > MOST_WORDS or sum(there[word] for word in words[0]) > MOST_PAIRS:
+    """Return `after` with what it took out of `before` and put in marked; None when the texts are too long to compare word by word."""
+    old = _WORD.findall(before)
+    new = _WORD.findall(after)
+    old_words = [piece.rstrip() for piece in old]
+    new_words = [piece.rstrip() for piece in new]
+    if not _can_be_compared(old_words, new_words):
         return None
     pieces: list[SafeString] = []
-    for kind, a, b, c, d in difflib.SequenceMatcher(None, words[0], words[1], autojunk=False).get_opcodes():
+    matcher = difflib.SequenceMatcher(None, old_words, new_words, autojunk=False)
+    for kind, old_start, old_end, new_start, new_end in matcher.get_opcodes():
+        taken_out = visible("".join(old[old_start:old_end]))
+        put_in = visible("".join(new[new_start:new_end]))
         if kind == "equal":
-            pieces.append(visible("".join(new[c:d])))
+            pieces.append(put_in)
             continue
-        if b > a:
-            pieces.append(format_html("<del>{}</del>", visible("".join(old[a:b]))))
-        if d > c:
-            pieces.append(format_html("<ins>{}</ins>", visible("".join(new[c:d]))))
-    words_marked = format_html_join("", "{}", ((piece,) for piece in pieces))
-    return format_html('<div class="pl-block pl-diff" dir="auto">{}</div>', words_marked)
+        if taken_out:
+            pieces.append(format_html("<del>{}</del>", taken_out))
+        if put_in:
+            pieces.append(format_html("<ins>{}</ins>", put_in))
+    marked_words = format_html_join("", "{}", [(piece,) for piece in pieces])
+    return format_html('<div class="pl-block pl-diff" dir="auto">{}</div>', marked_words)
+
+
+def _can_be_compared(old_words: list[str], new_words: list[str]) -> bool:
+    """Return whether comparing these words takes a bearable time, which grows with the pairs of equal words."""
+    times_in_new = Counter(new_words)
+    equal_pairs = sum(times_in_new[word] for word in old_words)
+    return len(old_words) + len(new_words) <= MOST_COMPARED_WORDS and equal_pairs <= MOST_EQUAL_PAIRS

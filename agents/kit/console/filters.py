@@ -55,11 +55,14 @@ class OptionFilter(DropdownFilter):
         value = self.value()
         if not value:
             return queryset
-        return queryset.filter(self.options[value][1]) if value in self.options else queryset.none()
+        if value not in self.options:
+            return queryset.none()
+        _, condition = self.options[value]
+        return queryset.filter(condition)
 
 
 class ErrorFilter(OptionFilter):
-    """Rows that tell of an error in their column `error`, and those that do not."""
+    """Rows with a text in their column `error`, or those without one."""
 
     title = "error"
     parameter_name = "error"
@@ -75,25 +78,26 @@ class RecentValuesFilter(DropdownFilter):
 
     def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         rows = model_admin.model._default_manager.order_by("-pk")
-        newest = rows.filter(
-            pk__in=rows.values("pk")[: self.newest_rows]
-        )  # PostgreSQL reads all for "above a subquery"
+        # By their keys, because PostgreSQL reads the whole table for "keys above a subquery".
+        newest = rows.filter(pk__in=rows.values("pk")[: self.newest_rows])
         values = newest.order_by(self.field).exclude(**{self.field: ""}).values_list(self.field, flat=True).distinct()
-        shown = [str(value) for value in values[: self.most_choices]]
-        if (chosen := self.value()) and chosen not in shown:
-            shown.append(chosen)
-        return [(value, shortened(value, 60)) for value in shown]
+        choices = [str(value) for value in values[: self.most_choices]]
+        chosen = self.value()
+        if chosen and chosen not in choices:
+            choices.append(chosen)
+        return [(value, shortened(value, 60)) for value in choices]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(**{self.field: self.value()}) if self.value() else queryset
 
 
 def recent_values(path: str, title: str, *, newest_rows: int = 5_000, most: int = 25) -> type[RecentValuesFilter]:
+    """Return a filter by the values that a column has in the newest rows, at most so many of them."""
     names = {"title": title, "parameter_name": path, "field": path, "newest_rows": newest_rows, "most_choices": most}
     return type("RecentValuesFilter", (RecentValuesFilter,), names)
 
 
-class ChosenFilter(DropdownFilter):
+class FilterSetByLinks(DropdownFilter):
     """A filter that only a link sets: shown while it is set, so that one sees it and can take it off."""
 
     field: ClassVar[str]
@@ -111,17 +115,17 @@ class ChosenFilter(DropdownFilter):
             key = (field.related_model._meta.pk if field.is_relation else field).to_python(value)
         except ValidationError:
             return queryset.none()
-        return (
-            queryset.none() if isinstance(key, int) and not 0 <= key < 2**63 else queryset.filter(**{self.field: key})
-        )
+        is_too_large = isinstance(key, int) and not 0 <= key < 2**63  # no database compares such a number
+        if is_too_large:
+            return queryset.none()
+        return queryset.filter(**{self.field: key})
 
 
-def chosen(field: str, parameter: str) -> type[ChosenFilter]:
-    """A filter by the column `field`, set by links with `parameter`."""
-    names = {"title": parameter.replace("_", " "), "parameter_name": parameter, "field": field}
-    if field == "evaluation_run":
-        names["title"] = "evaluation"
-    return type("ChosenFilter", (ChosenFilter,), names)
+def filter_set_by_links(field: str, parameter: str) -> type[FilterSetByLinks]:
+    """Return a filter by the column `field`, set by links with `parameter`."""
+    title = "evaluation" if field == "evaluation_run" else parameter.replace("_", " ")
+    names = {"title": title, "parameter_name": parameter, "field": field}
+    return type("FilterSetByLinks", (FilterSetByLinks,), names)
 
 
 class DateRangeFilter(DaysFilter):
@@ -129,7 +133,8 @@ class DateRangeFilter(DaysFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         typed: Any = self.used_parameters
-        first, last = (day_of(str(typed.get(f"{self.field_path}_{end}", ""))) for end in ("from", "to"))
+        first = day_of(str(typed.get(f"{self.field_path}_from", "")))
+        last = day_of(str(typed.get(f"{self.field_path}_to", "")))
         if first is not None:
             queryset = queryset.filter(**{f"{self.field_path}__gte": midnight(first)})
         if last is not None:
@@ -138,7 +143,7 @@ class DateRangeFilter(DaysFilter):
 
 
 def day_of(text: str) -> date | None:
-    """A day of the years that every database can compare; None for anything else."""
+    """Return the day that a text such as 2026-11-28 names; None for any other text, and for years that a database cannot compare."""
     try:
         day = date.fromisoformat(text)
     except ValueError:
@@ -147,14 +152,15 @@ def day_of(text: str) -> date | None:
 
 
 def midnight(day: date) -> datetime:
-    """The beginning of a day in the console's time zone."""
+    """Return the beginning of a day in the console's time zone."""
     return timezone.make_aware(datetime.combine(day, time.min))
 
 
 def number_in(query: Mapping[str, str], name: str) -> int | None:
-    """A whole number from the query string; None when it is missing or none."""
+    """Return a parameter that is a whole number; None where it is missing, or no such number that a database can compare."""
     value = query.get(name, "")
-    return int(value) if value.isascii() and value.isdecimal() and len(value) < 19 else None
+    is_number = value.isascii() and value.isdecimal() and len(value) < 19
+    return int(value) if is_number else None
 
 
 class TagFilter(TextFilter):
@@ -170,15 +176,18 @@ class TagFilter(TextFilter):
             return queryset
         if not TAG_KEY.fullmatch(key):
             return queryset.none()
-        wanted = Q()
+        has_tag = Q()
         for number, path in enumerate(self.paths):
             # As in `evaluation.scorers.subjects.with_tags`: the key as it is, and a comparison of texts.
             name = f"tag_{number}"
             queryset = queryset.alias(**{name: Cast(KeyTextTransform(key, path), TextField())})
-            wanted |= Q(**{name: value}) if separator else Q(**{f"{name}__isnull": False})
-        return queryset.filter(wanted)
+            if separator:
+                has_tag |= Q(**{name: value})
+            else:
+                has_tag |= Q(**{f"{name}__isnull": False})
+        return queryset.filter(has_tag)
 
 
 def tag_filter(*paths: str) -> type[TagFilter]:
-    """A tag filter over these columns, each a path of lookups to tags."""
+    """Return a filter by a tag in any of these columns, each a path of lookups to tags."""
     return type("TagFilter", (TagFilter,), {"paths": paths})

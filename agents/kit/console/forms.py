@@ -1,4 +1,4 @@
-"""Forms of the console: rows that must differ from each other, and the pages that ask first, and say what it takes."""
+"""Forms of the console: rows that must differ from each other, actions that ask first, and the form and page of a use case."""
 
 from __future__ import annotations
 
@@ -27,29 +27,31 @@ from agents.kit.work.worker import alive
 
 
 class DistinctRows(InlineFormSet):
-    """Refuses two rows with the same `key`: on the page, or added since it was opened."""
+    """Rows of a page that must differ in their `key`, also from those added since the page was opened."""
 
     message: ClassVar[str]
 
     def key(self, row: Any) -> Hashable:
-        """What must be unique; None when the row cannot clash."""
+        """Return what must be unique; None when the row cannot clash."""
         raise NotImplementedError
 
     def clean(self) -> None:
         super().clean()
-        shown = {form.instance.pk for form in self.initial_forms}
-        seen: set[Hashable] = {self.key(row) for row in self.get_queryset() if row.pk not in shown}
+        rows_on_page = {form.instance.pk for form in self.initial_forms}
+        taken: set[Hashable] = {self.key(row) for row in self.get_queryset() if row.pk not in rows_on_page}
         for form in self.forms:
-            blank = form.instance.pk is None and not form.has_changed()
-            if blank or form in self.deleted_forms or form.errors:
+            is_blank = form.instance.pk is None and not form.has_changed()
+            if is_blank or form in self.deleted_forms or form.errors:
                 continue
             key = self.key(form.instance)
-            if key is not None and key in seen:
+            if key is not None and key in taken:
                 form.add_error(None, self.message)
-            seen.add(key)
+            taken.add(key)
 
 
 class DistinctTraits(DistinctRows):
+    """Traits of an agent, which must differ in their names."""
+
     message = "This agent has a trait of that name already."
 
     def key(self, row: Any) -> Hashable:
@@ -57,19 +59,23 @@ class DistinctTraits(DistinctRows):
 
 
 class DistinctMembers(DistinctRows):
+    """Members of a channel, each once."""
+
     message = "This member is in the channel already."
 
     def key(self, row: Any) -> Hashable:
-        return (row.agent_id, row.user_id) if row.agent_id or row.user_id else None
+        if row.agent_id is None and row.user_id is None:
+            return None
+        return (row.agent_id, row.user_id)
 
 
-NAMED = 20  # rows that are named; the others are counted
+MOST_NAMED = 20  # rows that a page names before it acts on them; the others are counted
 
 
 def confirmed(
     verb: str, what: str, *, form: type[Form] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., HttpResponse | None]]:
-    """An admin action that first says what it will do, and does it after a confirmation.
+    """Make a function an admin action that first says what it will do, and does it after a confirmation.
 
     Args:
         verb: What the button says.
@@ -79,17 +85,25 @@ def confirmed(
 
     def decorate(action: Callable[..., None]) -> Callable[..., HttpResponse | None]:
         @wraps(action)
-        def asking(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-            is_sent = "confirmed" in request.POST
-            filled = None if form is None else form(request.POST if is_sent else None)
-            if is_sent and (filled is None or filled.is_valid()):
-                action(model_admin, request, queryset, *([filled] if filled else []))
+        def ask_first(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+            is_confirmed = "confirmed" in request.POST
+            filled = None
+            if form is not None:
+                filled = form(request.POST if is_confirmed else None)
+            if is_confirmed and filled is None:
+                action(model_admin, request, queryset)
                 return None
-            number, rows, opts = queryset.count(), list(queryset[:NAMED]), model_admin.opts
+            if is_confirmed and filled is not None and filled.is_valid():
+                action(model_admin, request, queryset, filled)
+                return None
+            options = model_admin.opts
+            number = queryset.count()
+            rows = list(queryset[:MOST_NAMED])
+            name = options.verbose_name if number == 1 else options.verbose_name_plural
             response: HttpResponse = model_admin.page(
                 request,
                 "admin/confirm_action.html",
-                f"{verb}: {number:,} {opts.verbose_name if number == 1 else opts.verbose_name_plural}",
+                f"{verb}: {number:,} {name}",
                 verb=verb,
                 what=what,
                 form=filled,
@@ -103,18 +117,25 @@ def confirmed(
             )
             return response
 
-        return asking
+        return ask_first
 
     return decorate
 
 
-def tell_done(
+def report_done(
     model_admin: Any, request: HttpRequest, name: str, what: str, *, done: int, chosen: int, why: str = ""
 ) -> None:
-    """Say of how many rows it was done, and how many were skipped, and why (default: it was so already)."""
+    """Tell the user how many of the chosen rows an action was done to, and how many were skipped.
+
+    Args:
+        name: Of one row. `what`: was done, such as ``paused``.
+        why: They were skipped; default: they were so already.
+    """
     if done:
-        model_admin.message_user(request, f"{done:,} {name}{'s' if done != 1 else ''} {what}.", messages.SUCCESS)
-    if skipped := chosen - done:
+        names = name if done == 1 else f"{name}s"
+        model_admin.message_user(request, f"{done:,} {names} {what}.", messages.SUCCESS)
+    skipped = chosen - done
+    if skipped:
         reason = why or f"{what} already"
         model_admin.message_user(request, f"{skipped:,} skipped: {reason}.", messages.WARNING)
 
@@ -122,7 +143,7 @@ def tell_done(
 # -- a use case from a page: choose, see what it takes, have a worker do it
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostPreview:
-    """What something would take, before it is asked for.
+    """What a use case would take (calls, cost), shown before it is asked for.
 
     Attributes:
         facts: Names and values (texts or HTML): agent, judge, calls, cost.
@@ -148,28 +169,32 @@ class RequestForm(Form):
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
-        names = [name for name in fields_of(self.kind) if name in self.fields]
+        typed = {}
+        for name, field in fields_of(self.kind).items():
+            is_left_out = cleaned.get(name) == "" and not field.is_required
+            if name in self.fields and not is_left_out:
+                typed[name] = cleaned.get(name)
         try:
-            left_out = {
-                name for name in names if cleaned.get(name) == "" and not fields_of(self.kind)[name].is_required
-            }
-            self.asked = read_texts(self.kind, {name: cleaned.get(name) for name in names if name not in left_out})
+            self.asked = read_texts(self.kind, typed)
         except Refused as refused:
             for place, sentence in refused.errors.items():
-                name = place.partition(".")[0].partition("[")[0]
-                self.add_error(name if name in names else None, sentence)
+                name = place.partition(".")[0].partition("[")[
+                    0
+                ]  # ``tags.build`` and ``agents[1]`` are parts of a field
+                is_shown = name in self.fields and name in fields_of(self.kind)
+                self.add_error(name if is_shown else None, sentence)
         return cleaned
 
 
 class _Choice(forms.ChoiceField):
-    """A choice that the model checks."""
+    """A choice that is checked by the model of the use case, not by the form."""
 
     def validate(self, value: Any) -> None:
         pass
 
 
 class _Choices(forms.MultipleChoiceField):
-    """Choices that the model checks."""
+    """Choices that are checked by the model of the use case, not by the form."""
 
     def validate(self, value: Any) -> None:
         pass
@@ -183,77 +208,99 @@ def request_form(kind: type[Body], *names: str, **own: forms.Field) -> type[Requ
         names: The fields that are shown, in this order; all without any.
         own: Further fields of the page, which the model does not know.
     """
-    fields = fields_of(kind)
-    shown = {name: own[name] if name in own else _form_field(fields[name]) for name in names or fields}
-    return type(f"{kind.__name__}Form", (RequestForm,), {"kind": kind, **shown, **own})
+    use_case_fields = fields_of(kind)
+    form_fields = {}
+    for name in names or use_case_fields:
+        form_fields[name] = own[name] if name in own else _form_field(use_case_fields[name])
+    return type(f"{kind.__name__}Form", (RequestForm,), {"kind": kind, **form_fields, **own})
 
 
 def _form_field(field: UseCaseField) -> forms.Field:
     """Return the form field of a field of a use case."""
-    initial = field.default or None
-    given: dict[str, Any] = {"help_text": field.help, "required": False, "initial": initial}
+    settings: dict[str, Any] = {"help_text": field.help, "required": False, "initial": field.default or None}
     if field.shown.label:
-        given["label"] = field.shown.label
-    offered = field.shown.choices
-    if offered and field.kind == "choices":
-        return _Choices(choices=offered, widget=forms.CheckboxSelectMultiple, **given)
-    if offered:
-        # A browser sends the first choice where none is selected.
-        given["initial"] = initial or (lambda: next((value for value, _ in offered()), None))
-        return _Choice(choices=offered, widget=Select, **given)
+        settings["label"] = field.shown.label
+    if field.kind in ("choice", "choices") or field.shown.choices:
+        return _choice_field(field, settings)
     match field.kind:
         case "flag":
-            return forms.BooleanField(**given)
-        case "choice":
-            choices = [(value, value) for value in field.choices]
-            if initial is None:
-                choices.insert(0, ("", "–"))
-            return _Choice(choices=choices, widget=Select, **given)
-        case "choices":
-            choices = [(value, value) for value in field.choices]
-            return _Choices(choices=choices, widget=forms.CheckboxSelectMultiple, **given)
+            return forms.BooleanField(**settings)
         case "whole number" | "number":
-            least, most = field.bounds
-            bounds = {"min": least, "max": most, "step": 1 if field.kind == "whole number" else "any"}
-            attrs = {name: bound for name, bound in bounds.items() if bound is not None}
-            return forms.CharField(widget=NumberInput(attrs=attrs), **{**given, "initial": field.default})
+            settings["initial"] = field.default  # 0 is a number
+            return forms.CharField(widget=NumberInput(attrs=_number_attributes(field)), **settings)
         case "text" if field.shown.is_long:
-            return forms.CharField(widget=GrowingTextarea(attrs={"rows": 2}), **given)
+            return forms.CharField(widget=GrowingTextarea(attrs={"rows": 2}), **settings)
         case "file":
-            return forms.CharField(widget=GrowingTextarea, **given)
-    return forms.CharField(widget=TextInput, **given)
+            return forms.CharField(widget=GrowingTextarea, **settings)
+    return forms.CharField(widget=TextInput, **settings)
+
+
+def _choice_field(field: UseCaseField, settings: dict[str, Any]) -> forms.Field:
+    """Return the form field of a choice, among those that the form offers now (`Shown.choices`), else among the values of the type."""
+    offered = field.shown.choices
+    choices: Any = offered or [(value, value) for value in field.choices]
+    if field.kind == "choices":
+        return _Choices(choices=choices, widget=forms.CheckboxSelectMultiple, **settings)
+    has_default = settings["initial"] is not None
+    if offered and not has_default:
+        # A browser sends the first choice where none is selected.
+        settings["initial"] = lambda: next((value for value, _ in offered()), None)
+    elif not has_default:
+        choices.insert(0, ("", "–"))
+    return _Choice(choices=choices, widget=Select, **settings)
+
+
+def _number_attributes(field: UseCaseField) -> dict[str, Any]:
+    """Return the attributes of the input of a number: its bounds, where it has any, and its step."""
+    least, most = field.bounds
+    attributes: dict[str, Any] = {"step": 1 if field.kind == "whole number" else "any"}
+    if least is not None:
+        attributes["min"] = least
+    if most is not None:
+        attributes["max"] = most
+    return attributes
 
 
 def as_query(request: HttpRequest, form: type[Form], chosen: Mapping[str, object] = {}) -> QueryDict:
-    """What a form is filled with: what was sent, else the defaults, with what the address names instead."""
+    """Return what a form is filled with: what was sent by POST, else the address's parameters and the defaults of all other fields.
+
+    Args:
+        chosen: Defaults of this page, instead of those of the fields.
+    """
     if request.method == "POST":
         return request.POST
     query = request.GET.copy()
     for name, field in form.base_fields.items():
-        value = chosen.get(name, field.initial)
-        value = value() if callable(value) else value
-        if name not in query and value is not None and value is not False:
-            query.setlist(name, list(value) if isinstance(value, list | tuple) else [value])  # type: ignore[list-item]
+        default = chosen.get(name, field.initial)
+        if callable(default):
+            default = default()
+        if name in query or default is None or default is False:
+            continue
+        values = list(default) if isinstance(default, list | tuple) else [default]
+        query.setlist(name, values)  # type: ignore[arg-type]
     return query
 
 
-def _mark(form: Form) -> str:
-    """Equal for the same choices."""
+def _digest_of_choices(form: Form) -> str:
+    """Return a text that is equal for the same choices."""
     sent: Any = form.data
     chosen = {name: [str(value) for value in sent.getlist(name) if value != ""] for name in form.fields}
     return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()
 
 
 def refuse(form: Form, error: Exception) -> None:
-    """Put an error on the field that it names first, as the sentences of commands and services do; else above all fields."""
+    """Put an error on the field whose name or option it begins with, as sentences of commands and services do; else above all fields."""
     text = str(error)
     if "manage.py import_agents" in text:
         text = format_html("{} {}", text, display.link(reverse("admin:agents_import_add"), "Import personas"))
-    first, _, rest = text.partition(" ")
-    name = first.lstrip("-").rstrip(":").replace("-", "_")
-    form.add_error(
-        name if name in form.fields else None, rest if first.startswith("--") and name in form.fields else text
-    )
+    first_word, _, rest = text.partition(" ")
+    name = first_word.lstrip("-").rstrip(":").replace("-", "_")
+    if name not in form.fields:
+        form.add_error(None, text)
+    elif first_word.startswith("--"):
+        form.add_error(name, rest)  # a page knows no options
+    else:
+        form.add_error(name, text)
 
 
 def ask(
@@ -270,27 +317,29 @@ def ask(
     about: object = "",
     newest: object = "",
 ) -> HttpResponse:
-    """A page that shows choices and what they take, and asks a worker for it when these very choices are confirmed.
+    """Show a page with choices and what they take, and ask a worker for it when these very choices are confirmed.
 
     Args:
         form: Bound; see `as_query`.
         title: Of the page. `verb`: of the button.
-        preview: What the valid form would cost; may raise ValueError, which then stands in the form.
+        preview: Returns what the valid form would take; may raise ValueError, which then stands in the form.
         do: Queues it and returns the address to go to; may raise ValueError.
         back: Address and name of the page to go back to.
         folded: Names of fields that few people need.
         about: A sentence or two on top.
         newest: HTML of the newest such work: how far it is, and its result.
     """
-    seen, shown = request.POST.get("seen", ""), None
+    confirmed_digest = request.POST.get("seen", "")  # of the choices whose preview the person saw
+    shown_preview = None
     if form.is_valid():
+        is_confirmed = request.method == "POST" and "estimate" not in request.POST
         try:
-            if request.method == "POST" and "estimate" not in request.POST and seen == _mark(form):
+            if is_confirmed and confirmed_digest == _digest_of_choices(form):
                 return HttpResponseRedirect(do())
-            shown = preview()
+            shown_preview = preview()
         except ValueError as error:
             refuse(form, error)
-    fields = [(field, field.name in folded) for field in form.visible_fields()]
+    folded_fields = [field for field in form.visible_fields() if field.name in folded]
     response: HttpResponse = model_admin.page(
         request,
         "admin/ask.html",
@@ -299,12 +348,12 @@ def ask(
         about=about,
         newest=newest,
         form=form,
-        preview=shown,
-        seen=_mark(form) if shown else "",
-        changed=bool(seen) and shown is not None,
-        plain=[field for field, is_folded in fields if not is_folded],
-        folded=[field for field, is_folded in fields if is_folded],
-        is_open=any(field.errors for field, is_folded in fields if is_folded),
+        preview=shown_preview,
+        seen=_digest_of_choices(form) if shown_preview else "",
+        changed=bool(confirmed_digest) and shown_preview is not None,
+        plain=[field for field in form.visible_fields() if field.name not in folded],
+        folded=folded_fields,
+        is_open=any(field.errors for field in folded_fields),
         no_worker=not alive().exists(),
         workers_url=display.list_url(WorkerHeartbeat),
         back=back,

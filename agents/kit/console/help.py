@@ -33,7 +33,7 @@ from markdown_it.token import Token
 from agents.kit.ops.deletion import consequences
 from agents.kit.registry import table_of
 
-ELSEWHERE = {"auth": "kit"}  # whose pages are at home in another app
+ELSEWHERE = {"auth": "kit"}  # Django's apps, and the app of ours that has the help pages of their models
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,20 +50,21 @@ class Term:
 
 
 def help_of(model: type[Model]) -> str:
-    """The Markdown of the model's help page; empty when it has none."""
-    home = apps.get_app_config(ELSEWHERE.get(model._meta.app_label, model._meta.app_label)).path
+    """Return the Markdown of the model's help page; empty when it has none."""
+    label = model._meta.app_label
+    home = apps.get_app_config(ELSEWHERE.get(label, label)).path
     return _read(Path(home) / "help" / f"{model._meta.model_name}.md")
 
 
 def field_help(model: type[Model], field: str) -> str:
-    """What ``fields.yaml`` says of a field; empty when it says nothing."""
+    """Return what ``fields.yaml`` says of a field; empty when it says nothing."""
     text: str = _merged("fields.yaml").get(model._meta.label_lower, {}).get(field, "")
     return text
 
 
 @cache
 def glossary() -> tuple[Term, ...]:
-    """The terms of all apps, by name."""
+    """Return the terms of all apps, by name."""
     terms = []
     for name, entry in _merged("glossary.yaml").items():
         row = {"text": entry} if isinstance(entry, str) else entry
@@ -72,23 +73,28 @@ def glossary() -> tuple[Term, ...]:
 
 
 def document(name: str) -> str:
-    """The Markdown of ``docs/<name>.md``; empty when there is none (an image may come without)."""
-    return _read(Path(settings.BASE_DIR) / "docs" / f"{name}.md") if name in documents() else ""
+    """Return the Markdown of ``docs/<name>.md``; empty when there is none (an image may come without)."""
+    if name not in documents():
+        return ""
+    return _read(Path(settings.BASE_DIR) / "docs" / f"{name}.md")
 
 
 @cache
 def documents() -> tuple[str, ...]:
-    """The documents that can be read here: their paths below ``docs``, without ``.md``."""
+    """Return the documents that can be read here: their paths below ``docs``, without ``.md``."""
     folder = Path(settings.BASE_DIR) / "docs"
     return tuple(sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.md")))
 
 
 @cache
 def _merged(name: str) -> dict[str, Any]:
-    """The entries of the file of this name in every app's ``help``."""
-    paths = [Path(config.path) / "help" / name for config in apps.get_app_configs()]
-    files = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
-    return {label: entry for file in files for label, entry in file.items()}
+    """Return the entries of the files of this name in the folder ``help`` of all apps."""
+    entries: dict[str, Any] = {}
+    for config in apps.get_app_configs():
+        path = Path(config.path) / "help" / name
+        if path.is_file():
+            entries.update(yaml.safe_load(path.read_text(encoding="utf-8")))
+    return entries
 
 
 @cache
@@ -96,7 +102,7 @@ def _read(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
-Where = Callable[[str], str | None]  # what a link names → its URL, None = no link
+LinkResolver = Callable[[str], str | None]  # what a link names → its URL, None = no link
 
 _markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
 _IN_DOCS = re.compile(r"docs/(?P<name>[a-z][a-z0-9/-]*)\.md")
@@ -104,127 +110,174 @@ _NO_LETTER = re.compile(r"[^\w\- ]")
 _HOST = re.compile(r"https?://", re.IGNORECASE)
 
 
-def render(text: str, where: Where, *, heading: int = 2) -> SafeString:
-    """HTML of `text`.
+def render(text: str, resolve: LinkResolver, *, heading: int = 2) -> SafeString:
+    """Return the HTML of a Markdown text.
 
     Args:
-        where: What becomes of each link.
+        resolve: Gives the URL of each link.
         heading: Level of its highest heading on the page it is put on.
     """
     tokens = _markdown.parse(text)
-    levels = [int(token.tag[1:]) for token in tokens if token.type == "heading_open"]
-    lower = heading - min(levels, default=heading)
-    for before, token in zip([*tokens[:1], *tokens], tokens, strict=False):
-        if token.type in ("heading_open", "heading_close"):
-            token.tag = f"h{min(int(token.tag[1:]) + lower, 6)}"
-        if token.type == "inline":
-            if before.type == "heading_open":
-                before.attrSet("id", anchor_of(token.content))
-            token.children = list(_linked(token.children or [], where))
+    _shift_headings(tokens, heading)
+    for number, token in enumerate(tokens):
+        if token.type != "inline":
+            continue
+        if number > 0 and tokens[number - 1].type == "heading_open":
+            tokens[number - 1].attrSet("id", anchor_of(token.content))
+        token.children = _with_resolved_links(token.children or [], resolve)
     html: str = _markdown.renderer.render(tokens, _markdown.options, {})
     # Tables scroll inside their own box.
     html = html.replace("<table>", '<div class="pl-scroll" tabindex="0"><table class="pl-table">')
     return mark_safe(html.replace("</table>", "</table></div>"))  # noqa: S308 (made by the renderer, which escapes all text)
 
 
-def inline(text: str, where: Where) -> SafeString:
-    """HTML of one paragraph without its ``<p>``."""
-    return mark_safe(str(render(text, where)).removeprefix("<p>").rstrip().removesuffix("</p>"))  # noqa: S308 (as above)
+def _shift_headings(tokens: Sequence[Token], highest: int) -> None:
+    """Change the levels of all headings so that the highest gets this level; none gets below the sixth."""
+    levels = [int(token.tag.removeprefix("h")) for token in tokens if token.type == "heading_open"]
+    shift = highest - min(levels, default=highest)
+    for token in tokens:
+        if token.type in ("heading_open", "heading_close"):
+            level = int(token.tag.removeprefix("h")) + shift
+            token.tag = f"h{min(level, 6)}"
+
+
+def inline(text: str, resolve: LinkResolver) -> SafeString:
+    """Return the HTML of one paragraph without its ``<p>``."""
+    return mark_safe(str(render(text, resolve)).removeprefix("<p>").rstrip().removesuffix("</p>"))  # noqa: S308 (as above)
 
 
 def anchor_of(heading: str) -> str:
-    """The id of a heading, as GitHub and the documents' own links have it."""
+    """Return the id of a heading, as GitHub and the documents' own links have it."""
     return _NO_LETTER.sub("", heading.replace("`", "").lower()).replace(" ", "-")
 
 
-def _linked(children: Sequence[Token], where: Where) -> list[Token]:
-    """The tokens with links resolved; a link that leads nowhere, and a picture, leaves its text."""
-    linked, open_links = [], []
+def _with_resolved_links(children: Sequence[Token], resolve: LinkResolver) -> list[Token]:
+    """Return the tokens with the URLs of their links; of a link that leads nowhere, and of a picture, only the text stays."""
+    kept = []
+    leads_somewhere = []  # of each link that is open here
     for token in children:
+        if token.type == "image":
+            continue
         if token.type == "link_open":
-            url = where(str(token.attrs["href"]))
-            open_links.append(url is not None)
+            url = resolve(str(token.attrs["href"]))
+            leads_somewhere.append(url is not None)
             if url is None:
                 continue
             token.attrs = {"href": url, "class": "pl-link"}
-        elif (token.type == "link_close" and not open_links.pop()) or token.type == "image":
+        if token.type == "link_close" and not leads_somewhere.pop():
             continue
-        linked.append(token)
-    return linked
+        kept.append(token)
+    return kept
 
 
 def link_in_document(href: str, name: str) -> str:
-    """What a link of a document names, in the form above: its neighbours are documents, everything else in the checkout is no page."""
+    """Return what a link of a document names, in the form above; empty for what is no document of this checkout."""
     if href.startswith("#"):
         return f"doc:{name}{href}"
     if _HOST.match(href):
         return ""
     path, mark, anchor = normpath(f"docs/{dirname(name)}/{href}").partition("#")
     match = _IN_DOCS.fullmatch(path)
-    return f"doc:{match['name']}{mark}{anchor}" if match else ""
+    if match is None:
+        return ""
+    return f"doc:{match['name']}{mark}{anchor}"
 
 
-def where_for(request: HttpRequest | None, link: str) -> str | None:
-    """URL of what `link` names (see `agents.kit.console.help`); None where it is nowhere, or not for the user of `request`.
+def resolve_link(request: HttpRequest | None, link: str) -> str | None:
+    """Return the URL of what `link` names (see `agents.kit.console.help`); None where it is nowhere, or not for the user of `request`.
 
     What belongs to an app that is not installed is nowhere.
 
     Args:
-        request: Whose; None resolves everything there is, for tests.
+        request: Whose user reads the link; None resolves everything there is, for tests.
     """
     kind, _, target = link.partition(":")
-    if kind == "term":
-        return f"{reverse('admin:glossary')}#{target}" if target in {t.anchor for t in glossary()} else None
-    if kind == "doc":
-        name, mark, anchor = target.partition("#")
-        return f"{reverse('admin:document', args=[name])}{mark}{anchor}" if name in documents() else None
-    if kind in ("help", "list", "add"):
-        try:
-            model: type[Model] = apps.get_model(target)
-        except LookupError:
-            return None
-        page = admin.site.get_model_admin(model)
-        if request is not None:
-            allowed = page.has_add_permission(request) if kind == "add" else page.has_view_permission(request)
-            if not allowed:
-                return None
-        view = {"help": "help", "list": "changelist", "add": "add"}[kind]
-        return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{view}")
-    if kind == "page":  # as the sidebar shows it; a page that the sidebar does not know is for everybody
-        entries = [page for _, *pages in settings.CONSOLE_MENU for page in (*pages[0], *pages[1]) if page[0] == target]
-        if request is None or all(not needed or request.user.has_perm(needed) for *_, needed in entries):
-            try:
-                return reverse(target)
-            except NoReverseMatch:
-                return None
+    match kind:
+        case "term":
+            is_term = any(term.anchor == target for term in glossary())
+            return f"{reverse('admin:glossary')}#{target}" if is_term else None
+        case "doc":
+            name, mark, anchor = target.partition("#")
+            return f"{reverse('admin:document', args=[name])}{mark}{anchor}" if name in documents() else None
+        case "help":
+            return _url_of_model(request, target, "help")
+        case "list":
+            return _url_of_model(request, target, "changelist")
+        case "add":
+            return _url_of_model(request, target, "add")
+        case "page":
+            return _url_of_page(request, target)
     return None
 
 
-HIDDEN = ("password",)
+def _url_of_model(request: HttpRequest | None, label: str, view: str) -> str | None:
+    """Return the URL of a page of the model with this label; None where there is no such model, or the user may not open the page."""
+    try:
+        model: type[Model] = apps.get_model(label)
+    except LookupError:
+        return None
+    page = admin.site.get_model_admin(model)
+    if request is not None and view == "add" and not page.has_add_permission(request):
+        return None
+    if request is not None and view != "add" and not page.has_view_permission(request):
+        return None
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{view}")
+
+
+def _url_of_page(request: HttpRequest | None, url_name: str) -> str | None:
+    """Return the URL of a page that belongs to no model; who may open it the sidebar says, and one that is not in it is for everybody."""
+    for _, pages_before, pages_after in settings.CONSOLE_MENU:
+        for name, _, _, permission in (*pages_before, *pages_after):
+            is_refused = request is not None and permission and not request.user.has_perm(permission)
+            if name == url_name and is_refused:
+                return None
+    try:
+        return reverse(url_name)
+    except NoReverseMatch:
+        return None
+
+
+HIDDEN_FIELDS = ("password",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldNote:
-    """One field for people. `values` are those allowed, where it has choices, with their labels."""
+    """One field for people. `values` are those allowed, where it has choices, with their labels; `advanced` ones are folded."""
 
     name: str
     label: str
     text: str
     values: tuple[tuple[str, str], ...] = ()
+    advanced: bool = False
 
 
 def fields_of(model: type[Model]) -> list[FieldNote]:
-    """The fields of `model` that say something about themselves, as they are declared."""
+    """Return the fields of `model` that have a help text or choices, as they are declared."""
     notes = []
     for field in [*model._meta.fields, *model._meta.many_to_many]:
         text = str(field.help_text) or field_help(model, field.name)
         values = tuple((str(value), str(label)) for value, label in field.flatchoices if value not in ("", None))
-        if field.primary_key or field.name in HIDDEN or not (text or values):
+        says_nothing = not text and not values
+        if field.primary_key or field.name in HIDDEN_FIELDS or says_nothing:
             continue
-        if text:  # written small, as labels are; in a list of definitions it is a sentence
-            text = f"{capfirst(text)}{'' if text.endswith(('.', '!', '?')) else '.'}"
-        notes.append(FieldNote(name=field.name, label=capfirst(str(field.verbose_name)), text=text, values=values))
+        notes.append(
+            FieldNote(
+                name=field.name,
+                label=capfirst(str(field.verbose_name)),
+                text=_as_sentence(text),
+                values=values,
+                advanced=getattr(field, "advanced", False),
+            )
+        )
     return notes
+
+
+def _as_sentence(text: str) -> str:
+    """Return a help text, which is written small as labels are, with a capital and a full stop."""
+    if not text:
+        return ""
+    end = "" if text.endswith((".", "!", "?")) else "."
+    return f"{capfirst(text)}{end}"
 
 
 if TYPE_CHECKING:
@@ -252,8 +305,10 @@ class Helped(FieldHelp, _Admin):
 
     @property
     def help_url(self) -> str:
-        """Where the help page is; the header of the model's pages links to it."""
-        return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_help") if help_of(self.model) else ""
+        """Return the address of the help page, to which the header of the model's pages links; empty where there is none."""
+        if not help_of(self.model):
+            return ""
+        return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_help")
 
     def get_urls(self) -> list[URLPattern]:
         view = require_safe(self.admin_site.admin_view(self.help_view))
@@ -267,11 +322,13 @@ class Helped(FieldHelp, _Admin):
         if not text:
             raise Http404
         intro, mark, rest = text.partition("\n## ")
+        notes = fields_of(self.model)
         context = {
-            "intro": render(intro, lambda link: where_for(request, link)),
-            "fields": fields_of(self.model),
-            "rest": render(f"## {rest}" if mark else "", lambda link: where_for(request, link)),
-            "list_url": where_for(request, f"list:{self.model._meta.label}"),
+            "intro": render(intro, lambda link: resolve_link(request, link)),
+            "fields": [note for note in notes if not note.advanced],
+            "advanced": [note for note in notes if note.advanced],
+            "rest": render(f"## {rest}" if mark else "", lambda link: resolve_link(request, link)),
+            "list_url": resolve_link(request, f"list:{self.model._meta.label}"),
             "help_page": True,
         }
         title = str(self.opts.verbose_name_plural)
@@ -284,32 +341,36 @@ class CountedDeletion(_Admin):
     delete_confirmation_template = "admin/delete_counted.html"
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """As Django's, with a line per model instead of one per row; the fourth are the lines of what forbids it."""
+        """Return what Django's method does, with a line per model instead of one per row.
+
+        Returns:
+            Lines of what goes, numbers of it by name, names of models that the user may not delete, and lines of what forbids it.
+        """
         rows = list(objs)
         outcome = consequences(rows)
-        lacking = {
-            str(model._meta.verbose_name)
-            for model in outcome.deleted
-            if self.admin_site.is_registered(model)
-            and not self.admin_site.get_model_admin(model).has_delete_permission(request)
-        }
-        counts = {str(model._meta.verbose_name_plural): number for model, number in outcome.deleted.items()}
-        own = {str(self.opts.verbose_name_plural): len(rows)}
-        return lines_of(outcome.deleted), {**own, **counts}, lacking, lines_of(outcome.protecting)
+        counts = {str(self.opts.verbose_name_plural): len(rows)}
+        not_allowed = set()
+        for model, number in outcome.deleted.items():
+            counts[str(model._meta.verbose_name_plural)] = number
+            is_registered = self.admin_site.is_registered(model)
+            if is_registered and not self.admin_site.get_model_admin(model).has_delete_permission(request):
+                not_allowed.add(str(model._meta.verbose_name))
+        return lines_of(outcome.deleted), counts, not_allowed, lines_of(outcome.protecting)
 
     def render_delete_form(self, request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
         row = context["object"]
         url = reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_change", args=[row.pk])
-        unlinked = lines_of(consequences([row]).unlinked)
-        return super().render_delete_form(
-            request, {**context, "note": table_of(self.model).deleting, "unlinked": unlinked, "change_url": url}
-        )
+        context["note"] = table_of(self.model).deleting
+        context["unlinked"] = lines_of(consequences([row]).unlinked)
+        context["change_url"] = url
+        return super().render_delete_form(request, context)
 
 
 def lines_of(counts: Counter[type[Model]]) -> list[str]:
-    """``12 traits``, most first."""
-    return [
-        f"{number:,} {model._meta.verbose_name if number == 1 else model._meta.verbose_name_plural}"
-        for model, number in counts.most_common()
-        if number
-    ]
+    """Return a line per model, such as ``12 traits``, the most first."""
+    lines = []
+    for model, number in counts.most_common():
+        name = model._meta.verbose_name if number == 1 else model._meta.verbose_name_plural
+        if number:
+            lines.append(f"{number:,} {name}")
+    return lines

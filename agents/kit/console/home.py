@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from django.conf import settings
 from django.contrib import admin
@@ -24,9 +24,9 @@ from agents.kit.console import display
 from agents.kit.models.lease import Leasable
 from agents.kit.registry import Table, in_menu
 
-Place = Literal["header", "first", "setup", "waiting", "cards", "charts", "lists"]
-PLACES: tuple[Place, ...] = get_args(Place)
-FAILURE_DAYS = 7  # of what waits because it failed
+HomePlace = Literal["header", "first", "setup", "waiting", "cards", "charts", "lists"]
+PLACES: tuple[HomePlace, ...] = get_args(HomePlace)
+FAILURE_DAYS = 7  # work that failed is listed for so long
 MOST_COUNTED = 100  # of what waits: beyond that it is "more than 100"
 Questions = Mapping[str, BaseExpression]
 Answers = Mapping[str, Any]
@@ -42,28 +42,28 @@ class HomePart:
             `agents.kit.console.home` has a function for each of these.
         order: Smaller numbers come first within a place.
         permission: ``app.codename`` that a user needs to get it.
-        asks: A function of the request to what the part needs to know, by name, such as a `CountUpTo`, an `Exists` or a `Subquery` of one
-            value. All parts are answered by one statement; parts that ask the same under the same name are answered once.
+        asks: A function of the request to what the part needs to know, by name: expressions such as a `CountUpTo`, an `Exists` or a
+            `Subquery` of one value. One statement answers all parts; parts that ask the same under the same name are answered once.
         render: A function of the request and the answers to HTML; None leaves the part out.
     """
 
-    place: Place
+    place: HomePlace
     order: int
     permission: str
     asks: Callable[[HttpRequest], Questions] = lambda request: {}
     render: Callable[[HttpRequest, Answers], SafeString | None]
 
 
-_home: list[HomePart] = []
+_home_parts: list[HomePart] = []
 
 
 def add_home(*parts: HomePart) -> None:
     """Add parts to the first page or the header; call it once, where the app registers its own admin classes."""
-    _home.extend(parts)
-    _home.sort(key=lambda part: part.order)
+    _home_parts.extend(parts)
+    _home_parts.sort(key=lambda part: part.order)
 
 
-def parts_at(place: Place, request: HttpRequest) -> list[SafeString]:
+def parts_at(place: HomePlace, request: HttpRequest) -> list[SafeString]:
     """Return the rendered parts of a place that the user may see."""
     return _rendered((place,), request)[place]
 
@@ -74,14 +74,14 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     return {**context, "home": home, "has_home": any(home.values())}
 
 
-def _rendered(places: Collection[Place], request: HttpRequest) -> dict[Place, list[SafeString]]:
+def _rendered(places: Collection[HomePlace], request: HttpRequest) -> dict[HomePlace, list[SafeString]]:
     """Return by place the rendered parts that the user may see, after asking what they need to know."""
-    parts = [part for part in _home if part.place in places and request.user.has_perm(part.permission)]
+    parts = [part for part in _home_parts if part.place in places and request.user.has_perm(part.permission)]
     questions: dict[str, BaseExpression] = {}
     for part in parts:
         questions.update(part.asks(request))
     answers = ask(request, questions)
-    rendered: dict[Place, list[SafeString]] = {place: [] for place in places}
+    rendered: dict[HomePlace, list[SafeString]] = {place: [] for place in places}
     for part in parts:
         html = part.render(request, answers)
         if html is not None:
@@ -90,7 +90,7 @@ def _rendered(places: Collection[Place], request: HttpRequest) -> dict[Place, li
 
 
 def ask(request: HttpRequest, questions: Questions) -> Answers:
-    """Return the answers in one statement: they are columns of the user's own row, which is there."""
+    """Return the answers by name, in one statement: the questions are columns of the user's own row, which is always there."""
     if not questions:
         return {}
     columns: Any = questions.values()  # Any, because the stubs know no expressions that are columns
@@ -99,7 +99,7 @@ def ask(request: HttpRequest, questions: Questions) -> Answers:
 
 
 class CountUpTo(Subquery):
-    """How many rows a queryset has, up to `most` + 1: counting all would read all."""
+    """The number of rows of a queryset, up to `most` + 1: counting all would read all."""
 
     template = "(SELECT COUNT(*) FROM (%(subquery)s) AS counted)"
     output_field = IntegerField()
@@ -116,101 +116,144 @@ def count_of_work(model: type[Leasable], *statuses: str, since: datetime | None 
     """
     quoted = connection.ops.quote_name
     conditions = f"{quoted('status')} IN ({', '.join(['%s'] * len(statuses))})"
-    given: list[Any] = list(statuses)
+    values: list[Any] = list(statuses)
     if since is not None:
         conditions += f" AND {quoted('created_at')} >= %s"
-        given.append(connection.ops.adapt_datetimefield_value(since))
+        values.append(connection.ops.adapt_datetimefield_value(since))
     table = quoted(model._meta.db_table)
     rows = f"SELECT 1 FROM {table} WHERE {conditions} LIMIT {MOST_COUNTED + 1}"  # noqa: S608 (the names are ours)
-    return RawSQL(f"SELECT COUNT(*) FROM ({rows}) AS counted", given, IntegerField())  # noqa: S608, S611
+    return RawSQL(f"SELECT COUNT(*) FROM ({rows}) AS counted", values, IntegerField())  # noqa: S608, S611
 
 
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     """Return the sidebar (``UNFOLD["SIDEBAR"]``): the pages of `CONSOLE_MENU` and the registered tables that the user may view.
 
-    An entry with `tabs` stands for several tables; it leads to the first one that the user may view. It is made once for a request: the
-    theme asks for the sidebar and twice for the tabs, and the header for the breadcrumbs.
+    An entry with `tabs` stands for several tables; it leads to the first one that the user may view. It is made once for a request:
+    the theme asks for the sidebar, and twice for the tabs, and the header for the breadcrumbs.
     """
-    made: list[dict[str, Any]] | None = getattr(request, "console_navigation", None)
-    if made is None:
-        made = _navigation(request)
-        request.console_navigation = made  # type: ignore[attr-defined]
-    return made
-
-
-def _navigation(request: HttpRequest) -> list[dict[str, Any]]:
-    groups: list[dict[str, Any]] = []
-    if not admin.site.has_permission(request):  # on the sign-in page
-        return groups
-    for title, before, after in settings.CONSOLE_MENU:
-        entries = [_entry(request, table) for table in in_menu(title)]
-        if items := [*_pages(request, before), *filter(None, entries), *_pages(request, after)]:
-            groups.append({"title": title, "items": items})
-    listed = [item for group in groups for item in group["items"]]
-    links = {part["link"] for item in listed for part in (item, *item["tabs"])} - {reverse("admin:index")}
-    # A page below another one's address is not that one, too; all are below the first page.
-    here = max(filter(request.path.startswith, links), key=len, default=request.path)
-    for item in listed:
-        for tab in item["tabs"]:
-            tab["active"] = tab["link"] == here
-        item["active"] = item["link"] == here or any(tab["active"] for tab in item["tabs"])
+    groups: list[dict[str, Any]] | None = getattr(request, "console_navigation", None)
+    if groups is None:
+        groups = _sidebar_groups(request)
+        _mark_active(groups, request.path)
+        request.console_navigation = groups  # type: ignore[attr-defined]
     return groups
 
 
-def _pages(request: HttpRequest, pages: list[tuple[str, str, str, str]]) -> list[dict[str, Any]]:
+def _sidebar_groups(request: HttpRequest) -> list[dict[str, Any]]:
+    """Return the groups of the sidebar that have an entry for the user; none on the sign-in page."""
+    groups: list[dict[str, Any]] = []
+    if not admin.site.has_permission(request):
+        return groups
+    for title, pages_before, pages_after in settings.CONSOLE_MENU:
+        items = _page_entries(request, pages_before)
+        for table in in_menu(title):
+            items += _table_entries(request, table)
+        items += _page_entries(request, pages_after)
+        if items:
+            groups.append({"title": title, "items": items})
+    return groups
+
+
+def _mark_active(groups: list[dict[str, Any]], path: str) -> None:
+    """Mark the entry, and its tab, of the page with this address.
+
+    A page below another one's address belongs to the longer address alone. All pages are below the first page, which is therefore left out.
+    """
+    items = [item for group in groups for item in group["items"]]
+    links = set()
+    for item in items:
+        links.add(item["link"])
+        links.update(tab["link"] for tab in item["tabs"])
+    links.discard(reverse("admin:index"))
+    here = max((link for link in links if path.startswith(link)), key=len, default=path)
+    for item in items:
+        for tab in item["tabs"]:
+            tab["active"] = tab["link"] == here
+        item["active"] = item["link"] == here or any(tab["active"] for tab in item["tabs"])
+
+
+def _page_entries(request: HttpRequest, pages: list[tuple[str, str, str, str]]) -> list[dict[str, Any]]:
+    """Return the entries of pages that belong to no table, as far as the user may open them."""
     return [
-        {"title": title, "icon": icon, "link": reverse(name), "tabs": []}
-        for name, icon, title, permission in pages
+        {"title": title, "icon": icon, "link": reverse(url_name), "tabs": []}
+        for url_name, icon, title, permission in pages
         if not permission or request.user.has_perm(permission)
     ]
 
 
-def _entry(request: HttpRequest, table: Table) -> dict[str, Any] | None:
-    tabs = [
-        {"title": one.name, "link": display.list_url(one.model), "models": [one.model._meta.label_lower]}
-        for one in table.family
-        if admin.site.get_model_admin(one.model).has_view_permission(request)
-    ]
-    return (
-        {"title": table.entry or table.name, "icon": table.icon, "link": tabs[0]["link"], "tabs": tabs}
-        if tabs
-        else None
-    )
+def _table_entries(request: HttpRequest, table: Table) -> list[dict[str, Any]]:
+    """Return the one entry of a table and its tabs; none where the user may view none of them."""
+    tabs = []
+    for member in table.family:
+        if admin.site.get_model_admin(member.model).has_view_permission(request):
+            url = display.list_url(member.model)
+            tabs.append({"title": member.name, "link": url, "models": [member.model._meta.label_lower]})
+    if not tabs:
+        return []
+    return [{"title": table.entry or table.name, "icon": table.icon, "link": tabs[0]["link"], "tabs": tabs}]
 
 
 def tabs(request: HttpRequest) -> list[dict[str, Any]]:
-    """The tabs of lists (``UNFOLD["TABS"]``): the tables that share an entry of the sidebar."""
+    """Return the tabs of lists (``UNFOLD["TABS"]``): the tables that share an entry of the sidebar."""
+    families = []
+    for group in navigation(request):
+        for item in group["items"]:
+            if len(item["tabs"]) > 1:
+                families.append(
+                    {
+                        "models": [model for tab in item["tabs"] for model in tab["models"]],
+                        "items": [_tab_item(tab) for tab in item["tabs"]],
+                    }
+                )
+    return families
 
-    def shown(tab: dict[str, Any]) -> dict[str, Any]:
-        # As a callable: a text would make the theme mark each entry of the sidebar whose tab is part of the page's address.
-        return {"title": tab["title"], "link": lambda _request: tab["link"], "active": tab["active"]}
 
-    families = [item["tabs"] for group in navigation(request) for item in group["items"] if len(item["tabs"]) > 1]
-    return [
-        {"models": [model for tab in family for model in tab["models"]], "items": [shown(tab) for tab in family]}
-        for family in families
-    ]
+def _tab_item(tab: dict[str, Any]) -> dict[str, Any]:
+    """Return a tab as the theme takes it.
+
+    Its link is a callable: a text would make the theme mark each entry of the sidebar whose tab is part of the page's address.
+    """
+    return {"title": tab["title"], "link": lambda _request: tab["link"], "active": tab["active"]}
 
 
 def breadcrumbs(request: HttpRequest, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The way to a page as the sidebar shows it: group, entry and tab, then what the theme names below the list.
+    """Return the way to a page as the sidebar shows it: group, entry and tab, then what the theme names below the list.
 
     Args:
         parts: Those of the theme: app, table and object, or one without a link.
     """
     for group in navigation(request):
         for item in group["items"]:
-            if item["active"]:
-                here = [tab for tab in item["tabs"] if tab["active"] and tab["title"] != item["title"]]
-                titles = [{"title": group["title"]}] if group["title"] else []
-                return [*titles, item, *here, *(parts[2:] if "link" in parts[0] else ())]
+            if not item["active"]:
+                continue
+            crumbs = [{"title": group["title"]}] if group["title"] else []
+            crumbs.append(item)
+            crumbs += [tab for tab in item["tabs"] if tab["active"] and tab["title"] != item["title"]]
+            if "link" in parts[0]:
+                crumbs += parts[2:]
+            return crumbs
     return parts[1:] or parts
 
 
 MOST_HITS = 8  # of each kind
-Hit = tuple[str, str, str, str]  # title, what it is, address, icon of Material Symbols
+
+
+class Hit(NamedTuple):
+    """A page or row that the search found.
+
+    Attributes:
+        description: What it is.
+        icon: Of Material Symbols.
+    """
+
+    title: str
+    description: str
+    link: str
+    icon: str
+
+
 Search = Callable[[HttpRequest, str], Iterable[Hit]]
-_searches: list[tuple[str, Search]] = []
+_searches: list[tuple[str, Search]] = []  # the permission that each needs, and the search
 
 
 def add_search(permission: str, find: Search) -> None:
@@ -223,17 +266,27 @@ def add_search(permission: str, find: Search) -> None:
 
 
 def search(request: HttpRequest, typed: str) -> list[Hit]:
-    """The pages of the sidebar and the rows that `typed` (any case) is part of, a few of each kind, as the user may view them."""
+    """Return the pages of the sidebar and the rows that `typed` (any case) is part of, a few of each kind, as the user may view them."""
+    hits = _pages_like(request, typed)[:MOST_HITS]
+    for permission, find in _searches:
+        if request.user.has_perm(permission):
+            hits += find(request, typed)
+    return hits
+
+
+def _pages_like(request: HttpRequest, typed: str) -> list[Hit]:
+    """Return the pages of the sidebar with this text in their title, or in the titles on the way to them."""
     hits = []
     for group in navigation(request):
         for item in group["items"]:
-            for part in item["tabs"] or [item]:
-                names = (group["title"], item["title"] if part["title"] != item["title"] else "")
-                way = " › ".join(filter(None, names))
-                if typed.lower() in f"{way} {part['title']}".lower():
-                    hits.append((part["title"], way or "page", part["link"], item["icon"]))
-    found = [find(request, typed) for permission, find in _searches if request.user.has_perm(permission)]
-    return [*hits[:MOST_HITS], *(hit for some in found for hit in some)]
+            for page in item["tabs"] or [item]:
+                way = [group["title"]]
+                if page["title"] != item["title"]:
+                    way.append(item["title"])
+                description = " › ".join(title for title in way if title)
+                if typed.lower() in f"{description} {page['title']}".lower():
+                    hits.append(Hit(page["title"], description or "page", page["link"], item["icon"]))
+    return hits
 
 
 def card(
@@ -244,7 +297,7 @@ def card(
     lines: Iterable[object] = (),
     tone: display.Tone = "plain",
 ) -> SafeString:
-    """One number with its unit, and sentences below it; `tone` colours its edge.
+    """Return a card of the first page: one number with its unit, and sentences below it; `tone` colours its edge.
 
     Args:
         figure: A number, best as a link to the list behind it (`number_link`).
@@ -256,13 +309,17 @@ def card(
 
 
 def step(title: str, text: object, *, command: str = "", url: str = "", label: str = "") -> SafeString:
-    """Something that is missing, with the command or the page that provides it."""
+    """Return a step of the set-up: something that is missing, with the command or the page that provides it."""
     context = {"title": title, "text": text, "command": command, "url": url, "label": label}
     return render_to_string("admin/home/step.html", context)
 
 
-def waiting(number: int, one: str, many: str, url: str) -> SafeString | None:
-    """Something that only a person can do, such as ``3 drift alerts``; None when there is none."""
+def waiting_link(number: int, one: str, many: str, url: str) -> SafeString | None:
+    """Return a link to what only a person can do, such as ``3 drift alerts``; None when there is none.
+
+    Args:
+        one, many: What it is, for a number of 1 and for others.
+    """
     if not number:
         return None
     label = format_html("<strong>{}</strong> {}", up_to(number), one if number == 1 else many)
@@ -272,14 +329,13 @@ def waiting(number: int, one: str, many: str, url: str) -> SafeString | None:
 def listing(
     title: str, *, heads: Sequence[str], rows: Sequence[Sequence[object]], more: Iterable[tuple[str, str]] = ()
 ) -> SafeString:
-    """A short table of the newest rows; `more` are URLs and labels of the lists behind it."""
-    return render_to_string(
-        "admin/home/listing.html", {"title": title, "heads": heads, "rows": rows, "more": list(more)}
-    )
+    """Return a short table of the newest rows; `more` are URLs and labels of the lists behind it."""
+    context = {"title": title, "heads": heads, "rows": rows, "more": list(more)}
+    return render_to_string("admin/home/listing.html", context)
 
 
 def number_link(url: str, number: object) -> SafeString:
-    """A number that leads to what was counted."""
+    """Return a number that leads to what was counted."""
     return format_html('<a class="pl-count" href="{}">{}</a>', url, number)
 
 
@@ -289,15 +345,20 @@ def up_to(number: int) -> str:
 
 
 def since(hours: int) -> datetime:
-    """The full hour so many hours ago: the window of a card, which then is read from sums of hours, and of the lists behind it."""
+    """Return the full hour so many hours ago, from which cards and the lists behind them count.
+
+    A full hour, because the sums that cards are read from are those of full hours.
+    """
     return (timezone.now() - timedelta(hours=hours)).replace(minute=0, second=0, microsecond=0)
 
 
 def percent(share: float | None) -> str:
-    """``93 %``; never rounded up to 100, nor down to 0."""
+    """Return a share of 0 to 1 as ``93 %``, never rounded up to 100 nor down to 0; a dash for None."""
     if share is None:
         return "–"
     rounded = round(100 * share)
     if rounded == 100 and share < 1:
         return "> 99 %"
-    return "< 1 %" if rounded == 0 and share > 0 else f"{rounded} %"
+    if rounded == 0 and share > 0:
+        return "< 1 %"
+    return f"{rounded} %"

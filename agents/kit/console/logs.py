@@ -1,4 +1,4 @@
-"""What every log of the console shows above its rows: the filters in effect, and the rows as a file to download."""
+"""Logs of the console: lists that show the filters in effect above their rows, and give what these leave as a file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.utils import timezone
 
-from agents.kit.console.site import ReadOnlyAdmin, console_page, unreadable
+from agents.kit.console.site import ReadOnlyAdmin, console_page, has_nul_character
 from agents.kit.registry import PORTION, Export, tables
 from agents.kit.text.tables import csv_lines, json_lines
 
@@ -34,6 +34,7 @@ M = TypeVar("M", bound=Model)
 MOST_ROWS = 100_000  # of a file; the newest
 READING = "agents.view_message"
 FORMATS = {"csv": "text/csv", "jsonl": "application/x-ndjson"}
+FORMAT_LABELS = {"csv": "CSV", "jsonl": "JSON lines"}
 
 
 class LogAdmin(ReadOnlyAdmin[M]):
@@ -50,53 +51,61 @@ class LogAdmin(ReadOnlyAdmin[M]):
         context = getattr(response, "context_data", None) or {}
         if "cl" in context:
             context["in_effect"] = filters_in_effect(context["cl"])
-            query = context["cl"].get_query_string(remove=["p", "o", "all", "e"])
-            context["exports"] = [
-                {
-                    "label": label,
-                    "url": reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_export", args=[form]) + query,
-                }
-                for form, label in (("csv", "CSV"), ("jsonl", "JSON lines"))
-                if self.export is not None
-            ]
+            context["exports"] = self._export_links(context["cl"])
             context["most_rows"] = f"{MOST_ROWS:,}"
-            context["left_out"] = sorted(self._left_out(request))
+            context["left_out"] = sorted(self._columns_left_out(request))
         return response
 
-    def _left_out(self, request: HttpRequest) -> frozenset[str]:
+    def _export_links(self, changelist: ChangeList) -> list[dict[str, str]]:
+        """Return the links to the files of what the filters leave; none for a table without an export."""
+        if self.export is None:
+            return []
+        query = changelist.get_query_string(remove=["p", "o", "all", "e"])
+        url_name = f"admin:{self.opts.app_label}_{self.opts.model_name}_export"
+        return [
+            {"label": label, "url": reverse(url_name, args=[form]) + query} for form, label in FORMAT_LABELS.items()
+        ]
+
+    def _columns_left_out(self, request: HttpRequest) -> frozenset[str]:
+        """Return the columns of a file that quote messages, for a user who may not view these."""
         if self.export is None or request.user.has_perm(READING):
             return frozenset()
         return self.export.texts
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        return _Unread if isinstance(request, _Listed) else super().get_changelist(request, **kwargs)
+        if isinstance(request, _ListRequest):
+            return _UnreadList
+        return super().get_changelist(request, **kwargs)
 
     def render_change_form(self, request: HttpRequest, context: dict[str, Any], **more: Any) -> HttpResponse:  # type: ignore[override]
         context["neighbours"] = self.neighbours(request, more["obj"]) if more.get("obj") else {}
         return super().render_change_form(request, context, **more)
 
     def neighbours(self, request: HttpRequest, row: M) -> dict[str, str]:
-        """The addresses of the next newer and the next older row of those that the filters leave with which the list was left."""
-        query, rows = self.get_preserved_filters(request), self.get_queryset(request)
-        if query:  # else the choices of filters need not be read
+        """Return the addresses of the next newer (``previous``) and the next older row (``next``) of the list that was left.
+
+        They are looked for among the rows that the list's filters leave; none where these cannot be read.
+        """
+        filters = self.get_preserved_filters(request)
+        rows = self.get_queryset(request)
+        if filters:  # without any, the list need not be made, which reads the choices of its filters
             try:
-                rows = self.get_changelist_instance(_Listed(request)).queryset
+                rows = self.get_changelist_instance(_ListRequest(request)).queryset
             except (IncorrectLookupParameters, ValueError):
                 return {}
         keys = rows.values_list("pk", flat=True)
-        beside = {
-            "previous": keys.filter(pk__gt=row.pk).order_by("pk").first(),
-            "next": keys.filter(pk__lt=row.pk).order_by("-pk").first(),
-        }
-        return {
-            name: f"{self.url('change', self.model(pk=pk))}?{query}".rstrip("?")
-            for name, pk in beside.items()
-            if pk is not None
-        }
+        newer = keys.filter(pk__gt=row.pk).order_by("pk").first()
+        older = keys.filter(pk__lt=row.pk).order_by("-pk").first()
+        urls = {}
+        for name, key in (("previous", newer), ("next", older)):
+            if key is not None:
+                url = self.url("change", self.model(pk=key))
+                urls[name] = f"{url}?{filters}" if filters else url
+        return urls
 
     @console_page("export/<str:form>/")
     def export_view(self, request: HttpRequest, form: str) -> HttpResponseBase:
-        """The rows that the filters of the URL leave, newest first, at most `MOST_ROWS`, as a file."""
+        """Give the rows that the filters of the URL leave as a file, newest first, at most `MOST_ROWS`."""
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET"])
         if not self.has_view_permission(request):
@@ -104,34 +113,34 @@ class LogAdmin(ReadOnlyAdmin[M]):
         if form not in FORMATS or self.export is None:
             raise Http404(f"{form} is no format; allowed: {', '.join(FORMATS)}")
         try:
-            if unreadable(request):
+            if has_nul_character(request):
                 raise IncorrectLookupParameters
             chosen = self.get_changelist_instance(request).queryset
         except IncorrectLookupParameters:
             return HttpResponse("A filter in the address cannot be read.", status=400, content_type="text/plain")
         newest = chosen.order_by("-pk").values("pk")[:MOST_ROWS]
-        left_out = self._left_out(request)
+        left_out = self._columns_left_out(request)
         columns = [name for name in self.export.columns if name not in left_out]
         exported = self.export.rows(self.model._default_manager.filter(pk__in=newest))
         rows = ({name: row[name] for name in columns} for row in exported)
         lines = csv_lines(rows, columns) if form == "csv" else json_lines(rows)
         name = str(self.opts.verbose_name_plural).replace(" ", "-")
         logger.info("%s exported as %s by user %s", name, form, request.user.pk)
-        response = StreamingHttpResponse(_joined(lines), content_type=f"{FORMATS[form]}; charset=utf-8")
+        response = StreamingHttpResponse(_in_portions(lines), content_type=f"{FORMATS[form]}; charset=utf-8")
         response["Content-Disposition"] = f'attachment; filename="{name}-{timezone.localdate()}.{form}"'
         return response
 
 
-class _Listed(HttpRequest):
-    """A request for the list that a row's page was opened from."""
+class _ListRequest(HttpRequest):
+    """A request for the list from which the page of a row was opened, with the filters of that list."""
 
     def __init__(self, request: HttpRequest) -> None:
         vars(self).update(vars(request))
         self.GET = QueryDict(request.GET.get("_changelist_filters", "").replace("\x00", ""))
 
 
-class _Unread(ChangeList):
-    """The rows that a list's filters leave, in its order, without reading a page of them."""
+class _UnreadList(ChangeList):
+    """A list whose filters are applied, of which no page is read."""
 
     def get_results(self, request: HttpRequest) -> None:
         self.result_list = self.queryset.none()
@@ -146,44 +155,56 @@ def discover() -> None:
 
 
 def filters_in_effect(changelist: ChangeList) -> list[dict[str, str]]:
-    """The filters that are set: each one's name, what it is set to, and the address of the list without it."""
-    params, known, in_effect = changelist.params, set(), []
+    """Return the filters that are set: the name of each, its value, and the address of the list without it."""
+    known_parameters: set[str | None] = set()
+    in_effect = []
     for spec in changelist.filter_specs:
-        known |= set(spec.expected_parameters())
-        names = [name for name in spec.expected_parameters() if name and params.get(name)]
+        known_parameters.update(spec.expected_parameters())
+        names = [name for name in spec.expected_parameters() if name and changelist.params.get(name)]
         if names:
+            title = str(spec.title).partition(",")[0]
             url = changelist.get_query_string(remove=names)
-            in_effect.append(
-                {"title": str(spec.title).partition(",")[0], "value": _value(spec, changelist), "url": url}
-            )
-    for name, value in params.items():
-        if "__" in name and name not in known:  # set by a link, as a lookup of Django
+            in_effect.append({"title": title, "value": _value_of_filter(spec, changelist), "url": url})
+    for name, value in changelist.params.items():
+        is_lookup_of_a_link = "__" in name and name not in known_parameters
+        if is_lookup_of_a_link:
             title = name.replace("__", " ").replace("_", " ").removesuffix(" exact")
             url = changelist.get_query_string(remove=[name])
             in_effect.append({"title": title, "value": str(value), "url": url})
     return in_effect
 
 
-def _value(spec: Any, changelist: ChangeList) -> str:
-    """What a filter is set to, as its choice or form shows it."""
+def _value_of_filter(spec: Any, changelist: ChangeList) -> str:
+    """Return what a filter is set to, as its choice or its form shows it."""
     shown = []
     for choice in spec.choices(changelist):
         if choice.get("selected"):
             shown.append(str(choice.get("display")))
-        for name, field in choice["form"].fields.items() if "form" in choice else ():
-            value = choice["form"].data.get(name)
-            if not value:
-                continue
-            if hasattr(field, "queryset"):
-                value = field.queryset.filter(pk=value).first() or value
-            named = dict(getattr(field, "choices", ()) if not hasattr(field, "queryset") else ())
-            end = name.rpartition("_")[2]
-            shown.append(f"{end} {value}" if end in ("from", "to") else str(named.get(value, value)))
+        if "form" in choice:
+            shown += _values_of_form(choice["form"])
     return " ".join(shown)
 
 
-def _joined(lines: Iterable[str]) -> Iterator[str]:
-    """Lines in portions: one write for each would cost more than making them."""
+def _values_of_form(form: Any) -> list[str]:
+    """Return the values that the form of a filter was sent with: rows and choices by their names, days as ``from 2026-11-01``."""
+    shown = []
+    for name, field in form.fields.items():
+        value = form.data.get(name)
+        end = name.rpartition("_")[2]
+        if not value:
+            continue
+        if end in ("from", "to"):
+            shown.append(f"{end} {value}")
+        elif hasattr(field, "queryset"):
+            shown.append(str(field.queryset.filter(pk=value).first() or value))
+        else:
+            labels = dict(getattr(field, "choices", ()))
+            shown.append(str(labels.get(value, value)))
+    return shown
+
+
+def _in_portions(lines: Iterable[str]) -> Iterator[str]:
+    """Yield many lines at a time: one write for each would cost more than making them."""
     portion: list[str] = []
     for line in lines:
         portion.append(line)

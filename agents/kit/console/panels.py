@@ -15,18 +15,19 @@ from django.utils.safestring import SafeString
 def table(
     heads: Sequence[object], rows: Iterable[Sequence[object]], *, label: str, stacking: bool = True
 ) -> SafeString:
-    """A table whose first cell names its row; empty without rows.
+    """Return a table in which the first cell of a row names it; empty without rows.
 
     Args:
         heads: Of the columns. rows: a cell for each head, texts or HTML.
         label: What it holds; read aloud.
         stacking: On a phone its cells stand one below the other, each with its head; else the table scrolls sideways.
     """
-    _, *labels = [striptags(head if isinstance(head, str) else str(head)) for head in heads]
-    shown = [_row(row, labels) for row in rows]
-    if not shown:
+    labels = [striptags(str(head)) for head in heads[1:]]
+    rendered = [_row(row, labels) for row in rows]
+    if not rendered:
         return SafeString("")
-    return render_to_string("admin/table.html", {"heads": heads, "rows": shown, "label": label, "stacking": stacking})
+    context = {"heads": heads, "rows": rendered, "label": label, "stacking": stacking}
+    return render_to_string("admin/table.html", context)
 
 
 def _row(cells: Sequence[object], labels: Sequence[str]) -> SafeString:
@@ -37,13 +38,13 @@ def _row(cells: Sequence[object], labels: Sequence[str]) -> SafeString:
 
 
 def facts(*rows: tuple[str, object]) -> SafeString:
-    """Names with their values, texts or HTML, side by side."""
+    """Return names with their values, texts or HTML, side by side."""
     shown = format_html_join("", "<div><dt>{}</dt><dd>{}</dd></div>", rows)
     return format_html('<dl class="pl-facts">{}</dl>', shown)
 
 
 Kind = Literal["model", "tool", "attempt", "stage", "judge"]
-KINDS: dict[Kind, str] = {
+KIND_LABELS: dict[Kind, str] = {
     "model": "model call",
     "tool": "tool",
     "attempt": "attempt",
@@ -54,7 +55,7 @@ KINDS: dict[Kind, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Something that took time.
+    """A step of a turn or session that took time.
 
     Attributes:
         label: What it was, ready to be shown.
@@ -74,7 +75,7 @@ class Span:
 
 
 def waterfall(spans: Sequence[Span], *, title: str, total: float, remark: str = "") -> SafeString:
-    """A table of the spans, each with its bar (the theme's progress) on a scale from 0 to `total` seconds; empty without spans.
+    """Return a table of spans, each with its bar on a scale from 0 to `total` seconds; empty without spans.
 
     Args:
         total: Seconds from beginning to end; stretched where a span reaches beyond.
@@ -82,42 +83,38 @@ def waterfall(spans: Sequence[Span], *, title: str, total: float, remark: str = 
     """
     if not spans:
         return SafeString("")
-    scale = max(total, *(span.start + span.seconds for span in spans), 0.001)
-    rows = [
-        (
-            format_html(
-                '<span class="{}">{} {}</span>',
-                "pl-part" if span.is_part else "",
-                span.label,
-                span.problem or span.status,
-            ),
-            _bar(span, scale),
-            seconds_of(max(span.start, 0.0)),
-            seconds_of(span.seconds),
-        )
-        for span in spans
-    ]
+    last_end = max(span.start + span.seconds for span in spans)
+    scale = max(total, last_end, 0.001)
+    rows = []
+    for span in spans:
+        css_class = "pl-part" if span.is_part else ""
+        name = format_html('<span class="{}">{} {}</span>', css_class, span.label, span.problem or span.status)
+        began = seconds_of(max(span.start, 0.0))
+        rows.append((name, _bar(span, scale), began, seconds_of(span.seconds)))
+    kinds = {span.kind for span in spans}
     context = {
         "title": title,
         "remark": remark,
         "table": table(("What", "When", "From", "Took"), rows, label=title),
-        "legend": [(kind, name) for kind, name in KINDS.items() if any(span.kind == kind for span in spans)],
+        "legend": [(kind, label) for kind, label in KIND_LABELS.items() if kind in kinds],
     }
     return render_to_string("admin/waterfall.html", context)
 
 
 def _bar(span: Span, scale: float) -> SafeString:
-    before = min(max(span.start, 0.0) / scale * 100, 99.5)
-    width = min(max(span.seconds / scale * 100, 0.5), 100 - before)
+    """Return the bar of a span (the theme's progress), at least half a percent wide so that it can be seen."""
+    percent_before = min(max(span.start, 0.0) / scale * 100, 99.5)
+    percent_wide = min(max(span.seconds / scale * 100, 0.5), 100 - percent_before)
+    colour = "failed" if span.problem else span.kind
     items = [
-        {"value": f"{before:.1f}", "progress_class": "pl-took-before"},
-        {"value": f"{width:.1f}", "progress_class": f"pl-took-{'failed' if span.problem else span.kind}"},
+        {"value": f"{percent_before:.1f}", "progress_class": "pl-took-before"},
+        {"value": f"{percent_wide:.1f}", "progress_class": f"pl-took-{colour}"},
     ]
     return render_to_string("unfold/components/progress.html", {"items": items})
 
 
 def seconds_of(value: float) -> str:
-    """A span of time as people read it: ``3 ms``, ``0.81 s``, ``12.4 s``, ``2 min 5 s``."""
+    """Return a span of time as people read it: ``3 ms``, ``0.81 s``, ``12.4 s``, ``2 min 5 s``."""
     if value < 0.0005:
         return "0"
     if value < 0.1:

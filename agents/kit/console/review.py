@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -15,15 +16,14 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.db.models.expressions import BaseExpression
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
 from agents.kit.console.filters import number_in
-from agents.kit.console.home import MOST_COUNTED, Answers, HomePart, Questions, add_home, waiting
-from agents.kit.console.site import add_pages, unreadable
+from agents.kit.console.home import MOST_COUNTED, Answers, HomePart, Questions, add_home, waiting_link
+from agents.kit.console.site import add_pages, console_response, has_nul_character
 from agents.kit.models import ReviewItem
 
 ASSIGNING = "kit.change_reviewitem"
@@ -33,7 +33,7 @@ MOST_MINE = 1_000  # newest assignments that are looked through
 
 
 class Waits(NamedTuple):
-    """Something that waits for a decision.
+    """An item that waits for a decision.
 
     Attributes:
         key: Its name among those of its kind.
@@ -68,7 +68,7 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewKind:
-    """One kind of what waits, for users with all `permissions`.
+    """A kind of items that wait, for users with all `permissions`.
 
     Attributes:
         name: In addresses, at most 32 characters. `title`: on the page. `one`, `many`: on the first page.
@@ -81,7 +81,7 @@ class ReviewKind:
         line: A row in a line, without the words of a message. `show`: all that is needed to decide.
         decisions: What can be decided. `url`: where more of it is; by default the row's own page.
         note: What a note with the decision is for; empty = none is asked for.
-        seen: Digest of what a person sees of a row that others may change; a different one refuses the decision.
+        seen: Digest of what a person sees of a row that others may change: a decision is refused where it is not that of the page.
     """
 
     name: str
@@ -115,56 +115,64 @@ class Named(NamedTuple):
 
 
 _kinds: list[ReviewKind] = []
-_names: list[Callable[[Collection[str]], Mapping[str, Named]]] = []
+_agent_finders: list[Callable[[Collection[str]], Mapping[str, Named]]] = []
 
 
 def name_agents(find: Callable[[Collection[str]], Mapping[str, Named]]) -> None:
     """Show agents by name, where `find` gives those of some slugs in their order in a list; else they are shown by slug."""
-    _names.append(find)
+    _agent_finders.append(find)
 
 
-def _agents(slugs: Collection[str]) -> dict[str, Named]:
-    return {slug: agent for find in _names for slug, agent in find(slugs).items()}
+def _named_agents(slugs: Collection[str]) -> dict[str, Named]:
+    """Return agents by slug, in their order in a list."""
+    agents: dict[str, Named] = {}
+    for find in _agent_finders:
+        agents.update(find(slugs))
+    return agents
 
 
 def add_review(kind: ReviewKind) -> None:
     """Add a part to the queue, and its count to the first page; call it where the app registers its own admin classes."""
     _kinds.append(kind)
-    _kinds.sort(key=lambda one: one.order)
+    _kinds.sort(key=lambda added: added.order)
     add_home(
         HomePart(
             place="waiting",
             order=kind.order,
             permission=kind.permissions[0],
-            asks=partial(_asks, kind),
-            render=partial(_on_home, kind),
+            asks=partial(_ask_count, kind),
+            render=partial(_render_count, kind),
         )
     )
 
 
-def _asks(kind: ReviewKind, request: HttpRequest) -> Questions:
+def _ask_count(kind: ReviewKind, request: HttpRequest) -> Questions:
+    """Ask for the first page how many items of a kind wait."""
     if kind.count is None or not request.user.has_perms(kind.permissions):
         return {}
     return {f"review {kind.name}": kind.count(request)}
 
 
-def _on_home(kind: ReviewKind, request: HttpRequest, answers: Answers) -> SafeString | None:
+def _render_count(kind: ReviewKind, request: HttpRequest, answers: Answers) -> SafeString | None:
+    """Return the line of the first page that says how many items of a kind wait; None where there are none for this user."""
     if not request.user.has_perms(kind.permissions):
         return None
-    return waiting(_number(kind, request, answers), kind.one, kind.many, review_url(kind=kind.name))
+    return waiting_link(_number_waiting(kind, request, answers), kind.one, kind.many, review_url(kind=kind.name))
 
 
-def _number(kind: ReviewKind, request: HttpRequest, answers: Answers) -> int:
+def _number_waiting(kind: ReviewKind, request: HttpRequest, answers: Answers) -> int:
+    """Return how many items of a kind wait: as the database counted them, else the length of what `waiting` gives."""
     if kind.count is not None:
-        number: int = answers[f"review {kind.name}"]
-        if kind.counts_exactly or number == 0:
-            return number
+        counted: int = answers[f"review {kind.name}"]
+        if kind.counts_exactly or counted == 0:
+            return counted
     return len(list(kind.waiting(request, "", None)))
 
 
 def review_url(**query: object) -> str:
     """Return the address of the queue, narrowed by ``kind``, ``agent`` or ``mine``, at an ``item``."""
-    url, given = reverse("admin:review"), {name: value for name, value in query.items() if value not in ("", None)}
+    url = reverse("admin:review")
+    given = {name: value for name, value in query.items() if value not in ("", None)}
     return f"{url}?{urlencode(given)}" if given else url
 
 
@@ -174,15 +182,26 @@ def numbers(keys: Collection[str]) -> list[int]:
 
 
 def newest(
-    rows: QuerySet[Any], agent: str, keys: Collection[str] | None, *, at: str = "created_at", of: str = "agent__slug"
+    rows: QuerySet[Any],
+    agent: str,
+    keys: Collection[str] | None,
+    *,
+    at: str = "created_at",
+    agent_slug: str = "agent__slug",
 ) -> list[Waits]:
-    """Return those of ordered `rows` that `ReviewKind.waiting` is asked for; `at` and `of` are the columns of their time and agent."""
+    """Return the items that `ReviewKind.waiting` is asked for.
+
+    Args:
+        rows: In the order of the queue.
+        agent: Slug; only items about it (empty = all). `keys`: only these (None = all).
+        at, agent_slug: The columns of an item's time and of its agent.
+    """
     if agent:
-        rows = rows.filter(**{of: agent})
+        rows = rows.filter(**{agent_slug: agent})
     if keys is not None:
         rows = rows.filter(pk__in=numbers(keys))
-    shown = rows.values_list("pk", at, of)[: MOST_COUNTED + 1]
-    return [Waits(str(pk), moment, slug or "") for pk, moment, slug in shown]
+    columns = rows.values_list("pk", at, agent_slug)[: MOST_COUNTED + 1]
+    return [Waits(str(pk), moment, slug or "") for pk, moment, slug in columns]
 
 
 def by_key(rows: QuerySet[Any], keys: Collection[str]) -> dict[str, Any]:
@@ -192,6 +211,8 @@ def by_key(rows: QuerySet[Any], keys: Collection[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
+    """An item of the queue with its kind."""
+
     kind: ReviewKind
     waits: Waits
 
@@ -200,25 +221,40 @@ class _Item:
         return f"{self.kind.name}:{self.waits.key}"
 
 
-def _filters(request: HttpRequest) -> dict[str, str]:
-    given = {name: request.GET.get(name, "")[:200] for name in ("kind", "agent", "mine")}
-    return {name: value for name, value in given.items() if value}
+Queue = dict[str, list[_Item]]  # by the name of the kind
 
 
-def _queue(request: HttpRequest, kinds: Iterable[ReviewKind], filters: Mapping[str, str]) -> dict[str, list[_Item]]:
-    """What waits by kind, as `agent` and `mine` leave it: a query or two for each kind."""
-    mine: dict[str, list[str]] | None = None
-    if "mine" in filters:
-        mine = {}
-        rows = ReviewItem.objects.filter(assigned_to=request.user.pk).order_by("-pk").values_list("kind", "key")
-        for name, key in rows[:MOST_MINE]:
-            mine.setdefault(name, []).append(key)
-    queue = {}
+def _filters_of(request: HttpRequest) -> dict[str, str]:
+    """Return the filters of the address that are set."""
+    filters = {}
+    for name in ("kind", "agent", "mine"):
+        value = request.GET.get(name, "")[:200]
+        if value:
+            filters[name] = value
+    return filters
+
+
+def _read_queue(request: HttpRequest, kinds: Iterable[ReviewKind], filters: Mapping[str, str]) -> Queue:
+    """Return the items that wait, as the filters `agent` and `mine` leave them: a query or two for each kind."""
+    assigned_to_me = _keys_assigned_to(request) if "mine" in filters else None
+    queue: Queue = {}
     for kind in kinds:
-        keys = None if mine is None else mine.get(kind.name, [])
-        waits = kind.waiting(request, filters.get("agent", ""), keys) if keys is None or keys else ()
-        queue[kind.name] = [_Item(kind, one) for one in waits][: MOST_COUNTED + 1]
+        keys = None if assigned_to_me is None else assigned_to_me[kind.name]
+        if keys == []:
+            queue[kind.name] = []
+            continue
+        waiting = kind.waiting(request, filters.get("agent", ""), keys)
+        queue[kind.name] = [_Item(kind, waits) for waits in waiting][: MOST_COUNTED + 1]
     return queue
+
+
+def _keys_assigned_to(request: HttpRequest) -> dict[str, list[str]]:
+    """Return the keys of the newest items that are assigned to the user, by the name of their kind."""
+    keys: dict[str, list[str]] = defaultdict(list)
+    rows = ReviewItem.objects.filter(assigned_to=request.user.pk).order_by("-pk").values_list("kind", "key")
+    for kind, key in rows[:MOST_MINE]:
+        keys[kind].append(key)
+    return keys
 
 
 def review_page(request: HttpRequest) -> HttpResponse:
@@ -226,87 +262,132 @@ def review_page(request: HttpRequest) -> HttpResponse:
     kinds = {kind.name: kind for kind in _kinds if request.user.has_perms(kind.permissions)}
     if not kinds:
         raise PermissionDenied
-    if unreadable(request):
+    if has_nul_character(request):
         return HttpResponseRedirect(review_url())
-    filters = _filters(request)
+    filters = _filters_of(request)
     if request.method == "POST":
-        return _act(request, kinds, filters)
-    queue = _queue(request, kinds.values(), filters)
-    chosen = {name: of_kind for name, of_kind in queue.items() if filters.get("kind", name) == name}
-    items = [item for of_kind in chosen.values() for item in of_kind[:MOST_COUNTED]]
-    wanted = request.GET.get("item", "")
-    place = next((n for n, item in enumerate(items) if item.id == wanted), None)
-    if place is None:  # it was decided; what follows it has moved to its place
-        place = max(0, min(number_in(request.GET, "place") or 0, len(items) - 1))
+        return _answer_form(request, kinds, filters)
+    queue = _read_queue(request, kinds.values(), filters)
+    chosen = queue
+    if "kind" in filters:
+        chosen = {name: items for name, items in queue.items() if name == filters["kind"]}
+    items: list[_Item] = []
+    for items_of_kind in chosen.values():
+        items += items_of_kind[:MOST_COUNTED]
     context = {
-        "title": "To review",
         **_filter_choices(kinds, queue, filters),
         "filters": filters,
         "filtered": bool(filters),
         "done": _last_decision(request, kinds),
         "kinds": list(kinds.values()),
         "all_url": review_url(),
-        "of": _count(chosen.values()),
-        **(_open(request, items, place, filters) if items else {}),
+        "of": _count_text(chosen.values()),
     }
-    request.current_app = admin.site.name
-    return TemplateResponse(request, "admin/review/page.html", {**admin.site.each_context(request), **context})
+    if items:
+        context |= _open_item(request, items, _open_place(request, items), filters)
+    return console_response(request, "admin/review/page.html", "To review", **context)
 
 
-def _open(request: HttpRequest, items: list[_Item], place: int, filters: Mapping[str, str]) -> dict[str, Any]:
-    """The open item and those around it."""
-    kinds = {item.kind.name: item.kind for item in items}
+def _open_place(request: HttpRequest, items: Sequence[_Item]) -> int:
+    """Return the place of the item that the address names; once that is decided, the item that follows has moved to its place."""
+    wanted = request.GET.get("item", "")
+    for place, item in enumerate(items):
+        if item.id == wanted:
+            return place
+    former_place = number_in(request.GET, "place") or 0
+    return max(0, min(former_place, len(items) - 1))
+
+
+def _open_item(request: HttpRequest, items: Sequence[_Item], place: int, filters: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the page shows of the item at a place, and of those listed around it."""
     start = max(0, min(place - AROUND, len(items) - 2 * AROUND - 1))
-    shown, current = items[start : start + 2 * AROUND + 1], items[place]
-    keys: dict[str, list[str]] = {}
-    for item in shown:
-        keys.setdefault(item.kind.name, []).append(item.waits.key)
-    rows = {name: kinds[name].find(some) for name, some in keys.items()}
-    notes = ReviewItem.objects.filter(kind__in=keys, key__in=[key for some in keys.values() for key in some])
-    assigned = {
-        f"{kind}:{key}": name
-        for kind, key, name in notes.exclude(assigned_to=None).values_list("kind", "key", "assigned_to__username")
-    }
-    agents = _agents({item.waits.agent for item in shown})
+    around = items[start : start + 2 * AROUND + 1]
+    current = items[place]
+    rows = _rows_of(around)
+    assignees = _assignees_of(around)
+    agents = _named_agents({item.waits.agent for item in around})
 
-    def url(n: int) -> str:
-        return review_url(**filters, item=items[n].id, place=n) if 0 <= n < len(items) else ""
+    def url_of(at_place: int) -> str:
+        if not 0 <= at_place < len(items):
+            return ""
+        return review_url(**filters, item=items[at_place].id, place=at_place)
 
-    row = rows[current.kind.name].get(current.waits.key)
-    return {
-        "listed": [
+    listed = []
+    for at_place, item in enumerate(around, start):
+        slug = item.waits.agent
+        listed.append(
             {
-                "url": url(start + n),
-                "line": item.kind.line(line_of) if (line_of := rows[item.kind.name].get(item.waits.key)) else "gone",
+                "url": url_of(at_place),
+                "line": item.kind.line(rows[item.id]) if item.id in rows else "gone",
                 "title": item.kind.title,
-                "agent": agents[item.waits.agent].name if item.waits.agent in agents else item.waits.agent,
-                "assigned": assigned.get(item.id, ""),
+                "agent": agents[slug].name if slug in agents else slug,
+                "assigned": assignees.get(item.id, ""),
                 "current": item is current,
             }
-            for n, item in enumerate(shown)
-        ],
+        )
+    context = {
+        "listed": listed,
         "first": start + 1,
         "item": current,
         "agent_of": agents.get(current.waits.agent),
-        **(_shown(request, current.kind, row) if row is not None else {}),
         "place": place,
         "number": place + 1,
-        "next": items[place + 1].id if place + 1 < len(items) else items[place - 1].id if place else "",
-        "next_url": url(place + 1),
-        "previous_url": url(place - 1),
-        "assignee": assigned.get(current.id, ""),
+        "next": _id_after_decision(items, place),
+        "next_url": url_of(place + 1),
+        "previous_url": url_of(place - 1),
+        "assignee": assignees.get(current.id, ""),
         "people": people() if request.user.has_perm(ASSIGNING) else [],
     }
+    if current.id in rows:
+        row = rows[current.id]
+        kind = current.kind
+        context |= {
+            "body": kind.show(request, row),
+            "line": kind.line(row),
+            "seen": kind.seen(row),
+            "url": kind.url(row),
+        }
+    return context
 
 
-def _shown(request: HttpRequest, kind: ReviewKind, row: Any) -> dict[str, str]:
-    return {"body": kind.show(request, row), "line": kind.line(row), "seen": kind.seen(row), "url": kind.url(row)}
+def _rows_of(items: Iterable[_Item]) -> dict[str, Any]:
+    """Return the rows of items by their ids, without those that are gone; a query or so for each kind among them."""
+    keys: dict[str, list[str]] = defaultdict(list)
+    kinds = {}
+    for item in items:
+        kinds[item.kind.name] = item.kind
+        keys[item.kind.name].append(item.waits.key)
+    rows = {}
+    for name, kind in kinds.items():
+        for key, row in kind.find(keys[name]).items():
+            rows[f"{name}:{key}"] = row
+    return rows
 
 
-def _count(kinds: Iterable[Collection[_Item]]) -> str:
-    """How many these are, with a plus where there are more of a kind than are counted."""
-    numbers = [len(items) for items in kinds]
-    return f"{sum(min(number, MOST_COUNTED) for number in numbers):,}{'+' if max(numbers, default=0) > MOST_COUNTED else ''}"
+def _assignees_of(items: Iterable[_Item]) -> dict[str, str]:
+    """Return the names of those to whom items are assigned, by the ids of the items."""
+    kinds = {item.kind.name for item in items}
+    keys = {item.waits.key for item in items}
+    assigned = ReviewItem.objects.filter(kind__in=kinds, key__in=keys).exclude(assigned_to=None)
+    names = assigned.values_list("kind", "key", "assigned_to__username")
+    return {f"{kind}:{key}": name for kind, key, name in names}
+
+
+def _id_after_decision(items: Sequence[_Item], place: int) -> str:
+    """Return the id of the item that is opened after a decision: the next one, after the last the one before; empty where it was alone."""
+    if place + 1 < len(items):
+        return items[place + 1].id
+    if place > 0:
+        return items[place - 1].id
+    return ""
+
+
+def _count_text(kinds: Iterable[Collection[_Item]]) -> str:
+    """Return how many items these are, with a plus where there are more of a kind than are counted."""
+    counts = [len(items) for items in kinds]
+    total = sum(min(count, MOST_COUNTED) for count in counts)
+    has_more = any(count > MOST_COUNTED for count in counts)
+    return f"{total:,}+" if has_more else f"{total:,}"
 
 
 def people() -> list[tuple[int, str]]:
@@ -315,81 +396,117 @@ def people() -> list[tuple[int, str]]:
     return list(users.values_list("pk", "username")[:MOST_PEOPLE])
 
 
-def _filter_choices(
-    kinds: Mapping[str, ReviewKind], queue: Mapping[str, list[_Item]], filters: Mapping[str, str]
-) -> dict[str, Any]:
-    """The tabs with their counts, and the agents that something is about."""
-    rest, chosen = {name: value for name, value in filters.items() if name != "kind"}, filters.get("kind", "")
-    tabs = [("All", _count(queue.values()), "")]
-    tabs += [(kind.title, _count([queue[name]]), name) for name, kind in kinds.items() if queue[name] or name == chosen]
-    slugs = {item.waits.agent for items in queue.values() for item in items} | {filters.get("agent", "")} - {""}
-    return {
-        "tabs": [(title, count, review_url(**rest, kind=name), name == chosen) for title, count, name in tabs],
-        "agents": [(slug, agent.name) for slug, agent in _agents(slugs).items()],
-    }
+def _filter_choices(kinds: Mapping[str, ReviewKind], queue: Queue, filters: Mapping[str, str]) -> dict[str, Any]:
+    """Return the tabs with their counts, and the agents that an item is about."""
+    chosen_kind = filters.get("kind", "")
+    other_filters = {name: value for name, value in filters.items() if name != "kind"}
+    tabs = [("All", _count_text(queue.values()), review_url(**other_filters), chosen_kind == "")]
+    for name, kind in kinds.items():
+        is_chosen = name == chosen_kind
+        if queue[name] or is_chosen:
+            url = review_url(**other_filters, kind=name)
+            tabs.append((kind.title, _count_text([queue[name]]), url, is_chosen))
+    slugs = {filters.get("agent", "")}
+    for items in queue.values():
+        slugs.update(item.waits.agent for item in items)
+    agents = _named_agents(slugs - {""})
+    return {"tabs": tabs, "agents": [(slug, agent.name) for slug, agent in agents.items()]}
 
 
 def _last_decision(request: HttpRequest, kinds: Mapping[str, ReviewKind]) -> dict[str, Any] | None:
-    """What was decided last, to be undone."""
+    """Return what was decided last, as the address names it, to be undone; None where it names nothing that is there."""
     name, _, key = request.GET.get("done", "").partition(":")
     kind = kinds.get(name)
-    decision = _decision(kind, request.GET.get("did", "")) if kind else None
-    row = kind.find([key]).get(key) if kind and decision else None
-    if kind is None or row is None:
+    if kind is None:
+        return None
+    decision = _decision_named(kind, request.GET.get("did", ""))
+    if decision is None:
+        return None
+    row = kind.find([key]).get(key)
+    if row is None:
         return None
     return {"kind": kind, "key": key, "decision": decision, "line": kind.line(row), "url": kind.url(row)}
 
 
-def _decision(kind: ReviewKind, name: str) -> Decision | None:
+def _decision_named(kind: ReviewKind, name: str) -> Decision | None:
     return next((decision for decision in kind.decisions if decision.name == name), None)
 
 
-def _act(request: HttpRequest, kinds: Mapping[str, ReviewKind], filters: dict[str, str]) -> HttpResponse:
+def _answer_form(request: HttpRequest, kinds: Mapping[str, ReviewKind], filters: Mapping[str, str]) -> HttpResponse:
     """Carry out what a form of the page asks for, and go on at the next item."""
-    given = request.POST
-    key, place = given.get("key", "")[:300], number_in(given, "place") or 0
-    here = {**filters, "item": f"{given.get('kind')}:{key}", "place": place}
-    on = {**filters, "item": given.get("next", ""), "place": place}
-    kind = kinds.get(given.get("kind", ""))
+    form = request.POST
+    key = form.get("key", "")[:300]
+    place = number_in(form, "place") or 0
+    same_item = review_url(**filters, item=f"{form.get('kind')}:{key}", place=place)
+    kind = kinds.get(form.get("kind", ""))
     row = kind.find([key]).get(key) if kind else None
     if kind is None or row is None:
         messages.warning(request, "That item is gone, or was changed meanwhile.")
-        return HttpResponseRedirect(review_url(**on))
-    if "assign" in given:
+        return HttpResponseRedirect(review_url(**filters, item=form.get("next", ""), place=place))
+    if "assign" in form:
         assign(request, kind.name, key)
-        return HttpResponseRedirect(review_url(**here))
-    is_undo = "undo" in given
-    decision = _decision(kind, given.get("undo" if is_undo else "decide", ""))
+        return HttpResponseRedirect(same_item)
     try:
-        if decision is None:
-            raise ValueError(f"allowed: {', '.join(one.label for one in kind.decisions)}")
-        if is_undo:
-            decision.undo(request, row)
-            messages.success(
-                request, format_html("{}: {} is taken back; it waits again.", kind.line(row), decision.label)
-            )
-            return HttpResponseRedirect(review_url(**here))
-        if kind.seen(row) != given.get("seen", ""):
-            raise ValueError("It was changed since the page was opened. Look at it again.")
-        decision.decide(request, row, given.get("note", "").replace("\x00", "").strip()[:1000])
+        if "undo" in form:
+            _undo_decision(request, kind, row)
+            return HttpResponseRedirect(same_item)
+        decision = _carry_out_decision(request, kind, row)
     except ValueError as problem:
         messages.warning(request, f"Nothing was changed: {problem}")
-        return HttpResponseRedirect(review_url(**here))
-    return HttpResponseRedirect(review_url(**on, done=f"{kind.name}:{key}", did=decision.name))
+        return HttpResponseRedirect(same_item)
+    done = {"done": f"{kind.name}:{key}", "did": decision.name}
+    return HttpResponseRedirect(review_url(**filters, item=form.get("next", ""), place=place, **done))
+
+
+def _undo_decision(request: HttpRequest, kind: ReviewKind, row: Any) -> None:
+    """Take back the decision that the form names.
+
+    Raises:
+        ValueError: It is no decision of this kind, or cannot be taken back.
+    """
+    decision = _decision_or_refusal(kind, request.POST.get("undo", ""))
+    decision.undo(request, row)
+    text = format_html("{}: {} is taken back; it waits again.", kind.line(row), decision.label)
+    messages.success(request, text)
+
+
+def _carry_out_decision(request: HttpRequest, kind: ReviewKind, row: Any) -> Decision:
+    """Carry out the decision that the form names, and return it.
+
+    Raises:
+        ValueError: It is no decision of this kind, the row was changed since the page was opened, or it is decided already.
+    """
+    form = request.POST
+    decision = _decision_or_refusal(kind, form.get("decide", ""))
+    if kind.seen(row) != form.get("seen", ""):
+        raise ValueError("It was changed since the page was opened. Look at it again.")
+    note = form.get("note", "").replace("\x00", "").strip()[:1000]
+    decision.decide(request, row, note)
+    return decision
+
+
+def _decision_or_refusal(kind: ReviewKind, name: str) -> Decision:
+    decision = _decision_named(kind, name)
+    if decision is None:
+        raise ValueError(f"allowed: {', '.join(decision.label for decision in kind.decisions)}")
+    return decision
 
 
 def assign(request: HttpRequest, kind: str, key: str) -> None:
-    """Assign an item to the person whose key is in ``assign`` of the form; empty = to nobody. Says what was done."""
+    """Assign an item to the person whose key is ``assign`` of the form, to nobody where it is empty, and tell the user."""
     if not request.user.has_perm(ASSIGNING):
         raise PermissionDenied
-    given = request.POST.get("assign", "")
-    number = number_in(request.POST, "assign")
-    person = User.objects.filter(pk=number, is_active=True, is_staff=True).first() if number is not None else None
-    if given and person is None:
-        messages.error(request, f"assigned to {given[:20]!r}: allowed: an active user of the console")
+    typed = request.POST.get("assign", "")
+    person_key = number_in(request.POST, "assign")
+    person = None
+    if person_key is not None:
+        person = User.objects.filter(pk=person_key, is_active=True, is_staff=True).first()
+    if typed and person is None:
+        messages.error(request, f"assigned to {typed[:20]!r}: allowed: an active user of the console")
         return
     ReviewItem.objects.update_or_create(kind=kind, key=key, defaults={"assigned_to": person})
-    messages.success(request, f"Assigned to {person.get_username()}." if person else "Assigned to nobody.")
+    name = person.get_username() if person else "nobody"
+    messages.success(request, f"Assigned to {name}.")
 
 
 def _urls() -> list[URLPattern]:

@@ -24,7 +24,7 @@ from django.utils import timezone
 from agents.kit.llm import prices
 from agents.kit.llm.requests import Exchange, LLMRequest, Status, Usage, one_line
 from agents.kit.models import LLMCall, LLMPayload
-from agents.kit.running import OUTAGE, outlasting
+from agents.kit.running import OUTAGE, retry_on_outage
 from agents.kit.text.storable import storable
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ def record_all(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]
 def _patiently(rows: Sequence[_Row], *, again: bool = False) -> list[int | None]:
     """Write rows, waiting for a database that is away; those that it took just before it went are not written twice."""
     tries = itertools.count(int(again))
-    return outlasting(lambda: _write(rows, again=next(tries) > 0))
+    return retry_on_outage(lambda: _write(rows, again=next(tries) > 0))
 
 
 def _alone(row: _Row, *, again: bool = False) -> int | None:

@@ -15,7 +15,7 @@ from django.db.models import Case, F, Q, QuerySet, Value, When
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from agents.kit.running import check_stop, outlasting
+from agents.kit.running import check_stop, retry_on_outage
 
 if TYPE_CHECKING:
     from django.db.models.manager import Manager
@@ -221,7 +221,7 @@ class Leasable(models.Model):
     def note_served(self) -> None:
         """Remember that work for this agent has begun: the others come before its next. A failure costs only the order."""
         try:
-            outlasting(self._note_served)
+            retry_on_outage(self._note_served)
         except DatabaseError as error:
             logger.warning("%s: not noted as served: %s", self, str(error).strip().partition("\n")[0])
 
@@ -312,7 +312,7 @@ class Leasable(models.Model):
         """Extend the lease and look at the stop flag. False means that the lease was lost, or the work cancelled: the caller must stop."""
         check_stop()
         mine = type(self)._default_manager.filter(pk=self.pk, status=self.Status.RUNNING, lease_owner=owner)
-        return bool(outlasting(lambda: mine.update(lease_expires_at=timezone.now() + lease)))
+        return bool(retry_on_outage(lambda: mine.update(lease_expires_at=timezone.now() + lease)))
 
     def finish(self, *, owner: str, status: str, error: str = "", **fields: Any) -> bool:
         """End the work in `status`, storing `fields`, if `owner` still holds it."""
@@ -326,7 +326,7 @@ class Leasable(models.Model):
             "finished_at": timezone.now() if status in self.FINAL else None,
             **fields,
         }
-        done = outlasting(lambda: mine.update(**ended))
+        done = retry_on_outage(lambda: mine.update(**ended))
         if done:
             self.refresh_from_db()
         return bool(done)

@@ -27,7 +27,7 @@ from agents.kit.llm.endpoints import Route, route_of
 from agents.kit.llm.requests import Exchange, Label, LLMRequest, Reply, Role, read_answer
 from agents.kit.llm.requests import Status as ReplyStatus
 from agents.kit.models import LLMBatch, LLMBatchRequest, LLMCall
-from agents.kit.running import outlasting
+from agents.kit.running import retry_on_outage
 from agents.kit.work.queues import wake_workers
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ def _collect(batch: LLMBatch, destination: Route, seen: MessageBatch, owner: str
         if batch.presumed:
             LLMBatch.objects.filter(pk=batch.pk).update(presumed=False)
             batch.presumed = False
-        outlasting(lambda entries=entries: _store(batch, destination, entries))  # type: ignore[misc]
+        retry_on_outage(lambda entries=entries: _store(batch, destination, entries))  # type: ignore[misc]
     batch.rows.filter(result="").update(result=Result.ERRORED, error="the results hold nothing for it")
     batch.finish(owner=owner, status=Status.COMPLETED, answered=batch.requests)
     wake_workers()

@@ -24,7 +24,7 @@ from agents.kit.files.source import FileError, Source
 from agents.kit.models.lease import LeaseLost
 from agents.kit.ops.deletion import consequences
 from agents.kit.ops.telemetry import logging_about
-from agents.kit.running import check_stop, outlasting
+from agents.kit.running import check_stop, retry_on_outage
 from agents.kit.work.queues import do_next, wake_workers
 from agents.models import Channel, ChannelMember, Import, ImportChunk, Message
 from agents.transcripts.importer import BATCH, PreparedTranscript, ReadOptions, Transcript, import_transcript
@@ -241,7 +241,7 @@ class _Report:
 
     def _update(self, **fields: Any) -> None:
         mine = Import.objects.filter(pk=self._import_id, status=Status.RUNNING, lease_owner=self._owner)
-        if not outlasting(lambda: mine.update(**fields)):
+        if not retry_on_outage(lambda: mine.update(**fields)):
             raise LeaseLost("another worker has it, or it was cancelled")
 
 

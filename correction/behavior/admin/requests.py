@@ -20,7 +20,7 @@ from agents.kit.admin.access import user_of
 from agents.kit.console import display
 from agents.kit.console.display import Tone, word_diff
 from agents.kit.console.filters import number_in
-from agents.kit.console.forms import tell_done
+from agents.kit.console.forms import report_done
 from agents.kit.console.site import GrowingTextarea, NumberInput, ReadOnlyAdmin, TextInput, console_action, extend
 from agents.kit.models import LLMCall
 from agents.models import Agent, Message
@@ -36,8 +36,9 @@ from correction.behavior.applying import (
 )
 from correction.behavior.effects import plan_request, queue_effect, result_of
 from correction.behavior.models import MESSAGES, MOST_MESSAGES, UNFINISHED, BehaviorEffect, BehaviorRequest
-from correction.behavior.rules import name_key, stored_trait
 from correction.behavior.scope import holds_in, traits_in
+from correction.behavior.signs import name_key
+from correction.behavior.trait_change import stored_trait
 from evaluation.models import is_heuristic
 
 Status = BehaviorRequest.Status
@@ -143,7 +144,7 @@ def retry_chosen(model_admin: Any, request: HttpRequest, queryset: QuerySet[Beha
             retry_request(request=row)
             done += 1
     why = "only a request that failed can be tried again"
-    tell_done(model_admin, request, "behaviour request", "queued again", done=done, chosen=len(rows), why=why)
+    report_done(model_admin, request, "behaviour request", "queued again", done=done, chosen=len(rows), why=why)
 
 
 def page_context(request: HttpRequest, row: BehaviorRequest) -> dict[str, Any]:

@@ -59,39 +59,53 @@ class Command(BaseCommand):
             reason = options["reason"] or f"by {getuser()} in a terminal"[:100]
             after = configure(agent=agent, changes=changes, reason=reason)
         if options["json"]:
-            shown = {"agent": agent.slug if agent else None, **config_json(after)}
-            return self.stdout.write(json.dumps(shown, indent=2))
+            answer = {"agent": agent.slug if agent else None, **config_json(after)}
+            self.stdout.write(json.dumps(answer, indent=2))
+            return
         if changes:
-            self._echo(before, after, named=list(changes))
-            if sentence := gate_from_now_on(before, after):
-                self.stdout.write(sentence)
+            self._show_changes(before, after, named=list(changes))
         else:
-            self._config(agent, after)
+            self._show_settings(agent, after)
         for note in notes_on(after, agent):
             self.stdout.write(self.style.WARNING(f"Note: {note}."))
 
-    def _echo(self, before: ResolvedConfig, after: ResolvedConfig, *, named: Sequence[str]) -> None:
-        """Each field that was named, and each that changed with it, as before → after."""
-        for name, setting in SETTINGS.items():
-            old, new = (f"{setting.show(c[name])} ({c.provenance[name]})" for c in (before, after))
+    def _show_changes(self, before: ResolvedConfig, after: ResolvedConfig, *, named: Sequence[str]) -> None:
+        """Print each field that was named, and each that changed with it, and what the gate does from now on."""
+        for name in SETTINGS:
+            old = f"{before.show(name)} ({before.provenance[name]})"
+            new = f"{after.show(name)} ({after.provenance[name]})"
             if old != new:
                 self.stdout.write(f"{name}: {old} → {new}")
             elif name in named:
                 self.stdout.write(f"{name}: {new}, unchanged")
+        sentence = gate_from_now_on(before, after)
+        if sentence:
+            self.stdout.write(sentence)
 
-    def _config(self, agent: Agent | None, config: ResolvedConfig) -> None:
-        """Every field: the value in effect, where it comes from, what is allowed, what it means."""
+    def _show_settings(self, agent: Agent | None, config: ResolvedConfig) -> None:
+        """Print every setting: the value in effect, where it comes from, what is allowed, what it means."""
+        title = "Correction: the defaults"
+        if agent is not None:
+            title = f"Correction of {agent.display_name} ({agent.slug})"
+        self._settings_table(title, config, [name for name, setting in SETTINGS.items() if not setting.advanced])
+        self._settings_table("Advanced", config, [name for name, setting in SETTINGS.items() if setting.advanced])
+
+    def _settings_table(self, title: str, config: ResolvedConfig, names: Sequence[str]) -> None:
         rows: list[list[Cell]] = []
-        for name, s in SETTINGS.items():
-            cells = (name, s.show(config[name]), config.provenance[name], s.allowed, s.help)
-            rows.append([(cell, "" if config.provenance[name] == "built-in" else "strong") for cell in cells])
-        title = f"Correction of {agent.display_name} ({agent.slug})" if agent else "Correction: the defaults"
+        for name in names:
+            setting = SETTINGS[name]
+            came_from = config.provenance[name]
+            cells = (name, setting.show(config[name]), came_from, setting.allowed, setting.help)
+            if came_from == "built-in":
+                rows.append([*cells])
+            else:
+                rows.append([(cell, "strong") for cell in cells])
         heads = ("Field", "In effect", "From", "Allowed", "Meaning")
         print_table(console_on(self.stdout), heads, rows, title=title, unwrapped=heads[:3])
 
 
 def pairs(arguments: Sequence[str]) -> dict[str, str]:
-    """``field=value`` arguments as a mapping.
+    """Return ``field=value`` arguments as a mapping.
 
     Raises:
         CommandError: One has no ``=``, or names a field a second time.

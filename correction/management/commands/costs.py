@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
+from collections.abc import Sequence
 from typing import Any
 
 from agents.kit.commands import BaseCommand, Cell, console_on, print_table, unusable, wrong
 from agents.models.conversations import UnknownAgent, find_agent
-from correction.costs import ALLOWED_WINDOWS, GROUPINGS, CostSummary, CostSums, get_cost_summary, groupings
+from correction.costs import ALLOWED_WINDOWS, GROUPINGS, CostRow, CostSummary, CostSums, get_cost_summary, groupings
 
 
 class Command(BaseCommand):
@@ -43,29 +44,49 @@ class Command(BaseCommand):
 
 
 def cost_tables(summary: CostSummary, out: Any) -> None:
-    """The sums, then a table per grouping."""
-    console, total = console_on(out), summary.total
+    """Print the sums, then a table per grouping."""
     whose = summary.agent or "all agents"
     since = f"since {summary.since:%Y-%m-%d %H:%M} UTC" if summary.since else "of all time"
-    out.write(f"Model calls for {whose} {since}: {_sums(total)}; correction alone: {_sums(summary.correction)}.\n")
-    for grouping, groups in summary.by.items():
-        apart = any(row.purpose for row in groups)
-        rows: list[list[Cell]] = []
-        for t in groups:
-            key = t.key or ("no agent (channels)" if grouping == "agent" else None)  # channels: for all who are in them
-            counts = (t.calls, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens)
-            rows.append([*([t.purpose] * apart), key, *counts, f"{t.cost_usd:.4f}", t.unpriced or None])
-        name = "Day (UTC)" if grouping == "day" else grouping.capitalize()
-        numbers = (">Calls", ">Input", ">Output", ">Cache read", ">Cache write", ">US$", ">Unpriced calls")
-        if rows:
-            heads = (*(["Purpose"] * apart), name, *numbers)
-            print_table(console, heads, rows, title=f"By {grouping}", unwrapped=[name])
-    if total.unpriced:
+    total = _sums(summary.total)
+    out.write(f"Model calls for {whose} {since}: {total}; correction alone: {_sums(summary.correction)}.\n")
+    for grouping, costs in summary.by.items():
+        if costs:
+            _cost_table(grouping, costs, out)
+    if summary.total.unpriced:
         out.write(
             "Unpriced calls are not in the dollars: give their model a price in the console (More › Logs › Prices; 0 if it costs nothing)."
         )
 
 
+def _cost_table(grouping: str, costs: Sequence[CostRow], out: Any) -> None:
+    """Print the rows of one grouping; with a column for the purpose where it tells purposes apart."""
+    name = "Day (UTC)" if grouping == "day" else grouping.capitalize()
+    heads = [name, ">Calls", ">Input", ">Output", ">Cache read", ">Cache write", ">US$", ">Unpriced calls"]
+    has_purpose = any(row.purpose for row in costs)
+    if has_purpose:
+        heads.insert(0, "Purpose")
+    table_rows: list[list[Cell]] = []
+    for row in costs:
+        key = row.key or None
+        if key is None and grouping == "agent":
+            key = "no agent (channels)"  # what is measured of a channel is for all who are in it
+        cells: list[Cell] = [
+            key,
+            row.calls,
+            row.input_tokens,
+            row.output_tokens,
+            row.cache_read_tokens,
+            row.cache_write_tokens,
+            f"{row.cost_usd:.4f}",
+            row.unpriced or None,
+        ]
+        if has_purpose:
+            cells.insert(0, row.purpose)
+        table_rows.append(cells)
+    print_table(console_on(out), heads, table_rows, title=f"By {grouping}", unwrapped=[name])
+
+
 def _sums(totals: CostSums) -> str:
+    """Return calls and dollars in words."""
     unpriced = f" + {totals.unpriced:,} unpriced" if totals.unpriced else ""
     return f"{totals.calls:,} calls, ${totals.cost_usd:.4f}{unpriced}"

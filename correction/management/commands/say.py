@@ -18,7 +18,7 @@ from evaluation.wording import judge_label
 
 
 def as_json(result: SendResult) -> dict[str, Any]:
-    """The result as data. `gate_session` and `attempt` are null and `dimensions` empty where no gate looked at the draft."""
+    """Return the result as data. `gate_session` and `attempt` are null and `dimensions` empty where no gate looked at the draft."""
     gate = result.reports.get("gate") or {}
     return {
         "outcome": str(result.outcome),
@@ -32,21 +32,15 @@ def as_json(result: SendResult) -> dict[str, Any]:
 
 
 def write_result(result: SendResult, *, agent: str, channel: str, out: Any) -> None:
-    """The result for people: outcome, the dimensions, and what to do next."""
+    """Print the result for people: outcome, the dimensions, and what to do next."""
     console = console_on(out, markup=False)
     gate = result.reports.get("gate") or {}
-    console.print(_headline(result, gate, agent, channel))
     if gate:
-        rows: list[list[Cell]] = []
-        for name, check in gate["dimensions"].items():
-            score = None if check["score"] is None else f"{check['score']:g}"
-            verdict = "passed" if check["passed"] else "FAILED"
-            if check["status"] != "scored":
-                verdict = f"{verdict} ({check['status']})"
-            rows.append([name, score, f"{check['threshold']:g}", verdict, check["reasoning"]])
-        heads = ("Dimension", ">Score", ">Needed", "Result", "Reasoning")
-        print_table(console_on(out), heads, rows, unwrapped=("Dimension", "Result"))
+        console.print(f"{agent} in {channel}: {_outcome_label(result)} ({_attempt(gate)}).")
+        _print_dimensions(gate["dimensions"], out)
         console.print(f"Judge: {judge_label(gate['judge'])}")
+    else:
+        console.print(f"{agent} in {channel}: {_outcome_label(result)}. {_why_no_gate(result)}")
     if result.committed:
         console.print(f"Said: {result.text}")
         return
@@ -56,18 +50,37 @@ def write_result(result: SendResult, *, agent: str, channel: str, out: Any) -> N
         console.print(f"\nNext attempt:  manage.py say {agent} {channel} TEXT --session {result.session}")
 
 
-def _headline(result: SendResult, gate: dict[str, Any], agent: str, channel: str) -> str:
+def _outcome_label(result: SendResult) -> str:
     labels = dict(Outcome.choices)
-    outcome = labels.get(str(result.outcome), str(result.outcome).replace("_", " "))
-    where = f"{agent} in {channel}"
-    if not gate:
-        if ObservedMessage.objects.filter(message=result.message).exists():
-            return f"{where}: {outcome}. Observe mode: a worker judges it afterwards (`manage.py work`): Gate › Log in the console."
-        return f"{where}: {outcome}. No gate looked at it."
+    return labels.get(str(result.outcome), str(result.outcome).replace("_", " "))
+
+
+def _attempt(gate: dict[str, Any]) -> str:
+    """Return which attempt the gate judged, and which one was sent where that is another."""
     attempt = f"attempt {gate['attempt']}"
     if gate.get("best", gate["attempt"]) != gate["attempt"]:
         attempt += f", said was attempt {gate['best']}"
-    return f"{where}: {outcome} ({attempt}, session {gate['session']})."
+    return f"{attempt}, session {gate['session']}"
+
+
+def _why_no_gate(result: SendResult) -> str:
+    """Return a sentence on a message that no gate looked at before it was sent."""
+    if ObservedMessage.objects.filter(message=result.message).exists():
+        return "Observe mode: a worker judges it afterwards (`manage.py work`): Gate › Log in the console."
+    return "No gate looked at it."
+
+
+def _print_dimensions(dimensions: dict[str, dict[str, Any]], out: Any) -> None:
+    """Print a table of the dimensions that the gate judged."""
+    rows: list[list[Cell]] = []
+    for name, check in dimensions.items():
+        verdict = "passed" if check["passed"] else "FAILED"
+        if check["status"] != "scored":
+            verdict = f"{verdict} ({check['status']})"
+        score = None if check["score"] is None else f"{check['score']:g}"
+        rows.append([name, score, f"{check['threshold']:g}", verdict, check["reasoning"]])
+    heads = ("Dimension", ">Score", ">Needed", "Result", "Reasoning")
+    print_table(console_on(out), heads, rows, unwrapped=("Dimension", "Result"))
 
 
 class Command(BaseCommand):

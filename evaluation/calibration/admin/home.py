@@ -10,7 +10,7 @@ from agents.kit.console import display
 from agents.kit.console.home import Answers, HomePart, add_home, card, number_link, percent, since
 from agents.kit.llm.endpoints import model_of
 from agents.kit.models import LLMCall
-from agents.kit.ops.health import call_health
+from agents.kit.ops.health import CallHealth, call_health
 from agents.kit.ops.sums import LEDGER, end_for_page, says_end
 from evaluation.admin.display import judge_badge
 from evaluation.calibration.admin.trust import agreement_badge
@@ -22,38 +22,49 @@ ADHERENCE = Dimension.ADHERENCE
 
 
 def judge_card(request: HttpRequest, answers: Answers) -> SafeString:
-    """How the judge's calls went in the last 24 hours, the newest failure, and how well it agrees with people."""
-    day = since(24)
-    end, judge = answers["end of the ledger's sums"], model_of("judge")
-    health = call_health(role="judge", since=day, end=end)
-    lately = {"role": "judge", "created_at__gte": day.isoformat()}
+    """Show how the judge's calls went in the last 24 hours, the newest failure, and how well it agrees with people."""
+    since_yesterday = since(24)
+    end = answers["end of the ledger's sums"]
+    judge = model_of("judge")
+    health = call_health(role="judge", since=since_yesterday, end=end)
+    filters = {"role": "judge", "created_at__gte": since_yesterday.isoformat()}
     lines: list[object] = [judge_badge(judge), says_end(end)]
     if health.calls:
-        failed = sum(health.failed.values())
-        in_statuses = display.list_url(LLMCall, **lately, status__in=",".join(sorted(health.failed)))
-        wrong = display.link(in_statuses, f"{failed:,} failed") if failed else "none failed"
-        ok = display.link(display.list_url(LLMCall, **lately, status__exact="ok"), f"{health.ok:,} answered")
-        mean = f", {health.mean_ms:,.0f} ms on average" if health.mean_ms is not None else ""
-        lines.append(format_html("{}, {}{} in 24 h", ok, wrong, mean))
+        lines.append(_calls_line(health, filters))
     elif end is None:
         lines.append("No calls in the last 24 hours.")
-    if (last := health.last_failure) is not None:
-        status, shown = display.page_of(last, last.get_status_display()), display.shortened(last.error, 60)
-        lines.append(
-            format_html("Last failure: {} {} {}", status, display.moment(last.created_at), display.visible(shown))
-        )
+    failure = health.last_failure
+    if failure is not None:
+        status = display.page_of(failure, failure.get_status_display())
+        error = display.visible(display.shortened(failure.error, 60))
+        lines.append(format_html("Last failure: {} {} {}", status, display.moment(failure.created_at), error))
     if request.user.has_perm("calibration.view_labelset"):
         agreement = calibration_of(judge, Method.PLUMBLINE.value).get(ADHERENCE.value)
         people = display.link(display.list_url(LabelSet), "Agreement with people:")
         lines.append(format_html("{} {}", people, agreement_badge(agreement, ADHERENCE.value)))
-    share = health.ok / health.calls if health.calls else None
-    return card(
-        "Judge",
-        figure=percent(share) if share is None else number_link(display.list_url(LLMCall, **lately), percent(share)),
-        unit="of calls answered" if health.calls else "",
-        lines=lines,
-        tone="plain" if share is None else "good" if share >= 0.99 else "warning" if share >= 0.9 else "bad",
-    )
+    if not health.calls:
+        return card("Judge", figure=percent(None), unit="", lines=lines, tone="plain")
+    share = health.ok / health.calls
+    figure = number_link(display.list_url(LLMCall, **filters), percent(share))
+    return card("Judge", figure=figure, unit="of calls answered", lines=lines, tone=_tone(share))
+
+
+def _calls_line(health: CallHealth, filters: dict[str, str]) -> SafeString:
+    """Return how many calls were answered and how many failed, with links to them, and how long they took."""
+    ok = display.link(display.list_url(LLMCall, **filters, status__exact="ok"), f"{health.ok:,} answered")
+    failed_calls = sum(health.failed.values())
+    failed: SafeString | str = "none failed"
+    if failed_calls:
+        failed_url = display.list_url(LLMCall, **filters, status__in=",".join(sorted(health.failed)))
+        failed = display.link(failed_url, f"{failed_calls:,} failed")
+    mean = "" if health.mean_ms is None else f", {health.mean_ms:,.0f} ms on average"
+    return format_html("{}, {}{} in 24 h", ok, failed, mean)
+
+
+def _tone(share_answered: float) -> display.Tone:
+    if share_answered >= 0.99:
+        return "good"
+    return "warning" if share_answered >= 0.9 else "bad"
 
 
 add_home(

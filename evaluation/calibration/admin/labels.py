@@ -5,39 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import Avg, Count, F, FloatField, Q, QuerySet
 from django.db.models.functions import Abs, Cast
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin.transcript import transcript_url
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
 from agents.kit.console.filters import number_in
-from agents.kit.console.logs import READING
-from agents.kit.console.review import ASSIGNING, assign, people
-from agents.kit.console.site import Button, ModelAdmin, NumberInput, Select, TextInput, console_page
-from agents.kit.models import ReviewItem
-from agents.kit.text.wording import counted
-from agents.models import Message
+from agents.kit.console.site import ModelAdmin, NumberInput, Select, TextInput, console_page
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.admin.display import dimension_badge, judged_by
 from evaluation.calibration.admin.trust import agreement_badge
-from evaluation.calibration.agreement import Calibration
+from evaluation.calibration.agreement import JudgeAgreement
 from evaluation.calibration.labels import (
     BANDS,
     MOST_DRAWN,
     Progress,
-    add_by_hand,
     all_done,
     begun,
     draw_label_set,
@@ -46,16 +38,15 @@ from evaluation.calibration.labels import (
     open_figures,
     progress,
     save_label,
-    why_not_labelled,
     withdraw_label,
 )
 from evaluation.calibration.models import JudgeCalibration, LabelSet, ScoreLabel
-from evaluation.calibration.shown import shown
+from evaluation.calibration.shown import blind_judgement
 from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationScore, procedure_name
 
 
 class DrawForm(forms.Form):
-    """What to draw."""
+    """Form of a draw: from which judge's scores, and how many."""
 
     name = forms.CharField(max_length=100, widget=TextInput, help_text="of the label set, unique")
     judged_by = forms.ChoiceField(label="judge", widget=Select, help_text="and how it judged")
@@ -73,15 +64,21 @@ class DrawForm(forms.Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         fields = ("judge", "method", "hard", "double_check", "simulated")
-        rows = EvaluationRun.objects.filter(swap_test="").order_by("judge").values(*fields).distinct()
-        ways = sorted({(row.pop("judge"), procedure_name(**row)) for row in rows})
-        self.judges = {f"{judge}, {procedure}": (judge, procedure) for judge, procedure in ways}
+        judges_and_procedures: set[tuple[str, str]] = set()
+        for row in EvaluationRun.objects.filter(swap_test="").order_by("judge").values(*fields).distinct():
+            judge = row.pop("judge")
+            judges_and_procedures.add((judge, procedure_name(**row)))
+        self.judges = {
+            f"{judge}, {procedure}": (judge, procedure) for judge, procedure in sorted(judges_and_procedures)
+        }
         self.fields["judged_by"].choices = [(name, name) for name in self.judges]  # type: ignore[attr-defined]
 
 
+PAGES = "admin/calibration/labels/"
+LABELLING = "calibration.add_scorelabel"
 MOST_DIFFERENCES = 10
 CANNOT_TELL = "cannot_tell"
-RELATED = (
+SHOWN_WITH_A_JUDGEMENT = (
     "evaluation_run__agent",
     "evaluation_run__channel",
     "message__channel",
@@ -92,136 +89,138 @@ RELATED = (
 
 # -- labelling: one judgement at a time, without what the judge made of it until one's own label is stored
 @dataclass(frozen=True, slots=True)
-class Desk:
+class AnnotatorWork:
     """A label set as one annotator works on it: the judgements in their order, and the annotator's own labels by judgement."""
 
     ids: list[int]
-    mine: dict[int, ScoreLabel]
+    labels: dict[int, ScoreLabel]
+
+    @property
+    def unlabelled(self) -> list[int]:
+        return [pk for pk in self.ids if pk not in self.labels]
 
     def next_after(self, pk: int | None) -> int | None:
-        """The next judgement without a label of mine after `pk`, from the start again at the end; None when all have one."""
-        left = [other for other in self.ids if other not in self.mine]
-        later = self.ids[self.ids.index(pk) + 1 :] if pk in self.ids else []
-        return next((other for other in later if other not in self.mine), left[0] if left else None)
+        """Return the next judgement without a label after `pk`, from the start again at the end; None when all have one."""
+        unlabelled = self.unlabelled
+        if not unlabelled:
+            return None
+        if pk in self.ids:
+            place = self.ids.index(pk)
+            for later in self.ids[place + 1 :]:
+                if later not in self.labels:
+                    return later
+        return unlabelled[0]
 
     def before(self, pk: int | None) -> int | None:
-        """The judgement before `pk`; with None the last one."""
+        """Return the judgement before `pk`; with None the last one."""
         place = self.ids.index(pk) if pk in self.ids else len(self.ids)
         return self.ids[place - 1] if place else None
 
 
-def desk_of(label_set: LabelSet, annotator: str) -> Desk:
-    """In two queries."""
+def work_of(label_set: LabelSet, annotator: str) -> AnnotatorWork:
+    """Return a label set as an annotator works on it, in two queries."""
     own = ScoreLabel.objects.filter(evaluation_score__label_sets=label_set, annotator=annotator, withdrawn=False)
-    return Desk(drawn_ids(label_set), {label.evaluation_score_id: label for label in own})
+    return AnnotatorWork(drawn_ids(label_set), {label.evaluation_score_id: label for label in own})
 
 
-def labelling_context(desk: Desk, *, item: int | None, saved: int | None) -> dict[str, Any]:
-    """What the template shows.
+def labelling_context(work: AnnotatorWork, *, item: int | None, saved: int | None) -> dict[str, Any]:
+    """Return what the template shows.
 
     Args:
-        desk: Whose.
         item: The judgement to label; None when everything is labelled.
         saved: The judgement just labelled: only now, and only with a label of one's own, it is shown what the judge gave.
     """
-    current = EvaluationScore.objects.select_related(*RELATED).filter(pk=item).first() if item is not None else None
-    label = desk.mine.get(saved) if saved is not None else None
-    judged = EvaluationScore.objects.filter(pk=saved or 0).first() if label is not None else None
-    return {
-        "done": len(desk.mine),
-        "total": len(desk.ids),
-        "unknown": sum(one.value is None for one in desk.mine.values()),
-        "place": desk.ids.index(item) + 1 if item is not None else None,
-        "item": None if current is None else shown(current),
-        "item_id": item,
-        "label": desk.mine.get(item) if item is not None else None,
+    context: dict[str, Any] = {
+        "done": len(work.labels),
+        "total": len(work.ids),
+        "unknown": sum(label.value is None for label in work.labels.values()),
         "bands": BANDS,
         "cannot_tell": CANNOT_TELL,
-        "before": desk.before(item),
-        "skippable": current is not None and any(pk != item for pk in desk.ids if pk not in desk.mine),
-        "saved": judged,
-        "given": label,
-        "apart": abs(label.value - judged.raw_score)
-        if label and judged and label.value is not None and judged.raw_score is not None
-        else None,
-        "reasons": "\n\n".join(filter(None, (judged.reasoning, judged.justification))) if judged else "",
+        "before": work.before(item),
+        "item_id": item,
     }
+    if item is not None:
+        context["place"] = work.ids.index(item) + 1
+        context["label"] = work.labels.get(item)
+    score = EvaluationScore.objects.select_related(*SHOWN_WITH_A_JUDGEMENT).filter(pk=item or 0).first()
+    if score is not None:
+        context["item"] = blind_judgement(score)
+        context["skippable"] = any(pk != item for pk in work.unlabelled)
+    saved_label = work.labels.get(saved) if saved is not None else None
+    if saved_label is not None:
+        context |= _revealed_context(saved_label)
+    return context
+
+
+def _revealed_context(label: ScoreLabel) -> dict[str, Any]:
+    """Return what the judge gave, beside a label that is stored."""
+    judgement = EvaluationScore.objects.filter(pk=label.evaluation_score_id).first()
+    context: dict[str, Any] = {"saved": judgement, "given": label}
+    if judgement is None:  # deleted meanwhile
+        return context
+    if label.value is not None and judgement.raw_score is not None:
+        context["apart"] = abs(label.value - judgement.raw_score)
+    context["reasons"] = "\n\n".join(filter(None, (judgement.reasoning, judgement.justification)))
+    return context
 
 
 # -- what a set says of its judge
 def results_context(label_set: LabelSet, *, annotator: str, may_label: bool) -> dict[str, Any]:
-    """What the template shows.
+    """Return what the template shows.
 
     Args:
         annotator: The visitor. Those who began to label see no figures before the end, and until all are done only their own labels.
         may_label: Whether the visitor may label; then figures are shown before the first label only when they were opened.
     """
     entries = progress([label_set])[label_set.pk]
-    mine = next((entry for entry in entries if entry.annotator == annotator), None)
-    closed = may_label and mine is None and not figures_opened(label_set=label_set, annotator=annotator)
-    hidden = "not begun" if closed else "unfinished" if mine is not None and not mine.done else ""
+    own_entry = next((entry for entry in entries if entry.annotator == annotator), None)
     context = {
         "label_set": label_set,
         "drawn": label_set.drawn.count(),
-        "drawn_at": label_set.created_at if label_set.by_hand else parse_datetime(label_set.population["until"]),
+        "drawn_at": parse_datetime(label_set.population["until"]),
         "entries": entries,
-        "hidden": hidden,
-        "only_mine": mine is not None and not all_done(entries),
+        "hidden": _why_hidden(label_set, own_entry, annotator=annotator, may_label=may_label),
+        "only_mine": own_entry is not None and not all_done(entries),
     }
-    if hidden:
+    if context["hidden"]:
         return context
-    key = {"judge": label_set.judge, "procedure": label_set.procedure, "dimension": label_set.dimension}
-    row = JudgeCalibration.objects.filter(**key).first()
-    annotators = [annotator] if context["only_mine"] else None
-    return context | {
-        "row": row,
-        "agreement": agreement_badge(row, label_set.dimension),
-        "figures": Calibration.model_validate(row.figures) if row and row.figures else None,
-        "differences": differences(label_set, annotators),
-    }
+    row = JudgeCalibration.objects.filter(
+        judge=label_set.judge, procedure=label_set.procedure, dimension=label_set.dimension
+    ).first()
+    context["row"] = row
+    context["agreement"] = agreement_badge(row, label_set.dimension)
+    context["differences"] = differences(label_set, [annotator] if context["only_mine"] else None)
+    if row is not None and row.figures:
+        context["figures"] = JudgeAgreement.model_validate(row.figures)
+    return context
+
+
+def _why_hidden(label_set: LabelSet, own_entry: Progress | None, *, annotator: str, may_label: bool) -> str:
+    """Return why figures are hidden from a visitor, so that they do not sway labels: ``not begun``, ``unfinished``, or empty."""
+    if own_entry is not None:
+        return "" if own_entry.done else "unfinished"
+    if may_label and not figures_opened(label_set=label_set, annotator=annotator):
+        return "not begun"
+    return ""
 
 
 def differences(label_set: LabelSet, annotators: Sequence[str] | None) -> QuerySet[EvaluationScore]:
-    """The judgements in which people and judge are furthest apart."""
-    counted = Q(labels__blind=True, labels__value__isnull=False)
+    """Return the judgements in which people and judge are furthest apart.
+
+    Args:
+        annotators: Whose labels; None = everybody's.
+    """
+    used = Q(labels__blind=True, labels__value__isnull=False)
     if annotators is not None:
-        counted &= Q(labels__annotator__in=annotators)
+        used &= Q(labels__annotator__in=annotators)
     return (
         EvaluationScore.objects.filter(label_sets=label_set, raw_score__isnull=False)
-        .annotate(people=Avg("labels__value", filter=counted), given=Count("labels", filter=counted))
+        .annotate(people=Avg("labels__value", filter=used), given=Count("labels", filter=used))
         .filter(people__isnull=False)
         .annotate(apart=Abs(F("people") - Cast("raw_score", FloatField())))
         .filter(apart__gte=1)
         .order_by("-apart", "pk")[:MOST_DIFFERENCES]
     )
-
-
-PAGES = "admin/calibration/labels/"
-LABELLING = "calibration.add_scorelabel"
-CHOOSING = ("calibration.add_labelset", READING)
-ASSIGNED = "labels"  # in the review queue
-MOST_JUDGEMENTS = 50  # of a message, offered to be chosen
-MOST_SETS = 20  # that were chosen by hand, offered
-
-
-def choose_buttons(request: HttpRequest, **about: int | None) -> list[Button]:
-    """A button that leads to the judgements of a ``message`` or a ``score``, to be added to a label set; none for who may not."""
-    given = {name: pk for name, pk in about.items() if pk is not None}
-    if not given or not request.user.has_perms(CHOOSING):
-        return []
-    url = f"{reverse('admin:calibration_labelset_choose')}?{urlencode(given)}"
-    return [Button(label="Add to a label set", url=url)]
-
-
-def choose_link(request: HttpRequest, **about: int | None) -> SafeString:
-    """The same as HTML, empty for who may not."""
-    links = ((button.url, button.label) for button in choose_buttons(request, **about))
-    return format_html_join("", '<p class="pl-buttons"><a class="pl-button" href="{}">{}</a></p>', links)
-
-
-def choose_score(request: HttpRequest, score: EvaluationScore) -> SafeString:
-    """The same for a score that can be labelled."""
-    return SafeString("") if why_not_labelled(score) else choose_link(request, score=score.pk)
 
 
 @admin.register(LabelSet)
@@ -297,56 +296,11 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         label_set = self._label_set(request, object_id)
         may_label = request.user.has_perm(LABELLING)
         context = results_context(label_set, annotator=user_of(request).get_username(), may_label=may_label)
-        urls = {f"{name}_url": _url(name, label_set) for name in ("open", "assign")}
-        if request.user.has_perm(ASSIGNING):
-            item = ReviewItem.objects.filter(kind=ASSIGNED, key=f"{label_set.pk}").first()
-            context |= {"people": people(), "assignee": item.assigned_to_id if item else None}
         label_url = _url("label", label_set) if may_label else ""
         title = f"Label set {label_set}"
-        return self.page(request, f"{PAGES}results.html", title, label_url=label_url, **urls, **context)
-
-    @console_page("choose/", *CHOOSING)
-    def choose_view(self, request: HttpRequest) -> HttpResponse:
-        """Show the judgements of a message, or the one of ``?score=``, without the judge's scores; POST adds those that are chosen."""
-        one, message = number_in(request.GET, "score"), number_in(request.GET, "message")
-        score = EvaluationScore.objects.filter(pk=one or 0).first()
-        about = Message.objects.filter(pk=message or (score.message_id if score else None) or 0).first()
-        if about is None and score is None:
-            raise Http404("Name a message or a score that exists.")
-        rows = EvaluationScore.objects.filter(message=about) if about else EvaluationScore.objects.filter(pk=one or 0)
-        rows = rows.filter(status="scored", raw_score__isnull=False).order_by("-evaluation_run", "pk")
-        rows = rows.select_related("evaluation_run__agent", "evaluation_run__channel")[:MOST_JUDGEMENTS]
-        offered = [row for row in rows if not why_not_labelled(row)]
-        chosen, name = request.POST.getlist("score"), request.POST.get("name", "")
-        if request.method == "POST":
-            scores = [row for row in offered if str(row.pk) in chosen]
-            try:
-                label_set, added = add_by_hand(name=name, scores=scores, user=user_of(request))
-            except ValueError as problem:
-                self.message_user(request, f"Nothing was added: {problem}.", messages.ERROR)
-            else:
-                self.message_user(request, f"{counted(added, 'judgement')} added to {label_set}.", messages.SUCCESS)
-                return HttpResponseRedirect(_url("change", label_set))
-        names = list(LabelSet.objects.filter(population_size=0).values_list("name", flat=True)[:MOST_SETS])
         return self.page(
-            request,
-            f"{PAGES}choose.html",
-            "Add to a label set",
-            message=about,
-            place=transcript_url(about) if about else "",
-            rows=[(row, judged_by(row.evaluation_run), str(row.pk) in chosen or row.pk == one) for row in offered],
-            names=names,
-            name=name or next(iter(names), "chosen by hand"),
-            evaluate_url=reverse("admin:evaluation_agent_evaluate", args=[about.agent_id])
-            if about and about.agent_id
-            else "",
+            request, f"{PAGES}results.html", title, label_url=label_url, open_url=_url("open", label_set), **context
         )
-
-    @console_page("<int:pk>/assign/", ASSIGNING, post=True)
-    def assign_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        label_set = self._label_set(request, pk)
-        assign(request, ASSIGNED, f"{label_set.pk}")
-        return HttpResponseRedirect(_url("change", label_set))
 
     @console_page("<int:pk>/open/", post=True)
     def open_view(self, request: HttpRequest, pk: int) -> HttpResponse:
@@ -362,38 +316,50 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         label_set = self._label_set(request, pk)
         if request.method == "POST":
             return self._label(request, label_set)
-        desk = desk_of(label_set, user_of(request).get_username())
-        item, saved, after = (number_in(request.GET, name) for name in ("item", "saved", "after"))
-        if item not in desk.ids:
-            item = desk.next_after(saved if saved is not None else after)
-        context = labelling_context(desk, item=item, saved=saved)
+        work = work_of(label_set, user_of(request).get_username())
+        item = number_in(request.GET, "item")
+        saved = number_in(request.GET, "saved")
+        if item not in work.ids:
+            item = work.next_after(saved if saved is not None else number_in(request.GET, "after"))
+        context = labelling_context(work, item=item, saved=saved)
         results_url = _url("change", label_set)
         return self.page(request, f"{PAGES}label.html", f"Label: {label_set}", results_url=results_url, **context)
 
     def _label(self, request: HttpRequest, label_set: LabelSet) -> HttpResponse:
-        related = EvaluationScore.objects.select_related("evaluation_run").filter(label_sets=label_set)
-        score = get_object_or_404(related, pk=number_in(request.POST, "item") or 0)
+        """Store or withdraw the label that a form sends."""
+        scores = EvaluationScore.objects.select_related("evaluation_run").filter(label_sets=label_set)
+        score = get_object_or_404(scores, pk=number_in(request.POST, "item") or 0)
         user = user_of(request)
-        back = HttpResponseRedirect(_url("label", label_set, f"?item={score.pk}"))
+        same_item = HttpResponseRedirect(_url("label", label_set, f"?item={score.pk}"))
         if "undo" in request.POST:
             withdraw_label(score=score, annotator=user.get_username())
-            return back
-        given, note = request.POST.get("value", ""), request.POST.get("note", "")
-        if not (given == CANNOT_TELL or (len(given) == 1 and given in "0123456789")):
-            self.message_user(request, f"value {given[:20]!r}: allowed: 0 to 9, or cannot tell", messages.ERROR)
-            return back
+            return same_item
         try:
-            value = None if given == CANNOT_TELL else int(given)
+            value = _given_value(request.POST.get("value", ""))
+            note = request.POST.get("note", "")
             save_label(score=score, annotator=user.get_username(), value=value, note=note, user=user)
         except ValueError as error:
             self.message_user(request, str(error), messages.ERROR)
-            return back
+            return same_item
         return HttpResponseRedirect(_url("label", label_set, f"?saved={score.pk}"))
 
     def _label_set(self, request: HttpRequest, pk: object) -> LabelSet:
         if not self.has_view_permission(request):
             raise PermissionDenied
         return get_object_or_404(LabelSet, pk=number_in({"pk": str(pk)}, "pk"))
+
+
+def _given_value(given: str) -> int | None:
+    """Return the value of the button that was pressed; None for cannot tell.
+
+    Raises:
+        ValueError: There is no such button.
+    """
+    if given == CANNOT_TELL:
+        return None
+    if len(given) == 1 and given in "0123456789":
+        return int(given)
+    raise ValueError(f"value {given[:20]!r}: allowed: 0 to 9, or cannot tell")
 
 
 def progress_lines(entries: Sequence[Progress]) -> SafeString:

@@ -23,24 +23,26 @@ SWAP_TEST = (
     "how often this judge scores an agent's own text higher than one of somebody else in its place (AUC, 0.5 is chance, 1 never wrong), "
     "with its 95 % interval"
 )
+NO_LABELS = "no human labels yet: how far this judge can be trusted is not known"
 MAY_LABEL = ("calibration.add_labelset", "agents.view_message")
 
 
 def agreement_badge(calibration: JudgeCalibration | None, dimension: str) -> SafeString | str:
-    """A judge's agreement with people in a dimension, and its swap test; nothing for a dimension that is counted."""
+    """Return a judge's agreement with people in a dimension, and its swap test; nothing for a dimension that is counted."""
     if dimension in COUNTED:
         return ""
-    known = calibration is not None and bool(calibration.labels)
-    people = display.badge(
-        figure_text(calibration if known else None),
-        "info" if calibration is not None and calibration.enough else "plain",
-        AGREEMENT if known else "no labels of people: how far this judge can be trusted is not known",
-    )
     stale: SafeString | str = ""
     if calibration is not None and calibration.is_stale:
         stale = display.badge("labels changed since", "warning", "a worker computes it again")
     swap = _swap_badge(calibration) if dimension in BY_MESSAGE else ""
-    return format_html("{} {} {}", people, stale, swap)
+    return format_html("{} {} {}", _people_badge(calibration), stale, swap)
+
+
+def _people_badge(calibration: JudgeCalibration | None) -> SafeString:
+    """Return a badge of a judge's agreement with people."""
+    if calibration is None or not calibration.labels:
+        return display.badge(figure_text(None), "plain", NO_LABELS)
+    return display.badge(figure_text(calibration), "info" if calibration.enough else "plain", AGREEMENT)
 
 
 def badges_of(judge: str, procedure: str, dimensions: Sequence[str]) -> dict[str, SafeString | str]:
@@ -67,12 +69,15 @@ def trust_lines(notes: Iterable[str], user: Any) -> SafeString:
 
 
 def _swap_badge(calibration: JudgeCalibration | None) -> SafeString:
-    shown = swap_text(calibration)
-    if shown != NOT_CHECKED:
-        return display.badge(f"swap test: {shown}", "info", SWAP_TEST)
-    judge = {"judge": calibration.judge} if calibration is not None else {}
-    url = f"{reverse('admin:evaluation_job_check')}?{urlencode(judge)}".rstrip("?")
-    return display.link(url, display.badge(f"swap test: {shown}", "plain", SWAP_TEST), "check it: asks first")
+    """Return a badge of a judge's swap test; it leads to the page that makes one, where there is none."""
+    text = swap_text(calibration)
+    label = f"swap test: {text}"
+    if text != NOT_CHECKED:
+        return display.badge(label, "info", SWAP_TEST)
+    url = reverse("admin:evaluation_job_check")
+    if calibration is not None:
+        url += f"?{urlencode({'judge': calibration.judge})}"
+    return display.link(url, display.badge(label, "plain", SWAP_TEST), "check it: asks first")
 
 
 templates.filter("trust_lines", trust_lines)  # for templates that load "display"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import groupby
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 from urllib.parse import urlencode
 
 from django.conf import settings
@@ -50,42 +49,49 @@ from evaluation.runs.planning import ENOUGH_MESSAGES, RunSpec
 from evaluation.runs.request import request_evaluation
 from evaluation.runs.summary import Share, shares_of
 
-What = Literal["evaluate", "capture"]
-TITLES: dict[What, str] = {"evaluate": "Evaluate {} now", "capture": "Capture a baseline of {}"}
-VERBS: dict[What, str] = {"evaluate": "Evaluate now", "capture": "Capture baseline"}
+BASELINE_HEADINGS = ("Dimension", "Score", "Judge", "Captured", "Evaluation")
+TAGS_READ = 1_000  # messages of an agent
+# As many as three judges leave in each dimension.
+NEWEST_BASELINES: Prefetch[Any] = Prefetch(
+    "baselines", queryset=Baseline.objects.order_by("-captured_at", "-pk")[:15], to_attr="newest_baselines"
+)
 
 
-def mark_agreements(baselines: list[Baseline]) -> None:
-    """Put each baseline's figure on it, in one query for all."""
+# -- their list, and the pages that ask before an agent is measured
+def set_agreements(baselines: Iterable[Baseline]) -> None:
+    """Set `agreement` of each baseline, its judge's agreement with people, in one query for all."""
     agreements = all_agreements()
-    for row in baselines:
-        row.agreement = agreements.get(Key(row.judge, row.procedure, row.dimension))  # type: ignore[attr-defined]
+    for baseline in baselines:
+        key = Key(baseline.judge, baseline.procedure, baseline.dimension)
+        baseline.agreement = agreements.get(key)  # type: ignore[attr-defined]
 
 
-def agreement_of_baseline(baseline: Baseline) -> SafeString | str:
-    """The figure put there by `mark_agreements`, or looked up for a baseline alone."""
-    if not hasattr(baseline, "agreement"):
-        calibration = calibration_of(baseline.judge, baseline.procedure).get(baseline.dimension)
-        return agreement_badge(calibration, baseline.dimension)
-    return agreement_badge(baseline.agreement, baseline.dimension)
+def agreement_cell(baseline: Baseline) -> SafeString | str:
+    """Return the agreement set by `set_agreements`; of a baseline alone it is looked up."""
+    if hasattr(baseline, "agreement"):
+        return agreement_badge(baseline.agreement, baseline.dimension)
+    calibration = calibration_of(baseline.judge, baseline.procedure).get(baseline.dimension)
+    return agreement_badge(calibration, baseline.dimension)
 
 
 @admin.register(Baseline)
 class BaselineAdmin(ReadOnlyAdmin[Baseline]):
     ordering = ("agent_id", "judge", "procedure", "dimension")  # an index has it
-    value = display.column("score", lambda row: _score(row, row.shares), ordering="score")
+    value = display.column("score", lambda baseline: _score_cell(baseline, baseline.shares), ordering="score")
     judge_mark = display.column("judge", judged_by, ordering="judge")
-    agreement_mark = display.column("agreement with people, swap test", agreement_of_baseline)
+    agreement_mark = display.column("agreement with people, swap test", agreement_cell)
     simulated = display.column("simulated by", lambda baseline: simulated_by(baseline.evaluation_run) or display.EMPTY)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Baseline]:
         return super().get_queryset(request).prefetch_related("agent__traits")
 
     def fill_in(self, rows: list[Any]) -> None:
-        mark_agreements(rows)
-        reasons, shares = stale_reasons(rows), shares_of({row.evaluation_run_id for row in rows})
-        for row in rows:
-            row.stale_reasons, row.shares = reasons, shares
+        set_agreements(rows)
+        reasons = stale_reasons(rows)
+        shares = shares_of({baseline.evaluation_run_id for baseline in rows})
+        for baseline in rows:
+            baseline.stale_reasons = reasons
+            baseline.shares = shares
 
     @admin.display(description="persona")
     def stale(self, baseline: Any) -> SafeString:
@@ -99,18 +105,20 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
 
     @console_page("of/<int:agent_id>/evaluate/", MEASURE, name="evaluation_agent_evaluate")
     def evaluate_view(self, request: HttpRequest, agent_id: int) -> HttpResponse:
-        return self._ask(request, agent_id, "evaluate")
+        return self._ask(request, get_object_or_404(Agent, pk=agent_id), is_baseline=False)
 
     @console_page("of/<int:agent_id>/capture/", MEASURE, name="evaluation_agent_capture")
     def capture_view(self, request: HttpRequest, agent_id: int) -> HttpResponse:
-        return self._ask(request, agent_id, "capture")
+        return self._ask(request, get_object_or_404(Agent, pk=agent_id), is_baseline=True)
 
-    def _ask(self, request: HttpRequest, agent_id: int, what: What) -> HttpResponse:
+    def _ask(self, request: HttpRequest, agent: Agent, *, is_baseline: bool) -> HttpResponse:
         """Estimate and ask; then queue it, and lead to the page on which the evaluation's progress is shown."""
-        agent = get_object_or_404(Agent, pk=agent_id)
         captured = Baseline.objects.filter(agent=agent, judge=settings.JUDGE_MODEL).values_list("dimension", flat=True)
-        is_baseline = what == "capture"
         form = measuring_form(request, usual=set(captured), is_baseline=is_baseline)
+        name = display.marked(agent.display_name)
+        title, verb = f"Evaluate {name} now", "Evaluate now"
+        if is_baseline:
+            title, verb = f"Capture a baseline of {name}", "Capture baseline"
 
         def estimate() -> CostPreview:
             with refusing_files():
@@ -124,8 +132,9 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
                     run, is_same = request_evaluation(asked, agent=agent, is_baseline=is_baseline)
                 text = "goes on: the same was asked for within a day" if is_same else "is queued"
                 self.message_user(request, f"Evaluation {run.pk} {text}.", messages.SUCCESS)
-            before, now = form.cleaned_data.get("against", ""), form.cleaned_data["where"]
-            if before and "," not in before + now:
+            before = form.cleaned_data.get("against", "")
+            now = form.cleaned_data["where"]
+            if before and "," not in before + now:  # the page that compares takes a single tag on each side
                 return compare_url(agent=agent.slug, baseline=before, candidate=now)
             return reverse("admin:evaluation_evaluationrun_change", args=[run.pk])
 
@@ -133,8 +142,8 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
             self,
             request,
             form,
-            title=TITLES[what].format(display.marked(agent.display_name)),
-            verb=VERBS[what],
+            title=title,
+            verb=verb,
             preview=estimate,
             do=queue,
             back=(reverse("admin:agents_agent_change", args=[agent.pk]), "Back to the agent"),
@@ -143,139 +152,159 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
 
 
 def stale_badge(reason: str = "") -> SafeString:
+    """Return the badge of a baseline whose persona changed since, with the reason beside it where it is known."""
     badge = display.badge("stale", "warning", reason or "the persona changed since it was captured")
-    return format_html('{} <span class="pl-subtle">{}</span>', badge, display.visible(reason)) if reason else badge
+    if not reason:
+        return badge
+    return format_html('{} <span class="pl-subtle">{}</span>', badge, display.visible(reason))
 
 
-def _score(baseline: Baseline, shares: Mapping[int, Mapping[str, Share]]) -> SafeString:
+def _score_cell(baseline: Baseline, shares: Mapping[int, Mapping[str, Share]]) -> SafeString:
     share = shares.get(baseline.evaluation_run_id, {}).get(baseline.dimension)
     return number(baseline.score, baseline.count, share=share)
 
 
-def _by_judge(baselines: Iterable[Baseline]) -> list[tuple[Judged, list[Baseline]]]:
-    """Baselines per judge and procedure: what was judged differently never stands in one line."""
-    rows = sorted(baselines, key=lambda baseline: (baseline.judge, baseline.procedure, baseline.dimension))
-    grouped = groupby(rows, key=lambda baseline: Judged(judge=baseline.judge, procedure=baseline.procedure))
-    return [(judged, list(group)) for judged, group in grouped]
+def _by_judge(baselines: Iterable[Baseline]) -> dict[Judged, list[Baseline]]:
+    """Return baselines by judge and procedure: what was judged differently never stands in one line."""
+    grouped: dict[Judged, list[Baseline]] = {}
+    for baseline in sorted(baselines, key=lambda baseline: (baseline.judge, baseline.procedure, baseline.dimension)):
+        judged = Judged(judge=baseline.judge, procedure=baseline.procedure)
+        grouped.setdefault(judged, []).append(baseline)
+    return grouped
 
 
-# What the column reads: as many as three judges leave in each dimension.
-NEWEST_BASELINES: Prefetch[Any] = Prefetch(
-    "baselines", queryset=Baseline.objects.order_by("-captured_at", "-pk")[:15], to_attr="newest_baselines"
-)
-
-
+# -- in the list of agents
 def fill_now(agents: list[Any]) -> tuple[object, object] | None:
-    """Set `now` of agents: what changed since their baselines, by judge, procedure and dimension.
+    """Set `now` of agents: what changed since their baselines, by judge with procedure, and dimension.
 
     Returns:
         The judge of all their baselines, where it is one; then the column does not name it (`names_judge`).
     """
     prefetch_related_objects(agents, NEWEST_BASELINES, "traits")
-    judges = {judged for agent in agents for judged, _ in _by_judge(agent.newest_baselines)}
+    judges = {judged for agent in agents for judged in _by_judge(agent.newest_baselines)}
+    agent_by_key = {}
     for agent in agents:
-        agent.now, agent.names_judge = {}, len(judges) > 1
-    by_key = {agent.pk: agent for agent in agents}
+        agent.now = {}
+        agent.names_judge = len(judges) > 1
+        agent_by_key[agent.pk] = agent
     columns = ("agent", "judge", "procedure", "dimension", "baseline", "candidate", "value")
-    for change in current_changes(by_key).filter(proposition="").only(*columns):
+    for change in current_changes(agent_by_key).filter(proposition="").only(*columns):
         judged = Judged(judge=change.judge, procedure=change.procedure)
-        by_key[change.agent_id].now[judged, change.dimension] = change
+        agent_by_key[change.agent_id].now[judged, change.dimension] = change
     return ("judge", judged_by(*judges)) if len(judges) == 1 else None
 
 
 @admin.display(description="baseline → now")
 def baseline_column(agent: Any) -> SafeString:
-    """A line per judge: its badge, each dimension's score and the newest since, the lowest first; whether the persona changed since."""
+    """Return a line per judge: its badge, each dimension's score and the newest since, the lowest first; whether the persona changed."""
     lines = []
-    for judged, group in _by_judge(agent.newest_baselines):
-        pairs = [(row, agent.now.get((judged, row.dimension))) for row in group]
+    for judged, baselines in _by_judge(agent.newest_baselines).items():
+        pairs = [(baseline, agent.now.get((judged, baseline.dimension))) for baseline in baselines]
         pairs.sort(key=_lowest_first)
-        scores = format_html_join(
-            " ",
-            '<span class="pl-pair">{} {}</span>',
-            ((dimension_badge(row.dimension), _then_and_now(row, now)) for row, now in pairs),
-        )
-        stale = stale_badge() if any(is_stale(row) for row in group) else ""
-        lines.append((judged_by(judged) if agent.names_judge else "", scores, stale))
+        cells = [(dimension_badge(baseline.dimension), _then_and_now(baseline, change)) for baseline, change in pairs]
+        scores = format_html_join(" ", '<span class="pl-pair">{} {}</span>', cells)
+        judge = judged_by(judged) if agent.names_judge else ""
+        stale = stale_badge() if any(is_stale(baseline) for baseline in baselines) else ""
+        lines.append((judge, scores, stale))
     return format_html_join("", '<div class="pl-line">{} {} {}</div>', lines) or display.EMPTY
 
 
 def _lowest_first(pair: tuple[Baseline, Change | None]) -> tuple[bool, float]:
     _, change = pair
-    score = change.candidate if change is not None else None
-    return score is None, score or 0.0
+    if change is None or change.candidate is None:
+        return True, 0.0
+    return False, change.candidate
 
 
-def _then_and_now(row: Baseline, change: Change | None) -> SafeString | str:
+def _then_and_now(baseline: Baseline, change: Change | None) -> SafeString | str:
     """Return both scores as the comparison has them; of a dimension that nothing newer was scored in, the baseline's."""
-    if row.count is not None:
-        return f"{row.count:,}"
-    score, now = row.score, meter(None, why="nothing newer was scored")
-    if change is not None and change.candidate is not None:
-        score = change.baseline
-        now = of_words(change.candidate) if change.result.of_words else meter(change.candidate)
-    elif score is None:
-        return "unscored"
-    before = "–" if score is None else f"{score:.1f}"
-    return format_html('{} <span aria-hidden="true">→</span> {}', before, now)
+    if baseline.count is not None:
+        return f"{baseline.count:,}"
+    if change is None or change.candidate is None:
+        if baseline.score is None:
+            return "unscored"
+        before, now = baseline.score, meter(None, why="nothing newer was scored")
+    elif change.result.of_words:
+        before, now = change.baseline, of_words(change.candidate)
+    else:
+        before, now = change.baseline, meter(change.candidate)
+    score = "–" if before is None else f"{before:.1f}"
+    return format_html('{} <span aria-hidden="true">→</span> {}', score, now)
 
 
+# -- on an agent's page
 def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
-    """The agent's baselines, and the ways to its evaluations."""
+    """Return the agent's baselines, and the ways to its evaluations."""
     baselines = list(agent.baselines.select_related("evaluation_run"))
-    mark_agreements(baselines)
-    reasons, shares = stale_reasons(baselines), shares_of({row.evaluation_run_id for row in baselines})
-    grouped = _by_judge(baselines)
-    rows = [
-        (
-            dimension_badge(row.dimension),
-            format_html("{} {}", _score(row, shares), stale_badge(reasons[row.pk]) if row.pk in reasons else ""),
-            format_html("{} {}", judged_by(judged), agreement_of_baseline(row)),
-            display.moment(row.captured_at),
-            evaluation_link(row.evaluation_run_id),
-        )
-        for judged, group in grouped
-        for row in group
-    ]
-    summary = [
-        format_html("{} {}", dimension_badge(row.dimension), number(row.score, row.count))
-        for _, group in grouped[:1]
-        for row in group
-    ]
+    set_agreements(baselines)
+    reasons = stale_reasons(baselines)
+    shares = shares_of({baseline.evaluation_run_id for baseline in baselines})
+    by_judge = _by_judge(baselines)
+    rows = []
+    for judged, of_judge in by_judge.items():
+        for baseline in of_judge:
+            stale = stale_badge(reasons[baseline.pk]) if baseline.pk in reasons else ""
+            rows.append(
+                (
+                    dimension_badge(baseline.dimension),
+                    format_html("{} {}", _score_cell(baseline, shares), stale),
+                    format_html("{} {}", judged_by(judged), agreement_cell(baseline)),
+                    display.moment(baseline.captured_at),
+                    evaluation_link(baseline.evaluation_run_id),
+                )
+            )
+    summary = []
+    for baseline in next(iter(by_judge.values()), []):  # those of the first judge
+        score = number(baseline.score, baseline.count)
+        summary.append(format_html("{} {}", dimension_badge(baseline.dimension), score))
+    capture_url = ""
+    if request.user.has_perm(MEASURE):
+        capture_url = reverse("admin:evaluation_agent_capture", args=[agent.pk])
     context = {
-        "table": table(("Dimension", "Score", "Judge", "Captured", "Evaluation"), rows, label="Baselines"),
+        "table": table(BASELINE_HEADINGS, rows, label="Baselines"),
         "summary": summary,
-        "capture_url": reverse("admin:evaluation_agent_capture", args=[agent.pk])
-        if request.user.has_perm(MEASURE)
-        else "",
+        "capture_url": capture_url,
         "runs_url": display.list_url(EvaluationRun, agent__id__exact=agent.pk),
         "scores_url": display.list_url(EvaluationScore, evaluation_run__agent__id__exact=agent.pk),
     }
     return render_to_string("admin/change/agent_baselines.html", context, request)
 
 
-TAGS_LOOKED_AT = 1_000  # messages of an agent
-
-
+# -- on an import's page
 def imported_panel(request: HttpRequest, job: Import) -> SafeString:
-    """The evaluations that an import makes possible: of each agent that speaks in it, and of its two newest builds."""
+    """Return the evaluations that an import makes possible: of each agent that speaks in it, and of its two newest builds."""
     rows = []
     for agent in Agent.objects.filter(slug__in=job.result.get("spoke", ())).order_by("slug"):
-        url = reverse("admin:evaluation_agent_evaluate", args=[agent.pk])
-        said = Message.objects.filter(imported_by=job, agent=agent).exclude(tags={}).order_by("-sent_at", "-pk")
-        newest = list(said.values_list("tags", flat=True)[:TAGS_LOOKED_AT])
-        key = next((key for key in BUILD_TAGS if any(key in tags for tags in newest)), "")
-        builds = list(dict.fromkeys(f"{key}={tags[key]}" for tags in newest if key in tags))[:2]
-        ways = [(url, "Evaluate all")]
-        if builds:
-            ways.append((f"{url}?{urlencode({'tag': builds[0]})}", f"Evaluate {builds[0]}"))
-        if len(builds) > 1:
-            query = urlencode({"tag": builds[0], "against": builds[1]})
-            ways.insert(0, (f"{url}?{query}", f"Evaluate {builds[1]} and {builds[0]}, to compare them"))
-        rows.append((agent_chip(agent), ways))
+        rows.append((agent_chip(agent), _evaluations_of_builds(agent, _newest_builds(agent, job))))
     return render_to_string("admin/change/imported.html", {"rows": rows}) if rows else SafeString("")
 
 
+def _newest_builds(agent: Agent, job: Import) -> list[str]:
+    """Return the builds of what the agent said in an import, e.g. ``build=41``, the newest first."""
+    spoken = Message.objects.filter(imported_by=job, agent=agent).exclude(tags={}).order_by("-sent_at", "-pk")
+    newest_tags = list(spoken.values_list("tags", flat=True)[:TAGS_READ])
+    for key in BUILD_TAGS:
+        values = [tags[key] for tags in newest_tags if key in tags]
+        if values:
+            return [f"{key}={value}" for value in dict.fromkeys(values)]
+    return []
+
+
+def _evaluations_of_builds(agent: Agent, builds: Sequence[str]) -> list[tuple[str, str]]:
+    """Return address and label of what can be evaluated; what is most telling comes first."""
+    url = reverse("admin:evaluation_agent_evaluate", args=[agent.pk])
+    links = []
+    if len(builds) > 1:
+        query = urlencode({"tag": builds[0], "against": builds[1]})
+        links.append((f"{url}?{query}", f"Evaluate {builds[1]} and {builds[0]}, to compare them"))
+    links.append((url, "Evaluate all"))
+    if builds:
+        query = urlencode({"tag": builds[0]})
+        links.append((f"{url}?{query}", f"Evaluate {builds[0]}"))
+    return links
+
+
+# -- the action of the list of agents
 def _asks_first(agent: Agent, tags: str) -> SafeString:
     """Return why the baseline of an agent is not captured from the list, with a link to the form that asks for its tags."""
     return format_html(
@@ -300,21 +329,26 @@ def capture_baseline(model_admin: Any, request: HttpRequest, queryset: QuerySet[
     for agent in queryset:
         try:
             spec = RunSpec(agent=agent, dimensions=default_dimensions(), is_baseline=True)
-            if tags := dropped_tags([spec]).get(agent.slug):
+            tags = dropped_tags([spec]).get(agent.slug)
+            if tags:
                 model_admin.message_user(request, _asks_first(agent, tags), messages.WARNING)
                 continue
-            runs.append(queue_run(spec, simulate=True)[0])
+            run, _ = queue_run(spec, simulate=True)
+            runs.append(run)
         except PropositionError as error:
             model_admin.message_user(request, f"{agent}: {error}", messages.ERROR)
     if runs:
-        simulated = [str(run.agent) for run in runs if run.awaits_simulation]
-        first = (
-            f" Simulated first (fewer than {ENOUGH_MESSAGES} messages): {', '.join(simulated)}." if simulated else ""
-        )
-        text = format_html(
-            "{} queued; the worker (<code>manage.py work</code>) captures them.{} {}",
-            counted(len(runs), "baseline is", "baselines are"),
-            first,
-            display.link(display.list_url(EvaluationRun, is_baseline__exact=1), "Follow them"),
-        )
-        model_admin.message_user(request, text, messages.SUCCESS)
+        model_admin.message_user(request, _queued_text(runs), messages.SUCCESS)
+
+
+def _queued_text(runs: Sequence[EvaluationRun]) -> SafeString:
+    simulated = [str(run.agent) for run in runs if run.awaits_simulation]
+    first = ""
+    if simulated:
+        first = f" Simulated first (fewer than {ENOUGH_MESSAGES} messages): {', '.join(simulated)}."
+    return format_html(
+        "{} queued; the worker (<code>manage.py work</code>) captures them.{} {}",
+        counted(len(runs), "baseline is", "baselines are"),
+        first,
+        display.link(display.list_url(EvaluationRun, is_baseline__exact=1), "Follow them"),
+    )

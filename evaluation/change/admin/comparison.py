@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -33,82 +34,64 @@ from evaluation.admin.display import (
     of_words,
 )
 from evaluation.calibration.admin.trust import trust
-from evaluation.calibration.agreement import with_trust
-from evaluation.change.admin.drift_overview import MOST_AGENTS, by_name, compare_url, read_tag, way_name
+from evaluation.change.admin.drift_overview import (
+    INVERTED,
+    MOST_AGENTS,
+    by_name,
+    compare_url,
+    judge_name,
+    read_tag,
+)
 from evaluation.change.change import ChangeResult
 from evaluation.change.choosing import Asked, chosen_measurements, ways_of, with_undated
 from evaluation.change.comparison import Comparison, Shown, compare
 from evaluation.change.evidence import Judged
 from evaluation.change.examples import ComparedJudgements, Quote, lowest_scores, quotes_of
 from evaluation.change.measurements import Measurement, NotComparable
-from evaluation.commands import as_text
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.summary import Share
 from evaluation.statistics.difference import MARGIN
 
 MOST_JUDGEMENTS = 20_000  # more take seconds; the command has no limit
-FILES = {"csv": "text/csv", "json": "application/json"}
-HEADS = ("A", "B", "Change", "95 % interval", "Verdict")
-READING = "agents.view_message"
-Claims = Mapping[tuple[str, str], tuple[str, bool]]
-
-
-def _row(change: ChangeResult, name: SafeString | None = None) -> tuple[object, ...]:
-    """A row of a change, called `name` (default: the dimension).
-
-    It has what a reader must know of the verdict: what would decide, or why nothing does, and what its interval is of.
-    """
-    open_ = change.reason if change.verdict in ("possibly drifted", "not enough data") else ""
-    more = f"{change.n_more:,} more {change.unit} would decide" if change.n_more else open_
-    remarks: object = "; ".join(dict.fromkeys(filter(None, (more, change.interval_note))))
-    if name is not None and remarks:
-        remarks = display.folded(str(remarks), 36)
-    tone = "plain" if change.counted else TONES[change.verdict]
-    numbers = (
-        (f"{change.baseline_hits} hit", f"{change.hits} hit")
-        if change.hits is not None
-        else (
-            _number(change, change.baseline, change.baseline_share),
-            _number(change, change.candidate, change.share),
-        )
-    )
-    return (
-        name or dimension_badge(change.dimension),
-        *numbers,
-        signed(change.points, 0 if change.counted else 2),
-        interval_text(change.interval),
-        format_html(
-            '{} <span class="pl-subtle">{}</span>', display.badge(change.verdict, tone, change.reason), remarks
-        ),
-    )
-
-
-def _number(change: ChangeResult, value: float | None, share: Share | None) -> SafeString:
-    if change.counted and value is not None:
-        return number(None, int(value), share=share)
-    if change.of_words:
-        return of_words(value)
-    return number(value, None, share=share, why=change.reason if change.too_little_scored else "")
-
-
-def _too_large(runs: Collection[int]) -> bool:
-    """Whether there are too many judgements to compare for a page."""
-    judgements = EvaluationScore.objects.filter(evaluation_run__in=set(runs)).order_by()
-    return judgements.values("pk")[MOST_JUDGEMENTS : MOST_JUDGEMENTS + 1].exists()
-
-
+MOST_PAIRS = 5  # changes with messages that show them
+MOST_TAGGED = 1_000  # newest messages whose tags are offered
+FOLDED_FROM = 36  # characters of a remark on a proposition
 SHOWN_TONES = {"worse": TONES["drifted"], "better": TONES["improved"]}
-SHOWN_PAIRS = 5  # changes with messages that show them
-KNOWN_TAGS = 1_000  # newest messages whose tags are offered
+CHANGE_HEADINGS = ("A", "B", "Change", "95 % interval", "Verdict")
+READ_MESSAGES = "agents.view_message"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a judge was asked of a proposition; `inverted`: it should not hold."""
+
+    text: str
+    inverted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedPair:
+    """Two measurements and their comparison, as the page shows them: A and B, with the claims by dimension and proposition."""
+
+    baseline: Measurement
+    candidate: Measurement
+    comparison: Comparison
+    claims: Mapping[tuple[str, str], Claim]
+
+    def claim(self, dimension: str, proposition: str) -> Claim:
+        """Return what was asked; the name where no judgement has it."""
+        unknown = Claim(text=proposition or dimension, inverted=False)
+        return self.claims.get((dimension, proposition), unknown)
+
+
+# -- what is asked for
 def _side_field(label: str, about: str) -> forms.CharField:
-    known = TextInput(attrs={"list": "known-tags"})
-    return forms.CharField(required=False, max_length=300, label=label, help_text=about, widget=known)
+    with_known_tags = TextInput(attrs={"list": "known-tags"})
+    return forms.CharField(required=False, max_length=300, label=label, help_text=about, widget=with_known_tags)
 
 
 class CompareForm(forms.Form):
-    """Which two measurements, and what of them."""
+    """Which two measurements are compared, and what of them is shown."""
 
     agent = forms.ChoiceField(required=False, widget=Select)
     baseline = _side_field("A", "a tag such as build=40, or the number of an evaluation; empty: the baseline")
@@ -118,46 +101,64 @@ class CompareForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        asked = self.data.get("agent", "")
-        self.whose: Agent | None = Agent.objects.filter(slug=asked).first() if asked else None
-        rows = by_name().values_list("slug", "display_name")
-        names = {"": "choose", **dict(rows[:MOST_AGENTS]), **({asked: self.whose.display_name} if self.whose else {})}
-        self.ways = {str(way): way for way in ways_of(self.whose)} if self.whose else {}
-        judges = [("", "any"), *((name, way_name(way)) for name, way in self.ways.items())]
-        for name, choices in (("agent", list(names.items())), ("judge", judges)):
-            self.fields[name].choices = choices  # type: ignore[attr-defined]
+        slug = self.data.get("agent", "")
+        self.chosen_agent: Agent | None = Agent.objects.filter(slug=slug).first() if slug else None
+        names = {"": "choose"}
+        names.update(by_name().values_list("slug", "display_name")[:MOST_AGENTS])
+        self.judges: dict[str, Judged] = {}
+        if self.chosen_agent is not None:
+            names[slug] = self.chosen_agent.display_name
+            self.judges = {str(judged): judged for judged in ways_of(self.chosen_agent)}
+        judge_choices = [("", "any")]
+        judge_choices += [(name, judge_name(judged)) for name, judged in self.judges.items()]
+        self.fields["agent"].choices = list(names.items())  # type: ignore[attr-defined]
+        self.fields["judge"].choices = judge_choices  # type: ignore[attr-defined]
 
     def clean_baseline(self) -> Asked:
-        return _asked(self.cleaned_data["baseline"])
+        return _read_side(self.cleaned_data["baseline"])
 
     def clean_candidate(self) -> Asked:
-        return _asked(self.cleaned_data["candidate"])
+        return _read_side(self.cleaned_data["candidate"])
 
     def clean(self) -> None:
-        runs = [self.cleaned_data.get(name) for name in ("baseline", "candidate")]
-        if self.whose is None:
-            self.whose = next((run.agent for run in runs if isinstance(run, EvaluationRun) and run.agent), None)
-        if None not in runs and runs[0] == runs[1]:
+        sides = (self.cleaned_data.get("baseline"), self.cleaned_data.get("candidate"))
+        for side in sides:
+            if self.chosen_agent is None and isinstance(side, EvaluationRun):
+                self.chosen_agent = side.agent
+        if sides[0] is not None and sides[0] == sides[1]:
             raise ValidationError("A and B are the same: nothing to compare.")
 
     @property
-    def chosen_ways(self) -> list[Judged]:
-        """How both were judged: as asked for, else in any way, the preferred one first."""
-        if named := self.ways.get(self.cleaned_data["judge"]):
-            return [named]
-        return ways_of(self.whose) if self.whose else []
+    def names_both(self) -> bool:
+        """Return whether it says which two: of an agent, or two evaluations (which may be of a channel)."""
+        if not self.is_valid():
+            return False
+        if self.chosen_agent is not None:
+            return True
+        sides = (self.cleaned_data["baseline"], self.cleaned_data["candidate"])
+        return all(isinstance(side, EvaluationRun) for side in sides)
 
     @property
-    def known(self) -> list[str]:
-        """Tags of the agent's newest messages."""
-        if self.whose is None:
+    def chosen_judges(self) -> list[Judged]:
+        """Return by whom both were judged: as asked for, else by anybody, the preferred one first."""
+        chosen = self.judges.get(self.cleaned_data["judge"])
+        if chosen is not None:
+            return [chosen]
+        return ways_of(self.chosen_agent) if self.chosen_agent else []
+
+    @property
+    def known_tags(self) -> list[str]:
+        """Return the tags of the agent's newest messages, as they are typed."""
+        if self.chosen_agent is None:
             return []
-        tagged = Message.objects.filter(agent=self.whose, synthetic=False).exclude(tags={})
-        newest = tagged.order_by("-pk").values_list("tags", flat=True)[:KNOWN_TAGS]
-        return sorted({f"{key}={value}" for one in newest for key, value in one.items()})
+        tagged = Message.objects.filter(agent=self.chosen_agent, synthetic=False).exclude(tags={})
+        known = set()
+        for tags in tagged.order_by("-pk").values_list("tags", flat=True)[:MOST_TAGGED]:
+            known |= {f"{key}={value}" for key, value in tags.items()}
+        return sorted(known)
 
 
-def _asked(text: str) -> Asked:
+def _read_side(text: str) -> Asked:
     """Read an evaluation's number or a tag.
 
     Raises:
@@ -166,107 +167,149 @@ def _asked(text: str) -> Asked:
     text = text.strip().removeprefix("#")
     if not (text.isascii() and text.isdigit()):
         return read_tag(text)
+    # No primary key has more than 18 digits; a database refuses to look for a larger number.
     run: EvaluationRun | None = EvaluationRun.objects.select_related("agent", "channel").filter(pk=text[:18]).first()
     if run is None:
         raise ValidationError("There is no evaluation %(text)s.", params={"text": text[:80]})
     return run
 
 
+# -- the page
 def compare_page(model_admin: ModelAdmin[Any], request: HttpRequest) -> HttpResponse:
-    """Compare the two measurements that the address names: on a page, or as a file."""
+    """Show the comparison of the two measurements that the address names, or what is missing for it; or send it as CSV."""
     form = CompareForm(request.GET)
-    context: dict[str, Any] = {"form": form, "known": form.known}
-    asked = [form.cleaned_data[name] for name in ("baseline", "candidate")] if form.is_valid() else []
-    if asked and (form.whose is not None or all(isinstance(one, EvaluationRun) for one in asked)):
+    context: dict[str, Any] = {"form": form, "known": form.known_tags}
+    if form.names_both:
         try:
-            before, now = chosen_measurements(form.whose, *asked, ways=form.chosen_ways)
-            if before is not None and now is not None:
-                runs = {*before.runs.values(), *now.runs.values()}
-                if _too_large(runs):
-                    raise NotComparable(
-                        f"They hold more than {MOST_JUDGEMENTS:,} judgements, too many for a page; the command has no limit"
-                    )
-                comparison = with_undated(compare(before, now))
-                claims = _claims(runs)
-                if (kind := request.GET.get("export")) in FILES:
-                    return _as_file(comparison, claims, str(kind))
-                context |= _two(request, form, comparison, claims, before, now)
+            baseline, candidate = chosen_measurements(
+                form.chosen_agent,
+                form.cleaned_data["baseline"],
+                form.cleaned_data["candidate"],
+                ways=form.chosen_judges,
+            )
+            if baseline is None or candidate is None:
+                context |= _what_is_missing(request, form, baseline, candidate)
+            else:
+                pair = _compare(baseline, candidate)
+                if request.GET.get("export") == "csv":
+                    return _csv_response(pair)
+                context |= _comparison_context(request, form, pair)
         except NotComparable as why:
             context["refused"] = display.visible(why)
-        else:
-            sides = zip(("baseline", "candidate"), asked, (before, now), strict=True)
-            lacking = [(name, one) for name, one, side in sides if side is None]
-            missing = [_missing(request, form, name, one) for name, one in lacking]
-            if len(missing) == 2 and all(isinstance(one, tuple) for one in asked) and "url" in missing[1]:
-                url = f"{missing[1]['url']}&{urlencode({'against': _text(asked[0])})}"
-                missing = [{"words": missing[0]["words"]}, {**missing[1], "label": "Evaluate both", "url": url}]
-            under_way = _under_way(form, [one for _, one in lacking])
-            context["missing"] = missing if not under_way else []
-            context["under_way"] = [(evaluation_link(run.pk), display.status_badge(run)) for run in under_way]
-            context["live"] = f"{reverse('evaluationrun-detail', args=[under_way[0].pk])}?scores=0" if under_way else ""
-            context["no_worker"] = bool(under_way) and not alive().exists()
     return model_admin.page(request, "admin/change/compare.html", "Compare two measurements", **context)
 
 
-def _text(asked: Asked) -> str:
-    """A tag as people write it; empty for anything else."""
-    return "=".join(asked) if isinstance(asked, tuple) else ""
+def _compare(baseline: Measurement, candidate: Measurement) -> ComparedPair:
+    """Compare two measurements.
+
+    Raises:
+        NotComparable: They do not compare, or are too large for a page.
+    """
+    runs = {*baseline.runs.values(), *candidate.runs.values()}
+    judgements = EvaluationScore.objects.filter(evaluation_run__in=runs).order_by()
+    is_too_large = judgements.values("pk")[MOST_JUDGEMENTS : MOST_JUDGEMENTS + 1].exists()
+    if is_too_large:
+        raise NotComparable(
+            f"They hold more than {MOST_JUDGEMENTS:,} judgements, too many for a page; the command has no limit"
+        )
+    return ComparedPair(
+        baseline=baseline,
+        candidate=candidate,
+        comparison=with_undated(compare(baseline, candidate)),
+        claims=_claims(runs),
+    )
 
 
-def _under_way(form: CompareForm, lacking: Sequence[Asked]) -> list[EvaluationRun]:
-    """The evaluations of tags that were asked for and have not ended: both measurements are there when they have."""
-    tags = [{one[0]: one[1]} for one in lacking if isinstance(one, tuple)]
-    waiting = EvaluationRun.objects.filter(agent=form.whose, status__in=EvaluationRun.OPEN, swap_test="").order_by("pk")
-    return [run for run in waiting if run.where in tags] if tags else []
-
-
-def _missing(request: HttpRequest, form: CompareForm, name: str, asked: Asked) -> dict[str, str]:
-    """What was not measured yet, and the page that has it measured."""
-    tag, whose = _text(asked), form.whose
-    what = "capture" if name == "baseline" and not tag else "evaluate"
-    if tag:
-        words, label = f"The messages of {whose} with {tag} have not been evaluated yet.", f"Evaluate {tag}"
-    elif what == "capture":
-        words, label = f"{whose} has no baseline.", "Capture a baseline"
-    else:
-        words, label = f"No evaluation of {whose} scored messages newer than the baseline's.", "Evaluate now"
-    if whose is None or not request.user.has_perm(MEASURE):
-        return {"words": words}
-    url = reverse(f"admin:evaluation_agent_{what}", args=[whose.pk])
-    return {"words": words, "label": label, "url": f"{url}?{urlencode({'tag': tag})}" if tag else url}
-
-
-def _claims(runs: Collection[int]) -> Claims:
-    """By dimension and proposition the claim, as it was asked last, and whether it is inverted."""
+def _claims(runs: Collection[int]) -> dict[tuple[str, str], Claim]:
+    """Return the claims by dimension and proposition, as they were asked last."""
     of_channels = ChannelShare.objects.filter(agent_run__in=runs).values("channel_run")
     asked = EvaluationScore.objects.filter(Q(evaluation_run__in=runs) | Q(evaluation_run__in=of_channels)).order_by()
-    grouped = asked.values_list("dimension", "proposition_id", "inverted").annotate(words=Max("claim"))
-    return {(dimension, name): (words, inverted) for dimension, name, inverted, words in grouped}
+    grouped = asked.values_list("dimension", "proposition_id", "inverted").annotate(text=Max("claim"))
+    claims = {}
+    for dimension, proposition, inverted, text in grouped:
+        claims[dimension, proposition] = Claim(text=text, inverted=inverted)
+    return claims
 
 
-def _two(
-    request: HttpRequest,
-    form: CompareForm,
-    comparison: Comparison,
-    claims: Claims,
-    before: Measurement,
-    now: Measurement,
+# -- what was not measured
+def _what_is_missing(
+    request: HttpRequest, form: CompareForm, baseline: Measurement | None, candidate: Measurement | None
 ) -> dict[str, Any]:
-    """Everything the page shows of a comparison."""
-    every = sorted(
-        comparison.proposition_changes,
-        key=lambda change: (change.points is None, change.points or 0.0, change.name),
-    )
-    scored = [change for change in every if (change.baseline, change.candidate) != (None, None)]
-    shown = (
-        [c for c in scored if c.points is not None and c.points <= -MARGIN] if form.cleaned_data["worse"] else scored
-    )
-    named = {name: form.data.get(name, "") for name in ("agent", "judge", "baseline", "candidate")}
-    swapped = {**named, "baseline": named["candidate"], "candidate": named["baseline"]}
-    may_read = request.user.has_perm(READING)
+    """Return for the template what was not measured yet, with the pages that have it measured, or what is being measured."""
+    missing = []
+    missing_tags = []
+    for name, measurement in (("baseline", baseline), ("candidate", candidate)):
+        if measurement is not None:
+            continue
+        tag = _tag_text(form.cleaned_data[name])
+        if tag:
+            missing_tags.append(tag)
+        missing.append(_missing_side(request, form, name, tag))
+    under_way = _under_way(form, missing_tags)
+    if under_way:
+        return {
+            "under_way": [(evaluation_link(run.pk), display.status_badge(run)) for run in under_way],
+            "live": f"{reverse('evaluationrun-detail', args=[under_way[0].pk])}?scores=0",
+            "no_worker": not alive().exists(),
+        }
+    if len(missing_tags) == 2 and "url" in missing[1]:
+        # One button has both evaluated: the page of the second asks for the first, too.
+        against = urlencode({"against": missing_tags[0]})
+        missing[1] |= {"label": "Evaluate both", "url": f"{missing[1]['url']}&{against}"}
+        missing[0] = {"words": missing[0]["words"]}
+    return {"missing": missing}
+
+
+def _missing_side(request: HttpRequest, form: CompareForm, name: str, tag: str) -> dict[str, str]:
+    """Return what was not measured yet, and the page that has it measured, for those who may."""
+    agent = form.chosen_agent
+    page = "evaluate"
+    if tag:
+        words, label = f"The messages of {agent} with {tag} have not been evaluated yet.", f"Evaluate {tag}"
+    elif name == "baseline":
+        page = "capture"
+        words, label = f"{agent} has no baseline.", "Capture a baseline"
+    else:
+        words, label = f"No evaluation of {agent} scored messages newer than the baseline's.", "Evaluate now"
+    if agent is None or not request.user.has_perm(MEASURE):
+        return {"words": words}
+    url = reverse(f"admin:evaluation_agent_{page}", args=[agent.pk])
+    if tag:
+        url = f"{url}?{urlencode({'tag': tag})}"
+    return {"words": words, "label": label, "url": url}
+
+
+def _tag_text(side: Asked) -> str:
+    """Return a tag as people write it; empty for anything else."""
+    return "=".join(side) if isinstance(side, tuple) else ""
+
+
+def _under_way(form: CompareForm, tags: Sequence[str]) -> list[EvaluationRun]:
+    """Return the evaluations of tags that were asked for and have not ended: both measurements are there when they have."""
+    if not tags:
+        return []
+    waiting = EvaluationRun.objects.filter(agent=form.chosen_agent, status__in=EvaluationRun.OPEN, swap_test="")
+    under_way = []
+    for run in waiting.order_by("pk"):
+        if len(run.where) == 1 and any(f"{key}={value}" in tags for key, value in run.where.items()):
+            under_way.append(run)
+    return under_way
+
+
+# -- a comparison, for the template
+def _comparison_context(request: HttpRequest, form: CompareForm, pair: ComparedPair) -> dict[str, Any]:
+    """Return everything the page shows of a comparison."""
+    comparison = pair.comparison
+    every = sorted(comparison.proposition_changes, key=_largest_fall_first)
+    scored = [change for change in every if change.baseline is not None or change.candidate is not None]
+    listed = scored
+    if form.cleaned_data["worse"]:
+        listed = [change for change in scored if change.points is not None and change.points <= -MARGIN]
+    may_read = request.user.has_perm(READ_MESSAGES)
+    agent = form.chosen_agent
     return {
         "comparison": comparison,
-        "shown": [_shown(one, before, now, claims, may_read=may_read) for one in comparison.shown],
+        "shown": [_shown_context(shown, pair, may_read=may_read) for shown in comparison.shown],
         "missing_data": [(dimension_badge(name), line) for name, line in comparison.missing.items()],
         "judge": judged_by(Judged(judge=comparison.judge, procedure=comparison.procedure)),
         "heuristic": is_heuristic(comparison.judge),
@@ -277,126 +320,207 @@ def _two(
             request.user,
             agent=comparison.target,
         ),
-        "target": agent_chip(form.whose) if form.whose else display.visible(comparison.target),
-        "sides": [(name, *_behind(side)) for name, side in (("A", before), ("B", now))],
+        "target": agent_chip(agent) if agent else display.visible(comparison.target),
+        "sides": [_side_context("A", pair.baseline), _side_context("B", pair.candidate)],
         "dimensions": table(
-            ("Dimension", *HEADS), [_row(change) for change in comparison.dimensions], label="By dimension"
+            ("Dimension", *CHANGE_HEADINGS),
+            [_dimension_row(change) for change in comparison.dimensions],
+            label="By dimension",
         ),
         "propositions": table(
-            ("Proposition", *HEADS),
-            [
-                _row(change, _named(change, now, *claims.get((change.dimension, change.proposition), ("", False))))
-                for change in shown
-            ],
+            ("Proposition", *CHANGE_HEADINGS),
+            [_proposition_row(change, pair) for change in listed],
             label="By proposition",
         ),
         "unscored": len(every) - len(scored),
-        "hidden": len(scored) - len(shown),
-        "pairs": _pairs(shown, before, now, claims) if may_read else [],
+        "hidden": len(scored) - len(listed),
+        "pairs": _message_pairs(listed, pair) if may_read else [],
         "may_read": may_read,
-        "left_out": [
-            (why, ", ".join(names))
-            for why, names in (
-                ("Reworded since A, or the judge's prompt changed, so not compared", comparison.changed),
-                ("Nothing could be judged by", comparison.unjudged),
-                ("Scored in one of the two only, so in no change of a dimension", comparison.scored_in_one),
-                ("Only in A", comparison.only_baseline),
-                ("Only in B", comparison.only_candidate),
-                ("Judged once over the window, so compared alone", comparison.over_window),
-            )
-            if names
-        ],
-        "swap_url": compare_url(**swapped) if all(swapped[name] for name in ("baseline", "candidate")) else "",
-        "files": [(kind.upper(), compare_url(**named, export=kind)) for kind in FILES],
+        "left_out": _left_out(comparison),
+        **_urls(form),
     }
 
 
-def _behind(measured: Measurement) -> tuple[SafeString, SafeString, str]:
-    """What a measurement is called, the evaluations it rests on, and of which messages it is where the name does not say so."""
-    scope = measured.scope or ""
-    links = format_html_join(", ", "{}", ((evaluation_link(pk),) for pk in sorted(set(measured.runs.values()))))
-    return display.visible(measured.name), links, "" if scope in measured.name else scope
+def _largest_fall_first(change: ChangeResult) -> tuple[bool, float, str]:
+    return change.points is None, change.points or 0.0, change.name
 
 
-def _named(change: ChangeResult, now: Measurement, claim: str, inverted: bool) -> SafeString:
-    """The claim in words, and its id, which leads to the judgements in B."""
-    run = now.runs.get(change.dimension)
-    url = display.list_url(
-        EvaluationScore, run=run, dimension__exact=change.dimension, proposition_id=change.proposition
+def _urls(form: CompareForm) -> dict[str, str]:
+    """Return the addresses of the same comparison the other way round, and as a file."""
+    asked = {name: form.data.get(name, "") for name in ("agent", "judge", "baseline", "candidate")}
+    urls = {"csv_url": compare_url(**asked, export="csv"), "swap_url": ""}
+    if asked["baseline"] and asked["candidate"]:
+        swapped = {**asked, "baseline": asked["candidate"], "candidate": asked["baseline"]}
+        urls["swap_url"] = compare_url(**swapped)
+    return urls
+
+
+def _left_out(comparison: Comparison) -> list[tuple[str, str]]:
+    """Return the propositions that are in no change of a dimension, by the reason."""
+    reasons = (
+        ("Reworded since A, or the judge's prompt changed, so not compared", comparison.changed),
+        ("Nothing could be judged by", comparison.unjudged),
+        ("Scored in one of the two only, so in no change of a dimension", comparison.scored_in_one),
+        ("Only in A", comparison.only_baseline),
+        ("Only in B", comparison.only_candidate),
+        ("Judged once over the window, so compared alone", comparison.over_window),
     )
-    mark = display.badge("inverted", "plain", "an anti-pattern: 9 means not at all") if inverted else ""
-    below = format_html(
-        "{} {} {}",
-        display.link(url, change.proposition, "its judgements in B"),
-        dimension_badge(change.dimension),
-        mark,
-    )
-    return display.lines(format_html('<span dir="auto">{}</span>', display.visible(claim or change.proposition)), below)
+    return [(why, ", ".join(names)) for why, names in reasons if names]
 
 
-def _shown(shown: Shown, before: Measurement, now: Measurement, claims: Claims, *, may_read: bool) -> dict[str, Any]:
-    """What can be said although there is no difference of scores, with messages that show it."""
-    name, side = ("A", before) if shown.only_before else ("B", now)
-    claim, inverted = claims.get((shown.dimension, shown.proposition), ("", False))
-    rows = lowest_scores(side.runs[shown.dimension], shown.dimension, shown.proposition) if may_read else []
+def _side_context(side: str, measurement: Measurement) -> tuple[str, SafeString, SafeString, str]:
+    """Return A or B, its name, the evaluations it rests on, and of which messages it is where the name does not say so."""
+    runs = sorted(set(measurement.runs.values()))
+    links = format_html_join(", ", "{}", ((evaluation_link(pk),) for pk in runs))
+    scope = measurement.scope or ""
+    if scope in measurement.name:
+        scope = ""
+    return side, display.visible(measurement.name), links, scope
+
+
+def _shown_context(shown: Shown, pair: ComparedPair, *, may_read: bool) -> dict[str, Any]:
+    """Return what can be said although there is no difference of scores, with messages that show it."""
+    side, measurement = ("A", pair.baseline) if shown.only_before else ("B", pair.candidate)
+    quotes = []
+    if may_read:
+        for row in lowest_scores(measurement.runs[shown.dimension], shown.dimension, shown.proposition):
+            if row.message:
+                quotes.append((side, Quote(message=row.message, score=row.score or 0)))
+    claim = pair.claim(shown.dimension, shown.proposition)
     return {
-        "claim": claim or shown.name,
-        "inverted": inverted,
+        "claim": claim.text or shown.name,
+        "inverted": claim.inverted,
         "verdict": display.badge(shown.verdict, SHOWN_TONES.get(shown.verdict, "plain")),
         "figures": shown.figures,
-        "quotes": [(name, Quote(message=row.message, score=row.score or 0)) for row in rows if row.message],
+        "quotes": quotes,
     }
 
 
-def _pairs(
-    shown: Sequence[ChangeResult], before: Measurement, now: Measurement, claims: Claims
-) -> list[dict[str, Any]]:
-    """The largest changes, each with a message of A and one of B that show it."""
-    moved = [c for c in shown if c.delta is not None and abs(c.delta) >= MARGIN and not c.counted]
-    largest = sorted(moved, key=lambda c: (c.verdict not in ("drifted", "improved"), -abs(c.delta or 0.0), c.name))
+def _message_pairs(listed: Sequence[ChangeResult], pair: ComparedPair) -> list[dict[str, Any]]:
+    """Return the largest changes, each with a message of A and one of B that show it; a message of B shows one change."""
+    moved = []
+    for change in listed:
+        if change.delta is not None and abs(change.delta) >= MARGIN and not change.counted:
+            moved.append(change)
+    moved.sort(key=_significant_and_largest_first)
+    moved = moved[: 3 * MOST_PAIRS]  # not all have messages
     keys = []
-    for c in largest[: 3 * SHOWN_PAIRS]:
-        was, is_ = ((side.runs[c.dimension], c.dimension, c.proposition) for side in (before, now))
-        keys.append(ComparedJudgements(was, is_, rose=(c.delta or 0.0) > 0))
-    pairs: dict[int, dict[str, Any]] = {}  # by message of B: each shows one change
-    for change, (first, second) in zip(largest, quotes_of(keys), strict=False):
-        if first is not None and second is not None and second.message.pk not in pairs and len(pairs) < SHOWN_PAIRS:
-            claim, inverted = claims.get((change.dimension, change.proposition), (change.proposition, False))
-            pairs[second.message.pk] = {
-                "claim": claim,
-                "inverted": inverted,
-                "change": f"{number_text(change.baseline)} → {number_text(change.candidate)}",
-                "quotes": [("A", first), ("B", second)],
-            }
+    for change in moved:
+        before = (pair.baseline.runs[change.dimension], change.dimension, change.proposition)
+        now = (pair.candidate.runs[change.dimension], change.dimension, change.proposition)
+        keys.append(ComparedJudgements(before, now, rose=(change.delta or 0.0) > 0))
+    pairs: dict[int, dict[str, Any]] = {}
+    for change, (first, second) in zip(moved, quotes_of(keys), strict=True):
+        if first is None or second is None or second.message.pk in pairs:
+            continue
+        if len(pairs) == MOST_PAIRS:
+            break
+        claim = pair.claim(change.dimension, change.proposition)
+        pairs[second.message.pk] = {
+            "claim": claim.text,
+            "inverted": claim.inverted,
+            "change": f"{number_text(change.baseline)} → {number_text(change.candidate)}",
+            "quotes": [("A", first), ("B", second)],
+        }
     return list(pairs.values())
 
 
-def _as_file(comparison: Comparison, claims: Claims, kind: str) -> HttpResponse:
-    """The comparison as `compare --json` prints it, or a line for each dimension and proposition with the same numbers."""
-    if kind == "json":
-        document = comparison.model_dump()
-        how = {"judge": comparison.judge, "procedure": comparison.procedure, "agent": comparison.target}
-        with_trust(document["dimensions"], **how)
-        text = as_text({"comparisons": [document], "not_compared": {}})
+def _significant_and_largest_first(change: ChangeResult) -> tuple[bool, float, str]:
+    is_open = change.verdict not in ("drifted", "improved")
+    return is_open, -abs(change.delta or 0.0), change.name
+
+
+# -- rows of the tables
+def _dimension_row(change: ChangeResult) -> tuple[object, ...]:
+    return dimension_badge(change.dimension), *_change_cells(change, "; ".join(_remarks(change)))
+
+
+def _proposition_row(change: ChangeResult, pair: ComparedPair) -> tuple[object, ...]:
+    """Return a row that begins with the claim in words, and its id, which leads to the judgements in B."""
+    claim = pair.claim(change.dimension, change.proposition)
+    url = display.list_url(
+        EvaluationScore,
+        run=pair.candidate.runs.get(change.dimension),
+        dimension__exact=change.dimension,
+        proposition_id=change.proposition,
+    )
+    link = display.link(url, change.proposition, "its judgements in B")
+    inverted = display.badge("inverted", "plain", INVERTED) if claim.inverted else ""
+    name = display.lines(
+        format_html('<span dir="auto">{}</span>', display.visible(claim.text)),
+        format_html("{} {} {}", link, dimension_badge(change.dimension), inverted),
+    )
+    remarks = "; ".join(_remarks(change))
+    return name, *_change_cells(change, display.folded(remarks, FOLDED_FROM) if remarks else "")
+
+
+def _remarks(change: ChangeResult) -> list[str]:
+    """Return what a reader must know of the verdict: what would decide, or why nothing does, and what its interval is of."""
+    remarks = []
+    if change.n_more:
+        remarks.append(f"{change.n_more:,} more {change.unit} would decide")
+    elif change.verdict in ("possibly drifted", "not enough data") and change.reason:
+        remarks.append(change.reason)
+    if change.interval_note and change.interval_note not in remarks:
+        remarks.append(change.interval_note)
+    return remarks
+
+
+def _change_cells(change: ChangeResult, remarks: object) -> tuple[object, ...]:
+    """Return the cells of a change that stand below `CHANGE_HEADINGS`."""
+    if change.hits is not None:
+        before: object = f"{change.baseline_hits} hit"
+        now: object = f"{change.hits} hit"
     else:
-        rows = [
-            {
-                "target": comparison.target,
-                "a": comparison.baseline.name,
-                "b": comparison.candidate.name,
-                "judge": comparison.judge,
-                "heuristic": is_heuristic(comparison.judge),
-                "procedure": comparison.procedure,
-                "dimension": change.dimension,
-                "proposition": change.proposition,
-                "claim": claims.get((change.dimension, change.proposition), ("", False))[0],
-                **change.model_dump(),
-                **({"baseline_hits": str(change.baseline_hits), "hits": str(change.hits)} if change.hits else {}),
-            }
-            for change in (*comparison.dimensions, *comparison.proposition_changes)
-        ]
-        columns = list(dict.fromkeys(name for row in rows for name in row))
-        text = "".join(csv_lines(({name: row.get(name) for name in columns} for row in rows), columns))
-    response = HttpResponse(text, content_type=f"{FILES[kind]}; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="comparison-{comparison.target.removeprefix("#")}.{kind}"'
+        before = _score_cell(change, change.baseline, change.baseline_share)
+        now = _score_cell(change, change.candidate, change.share)
+    tone = "plain" if change.counted else TONES[change.verdict]
+    verdict = display.badge(change.verdict, tone, change.reason)
+    return (
+        before,
+        now,
+        signed(change.points, 0 if change.counted else 2),
+        interval_text(change.interval),
+        format_html('{} <span class="pl-subtle">{}</span>', verdict, remarks),
+    )
+
+
+def _score_cell(change: ChangeResult, score: float | None, share: Share | None) -> SafeString:
+    if change.counted and score is not None:
+        return number(None, int(score), share=share)
+    if change.of_words:
+        return of_words(score)
+    return number(score, None, share=share, why=change.reason if change.too_little_scored else "")
+
+
+# -- as a file
+def _csv_response(pair: ComparedPair) -> HttpResponse:
+    """Return a line for each dimension and proposition, with the numbers of `compare --json`."""
+    comparison = pair.comparison
+    rows = [_csv_row(change, pair) for change in (*comparison.dimensions, *comparison.proposition_changes)]
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    complete = ({name: row.get(name) for name in columns} for row in rows)
+    response = HttpResponse("".join(csv_lines(complete, columns)), content_type="text/csv; charset=utf-8")
+    filename = f"comparison-{comparison.target.removeprefix('#')}.csv"
+    response["Content-Disposition"] = f'attachment; filename="{filename}"'
     return response
+
+
+def _csv_row(change: ChangeResult, pair: ComparedPair) -> dict[str, Any]:
+    comparison = pair.comparison
+    claim = pair.claims.get((change.dimension, change.proposition))
+    row = {
+        "target": comparison.target,
+        "a": comparison.baseline.name,
+        "b": comparison.candidate.name,
+        "judge": comparison.judge,
+        "heuristic": is_heuristic(comparison.judge),
+        "procedure": comparison.procedure,
+        "dimension": change.dimension,
+        "proposition": change.proposition,
+        "claim": claim.text if claim else "",
+        **change.model_dump(),
+    }
+    if change.hits:
+        row |= {"baseline_hits": str(change.baseline_hits), "hits": str(change.hits)}
+    return row

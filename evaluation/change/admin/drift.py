@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
@@ -22,7 +23,7 @@ from agents.kit.admin.access import user_of
 from agents.kit.alerting import alert_url
 from agents.kit.console import display
 from agents.kit.console.charts import Line, Mean, Point, line_chart, markers_of
-from agents.kit.console.forms import tell_done
+from agents.kit.console.forms import report_done
 from agents.kit.console.panels import table
 from agents.kit.console.site import ReadOnlyAdmin
 from agents.kit.text.wording import counted, interval_text, signed
@@ -37,24 +38,28 @@ from evaluation.change.position import PositionDimension, position_profile
 from evaluation.models import EvaluationRun, EvaluationSchedule
 
 MOST_CHARTS = 12
-LATELY = timedelta(days=14)
 MOST_POINTS = 200  # of a line; more are averaged by day
 MOST_JUDGED = 2_000  # messages of an evaluation by position that a page waits for
+RECENT = timedelta(days=14)
+BIN_HEADINGS = ("Positions", "Score", "95 % interval", "Messages", "Conversations", "Unscored")
 
 
+# -- over time
 def drift_panel(request: HttpRequest, agent: Agent) -> SafeString:
-    """The agent's scores over time, a chart per dimension, judge and procedure, or how to get some."""
+    """Return the agent's scores over time, a chart per dimension, judge and procedure, or how to get some."""
     tags = first_of_tags([agent.pk])
-    drawn = histories(agents=[agent.pk], tags=tags)
-    scored = [one for one in drawn if one.now is not None]
+    measured = histories(agents=[agent.pk], tags=tags)
+    scored = [history for history in measured if history.now is not None]
+    unscored = [history for history in measured if history.now is None]
+    evaluate_url = ""
+    if request.user.has_perm(MEASURE):
+        evaluate_url = reverse("admin:evaluation_agent_evaluate", args=[agent.pk])
     context = {
         "charts": history_charts(request, agent, scored[:MOST_CHARTS], tags),
         "more": max(0, len(scored) - MOST_CHARTS),
-        "unscored": [(dimension_badge(one.dimension), judged_by(one.judged)) for one in drawn if one.now is None],
+        "unscored": [(dimension_badge(history.dimension), judged_by(history.judged)) for history in unscored],
         "slug": agent.slug,
-        "evaluate_url": reverse("admin:evaluation_agent_evaluate", args=[agent.pk])
-        if request.user.has_perm(MEASURE)
-        else "",
+        "evaluate_url": evaluate_url,
         "alerts_url": display.list_url(DriftAlert, agent__id__exact=agent.pk),
         "schedules_url": display.list_url(EvaluationSchedule),
     }
@@ -64,124 +69,152 @@ def drift_panel(request: HttpRequest, agent: Agent) -> SafeString:
 def history_charts(
     request: HttpRequest, agent: Agent, drawn: Sequence[History], tags: Mapping[tuple[int, Tag], datetime]
 ) -> list[dict[str, Any]]:
-    """Return a chart for each, with the baseline, and with what happened to the agent meanwhile."""
+    """Return a chart for each history, with the baseline, and with what happened to the agent meanwhile."""
     if not drawn:
         return []
     first, last = axis_of(drawn)
     markers = markers_of(request, [agent.pk], first, last, known=builds(request, tags, first, last))
-    levels = levels_of([agent.pk])
+    baseline_scores = baseline_scores_of([agent.pk])
     charts = []
-    for one in drawn:
-        shown = one.daily(MOST_POINTS)
-        said = said_of(shown)
-        label = f"{one.dimension.replace('_', ' ')} by {one.judged.judge}: {said}"
-        line = history_line(request, shown, one.dimension, level=levels.get((agent.pk, one.judged, one.dimension)))
+    for history in drawn:
+        daily = history.daily(MOST_POINTS)
+        summary = points_text(daily)
+        baseline_score = baseline_scores.get((agent.pk, history.judged, history.dimension))
+        line = history_line(request, daily, history.dimension, level=baseline_score)
         charts.append(
             {
-                "dimension": dimension_badge(one.dimension),
-                "now": meter(one.now),
-                "judge": judged_by(one.judged),
-                "said": said,
-                "chart": line_chart([line], label=label, unit="of 9", markers=markers, since=first, until=last),
+                "dimension": dimension_badge(history.dimension),
+                "now": meter(history.now),
+                "judge": judged_by(history.judged),
+                "summary": summary,
+                "chart": line_chart(
+                    [line],
+                    label=f"{history.dimension.replace('_', ' ')} by {history.judged.judge}: {summary}",
+                    unit="of 9",
+                    markers=markers,
+                    since=first,
+                    until=last,
+                ),
             }
         )
     return charts
 
 
-def axis_of(drawn: Iterable[History]) -> tuple[datetime, datetime]:
-    """From the first point to the last; to now where that is not long ago, so that what was changed since is seen."""
-    ends = [(one.points[0].at, one.points[-1].at) for one in drawn]
-    first, last, now = min(at for at, _ in ends), max(at for _, at in ends), timezone.now()
-    return first, now if last < now < last + LATELY else last
+def axis_of(drawn: Collection[History]) -> tuple[datetime, datetime]:
+    """Return the times of the first point and of the last.
+
+    The axis ends now where the last point is recent, so that what was changed since is seen.
+    """
+    first = min(history.points[0].at for history in drawn)
+    last = max(history.points[-1].at for history in drawn)
+    now = timezone.now()
+    if last < now < last + RECENT:
+        return first, now
+    return first, last
 
 
-def history_line(request: HttpRequest, history: History, name: str, *, band: bool = True, **line: Any) -> Line:
-    """A history as a line, with the interval of its mean as a band; its points lead to what was judged, for those who may read it.
+def history_line(request: HttpRequest, history: History, name: str, *, has_band: bool = True, **line: Any) -> Line:
+    """Return a history as a line; its points lead to what was judged, for those who may read it.
 
     Args:
-        band: Whether it has one.
+        has_band: Whether the interval of its mean is drawn as a band.
         line: More of the line: `level`, `note`, `url`.
     """
-    points = []
     channels = {point.channel for point in history.points if point.channel is not None}
     transcripts = {channel: channel_url(channel) for channel in channels}
     may_read = request.user.has_perm("agents.view_message")
-    for point in history.points:
-        where = _where(point, transcripts) if may_read else {}
-        points.append(Point(at=point.at, value=point.score, **where))
+    points = []
+    for scored in history.points:
+        point = Point(at=scored.at, value=scored.score)
+        if may_read:
+            point = replace(point, url=_judged_url(scored, transcripts), note=_point_note(scored))
+        points.append(point)
     means = []
-    for one in history.rolled:
-        within = one.interval if band else None
-        ends = {} if within is None else {"low": within.low, "high": within.high}
-        means.append(Mean(at=one.at, value=one.mean, starts=one.starts, **ends))
+    for rolled in history.rolled:
+        mean = Mean(at=rolled.at, value=rolled.mean, starts=rolled.starts)
+        interval = rolled.interval if has_band else None
+        if interval is not None:
+            mean = replace(mean, low=interval.low, high=interval.high)
+        means.append(mean)
     return Line(name=name, points=points, means=means, **line)
 
 
-def _where(point: Scored, transcripts: Mapping[int, str]) -> dict[str, Any]:
-    """Return where a point leads, and what its hint says of that; `transcripts` are addresses by channel."""
-    if point.message is None or point.channel is None:
-        url = reverse("admin:evaluation_evaluationrun_change", args=[point.run])
-        return {"url": url, "note": ", opens the evaluation"}
-    note = f", mean of {point.of} messages, opens the lowest" if point.of > 1 else ", opens the message"
-    return {"url": position_url(transcripts[point.channel], point.position), "note": note}
+def _judged_url(scored: Scored, transcripts: Mapping[int, str]) -> str:
+    """Return where a point leads: to its message, or to the evaluation of a window; `transcripts` are addresses by channel."""
+    if scored.message is None or scored.channel is None:
+        return reverse("admin:evaluation_evaluationrun_change", args=[scored.run])
+    return position_url(transcripts[scored.channel], scored.position)
 
 
-def said_of(history: History) -> str:
-    """What the points of a chart are, how many have no score, and what is not drawn."""
-    scored = len(history.points) - history.unscored
-    unit = "day" if history.by_day else "message" if history.rolled else "evaluation"
-    parts = [f"{counted(scored, unit)}" + (" (mean of each)" if history.by_day else "")]
+def _point_note(scored: Scored) -> str:
+    """Return what the hint of a point says of where it leads."""
+    if scored.message is None or scored.channel is None:
+        return ", opens the evaluation"
+    if scored.messages > 1:
+        return f", mean of {scored.messages} messages, opens the lowest"
+    return ", opens the message"
+
+
+def points_text(history: History) -> str:
+    """Return what the points of a chart are, how many have no score, and what is not drawn."""
+    if history.by_day:
+        unit, explained = "day", " (mean of each)"
+    elif history.rolled:
+        unit, explained = "message", ""
+    else:
+        unit, explained = "evaluation", ""
+    sentences = [counted(len(history.points) - history.unscored, unit) + explained]
     if history.unscored:
-        parts.append(f"{history.unscored:,} unscored")
+        sentences.append(f"{history.unscored:,} unscored")
     if history.rolled:
-        parts.append(f"line: mean of {ROLLING} messages, band: its 95 % interval")
+        sentences.append(f"line: mean of {ROLLING} messages, band: its 95 % interval")
     if history.older:
-        parts.append("the newest only")
-    return "; ".join(parts)
+        sentences.append("the newest only")
+    return "; ".join(sentences)
 
 
-def levels_of(agents: Collection[int]) -> dict[tuple[int, Judged, str], float | None]:
-    """The scores of their baselines, by agent, judge and procedure, and dimension."""
-    fields = ("agent_id", "judge", "procedure", "dimension", "score")
-    rows = Baseline.objects.filter(agent__in=agents).order_by().values_list(*fields)
-    return {(pk, Judged(judge=judge, procedure=how), name): score for pk, judge, how, name, score in rows}
+def baseline_scores_of(agents: Collection[int]) -> dict[tuple[int, Judged, str], float | None]:
+    """Return the scores of baselines by agent, judge with procedure, and dimension."""
+    scores = {}
+    for baseline in Baseline.objects.filter(agent__in=agents).order_by():
+        judged = Judged(judge=baseline.judge, procedure=baseline.procedure)
+        scores[baseline.agent_id, judged, baseline.dimension] = baseline.score
+    return scores
 
 
+# -- by position
 def position_panel(request: HttpRequest, agent: Agent) -> SafeString:
-    """The newest evaluation that was sampled by position: scores by stretch of the conversation."""
-    runs = EvaluationRun.objects.filter(agent=agent, status=EvaluationRun.Status.COMPLETED).exclude(position_bins=[])
-    run = runs.order_by("-created_at", "-pk").first()
+    """Return the newest evaluation that was sampled by position: scores by stretch of the conversation; or how to get one."""
     context: dict[str, Any] = {"slug": agent.slug}
     if request.user.has_perm(MEASURE):
         url = reverse("admin:evaluation_agent_evaluate", args=[agent.pk])
         context["ask_url"] = f"{url}?dimensions=adherence&samples=60&by=position"
+    completed = EvaluationRun.objects.filter(agent=agent, status=EvaluationRun.Status.COMPLETED)
+    run = completed.exclude(position_bins=[]).order_by("-created_at", "-pk").first()
     if run is not None:
-        at = display.moment(run.finished_at)
-        context |= {"run": evaluation_link(run.pk), "at": at, "judge": judged_by(run)}
+        context["run"] = evaluation_link(run.pk)
+        context["at"] = display.moment(run.finished_at)
+        context["judge"] = judged_by(run)
         if run.sample_size > MOST_JUDGED:
             context["too_large"] = run.sample_size
         else:
-            context["dimensions"] = [_by_position(dimension) for dimension in position_profile(run).dimensions.values()]
+            profile = position_profile(run)
+            context["dimensions"] = [_position_context(dimension) for dimension in profile.dimensions.values()]
     return render_to_string("admin/change/drift/by_position.html", context)
 
 
-def _by_position(dimension: PositionDimension) -> dict[str, Any]:
+def _position_context(dimension: PositionDimension) -> dict[str, Any]:
+    rows: list[tuple[object, ...]] = []
+    for row in dimension.bins:
+        score = meter(row.score, share=row.share)
+        interval = interval_text(row.interval, sign=False)
+        rows.append(
+            (row.positions, score, interval, f"{row.messages:,}", f"{row.conversations:,}", f"{row.unscored:,}")
+        )
     change = dimension.within
     return {
         "dimension": dimension_badge(dimension.dimension),
-        "bins": table(
-            ("Positions", "Score", "95 % interval", "Messages", "Conversations", "Unscored"),
-            [
-                (
-                    row.positions,
-                    meter(row.score, share=row.share),
-                    interval_text(row.interval, sign=False),
-                    *(f"{count:,}" for count in (row.messages, row.conversations, row.unscored)),
-                )
-                for row in dimension.bins
-            ],
-            label="Scores by position",
-        ),
+        "bins": table(BIN_HEADINGS, rows, label="Scores by position"),
         "verdict": display.badge(change.verdict, TONES[change.verdict]),
         "change": signed(change.delta) if change.delta is not None else "",
         "interval": interval_text(change.interval) if change.interval is not None else "",
@@ -192,6 +225,7 @@ def _by_position(dimension: PositionDimension) -> dict[str, Any]:
     }
 
 
+# -- alerts
 @admin.register(DriftAlert)
 class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
     own_filters: ClassVar = {"acknowledged": ("acknowledged_at", admin.EmptyFieldListFilter)}
@@ -200,30 +234,40 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
 
     def get_panels(self, request: HttpRequest, obj: DriftAlert) -> list[SafeString]:
         panels = super().get_panels(request, obj)
-        way = Judged(judge=obj.judge, procedure=obj.procedure)
         tags = first_of_tags([obj.agent_id])
-        drawn = histories(agents=[obj.agent_id], tags=tags, dimensions=[obj.dimension], judged=way)
-        charts = history_charts(request, obj.agent, [one for one in drawn if one.now is not None], tags)
-        context: dict[str, object] = {"evaluation": evaluation_link(obj.evaluation_run_id)}
-        changed = f"what changed in {obj.agent.display_name}, and what to do"
-        context["trust"] = trust(obj.judge, obj.procedure, [obj.dimension], request.user, agent=obj.agent.slug)
-        context["changed"] = display.link(f"{display.page_url(obj.agent)}#change", changed)
-        if obj.acknowledged_at is None and obj.alert_id is not None and self.has_acknowledge_permission(request):
-            url = alert_url(obj.alert_id)
-            context["waiting"] = display.link(url, "acknowledge the alert") if url else ""
-        return [
-            *panels,
-            *(render_to_string("admin/change/drift/alert.html", {**context, "chart": c}) for c in charts),
-        ]
+        judged = Judged(judge=obj.judge, procedure=obj.procedure)
+        measured = histories(agents=[obj.agent_id], tags=tags, dimensions=[obj.dimension], judged=judged)
+        scored = [history for history in measured if history.now is not None]
+        context = {
+            "evaluation": evaluation_link(obj.evaluation_run_id),
+            "trust": trust(obj.judge, obj.procedure, [obj.dimension], request.user, agent=obj.agent.slug),
+            "changed": display.link(
+                f"{display.page_url(obj.agent)}#change", f"what changed in {obj.agent.display_name}, and what to do"
+            ),
+            "waiting": self._acknowledge_link(request, obj),
+        }
+        for chart in history_charts(request, obj.agent, scored, tags):
+            panels.append(render_to_string("admin/change/drift/alert.html", {**context, "chart": chart}))
+        return panels
+
+    def _acknowledge_link(self, request: HttpRequest, alert: DriftAlert) -> SafeString | str:
+        """Return the way to the alert that was sent, for those who may acknowledge it; empty when there is nothing to do."""
+        if alert.acknowledged_at is not None or alert.alert_id is None:
+            return ""
+        if not self.has_acknowledge_permission(request):
+            return ""
+        url = alert_url(alert.alert_id)
+        return display.link(url, "acknowledge the alert") if url else ""
 
     def has_acknowledge_permission(self, request: HttpRequest) -> bool:
-        may = request.user.has_perm
-        return may("alerts.change_alert") or may("change.change_driftalert")  # the latter where nothing sends alerts
+        if request.user.has_perm("alerts.change_alert"):
+            return True
+        return request.user.has_perm("change.change_driftalert")  # where nothing sends alerts
 
     @admin.action(description="Acknowledge", permissions=["acknowledge"])
     def acknowledge(self, request: HttpRequest, queryset: QuerySet[DriftAlert]) -> None:
         done = acknowledge_drifts(queryset, user=user_of(request))
-        tell_done(self, request, "alert", "acknowledged", done=done, chosen=queryset.count())
+        report_done(self, request, "alert", "acknowledged", done=done, chosen=queryset.count())
 
     @admin.display(description="fell from, to")
     def change(self, alert: DriftAlert) -> SafeString:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -33,24 +32,26 @@ from evaluation.change.evidence import Judged, judged_ways
 from evaluation.change.models import Baseline, Change
 from evaluation.change.overview import AgentDrift, Overview, State, drift_overview
 from evaluation.change.sentences import candidate_words, sentence_of, short_name, why_drifted
-from evaluation.models import EvaluationScore, Method, is_heuristic
+from evaluation.models import EvaluationRun, EvaluationScore, Method, is_heuristic
 from evaluation.runs.summary import Share, percent
 
 INVERTED = "an anti-pattern: 9 means not at all"
-PAGE = 12  # cards
-MOST_PROPOSITIONS = 60  # propositions in the table of an agent's page; the largest falls
+CARDS_PER_PAGE = 12
+MOST_STEPS = 3  # on a card
+MOST_PROPOSITIONS = 60  # in the table of an agent's page; the largest falls
 MOST_AGENTS = 200  # ranked at once
-NEEDED = ("change.view_baseline", "agents.view_agent")
-ACTIVE = (("", "active agents"), ("all", "all agents"), ("no", "inactive agents"))
+PERMISSIONS = ("change.view_baseline", "agents.view_agent")
+PROPOSITION_HEADINGS = ("Proposition", "Baseline", "Now", "Change", "Judged, baseline · now", "Verdict")
+ACTIVE_CHOICES = (("", "active agents"), ("all", "all agents"), ("no", "inactive agents"))
 STATES: dict[State, tuple[Tone, str]] = {
-    "drifted": ("bad", "a proposition or a dimension fell by more than chance explains, among all that were compared"),
+    "drifted": ("bad", "a proposition or a dimension fell significantly among all that were compared"),
     "possibly drifted": ("warning", "a proposition fell by half a point or more; too little was judged to be sure"),
     "not enough data": (
         "plain",
-        "nothing surely fell, but too little was judged to call it steady, or much less is scored than in the baseline",
+        "nothing fell significantly, but too little was judged to call it steady, or much less is scored than in the baseline",
     ),
-    "steady": ("good", "each dimension surely stayed within half a point"),
-    "improved": ("good", "a proposition rose by more than chance explains, and none surely fell"),
+    "steady": ("good", "each dimension stayed within half a point: its whole interval does"),
+    "improved": ("good", "a proposition rose significantly, and none fell significantly"),
     "not comparable": ("plain", "no proposition was scored both in the baseline and the candidate"),
     "not measured since": ("plain", "there is a baseline, and no newer measurement"),
     "no baseline": ("plain", "there is a measurement, and no baseline"),
@@ -67,108 +68,138 @@ class Step(NamedTuple):
     why: str = ""
 
 
-Finder = Callable[[HttpRequest, Sequence[AgentDrift]], Mapping[int, Sequence[Step]]]
-_finders: list[Finder] = []
+StepFinder = Callable[[HttpRequest, Sequence[AgentDrift]], Mapping[int, Sequence[Step]]]
+_step_finders: list[StepFinder] = []
 
 
-def add_steps(finder: Finder) -> None:
+def add_steps(finder: StepFinder) -> None:
     """Have `finder` offer steps, by the agent's primary key; it must not need more queries for more cards."""
-    _finders.append(finder)
+    _step_finders.append(finder)
 
 
-def _measuring_steps(request: HttpRequest, drift: AgentDrift) -> list[Step]:
-    """Read what fell, measure what is not known, capture a baseline of what was meant to change."""
-    state = drift.state
-    steps = []
-    if state in ("drifted", "possibly drifted") and request.user.has_perm("evaluation.view_evaluationscore"):
-        url = scores_behind(drift.main)
-        steps.append(Step("Read what was judged", url, "its judgements now, with the judge's reasons"))
-    if not request.user.has_perm(MEASURE):
-        return steps
-    capture = reverse("admin:evaluation_agent_capture", args=[drift.agent.pk])
-    evaluate = reverse("admin:evaluation_agent_evaluate", args=[drift.agent.pk])
-    if state in ("never measured", "no baseline"):
-        steps.append(Step("Capture a baseline", capture, "so that there is something to compare with"))
-    elif state in ("not measured since", "not comparable"):
-        steps.append(Step("Evaluate now", evaluate, "nothing was measured since"))
-    elif drift.persona_edited:
-        why = "the persona was edited since; if the change was meant, measure from here on"
-        steps.append(Step("Capture a new baseline", capture, why))
-    elif state == "possibly drifted":
-        steps.append(Step("Evaluate now", evaluate, "more messages would decide"))
+def _steps_of(request: HttpRequest, drifts: Sequence[AgentDrift]) -> dict[int, list[Step]]:
+    """Return what to do next by the agent's primary key, the most urgent first."""
+    steps = {}
+    for drift in drifts:
+        steps[drift.agent.pk] = [*_reading_steps(request, drift), *_measuring_steps(request, drift)]
+    for finder in _step_finders:
+        for agent, found in finder(request, drifts).items():
+            steps[agent] += found
     return steps
 
 
-def scores_behind(row: Change | None) -> str:
-    """The candidate's judgements of a proposition; without one all there are."""
-    if row is None:
+def _reading_steps(request: HttpRequest, drift: AgentDrift) -> list[Step]:
+    """Return the way to the judgements behind a fall."""
+    fell = drift.state in ("drifted", "possibly drifted")
+    if not fell or not request.user.has_perm("evaluation.view_evaluationscore"):
+        return []
+    why = "its judgements now, with the judge's reasons"
+    return [Step("Read what was judged", scores_behind(drift.main), why)]
+
+
+def _measuring_steps(request: HttpRequest, drift: AgentDrift) -> list[Step]:
+    """Return the ways to measure what is not known, or to capture a baseline of what was meant to change."""
+    if not request.user.has_perm(MEASURE):
+        return []
+    capture = reverse("admin:evaluation_agent_capture", args=[drift.agent.pk])
+    evaluate = reverse("admin:evaluation_agent_evaluate", args=[drift.agent.pk])
+    if drift.state in ("never measured", "no baseline"):
+        return [Step("Capture a baseline", capture, "so that there is something to compare with")]
+    if drift.state in ("not measured since", "not comparable"):
+        return [Step("Evaluate now", evaluate, "nothing was measured since")]
+    if drift.persona_edited:
+        why = "the persona was edited since; if the change was meant, measure from here on"
+        return [Step("Capture a new baseline", capture, why)]
+    if drift.state == "possibly drifted":
+        return [Step("Evaluate now", evaluate, "more messages would decide")]
+    return []
+
+
+# -- links
+def scores_behind(change: Change | None) -> str:
+    """Return the address of the candidate's judgements of a proposition; without one of all there are."""
+    if change is None:
         return display.list_url(EvaluationScore)
-    where = {"run": row.evaluation_run_id, "dimension__exact": row.dimension, "proposition_id": row.proposition}
-    return display.list_url(EvaluationScore, **where)
+    return display.list_url(
+        EvaluationScore,
+        run=change.evaluation_run_id,
+        dimension__exact=change.dimension,
+        proposition_id=change.proposition,
+    )
 
 
 def compare_url(**asked: object) -> str:
-    """The page that compares; `asked` are the form's fields."""
+    """Return the address of the page that compares; `asked` are the form's fields."""
     given = {name: value for name, value in asked.items() if value not in ("", None)}
     return f"{reverse('admin:evaluation_evaluationrun_compare')}?{urlencode(given)}"
 
 
-def _compare_url(drift: AgentDrift) -> str:
-    """Where the two measurements of an agent stand proposition by proposition; empty where there are not two."""
+def _compare_url_of(drift: AgentDrift) -> str:
+    """Return where the two measurements of an agent stand proposition by proposition; empty where there are not two."""
     if not (drift.baseline_runs and drift.candidate_runs and drift.judged):
         return ""
-    before = {run.pk for run in drift.baseline_runs.values()}
-    now = {run.pk for run in drift.candidate_runs.values()}
-    return compare_url(  # several by dimension: those of today
+    return compare_url(
         agent=drift.agent.slug,
         judge=drift.judged,
-        baseline=before.pop() if len(before) == 1 else "",
-        candidate=now.pop() if len(now) == 1 else "",
+        baseline=_only_run(drift.baseline_runs),
+        candidate=_only_run(drift.candidate_runs),
     )
 
 
+def _only_run(runs: Mapping[str, EvaluationRun]) -> int | None:
+    """Return the primary key of the evaluation of all dimensions; None where they have several: the page then takes the newest."""
+    keys = {run.pk for run in runs.values()}
+    return keys.pop() if len(keys) == 1 else None
+
+
 # -- cards
-def shown_cards(request: HttpRequest, drifts: Sequence[AgentDrift]) -> list[dict[str, Any]]:
-    """The agents for the template, with what to do next, the most urgent first."""
-    steps: dict[int, list[Step]] = defaultdict(list)
-    for drift in drifts:
-        steps[drift.agent.pk] += _measuring_steps(request, drift)
-    for finder in _finders:
-        for agent, more in finder(request, drifts).items():
-            steps[agent] += more
-    return [_shown(drift, steps[drift.agent.pk]) for drift in drifts]
+def drift_cards(request: HttpRequest, drifts: Sequence[AgentDrift]) -> list[dict[str, Any]]:
+    """Return the agents for the template, with what to do next."""
+    steps = _steps_of(request, drifts)
+    return [_card(drift, steps[drift.agent.pk]) for drift in drifts]
 
 
-def _shown(drift: AgentDrift, steps: Sequence[Step]) -> dict[str, Any]:
-    quotes = ("Baseline", drift.baseline_quote), ("Now", drift.candidate_quote)
+def _card(drift: AgentDrift, steps: Sequence[Step]) -> dict[str, Any]:
+    quotes = [("Baseline", drift.baseline_quote), ("Now", drift.candidate_quote)]
+    dimensions = []
+    for change in drift.dimensions:
+        before, now = _scores_of(change)
+        dimensions.append((change.dimension, before, now, signed(change.delta)))
     return {
         "drift": drift,
         "badge": display.badge(drift.state, *STATES[drift.state]),
         "sentence": sentence_of(drift),
         "sure": why_drifted(drift),
         "scores_url": scores_behind(drift.main),
-        "compare_url": _compare_url(drift),
+        "compare_url": _compare_url_of(drift),
         "quotes": [(name, quote) for name, quote in quotes if quote is not None],
-        "dimensions": [
-            (
-                change.dimension,
-                _number(change, change.baseline, change.baseline_share, change.baseline_hits),
-                _number(change, change.candidate, change.share, change.hits),
-                signed(change.delta),
-            )
-            for change in drift.dimensions
-        ],
+        "dimensions": dimensions,
         "now": candidate_words(drift),
         "now_runs": sorted({run.pk for run in drift.candidate_runs.values()}),
-        "steps": steps[:3],
+        "steps": steps[:MOST_STEPS],
     }
 
 
+def _scores_of(change: ChangeResult) -> tuple[str, str]:
+    """Return both scores, in the baseline and now, as cells of a table."""
+    before = _score_cell(change, change.baseline, change.baseline_share, change.baseline_hits)
+    now = _score_cell(change, change.candidate, change.share, change.hits)
+    return before, now
+
+
+def _score_cell(change: ChangeResult, score: float | None, share: Share | None, hits: Share | None) -> str:
+    if hits is not None:
+        return f"hits in {hits} messages"
+    if change.of_words:
+        return of_words(score)
+    return meter(score, share=share, why=change.reason)
+
+
 # -- filters
-def way_name(way: Judged) -> str:
-    """A judge and its procedure for a list of choices."""
-    name = f"{way.judge} (heuristic)" if is_heuristic(way.judge) else way.judge
-    return name if way.procedure == Method.PLUMBLINE else f"{name}, {way.procedure}"
+def judge_name(judged: Judged) -> str:
+    """Return a judge and its procedure for a list of choices."""
+    name = f"{judged.judge} (heuristic)" if is_heuristic(judged.judge) else judged.judge
+    return name if judged.procedure == Method.PLUMBLINE else f"{name}, {judged.procedure}"
 
 
 class OverviewForm(forms.Form):
@@ -184,16 +215,19 @@ class OverviewForm(forms.Form):
         widget=TextInput,
         help_text="a tag such as build=41; empty: the newest evaluation",
     )
-    active = forms.ChoiceField(required=False, choices=ACTIVE, widget=Select, label="Agents")
+    active = forms.ChoiceField(required=False, choices=ACTIVE_CHOICES, widget=Select, label="Agents")
     q = forms.CharField(
         required=False, max_length=120, widget=TextInput, label="Name", help_text="part of a name or id"
     )
-    state = forms.ChoiceField(required=False, choices=[("", "any"), *((s, s) for s in STATES)], widget=Select)
+    state = forms.ChoiceField(
+        required=False, choices=[("", "any"), *((state, state) for state in STATES)], widget=Select
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.ways = {str(way): way for way in judged_ways()}
-        self.fields["judge"].choices = [(name, way_name(way)) for name, way in self.ways.items()]  # type: ignore[attr-defined]
+        self.judges = {str(judged): judged for judged in judged_ways()}
+        choices = [(name, judge_name(judged)) for name, judged in self.judges.items()]
+        self.fields["judge"].choices = choices  # type: ignore[attr-defined]
 
     def clean_baseline(self) -> Tag | None:
         return read_tag(self.cleaned_data["baseline"])
@@ -203,16 +237,25 @@ class OverviewForm(forms.Form):
 
     @property
     def judged(self) -> Judged | None:
-        """The one asked for, else the first; None where nothing was ever measured."""
-        return self.ways.get(self.cleaned_data.get("judge") or "", next(iter(self.ways.values()), None))
+        """Return the judge that was asked for, else the first; None where nothing was ever measured."""
+        chosen = self.judges.get(self.cleaned_data["judge"])
+        if chosen is not None:
+            return chosen
+        return next(iter(self.judges.values()), None)
+
+    @property
+    def is_filtered(self) -> bool:
+        """Return whether a field was used besides the judge: the others stay folded until then."""
+        return any(self.data.get(name) for name in self.fields if name != "judge")
 
     def agents(self) -> QuerySet[Agent]:
-        """Those asked for, by name."""
-        chosen, agents = self.cleaned_data, by_name()
-        if chosen["active"] != "all":
-            agents = agents.filter(is_active=chosen["active"] != "no")
-        if chosen["q"]:
-            agents = agents.filter(Q(display_name__icontains=chosen["q"]) | Q(slug__icontains=chosen["q"]))
+        """Return the agents that were asked for, by name."""
+        active, text = self.cleaned_data["active"], self.cleaned_data["q"]
+        agents = by_name()
+        if active != "all":
+            agents = agents.filter(is_active=active != "no")
+        if text:
+            agents = agents.filter(Q(display_name__icontains=text) | Q(slug__icontains=text))
         return agents
 
 
@@ -220,19 +263,19 @@ def by_name() -> QuerySet[Agent]:
     return Agent.objects.listed().order_by("display_name", "slug")
 
 
-def usual_overview(agents: Sequence[Agent], *, stop: int) -> Overview:
+def usual_overview(agents: Sequence[Agent], *, most: int) -> Overview:
     """Return what the page counts where no filter is set, and the first agents: what the console's first page shows.
 
     Args:
         agents: The active ones, at most `MOST_AGENTS`.
-        stop: How many to describe.
+        most: How many to return of those who lost most.
     """
     judged = next(iter(judged_ways()), None)
-    return drift_overview(agents, judged, stop=stop, describe=False, are_all=len(agents) < MOST_AGENTS)
+    return drift_overview(agents, judged, stop=most, describe=False, are_all=len(agents) < MOST_AGENTS)
 
 
 def read_tag(text: str) -> Tag | None:
-    """``build=41`` as a pair; None for an empty text.
+    """Return ``build=41`` as a pair; None for an empty text.
 
     Raises:
         ValidationError: It is no tag; names the text and what is allowed.
@@ -248,86 +291,81 @@ def read_tag(text: str) -> Tag | None:
 
 # -- the page
 def overview_page(model_admin: ModelAdmin[Any], request: HttpRequest) -> HttpResponse:
-    """The cards of a page, by the filters in the URL."""
-    if not request.user.has_perms(NEEDED):
+    """Show a page of cards, by the filters in the URL."""
+    if not request.user.has_perms(PERMISSIONS):
         raise PermissionDenied
     form = OverviewForm(request.GET)
-    # The other fields stay folded unless one of them was used.
-    context: dict[str, Any] = {"form": form, "filtered": any(form.data.get(n) for n in form.fields if n != "judge")}
+    context: dict[str, Any] = {"form": form, "filtered": form.is_filtered}
     if form.is_valid():
-        context |= _overview(request, form)
+        context |= _overview_context(request, form)
     return model_admin.page(request, "admin/change/overview/page.html", "Drift overview", **context)
 
 
-def _overview(request: HttpRequest, form: OverviewForm) -> dict[str, Any]:
-    agents, chosen, judged = list(form.agents()[: MOST_AGENTS + 1]), form.cleaned_data, form.judged
-    number = max(1, number_in(request.GET, "page") or 1)
+def _overview_context(request: HttpRequest, form: OverviewForm) -> dict[str, Any]:
+    agents = list(form.agents()[: MOST_AGENTS + 1])
+    asked = form.cleaned_data
+    judged = form.judged
+    page = max(1, number_in(request.GET, "page") or 1)
     overview = drift_overview(
         agents[:MOST_AGENTS],
         judged,
-        baseline=chosen["baseline"],
-        candidate=chosen["candidate"],
-        state=chosen["state"] or None,
-        start=(number - 1) * PAGE,
-        stop=number * PAGE,
+        baseline=asked["baseline"],
+        candidate=asked["candidate"],
+        state=asked["state"] or None,
+        start=(page - 1) * CARDS_PER_PAGE,
+        stop=page * CARDS_PER_PAGE,
         quotes=request.user.has_perm("agents.view_message"),
     )
+    states = []
+    for state, (tone, hint) in STATES.items():
+        if state in overview.states:
+            states.append((state, overview.states[state], tone, hint))
     return {
         "judge": judged_by(judged) if judged else "",
         "heuristic": judged is not None and is_heuristic(judged.judge),
-        "trust": _trust(judged, overview.drifts, request.user),
-        "cards": shown_cards(request, overview.drifts),
-        "states": [
-            (state, overview.states[state], tone, hint)
-            for state, (tone, hint) in STATES.items()
-            if state in overview.states
-        ],
-        "chosen": chosen["state"],
+        "trust": _trust_in(judged, overview.drifts, request.user),
+        "cards": drift_cards(request, overview.drifts),
+        "states": states,
+        "chosen": asked["state"],
         "too_many": MOST_AGENTS if len(agents) > MOST_AGENTS else 0,
-        "page": Paginator(range(overview.total), PAGE).get_page(number),
-        "compares_tags": bool(chosen["baseline"] and chosen["candidate"]),
+        "page": Paginator(range(overview.total), CARDS_PER_PAGE).get_page(page),
+        "compares_tags": bool(asked["baseline"] and asked["candidate"]),
         "tags": [form.data.get(name, "") for name in ("baseline", "candidate")],
         "no_agents": not agents,
     }
 
 
-def _trust(judged: Judged | None, drifts: Sequence[AgentDrift], user: Any) -> SafeString | str:
-    """How far the judge of these agents can be trusted; of one agent also for that one."""
+def _trust_in(judged: Judged | None, drifts: Sequence[AgentDrift], user: Any) -> SafeString | str:
+    """Return how far the judge of these agents can be trusted; of one agent also for that one."""
     if judged is None:
         return ""
-    dimensions = sorted({change.dimension for drift in drifts for change in drift.dimensions})
+    dimensions = {change.dimension for drift in drifts for change in drift.dimensions}
     agent = drifts[0].agent.slug if len(drifts) == 1 else ""
-    return trust(judged.judge, judged.procedure, dimensions, user, agent=agent)
+    return trust(judged.judge, judged.procedure, sorted(dimensions), user, agent=agent)
 
 
 # -- an agent's own page
 def run_buttons(request: HttpRequest, agent: Agent) -> list[Button]:
-    """What can be measured; each asks first."""
+    """Return what can be measured; each page asks first."""
+    why = "estimates and asks first"
+    evaluate = reverse("admin:evaluation_agent_evaluate", args=[agent.pk])
+    capture = reverse("admin:evaluation_agent_capture", args=[agent.pk])
     return [
-        Button(
-            label=label,
-            url=reverse(f"admin:evaluation_agent_{what}", args=[agent.pk]),
-            why="estimates and asks first",
-            main=what == "evaluate",
-        )
-        for what, label in (("evaluate", "Evaluate now"), ("capture", "Capture baseline"))
+        Button(label="Evaluate now", url=evaluate, why=why, main=True),
+        Button(label="Capture baseline", url=capture, why=why, main=False),
     ]
 
 
 def change_panel(request: HttpRequest, agent: Agent) -> SafeString:
-    """The agent's card with every proposition, by the judge that comes first on the overview among those of its baselines."""
-    own = set(Baseline.objects.filter(agent=agent).order_by().values_list("judge", "procedure").distinct())
-    judged = next((way for way in judged_ways() if (way.judge, way.procedure) in own), None) if own else None
+    """Return the agent's card with every proposition, by the judge that comes first on the overview among those of its baselines."""
+    judged = _first_judge_of(agent)
     drift = drift_overview([agent], judged, quotes=request.user.has_perm("agents.view_message")).drifts[0]
+    rows = [_proposition_row(drift, change) for change in drift.propositions[:MOST_PROPOSITIONS]]
     context = {
-        "shown": shown_cards(request, [drift])[0],
+        "shown": drift_cards(request, [drift])[0],
         "judge": judged_by(judged) if judged else "",
-        "trust": _trust(judged, [drift], request.user),
-        "propositions": table(
-            PROPOSITION_HEADS,
-            [_proposition(drift, row) for row in drift.propositions[:MOST_PROPOSITIONS]],
-            label="Every proposition",
-        ),
+        "trust": _trust_in(judged, [drift], request.user),
+        "propositions": table(PROPOSITION_HEADINGS, rows, label="Every proposition"),
         "more": max(0, len(drift.propositions) - MOST_PROPOSITIONS),
         "changed": drift.changed,
         "lost": [f"{lost} ({percent(lost.before)} → {percent(lost.now)})" for lost in drift.lost],
@@ -338,37 +376,48 @@ def change_panel(request: HttpRequest, agent: Agent) -> SafeString:
     return SafeString(render_to_string("admin/change/overview/panel.html", context, request))
 
 
-PROPOSITION_HEADS = ("Proposition", "Baseline", "Now", "Change", "Judged, baseline · now", "Verdict")
+def _first_judge_of(agent: Agent) -> Judged | None:
+    """Return the judge that comes first on the overview among those of the agent's baselines; None without a baseline."""
+    baselines = Baseline.objects.filter(agent=agent).order_by()
+    own = set(baselines.values_list("judge", "procedure").distinct())
+    if not own:
+        return None
+    for judged in judged_ways():
+        if (judged.judge, judged.procedure) in own:
+            return judged
+    return None
 
 
-def _proposition(drift: AgentDrift, row: Change) -> tuple[object, ...]:
-    result = row.result
-    name = short_name(row.proposition, drift.agent.slug, row.dimension)
-    inverted = display.badge("inverted", "plain", INVERTED) if row.inverted else ""
-    link = display.link(scores_behind(row), name, f"the judgements of {row.proposition} now")
-    before, now = row.baseline_scored, row.scored
-    if result.of_words:  # of each message, also where no judge scored it
-        before, now = row.baseline_n, row.n
-    judged = f"{before:,} · {now:,}"
+def _proposition_row(drift: AgentDrift, change: Change) -> tuple[object, ...]:
+    result = change.result
+    name = short_name(change.proposition, drift.agent.slug, change.dimension)
+    link = display.link(scores_behind(change), name, f"the judgements of {change.proposition} now")
+    inverted = display.badge("inverted", "plain", INVERTED) if change.inverted else ""
+    before, now = _scores_of(result)
     return (
-        format_html("{} {} {}", link, dimension_badge(row.dimension), inverted),
-        _number(result, result.baseline, result.baseline_share, result.baseline_hits),
-        _number(result, result.candidate, result.share, result.hits),
+        format_html("{} {} {}", link, dimension_badge(change.dimension), inverted),
+        before,
+        now,
         signed(result.points),
-        f"{judged}, {row.unscored:,} unscored" if row.unscored else judged,
-        _verdict(result),
+        _judged_text(change),
+        _verdict_badge(result),
     )
 
 
-def _verdict(result: ChangeResult) -> SafeString:
+def _judged_text(change: Change) -> str:
+    """Return how much was judged, e.g. ``20 · 18, 2 unscored``."""
+    before, now = change.baseline_scored, change.scored
+    if change.result.of_words:  # the statistic is of each message, also where no judge scored it
+        before, now = change.baseline_n, change.n
+    text = f"{before:,} · {now:,}"
+    if change.unscored:
+        text += f", {change.unscored:,} unscored"
+    return text
+
+
+def _verdict_badge(result: ChangeResult) -> SafeString:
     if result.is_sure:
         return display.badge(result.verdict, "bad" if result.verdict == "drifted" else "good", "more than chance")
     if result.p_adjusted is None:
         return display.badge("judged once", "plain", "one judgement of a whole window decides nothing")
     return display.badge("within chance", "plain", f"p {result.p_adjusted:.2g}, corrected for all propositions here")
-
-
-def _number(result: ChangeResult, score: float | None, share: Share | None, hits: Share | None) -> str:
-    if hits is not None:
-        return f"hits in {hits} messages"
-    return of_words(score) if result.of_words else meter(score, share=share, why=result.reason)

@@ -12,9 +12,18 @@ from django import forms
 from agents.kit.console.site import GrowingTextarea, NumberInput, Select, TextInput
 from agents.models import Agent
 from evaluation.dimensions import OF_PERSONA
-from evaluation.drafting.editing import CannotSave, as_file, head_of, save_proposition, validated, written_as
+from evaluation.drafting.editing import (
+    CannotSave,
+    WrittenEntry,
+    as_file,
+    head_of,
+    save_proposition,
+    validated,
+    written_as,
+)
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension
-from evaluation.propositions.files import DEFAULT, Entry, Loader, all_entries, free_id
+from evaluation.propositions.entries import Entry, all_entries, free_id
+from evaluation.propositions.files import DEFAULT, Loader
 from evaluation.propositions.schema import (
     AGENT_NAME,
     PRECONDITIONS,
@@ -77,7 +86,11 @@ class PlainLines(PlainText):
     """A list of texts, one a line."""
 
     def to_python(self, value: Any) -> Any:
-        return list(dict.fromkeys(filter(None, (line.strip() for line in str(value or "").splitlines())))) or None
+        lines: dict[str, None] = {}  # each once
+        for line in str(value or "").splitlines():
+            if line.strip():
+                lines[line.strip()] = None
+        return list(lines) or None
 
     def prepare_value(self, value: Any) -> Any:
         return "\n".join(map(str, value)) if isinstance(value, list) else value
@@ -99,8 +112,9 @@ class PlainYaml(PlainText):
         return data or None
 
     def prepare_value(self, value: Any) -> Any:
-        dumped = isinstance(value, dict) and yaml.safe_dump(value, allow_unicode=True, sort_keys=False).strip()
-        return dumped or value
+        if isinstance(value, dict) and value:
+            return yaml.safe_dump(value, allow_unicode=True, sort_keys=False).strip()
+        return value
 
     def run_validators(self, value: Any) -> None:
         """The loader says what is wrong with a check."""
@@ -124,9 +138,10 @@ class PropositionForm(forms.Form):
     def __init__(
         self, data: Mapping[str, Any] | None = None, *, owner: str, agent: Agent | None, entry: Entry | None
     ) -> None:
-        self.owner, self.entry = owner, entry
-        self.written, self.head = written_as(entry) if entry else ({}, {})
-        initial = {**self.written, **(self.written.get("cues") or {})}
+        self.owner = owner
+        self.entry = entry
+        self.written = written_as(entry) if entry else WrittenEntry({}, {})
+        initial = {**self.written.fields, **(self.written.fields.get("cues") or {})}
         if "include_personas" in initial:
             initial["include_personas"] = str(initial["include_personas"])
         super().__init__(
@@ -142,8 +157,8 @@ class PropositionForm(forms.Form):
         if entry is not None:
             del self.fields["dimension"], self.fields["level"]
         else:  # dimensions of channels are only in files about every one of them
-            own = [d for d in Dimension if agent is None or d.value not in CHANNEL_DIMENSIONS]
-            self.fields["dimension"].choices = [(d.value, d.label) for d in own]  # type: ignore[attr-defined]
+            dimensions = [one for one in Dimension if agent is None or one.value not in CHANNEL_DIMENSIONS]
+            self.fields["dimension"].choices = [(one.value, one.label) for one in dimensions]  # type: ignore[attr-defined]
 
     def clean(self) -> None:
         super().clean()
@@ -156,105 +171,152 @@ class PropositionForm(forms.Form):
         try:
             self._file()
         except CannotSave as problem:
-            self.blame(problem.errors)
+            self.show_errors(problem.errors)
 
-    def blame(self, errors: Mapping[str, str]) -> None:
+    def show_errors(self, errors: Mapping[str, str]) -> None:
         """Show the loader's errors at the fields they are about."""
         for name, text in errors.items():
-            known = name in self.fields
-            self.add_error(name if known else None, text if known or not name else f"{name}: {text}")
+            if name in self.fields:
+                self.add_error(name, text)
+            else:
+                self.add_error(None, f"{name}: {text}" if name else text)
 
-    def place(self) -> tuple[str, str]:
-        """Dimension and level: of the entry, or as they are chosen."""
+    def dimension_and_level(self) -> tuple[str, str]:
+        """Return dimension and level: of the entry, or as they are chosen."""
         if self.entry is not None:
             return self.entry.dimension, self.entry.level
         return str(self["dimension"].value() or OF_PERSONA), str(self["level"].value() or "evaluation")
 
     def written_entry(self, *, active: bool) -> dict[str, Any]:
-        """All that would stand in the file. What was not changed stays as it was written."""
-        entry, changed, given = dict(self.written), set(self.changed_data), self.cleaned_data
-        for name in (*MAIN, "rule", "cues", *CONTEXT, *ADVICE):
-            names = CUES if name == "cues" else (name,)
-            if not changed.intersection(names):
-                continue
-            said = {
-                one: given[one] for one in names if given[one] not in (None, "") and (given[one] or one not in SWITCHES)
-            }
-            entry[name] = said if name == "cues" else said.get(name)
-            if not said:
-                del entry[name]
-        if not self.written:
-            entry.pop("id", None)
-            return {"id": given["id"], "active": active, **entry}
+        """Return all that would stand in the file. What was not changed stays as it was written."""
+        fields = dict(self.written.fields)
+        changed = set(self.changed_data)
+        for name in (*MAIN, "rule", "cues", *CONTEXT, *ADVICE):  # in the order of a file
+            if name == "cues":
+                if changed.intersection(CUES):
+                    _set_or_remove(fields, name, self._typed_cues())
+            elif name in changed:
+                _set_or_remove(fields, name, self._typed(name))
+        if not self.written.fields:
+            fields.pop("id", None)
+            return {"id": self.cleaned_data["id"], "active": active, **fields}
         if active:
-            entry = {name: value for name, value in entry.items() if name not in ("rejected", "retired")}
-        if not active or "active" in entry:
-            entry["active"] = active
-        return entry
+            fields.pop("rejected", None)
+            fields.pop("retired", None)
+        if not active or "active" in fields:
+            fields["active"] = active
+        return fields
+
+    def _typed(self, name: str) -> Any:
+        """Return what is typed in a field; None where nothing is, or a switch is off."""
+        value = self.cleaned_data[name]
+        if value == "" or (name in SWITCHES and not value):
+            return None
+        return value
+
+    def _typed_cues(self) -> dict[str, Any] | None:
+        cues = {}
+        for name in CUES:
+            phrases = self._typed(name)
+            if phrases is not None:
+                cues[name] = phrases
+        return cues or None
 
     def groups(self) -> list[tuple[str, str, list[forms.BoundField], bool]]:
-        """Heading, explanation and fields of each folded part, and whether it is open: where something is typed."""
+        """Return heading, explanation and fields of each folded part, and whether it is open: where something is typed."""
         return [
             (title, text, [self[name] for name in names], any(self[name].value() for name in names))
             for title, text, names in GROUPS
         ]
 
     def proposition(self) -> Proposition:
-        """As it is typed, to be tried."""
+        """Return the proposition as it is typed, to be tried."""
         file = self._file()
         return resolve(file.propositions[0], file, "as typed", for_all=self.owner == DEFAULT)
 
     def as_yaml(self) -> str:
-        """A file of it alone."""
+        """Return a file of the proposition alone."""
         active = self.entry is None or self.entry.proposition.active
         return as_file(self._head(), [self.written_entry(active=active)])
 
     def save(self, *, active: bool) -> Path:
-        """Store it.
+        """Store the proposition and return its file.
 
         Raises:
             CannotSave: It cannot be.
         """
-        dimension, level = self.place()
-        entry, mark = self.written_entry(active=active), self.cleaned_data["mark"] if self.entry else ""
-        return save_proposition(owner=self.owner, dimension=dimension, level=level, entry=entry, mark=mark)
+        dimension, level = self.dimension_and_level()
+        return save_proposition(
+            owner=self.owner,
+            dimension=dimension,
+            level=level,
+            entry=self.written_entry(active=active),
+            mark=self.cleaned_data["mark"] if self.entry else "",
+        )
 
     def _head(self) -> dict[str, Any]:
-        dimension, level = self.place()
-        return {**head_of(dimension, self.owner, level), **self.head}
+        """Return the head of its file."""
+        dimension, level = self.dimension_and_level()
+        return {**head_of(dimension, self.owner, level), **self.written.head}
 
     def _file(self) -> PropositionFile:
         return validated({**self._head(), "propositions": [self.written_entry(active=True)]})
 
 
+def _set_or_remove(fields: dict[str, Any], name: str, value: Any) -> None:
+    """Set a field of a file; None removes it."""
+    if value is None:
+        fields.pop(name, None)
+    else:
+        fields[name] = value
+
+
 def _field(name: str, *, listed: str) -> forms.Field:
-    """The form field of a field of a file, with the description it has in the schema."""
-    schema = next(model.model_fields[name] for model in (PropositionSpec, Cues) if name in model.model_fields)
-    label = LABELS.get(name, name.replace("_", " "))
-    common: dict[str, Any] = {"required": False, "label": label, "help_text": schema.description}
+    """Return the form field of a field of a file, with the description it has in the schema.
+
+    Args:
+        listed: Id of the list of values that are offered; empty = none.
+    """
+    common: dict[str, Any] = {
+        "required": False,
+        "label": LABELS.get(name, name.replace("_", " ")),
+        "help_text": _description(name),
+    }
     if name in SWITCHES:
         return forms.BooleanField(**common)
     if name == "weight":
-        attrs: dict[str, Any] = {"step": "any", "min": 0, "max": 5, "placeholder": "1"}
-        return forms.FloatField(widget=NumberInput(attrs=attrs), **common)
+        weight_attrs = {"step": "any", "min": 0, "max": 5, "placeholder": "1"}
+        return forms.FloatField(widget=NumberInput(attrs=weight_attrs), **common)
     if name in ("first_n", "last_n"):
         return forms.IntegerField(min_value=0, widget=NumberInput(attrs={"step": 1}), **common)
     if name == "precondition":
-        choices = [("", "always")] + [(known, known.replace("_", " ")) for known in sorted(PRECONDITIONS)]
-        return forms.ChoiceField(choices=choices, widget=Select, **common)
+        preconditions = [(known, known.replace("_", " ")) for known in sorted(PRECONDITIONS)]
+        return forms.ChoiceField(choices=[("", "always"), *preconditions], widget=Select, **common)
     if name == "include_personas":
         choices = [("", "as its file says"), ("True", "yes"), ("False", "no")]
         return forms.TypedChoiceField(
             choices=choices, coerce=lambda value: value == "True", empty_value=None, widget=Select, **common
         )
     if name in ("id", "trait"):
-        attrs = {"list": listed, "placeholder": "made from the sentence" if name == "id" else ""}
-        return PlainText(widget=TextInput(attrs=attrs), max_length=2000, **common)
+        placeholder = "made from the sentence" if name == "id" else ""
+        widget = TextInput(attrs={"list": listed, "placeholder": placeholder})
+        return PlainText(widget=widget, max_length=2000, **common)
     if name == "rule":
         common["help_text"] = f"a check a line, as YAML: {', '.join(Rule.model_fields)}"
-        attrs = {"rows": 2, "placeholder": "max_sentences: 2\nno_emoji: true"}
-        return PlainYaml(widget=GrowingTextarea(attrs=attrs), max_length=20_000, **common)
-    many = name in CUES
-    hint = "{{agent_name}} …" if name == "claim" else "one phrase or /regex/ a line" if many else ""
-    widget = GrowingTextarea(attrs={"rows": 3 if name == "claim" else 2, "placeholder": hint})
-    return (PlainLines if many else PlainText)(widget=widget, max_length=20_000, **common)
+        return PlainYaml(widget=_growing(2, "max_sentences: 2\nno_emoji: true"), max_length=20_000, **common)
+    if name in CUES:
+        return PlainLines(widget=_growing(2, "one phrase or /regex/ a line"), max_length=20_000, **common)
+    if name == "claim":
+        return PlainText(widget=_growing(3, "{{agent_name}} …"), max_length=20_000, **common)
+    return PlainText(widget=_growing(2, ""), max_length=20_000, **common)
+
+
+def _description(name: str) -> str | None:
+    for model in (PropositionSpec, Cues):
+        if name in model.model_fields:
+            return model.model_fields[name].description
+    raise KeyError(name)
+
+
+def _growing(rows: int, placeholder: str) -> GrowingTextarea:
+    return GrowingTextarea(attrs={"rows": rows, "placeholder": placeholder})

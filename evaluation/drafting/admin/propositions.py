@@ -1,4 +1,4 @@
-"""Propositions in the console: what is asked of each agent, suggestions to decide on, and the pages to write, try and export them."""
+"""Propositions in the console: what is asked of each agent, suggestions to decide on, and the pages to write and try one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -36,44 +36,50 @@ from agents.personas.persona import render_persona
 from evaluation import models
 from evaluation.admin.display import MEASURE, dimension_badge
 from evaluation.dimensions import BY_ONE_MESSAGE, OF_PERSONA
-from evaluation.drafting.admin.proposition_form import LEVELS, PropositionForm
-from evaluation.drafting.editing import CHANGED, NO_FOLDER, CannotSave, Decision, decide, exported, place_for
+from evaluation.drafting.admin.proposition_form import PropositionForm
+from evaluation.drafting.editing import CHANGED, NO_FOLDER, CannotSave, Decision, decide, place_for
 from evaluation.drafting.suggesting import find_quote
 from evaluation.drafting.trying import estimate_trial, try_proposition
-from evaluation.models import Dimension, PatternTimeout
+from evaluation.models import PatternTimeout
+from evaluation.propositions.entries import Entry, all_entries, entry_at, entry_marked, listed
 from evaluation.propositions.files import (
     DEFAULT,
-    FROM_A_TRAIT,
-    Entry,
     LoadedFile,
     PropositionError,
-    all_entries,
-    entry_at,
-    entry_marked,
     is_example,
-    listed,
     load_all,
     own_agents_like_examples,
     propositions_for,
-    with_traits,
 )
 from evaluation.propositions.schema import AGENT_NAME, Proposition
+from evaluation.propositions.traits import FROM_A_TRAIT, with_traits
 from evaluation.windows import parse_window
 
 PAGES = "admin/drafting/propositions/"
-AROUND = 240  # characters of the persona shown before and after a quote
+CHARACTERS_AROUND_QUOTE = 240  # of the persona, before and after
 MOST_OTHERS = 50  # agents without propositions of their own that are listed
-TRIED = 10  # messages
-TRIED_ON = parse_window("last:1000")  # of what the agent said: a trial is about how it speaks now
-DEADLINE = 20.0  # seconds for each call: a person waits for the page
+TRIED_MESSAGES = 10
+TRIED_WINDOW = parse_window("last:1000")  # of what the agent said: a trial is about how it speaks now
+TRIAL_DEADLINE = 20.0  # seconds for each call: a person waits for the page
 TRIAL_PERMISSIONS = ("evaluation.add_evaluationrun", "agents.view_message")  # calls cost money, and messages are shown
-STATES: dict[str, tuple[str, Tone, str]] = {  # heading, tone and hint, in the order of the page
-    "suggested": ("Suggested", "info", "not judged before you accept it"),
-    "accepted": ("In use", "good", "judged in every evaluation"),
-    "rejected": ("Rejected", "plain", "a suggestion that was rejected: it is not suggested again"),
-    "retired": ("Retired", "warning", "no longer judged; its scores stay"),
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """How a state of propositions is shown."""
+
+    heading: str
+    tone: Tone
+    hint: str
+
+
+STATES: Mapping[str, _State] = {  # in the order of the page
+    "suggested": _State("Suggested", "info", "not judged before you accept it"),
+    "accepted": _State("In use", "good", "judged in every evaluation"),
+    "rejected": _State("Rejected", "plain", "a suggestion that was rejected: it is not suggested again"),
+    "retired": _State("Retired", "warning", "no longer judged; its scores stay"),
 }
-DONE = {
+DECISION_MESSAGES: Mapping[Decision, str] = {
     Decision.ACCEPT: "is accepted: it is judged from the next evaluation on",
     Decision.REJECT: "is rejected, and will not be suggested again",
     Decision.UNDO: "is a suggestion again",
@@ -86,21 +92,33 @@ DONE = {
 def card_of(
     entry: Entry, agent: Agent | None, persona: str | None, slow: Mapping[tuple[str, str], Any]
 ) -> dict[str, Any]:
-    """Return a proposition with what its templates need besides it. Patterns that timed out are named while it still has them."""
-    p = entry.proposition
-    written = repr((p.rule, p.cues)).replace("\\\\", "\\")
-    place = shlex.quote(f"{path_shown(entry.path)}:{p.id}")
+    """Return a proposition with what its templates need besides it.
+
+    Args:
+        persona: Of the agent, in which the quote is shown.
+        slow: Patterns that timed out, by dimension and id; they are named while the proposition still has them.
+    """
+    proposition = entry.proposition
+    state = STATES[entry.state]
+    patterns = repr((proposition.rule, proposition.cues)).replace("\\\\", "\\")
+    timeouts = slow.get((entry.dimension, proposition.id), ())
     return {
         "entry": entry,
-        "p": p,
-        "claim": p.claim.replace(AGENT_NAME, agent.display_name if agent else AGENT_NAME),
-        "badge": display.badge(STATES[entry.state][0].lower(), *STATES[entry.state][1:]),
-        "quoted": quoted_in(p.quote, persona),
-        "command": f"manage.py try_proposition {place} --agent {'SLUG' if entry.owner == DEFAULT else entry.owner}",
+        "p": proposition,
+        "claim": proposition.claim.replace(AGENT_NAME, agent.display_name if agent else AGENT_NAME),
+        "badge": display.badge(state.heading.lower(), state.tone, state.hint),
+        "quoted": quoted_in(proposition.quote, persona),
+        "command": _trial_command(entry),
         "edit_url": page_url("edit", entry.owner, at=entry.key),
         "is_tried": entry.dimension in BY_ONE_MESSAGE and entry.level == "evaluation",  # by message, on what was sent
-        "timeouts": [row for row in slow.get((entry.dimension, p.id), ()) if row.pattern.strip("/") in written],
+        "timeouts": [timeout for timeout in timeouts if timeout.pattern.strip("/") in patterns],
     }
+
+
+def _trial_command(entry: Entry) -> str:
+    place = shlex.quote(f"{path_shown(entry.path)}:{entry.proposition.id}")
+    agent = "SLUG" if entry.owner == DEFAULT else entry.owner
+    return f"manage.py try_proposition {place} --agent {agent}"
 
 
 def place_in_folder(entry: Entry) -> str:
@@ -109,35 +127,42 @@ def place_in_folder(entry: Entry) -> str:
 
 
 def marks_of(entry: Entry) -> SafeString:
-    """Return badges for what is not as usual about it."""
-    p = entry.proposition
-    marks = [display.badge("anti-pattern", "warning", "the score is flipped")] if p.inverted else []
-    if p.hard:
-        marks.append(display.badge("strict", "accent", "each flaw takes 20 % off"))
-    if p.weight != 1:
-        marks.append(display.badge(f"weight {p.weight:g}", "plain", "its share in the mean; usually 1"))
+    """Return badges for what is not as usual about a proposition."""
+    proposition = entry.proposition
+    badges: list[SafeString] = []
+    if proposition.inverted:
+        badges.append(display.badge("anti-pattern", "warning", "the score is flipped"))
+    if proposition.hard:
+        badges.append(display.badge("strict", "accent", "each flaw takes 20 % off"))
+    if proposition.weight != 1:
+        badges.append(display.badge(f"weight {proposition.weight:g}", "plain", "its share in the mean; usually 1"))
     if entry.dimension != OF_PERSONA:
-        marks.append(dimension_badge(entry.dimension))
+        badges.append(dimension_badge(entry.dimension))
     if entry.level == "action":
-        marks.append(display.badge("about drafts", "info", "asked by the gate, before a message is sent"))
-    if p.trait:
-        marks.append(display.badge(f"trait {p.trait}", "plain", "it replaces the automatic proposition of the trait"))
-    return format_html_join(" ", "{}", ((mark,) for mark in marks))
+        badges.append(display.badge("about drafts", "info", "asked by the gate, before a message is sent"))
+    if proposition.trait:
+        hint = "it replaces the automatic proposition of the trait"
+        badges.append(display.badge(f"trait {proposition.trait}", "plain", hint))
+    return format_html_join(" ", "{}", ((badge,) for badge in badges))
 
 
-def checked_by(p: Proposition) -> SafeString:
-    """Return what judges it: an exact rule, or a judge; and what does so offline."""
-    if p.rule is not None:
-        checks = ((name, json.dumps(value, ensure_ascii=False)) for name, value in p.rule.checks().items())
-        shown = format_html_join(" ", "<code>{}: {}</code>", ((name, display.visible(value)) for name, value in checks))
-        return format_html("an exact rule {}", shown)
-    if p.measure:
-        return format_html("a judge; offline by the statistic <code>{}</code>", p.measure)
-    if p.cues is None:
+def checked_by(proposition: Proposition) -> SafeString:
+    """Return what judges a proposition: an exact rule, or a judge; and what does so offline."""
+    if proposition.rule is not None:
+        checks = []
+        for name, value in proposition.rule.checks().items():
+            checks.append((name, display.visible(json.dumps(value, ensure_ascii=False))))
+        return format_html("an exact rule {}", format_html_join(" ", "<code>{}: {}</code>", checks))
+    if proposition.measure:
+        return format_html("a judge; offline by the statistic <code>{}</code>", proposition.measure)
+    if proposition.cues is None:
         return SafeString("a judge alone; without an LLM it is not scored")
-    lists = ((label, words) for label, words in (("for it", p.cues.supports), ("against it", p.cues.contradicts)))
-    words = ((label, display.visible(", ".join(phrases))) for label, phrases in lists if phrases)
-    return format_html("a judge; offline by words {}", format_html_join(" · ", "{}: <code>{}</code>", words))
+    phrases = []
+    if proposition.cues.supports:
+        phrases.append(("for it", display.visible(", ".join(proposition.cues.supports))))
+    if proposition.cues.contradicts:
+        phrases.append(("against it", display.visible(", ".join(proposition.cues.contradicts))))
+    return format_html("a judge; offline by words {}", format_html_join(" · ", "{}: <code>{}</code>", phrases))
 
 
 def quoted_in(quoted: str, persona: str | None) -> SafeString:
@@ -149,16 +174,19 @@ def quoted_in(quoted: str, persona: str | None) -> SafeString:
         gone = display.badge("not in the persona now", "warning", "the persona was changed, or there is no such agent")
         return format_html("<q>{}</q> {}", display.visible(quoted), gone)
     start, end = span
-    before, after = persona[max(0, start - AROUND) : start], persona[end : end + AROUND]
-    if start > AROUND:
+    first = start - CHARACTERS_AROUND_QUOTE
+    last = end + CHARACTERS_AROUND_QUOTE
+    before = persona[max(0, first) : start]
+    after = persona[end:last]
+    if first > 0:  # begins with a whole word
         before = f"… {before.partition(' ')[2]}"
-    if end + AROUND < len(persona):
+    if last < len(persona):
         after = f"{after.rpartition(' ')[0]} …"
     return format_html("{}<mark>{}</mark>{}", *map(display.visible, (before, persona[start:end], after)))
 
 
-for show in (checked_by, marks_of, place_in_folder):
-    templates.filter(show.__name__, show)
+for template_filter in (checked_by, marks_of, place_in_folder):
+    templates.filter(template_filter.__name__, template_filter)
 
 
 def page_url(view: str, owner: str, **query: str) -> str:
@@ -199,31 +227,18 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         """Show which agents have propositions of their own, and how many in each state."""
         self._allow(request)
         search = request.GET.get("q", "").strip()[:100]
-        files, problems = _read_files()
-        entries = all_entries(files)
-        counts = Counter((entry.owner, entry.state) for entry in entries)
-        owners = sorted({entry.owner for entry in entries}, key=lambda owner: (-counts[owner, "suggested"], owner))
-        agents = {agent.slug: agent for agent in Agent.objects.filter(slug__in=owners)}
-        others = Agent.objects.in_use().exclude(slug__in=owners)
-        if search:
-            others = others.filter(Q(display_name__icontains=search) | Q(slug__icontains=search))
+        read = _read_files()
         return self.page(
             request,
             f"{PAGES}overview.html",
             "Propositions",
-            rows=[
-                (_name_of(owner, agents.get(owner)), propositions_url(owner), [(s, counts[owner, s]) for s in STATES])
-                for owner in owners
-                if search.lower() in f"{owner} {agents[owner].display_name if owner in agents else ''}".lower()
-            ],
-            states=[heading for heading, _, _ in STATES.values()],
-            problems=problems,
+            rows=_overview_rows(read.files, search),
+            states=[state.heading for state in STATES.values()],
+            problems=read.problems,
             search=search,
-            others=[
-                (agent, propositions_url(agent.slug), page_url("new", agent.slug)) for agent in others[:MOST_OTHERS]
-            ],
+            others=_agents_without_propositions(read.files, search),
             most=MOST_OTHERS,
-            has_model=_has_model(),
+            has_model=not models.is_heuristic(settings.JUDGE_MODEL),
             suggest_url=reverse("admin:evaluation_job_suggest") if self._may_suggest(request) else "",
             may_change=self.has_change_permission(request),
         )
@@ -236,60 +251,54 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         owner = unquote(object_id)
         if request.method == "POST":
             return self._decide(request, owner)
-        files, problems = _read_files(owner)
-        about = listed(owner, files=files)
+        read = _read_files(owner)
+        about = listed(owner, files=read.files)
         agent = _agent(owner)
-        if not about and not problems and agent is None and owner != DEFAULT:
+        is_known = bool(about) or bool(read.problems) or agent is not None or owner == DEFAULT
+        if not is_known:
             raise Http404(f"There are no propositions about {owner!r}, nor is there such an agent.")
         chosen = request.GET.get("show", "")
-        counts = Counter(entry.state for entry in about)
-        order = sorted(about, key=lambda entry: list(STATES).index(entry.state))
-        shown = [entry for entry in order if chosen not in STATES or entry.state == chosen]
-        slow, persona = PatternTimeout.of(entry.proposition.id for entry in shown), _persona(agent)
+        if chosen not in STATES:
+            chosen = ""
+        suggest_url = ""
+        if agent is not None and self._may_suggest(request):
+            suggest_url = f"{reverse('admin:evaluation_job_suggest')}?{urlencode({'agents': owner})}"
         return self.page(
             request,
             f"{PAGES}agent.html",
             f"{agent or owner}: propositions",
             name=_name_of(owner, agent),
-            cards=[card_of(entry, agent, persona, slow) for entry in shown],
-            tabs=[("", "All", counts.total()), *((s, STATES[s][0], counts[s]) for s in STATES if counts[s])]
-            if len(counts) > 1
-            else [],
-            chosen=chosen if chosen in STATES else "",
-            traits=_of_traits(agent, files) if agent is not None and not problems else [],
-            every_agent=_of_every_agent(about, files) if owner != DEFAULT else [],
+            cards=_cards(about, agent, chosen),
+            tabs=_tabs(about),
+            chosen=chosen,
+            traits=_trait_propositions(agent, read.files) if agent is not None and not read.problems else [],
+            every_agent=_asked_of_every_agent(about, read.files) if owner != DEFAULT else [],
             every_agent_url=propositions_url(DEFAULT),
-            exports=[
-                (dimension, level, page_url("export", owner, dimension=dimension, level=level))
-                for dimension, level in sorted({(e.dimension, e.level) for e in about if e.proposition.active})
-            ],
-            problems=problems,
+            problems=read.problems,
             may_change=self.has_change_permission(request),
             new_url=page_url("new", owner),
-            suggest_url=f"{reverse('admin:evaluation_job_suggest')}?{urlencode({'agents': owner})}"
-            if agent is not None and self._may_suggest(request)
-            else "",
+            suggest_url=suggest_url,
             overview_url=self.url("changelist"),
             history_url=page_url("history", owner),
         )
 
     def _decide(self, request: HttpRequest, owner: str) -> HttpResponse:
         """Carry out ``accept=MARK``, ``reject=MARK``, ``undo=MARK``, ``retire=MARK`` or ``restore=MARK``."""
-        pressed = [name for name in Decision if name in request.POST]
+        pressed = [decision for decision in Decision if decision in request.POST]
         if len(pressed) != 1:
             raise Http404(f"One button at a time: {', '.join(Decision)}.")
-        [decision] = pressed
+        decision = pressed[0]
         anchor = ""
         try:
             entry = carry_out(request, owner=owner, mark=request.POST[decision], decision=decision)
-            p = entry.proposition
-            anchor = f"#proposition-{p.id}"
         except CannotSave as problem:
             self.message_user(request, str(problem), messages.ERROR)
         except PropositionError as problem:
             self.message_user(request, f"Proposition files cannot be used: {problem}", messages.ERROR)
         else:
-            self.message_user(request, f"{p.id} {DONE[decision]}.", messages.SUCCESS)
+            identifier = entry.proposition.id
+            anchor = f"#proposition-{identifier}"
+            self.message_user(request, f"{identifier} {DECISION_MESSAGES[decision]}.", messages.SUCCESS)
         return HttpResponseRedirect(propositions_url(owner) + anchor)
 
     # -- one proposition
@@ -302,106 +311,87 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         """Show the form of a new proposition, or with ``?at=`` of one there is; save, export, or try it as it is typed."""
         self._allow(request, change=True)
         owner = unquote(owner)
-        files, problems = _read_files(owner)
-        if problems:
+        read = _read_files(owner)
+        if read.problems:
             return HttpResponseRedirect(propositions_url(owner))
         agent = _agent(owner)
-        if agent is None and owner != DEFAULT and not any(file.agent_id == owner for file in files):
+        if agent is None and owner != DEFAULT and not any(file.agent_id == owner for file in read.files):
             raise Http404(f"There is no agent {owner!r}.")
-        entry = _entry(request, owner, files) if "at" in request.GET else None
-        sent = request.POST if request.method == "POST" else None
+        entry = _entry(request, owner, read.files) if "at" in request.GET else None
+        data = request.POST if request.method == "POST" else None
         try:
-            form = PropositionForm(sent, owner=owner, agent=agent, entry=entry)
+            form = PropositionForm(data, owner=owner, agent=agent, entry=entry)
         except CannotSave as problem:
             self.message_user(request, str(problem), messages.ERROR)
             return HttpResponseRedirect(propositions_url(owner))
         trial = None
-        if sent is not None and form.is_valid():
-            if "_export" in sent:
+        if data is not None and form.is_valid():
+            if "_export" in data:
                 return _download(form.as_yaml(), f"{form.cleaned_data['id']}.yaml")
-            if "_try" in sent:
-                trial = self._tried(request, form.proposition(), agent)
-            elif (saved := self._saved(request, form)) is not None:
-                return saved
-        dimension, level = form.place()
-        place = place_for(owner=owner, dimension=dimension, level=level, entry=entry)
-        slow = PatternTimeout.of([entry.proposition.id]) if entry else {}
-        quoted = str(form["source"].value() or "")
-        may_try = _may_try(request) and agent is not None and dimension in BY_ONE_MESSAGE and level == "evaluation"
-        estimate = None
-        if may_try and entry is not None and agent is not None and trial is None:
-            estimate = estimate_trial(proposition=entry.proposition, agent=agent, n=TRIED, window=TRIED_ON)
+            if "_try" in data:
+                trial = self._trial(request, form.proposition(), agent)
+            else:
+                saved = self._save(request, form)
+                if saved is not None:
+                    return saved
         return self.page(
             request,
             f"{PAGES}edit.html",
             f"{agent or owner}: {'proposition' if entry else 'new proposition'}",
             name=_name_of(owner, agent),
             propositions_url=propositions_url(owner),
-            may_try=may_try,
-            estimate=estimate,
             agent=agent,
-            card=card_of(entry, agent, None, slow) if entry else {},
             form=form,
             entry=entry,
-            place=path_shown(place.path) if place else "",
-            replaces=path_shown(entry.path) if place and place.replaces and entry else "",
-            no_folder=NO_FOLDER,
-            quoted=quoted_in(quoted, _persona(agent)) if agent and quoted else "",
             trial=trial,
+            **_edit_context(request, form, agent, entry, has_trial=trial is not None),
         )
 
-    @console_page("about/<str:owner>/export/")
-    def export_view(self, request: HttpRequest, owner: str) -> HttpResponse:
-        """Answer with a proposition file of one agent, dimension and level."""
-        self._allow(request)
-        owner = unquote(owner)
-        dimension, level = request.GET.get("dimension", OF_PERSONA), request.GET.get("level", "evaluation")
-        if dimension not in Dimension.values or level not in LEVELS:
-            raise Http404(f"Allowed: dimension {', '.join(Dimension.values)}; level {', '.join(LEVELS)}.")
-        files, _ = _read_files()
-        try:
-            text = exported(owner, dimension, level, files=files)
-        except CannotSave as problem:
-            self.message_user(request, str(problem), messages.ERROR)
-            return HttpResponseRedirect(propositions_url(owner))
-        if not text:
-            raise Http404(f"Nothing of {dimension} is asked of {owner!r} alone.")
-        return _download(text, f"{owner}.action.yaml" if level == "action" else f"{owner}.yaml")
-
-    def _saved(self, request: HttpRequest, form: PropositionForm) -> HttpResponse | None:
-        """Save it and return the way back; None with the reasons in the form."""
-        active, given = "_save" in request.POST, form.cleaned_data
+    def _save(self, request: HttpRequest, form: PropositionForm) -> HttpResponse | None:
+        """Save a proposition and return the way back; None with the reasons in the form."""
+        is_active = "_save" in request.POST
+        identifier, claim = form.cleaned_data["id"], form.cleaned_data["claim"]
+        verb = "saved" if is_active else "saved as a suggestion"
         try:
             with transaction.atomic():  # the log entry first: nothing is saved without one
-                verb = "saved" if active else "saved as a suggestion"
-                _log(request, form.owner, given["id"], f"{verb}: {given['claim']} ({given['id']})")
-                where = form.save(active=active)
+                _log(request, form.owner, identifier, f"{verb}: {claim} ({identifier})")
+                path = form.save(active=is_active)
         except CannotSave as problem:
-            form.blame(problem.errors)
+            form.show_errors(problem.errors)
             return None
-        state = "it is judged from the next evaluation on" if active else "it is a suggestion until you accept it"
-        text = f"{given['id']} is saved to {where.parent.name}/{where.name}: {state}."
+        state = "it is judged from the next evaluation on" if is_active else "it is a suggestion until you accept it"
+        text = f"{identifier} is saved to {path.parent.name}/{path.name}: {state}."
         self.message_user(request, text, messages.SUCCESS)
-        return HttpResponseRedirect(f"{propositions_url(form.owner)}#proposition-{given['id']}")
+        return HttpResponseRedirect(f"{propositions_url(form.owner)}#proposition-{identifier}")
 
-    def _tried(self, request: HttpRequest, p: Proposition, agent: Agent | None) -> dict[str, Any] | None:
+    def _trial(self, request: HttpRequest, proposition: Proposition, agent: Agent | None) -> dict[str, Any] | None:
+        """Try a proposition and return what the template shows; None where it cannot be tried."""
         if not _may_try(request):
             raise PermissionDenied
         if agent is None:
             return None
         try:
-            trial = try_proposition(proposition=p, agent=agent, n=TRIED, window=TRIED_ON, deadline=DEADLINE)
+            trial = try_proposition(
+                proposition=proposition,
+                agent=agent,
+                n=TRIED_MESSAGES,
+                window=TRIED_WINDOW,
+                deadline=TRIAL_DEADLINE,
+            )
         except ValueError as problem:
             self.message_user(request, str(problem), messages.ERROR)
             return None
         spent = trial.spent
-        priced = None if spent.unpriced == spent.calls else spent.cost_usd
+        has_price = spent.unpriced != spent.calls
         # The lowest scores first: they show what the judge objects to.
-        lowest = sorted(trial.messages, key=lambda one: (one.score is None, one.score or 0.0))
-        return {"of": trial, "lowest": lowest, "cost": display.money(priced, unpriced=spent.unpriced)}
+        lowest = sorted(trial.messages, key=lambda tried: (tried.score is None, tried.score or 0.0))
+        cost = display.money(spent.cost_usd if has_price else None, unpriced=spent.unpriced)
+        return {"of": trial, "lowest": lowest, "cost": cost}
 
     def _allow(self, request: HttpRequest, *, change: bool = False) -> None:
-        if not (self.has_change_permission(request) if change else self.has_view_permission(request)):
+        """Refuse users who may not view, or change, propositions."""
+        is_allowed = self.has_change_permission(request) if change else self.has_view_permission(request)
+        if not is_allowed:
             raise PermissionDenied
 
 
@@ -411,8 +401,8 @@ def carry_out(request: HttpRequest, *, owner: str, mark: str, decision: Decision
         entry = entry_marked(mark, owner)
         if entry is None:
             raise CannotSave(CHANGED)
-        p = entry.proposition
-        _log(request, owner, p.id, f"{decision}: {p.claim} ({p.id} in {entry.path})")
+        identifier, claim = entry.proposition.id, entry.proposition.claim
+        _log(request, owner, identifier, f"{decision}: {claim} ({identifier} in {entry.path})")
         return decide(mark=mark, owner=owner, decision=decision)
 
 
@@ -427,22 +417,107 @@ def _log(request: HttpRequest, owner: str, proposition_id: str, text: str) -> No
     )
 
 
-def _read_files(owner: str = "") -> tuple[Sequence[LoadedFile], Sequence[str]]:
-    """The proposition files, without those of an example whose slug an agent of the team's own has, and what is wrong with them.
+@dataclass(frozen=True, slots=True)
+class _ReadFiles:
+    """Proposition files, and what is wrong with those that are shown."""
 
-    With an `owner` the problems are of the files that are read for it.
+    files: Sequence[LoadedFile]
+    problems: Sequence[str]
+
+
+def _read_files(owner: str = "") -> _ReadFiles:
+    """Return the proposition files, without those of an example whose slug an agent of the team's own has.
+
+    Args:
+        owner: Only problems of the files that are read for this agent; default those of all.
     """
     try:
-        every, own = load_all(), own_agents_like_examples()
+        all_files = load_all()
     except PropositionError as error:
-        return (), [str(problem) for problem in error.problems]
-    files = [file for file in every if file.agent_id not in own or not is_example(file)]
-    concerned = [file for file in files if not owner or file.agent_id in (owner, DEFAULT)]
-    return files, [str(problem) for file in concerned for problem in file.problems]
+        return _ReadFiles((), [str(problem) for problem in error.problems])
+    own_slugs = own_agents_like_examples()
+    files = [file for file in all_files if file.agent_id not in own_slugs or not is_example(file)]
+    problems: list[str] = []
+    for file in files:
+        if not owner or file.agent_id in (owner, DEFAULT):
+            problems += map(str, file.problems)
+    return _ReadFiles(files, problems)
 
 
-def _has_model() -> bool:
-    return not models.is_heuristic(settings.JUDGE_MODEL)
+# -- the overview
+def _overview_rows(files: Sequence[LoadedFile], search: str) -> list[tuple[Any, str, list[tuple[str, int]]]]:
+    """Return name, address and counts by state of each agent with propositions, those with most suggestions first."""
+    entries = all_entries(files)
+    counts = Counter((entry.owner, entry.state) for entry in entries)
+    owners = sorted({entry.owner for entry in entries}, key=lambda owner: (-counts[owner, "suggested"], owner))
+    agents = {agent.slug: agent for agent in Agent.objects.filter(slug__in=owners)}
+    rows = []
+    for owner in owners:
+        agent = agents.get(owner)
+        names = f"{owner} {agent.display_name if agent else ''}"
+        if search.lower() in names.lower():
+            by_state = [(state, counts[owner, state]) for state in STATES]
+            rows.append((_name_of(owner, agent), propositions_url(owner), by_state))
+    return rows
+
+
+def _agents_without_propositions(files: Sequence[LoadedFile], search: str) -> list[tuple[Agent, str, str]]:
+    """Return agents with the addresses of their propositions and of a new one."""
+    owners = {entry.owner for entry in all_entries(files)}
+    agents = Agent.objects.in_use().exclude(slug__in=owners)
+    if search:
+        agents = agents.filter(Q(display_name__icontains=search) | Q(slug__icontains=search))
+    return [(agent, propositions_url(agent.slug), page_url("new", agent.slug)) for agent in agents[:MOST_OTHERS]]
+
+
+# -- the page of an agent
+def _cards(about: Sequence[Entry], agent: Agent | None, chosen: str) -> list[dict[str, Any]]:
+    """Return the propositions of a state (empty = of all) as the page shows them."""
+    order = list(STATES)
+    entries = [entry for entry in about if not chosen or entry.state == chosen]
+    entries.sort(key=lambda entry: order.index(entry.state))
+    slow = PatternTimeout.of(entry.proposition.id for entry in entries)
+    persona = _persona(agent)
+    return [card_of(entry, agent, persona, slow) for entry in entries]
+
+
+def _tabs(about: Sequence[Entry]) -> list[tuple[str, str, int]]:
+    """Return state, heading and count of each tab; none where there is one state only."""
+    counts = Counter(entry.state for entry in about)
+    if len(counts) < 2:
+        return []
+    tabs = [("", "All", counts.total())]
+    for state, shown_as in STATES.items():
+        if counts[state]:
+            tabs.append((state, shown_as.heading, counts[state]))
+    return tabs
+
+
+# -- the page of a proposition
+def _edit_context(
+    request: HttpRequest, form: PropositionForm, agent: Agent | None, entry: Entry | None, *, has_trial: bool
+) -> dict[str, Any]:
+    """Return where it would be saved, what a trial would take, and how its quote stands in the persona."""
+    dimension, level = form.dimension_and_level()
+    context: dict[str, Any] = {"no_folder": NO_FOLDER}
+    place = place_for(owner=form.owner, dimension=dimension, level=level, entry=entry)
+    if place is not None:
+        context["place"] = path_shown(place.path)
+        if place.replaces and entry is not None:
+            context["replaces"] = path_shown(entry.path)
+    if entry is not None:
+        context["card"] = card_of(entry, agent, None, PatternTimeout.of([entry.proposition.id]))
+    if agent is None:
+        return context
+    quoted = str(form["source"].value() or "")
+    if quoted:
+        context["quoted"] = quoted_in(quoted, _persona(agent))
+    context["may_try"] = _may_try(request) and dimension in BY_ONE_MESSAGE and level == "evaluation"
+    if context["may_try"] and entry is not None and not has_trial:
+        context["estimate"] = estimate_trial(
+            proposition=entry.proposition, agent=agent, n=TRIED_MESSAGES, window=TRIED_WINDOW
+        )
+    return context
 
 
 def _agent(slug: str) -> Agent | None:
@@ -450,11 +525,13 @@ def _agent(slug: str) -> Agent | None:
 
 
 def _persona(agent: Agent | None) -> str | None:
-    return render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all()) if agent else None
+    if agent is None:
+        return None
+    return render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
 
 
 def _name_of(owner: str, agent: Agent | None) -> Any:
-    """The agent they are about, "every agent", or a slug that no agent has."""
+    """Return the agent they are about, "every agent", or a slug that no agent has."""
     if agent is not None:
         return agent_chip(agent)
     return display.isolated("every agent" if owner == DEFAULT else owner)
@@ -471,45 +548,50 @@ def _may_try(request: HttpRequest) -> bool:
     return request.user.has_perms(TRIAL_PERMISSIONS)
 
 
-def _of_traits(agent: Agent, files: Sequence[LoadedFile]) -> list[tuple[str, Proposition]]:
-    """The automatic propositions, with their sentences: of the traits that no file is about."""
-    own = propositions_for(agent_slug=agent.slug, dimension=OF_PERSONA, files=files, seeded=agent.seeded)
-    asked = with_traits(own, agent.traits.all(), automatic=settings.TRAIT_PROPOSITIONS)
-    return [(p.claim.replace(AGENT_NAME, agent.display_name), p) for p in asked if p.source == FROM_A_TRAIT]
+def _trait_propositions(agent: Agent, files: Sequence[LoadedFile]) -> list[tuple[str, Proposition]]:
+    """Return the automatic propositions, with their sentences: of the traits that no file is about."""
+    from_files = propositions_for(agent_slug=agent.slug, dimension=OF_PERSONA, files=files, seeded=agent.seeded)
+    asked = with_traits(from_files, agent.traits.all(), automatic=settings.TRAIT_PROPOSITIONS)
+    return [
+        (proposition.claim.replace(AGENT_NAME, agent.display_name), proposition)
+        for proposition in asked
+        if proposition.source == FROM_A_TRAIT
+    ]
 
 
-def _of_every_agent(about: Sequence[Entry], files: Sequence[LoadedFile]) -> list[Entry]:
-    """What is asked of every agent, and not replaced or retired by one of this agent's own."""
-    own = {(e.dimension, e.level, e.proposition.id) for e in about if e.state in ("accepted", "retired")}
+def _asked_of_every_agent(about: Sequence[Entry], files: Sequence[LoadedFile]) -> list[Entry]:
+    """Return what is asked of every agent, and not replaced or retired by one of this agent's own."""
+    own = {_identity(entry) for entry in about if entry.state in ("accepted", "retired")}
     return [
         entry
         for entry in listed(DEFAULT, files=files)
-        if entry.proposition.target_type == "agent"
-        and entry.proposition.active
-        and (entry.dimension, entry.level, entry.proposition.id) not in own
+        if entry.proposition.target_type == "agent" and entry.proposition.active and _identity(entry) not in own
     ]
+
+
+def _identity(entry: Entry) -> tuple[str, str, str]:
+    return entry.dimension, entry.level, entry.proposition.id
 
 
 def _download(text: str, name: str) -> HttpResponse:
     response = HttpResponse(text, content_type="application/yaml; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="{"".join(c for c in name if c.isalnum() or c in "._-")}"'
+    safe_name = "".join(character for character in name if character.isalnum() or character in "._-")
+    response["Content-Disposition"] = f'attachment; filename="{safe_name}"'
     return response
 
 
 def propositions_like(request: HttpRequest, typed: str) -> list[Hit]:
-    """The propositions with this in their id or claim, for the search of the console."""
-    entries = (
-        e for e in all_entries(_read_files()[0]) if typed.lower() in f"{e.proposition.id} {e.proposition.claim}".lower()
-    )
-    return [
-        (
-            e.proposition.id,
-            f"proposition of {e.owner}: {display.shortened(e.proposition.claim.replace(AGENT_NAME, 'the agent'), 60)}",
-            _page_with(e),
-            "edit_note",
-        )
-        for e in islice(entries, MOST_HITS)
-    ]
+    """Return the propositions with this in their id or claim, for the search of the console."""
+    hits: list[Hit] = []
+    for entry in all_entries(_read_files().files):
+        proposition = entry.proposition
+        if typed.lower() not in f"{proposition.id} {proposition.claim}".lower():
+            continue
+        claim = display.shortened(proposition.claim.replace(AGENT_NAME, "the agent"), 60)
+        hits.append(Hit(proposition.id, f"proposition of {entry.owner}: {claim}", _page_with(entry), "edit_note"))
+        if len(hits) == MOST_HITS:
+            break
+    return hits
 
 
 def _page_with(entry: Entry) -> str:

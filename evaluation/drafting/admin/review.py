@@ -19,7 +19,8 @@ from evaluation.drafting import editing
 from evaluation.drafting.admin.propositions import PAGES, card_of, carry_out, marks_of, propositions_url
 from evaluation.drafting.editing import CannotSave
 from evaluation.models import PatternTimeout
-from evaluation.propositions.files import Entry, PropositionError, all_entries, load_all
+from evaluation.propositions.entries import Entry, all_entries
+from evaluation.propositions.files import PropositionError, load_all
 from evaluation.propositions.schema import AGENT_NAME
 
 

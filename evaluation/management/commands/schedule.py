@@ -10,6 +10,7 @@ from django.utils import timezone
 from rich.markup import escape
 
 from agents.kit.commands import CodedCommand, console_on, print_table, unusable, wrong
+from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.commands import as_text, check_batches, tag_pairs
 from evaluation.models import EvaluationSchedule
@@ -75,6 +76,8 @@ class Command(CodedCommand):
         return parser
 
     def _add_fields(self, parser: ArgumentParser, *, is_new: bool) -> None:
+        """Add the options that set a schedule's fields; of a new one they have defaults."""
+
         def default(text: str) -> str:
             return f" (default: {text})" if is_new else ""
 
@@ -107,6 +110,7 @@ class Command(CodedCommand):
             raise wrong(error) from None
 
     def _do(self, asked: Namespace) -> None:
+        """Do what was asked for."""
         if asked.action == "list":
             self._list(as_json=asked.json)
             return
@@ -126,13 +130,17 @@ class Command(CodedCommand):
             self._show_changed(schedule, asked)
 
     def _save(self, schedule: EvaluationSchedule, asked: Namespace, *, is_new: bool) -> EvaluationSchedule:
-        """Store the schedule with what was asked for."""
-        if asked.every is not None or is_new:
+        """Store the schedule with what was asked for; a new one also with the defaults that depend on the time and the period."""
+        if is_new:
             schedule.every_minutes = parse_every(asked.every or "1d")
-        if asked.at is not None or is_new:
-            schedule.next_at = first_time(asked.at) if asked.at else timezone.now()
-        if asked.window is not None or is_new:
-            schedule.window = asked.window or default_window(schedule.every_minutes)
+            schedule.next_at = timezone.now()
+            schedule.window = default_window(schedule.every_minutes)
+        elif asked.every:
+            schedule.every_minutes = parse_every(asked.every)
+        if asked.at:
+            schedule.next_at = first_time(asked.at)
+        if asked.window:
+            schedule.window = asked.window
         if asked.dimensions is not None:
             named = [name.strip() for name in asked.dimensions.split(",") if name.strip()]
             schedule.dimensions = [] if named == ["all"] else named
@@ -144,12 +152,18 @@ class Command(CodedCommand):
         for field, value in given.items():
             if value is not None:
                 setattr(schedule, field, value)
-        agents = None
-        if asked.agents is not None:
-            agents = [] if asked.agents.strip().lower() == "all" else find_agents(asked.agents)
-        return save_schedule(schedule, agents=agents)
+        return save_schedule(schedule, agents=self._agents_asked(asked.agents))
+
+    def _agents_asked(self, slugs: str | None) -> list[Agent] | None:
+        """Return the agents named; an empty list means all, None that nothing was asked."""
+        if slugs is None:
+            return None
+        if slugs.strip().lower() == "all":
+            return []
+        return list(find_agents(slugs))
 
     def _remove(self, schedule: EvaluationSchedule, *, as_json: bool) -> None:
+        """Delete a schedule, and print what it was."""
         document = schedule_json(schedule)
         schedule.delete()
         if as_json:
@@ -158,6 +172,7 @@ class Command(CodedCommand):
             self.stdout.write(f"Removed {schedule.name}. What it measured stays.")
 
     def _show_changed(self, schedule: EvaluationSchedule, asked: Namespace) -> None:
+        """Print a schedule after a change, with a note where its window overlaps."""
         note = overlap_note(schedule)
         if asked.json:
             document: dict[str, Any] = {"schedule": schedule_json(schedule)}
@@ -170,6 +185,7 @@ class Command(CodedCommand):
             console_on(self.stdout).print(escape(note))
 
     def _list(self, *, as_json: bool) -> None:
+        """Print all schedules."""
         schedules = list(EvaluationSchedule.objects.prefetch_related("agents"))
         if as_json:
             self._print_json({"schedules": [schedule_json(schedule) for schedule in schedules]})
@@ -179,6 +195,7 @@ class Command(CodedCommand):
             self.stdout.write("No schedules yet. Make one: manage.py schedule add nightly --every 1d --at 03:00")
 
     def _show_fired(self, fired: Fired, *, as_json: bool) -> None:
+        """Print what came of firing a schedule."""
         if as_json:
             runs = [{"agent": run.agent.slug if run.agent else None, "evaluation_run": run.pk} for run in fired.runs]
             self._print_json({"schedule": fired.schedule.name, "runs": runs, "skipped": fired.skipped})

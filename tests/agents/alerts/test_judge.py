@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from agents.alerts.judge import IN_A_ROW, look
+from agents.alerts.judge import IN_A_ROW, check_alerts
 from agents.alerts.models import Alert
 from agents.kit.models import LLMCall
 
@@ -21,7 +21,7 @@ def asked(*statuses: str, model: str = "big", minutes_ago: float = 1) -> None:
 
 
 def state() -> list[tuple[str, bool]]:
-    look()
+    check_alerts()
     return [(alert.about, alert.ended_at is None) for alert in Alert.objects.order_by("pk")]
 
 

@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 
 from agents.admin import conversations, personas
-from agents.kit.console import site
-from agents.kit.console.site import BoundedPaginator
+from agents.kit.console import paging
+from agents.kit.console.paging import BoundedPaginator
 from agents.models import Agent, Channel, Message
 from tests.console import list_of, plain, queries, read, signed_in, superuser
 from tests.factories import make_agent, make_channel, say
@@ -27,7 +27,7 @@ def make_agents(n: int) -> None:
 
 
 def test_no_more_rows_are_counted_than_anybody_turns_pages(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site, "MOST_COUNTED", 100)
+    monkeypatch.setattr(paging, "MOST_COUNTED", 100)
     make_agents(100)
     assert "100 agents" in plain(read(root, list_of(Agent)))
 
@@ -57,14 +57,14 @@ def test_few_matches_are_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -
     pages = BoundedPaginator(Agent.objects.filter(display_name__contains="1").order_by("slug"), 5)
 
     assert [agent.slug for agent in pages.page(1)] == ["agent-001", "agent-010", "agent-011", "agent-012", "agent-013"]
-    monkeypatch.setattr(site, "FEW", 2)
+    monkeypatch.setattr(paging, "MOST_KEPT_KEYS", 2)
     again = BoundedPaginator(Agent.objects.filter(display_name__contains="1").order_by("slug"), 5)
     assert list(again.page(1)) == list(pages.page(1))
     assert again.count == pages.count == 11
 
 
 def test_an_action_on_all_of_too_many_does_nothing_and_says_so(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site, "MOST_COUNTED", 2)
+    monkeypatch.setattr(paging, "MOST_COUNTED", 2)
     make_agents(3)
     chosen = {"action": "capture_baseline", "select_across": "1", "_selected_action": [Agent.objects.earliest("pk").pk]}
 

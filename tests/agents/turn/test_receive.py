@@ -11,7 +11,7 @@ from pytest_django import Settings
 from agents.kit.models import owner_name
 from agents.models import Agent, Channel, Message, Run
 from agents.turn.orchestrator import start_turn, work_one
-from agents.turn.receive import receive_message, uncalled
+from agents.turn.receive import receive_message, why_nobody_is_called
 from agents.turn.send_message import SendRefused
 from tests.agents.turn import stages
 from tests.agents.turn.playing import join, plays, texts
@@ -153,8 +153,8 @@ def test_a_message_that_calls_nobody_says_why_and_how_to_call(
     message = receive_message(channel=office, outsider="Zed", text=text)
 
     assert queued() == addressed
-    assert (why in uncalled(message), ways in uncalled(message)) == (True, True)
-    assert (uncalled(message) == "") == bool(addressed)
+    assert (why in why_nobody_is_called(message), ways in why_nobody_is_called(message)) == (True, True)
+    assert (why_nobody_is_called(message) == "") == bool(addressed)
 
 
 def test_a_slug_calls_the_agent_although_a_person_bears_it(office: Channel) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from agents.models import Agent, Channel, ChannelMember, Message
 from agents.personas.persona import TraitValue
 from agents.turn.receive import receive_message
-from correction.behavior.rules import own_words
+from correction.behavior.own_words import own_words
 from correction.behavior.tiers import Subject
 from correction.models import AgentEvaluationConfig
 from tests.evaluation.judging import prompt_of

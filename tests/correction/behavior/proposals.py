@@ -7,7 +7,7 @@ from typing import Any
 
 from agents.models import Agent, Channel
 from correction.behavior.models import BehaviorRequest
-from correction.behavior.rules import as_value, find_trait
+from correction.behavior.trait_change import as_value, find_trait
 from tests.factories import make_channel, say
 
 CONCISE: dict[str, Any] = {

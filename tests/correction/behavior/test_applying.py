@@ -27,7 +27,7 @@ from correction.behavior.applying import (
     write_trait,
 )
 from correction.behavior.models import BehaviorRequest
-from correction.behavior.rules import applied_today
+from correction.behavior.policy import count_applied_today
 from correction.behavior.work import work_one
 from correction.config.configure import configure
 from tests.console import superuser
@@ -471,7 +471,7 @@ def test_the_limit_of_a_day_counts_what_was_applied_by_itself(ada_settling: Agen
 
     first = BehaviorRequest.objects.earliest("pk")
     revert_request(request=first, user=None)
-    assert applied_today(ada_settling.pk) == 2, "taking it back does not make room"
+    assert count_applied_today(ada_settling.pk) == 2, "taking it back does not make room"
 
     BehaviorRequest.objects.filter(pk=first.pk).update(applied_at=timezone.now() - timedelta(days=1))
     assert settled(running(ada_settling, after={**CONCISE, "name": "tomorrow"})).status == "applied"

@@ -13,25 +13,14 @@ from agents.kit.llm.requests import LLMRequest
 from agents.models import Channel, ChannelMember, Message
 from agents.personas.persona import TraitValue
 from agents.transcripts.ingest import NewMessages, Spoken, ingest_messages
-from correction.behavior import patterns, work
+from correction.behavior import work
 from correction.behavior.models import BehaviorRequest
-from correction.behavior.rules import (
-    Change,
-    Decision,
-    MapAnswer,
-    Requester,
-    caution_signs,
-    decide,
-    hostile_signs,
-    may_ask,
-    name_key,
-    own_words,
-    protected,
-    read_map,
-    requester_of,
-    skeleton,
-)
+from correction.behavior.offline import answer_gate
+from correction.behavior.own_words import own_words
+from correction.behavior.policy import Decision, Requester, decide, protected_names, requester_of, why_not_heard
+from correction.behavior.signs import caution_signs, hostile_signs, name_key, skeleton
 from correction.behavior.tiers import tier_request
+from correction.behavior.trait_change import Change, MapAnswer, read_map
 from correction.config.settings import ResolvedConfig, merge
 from correction.models import AgentEvaluationConfig
 from tests.correction.behavior.asking import CONCISE, dm_with, subject, write
@@ -112,7 +101,7 @@ def test_every_reason_is_said() -> None:
 def test_who_may_ask(allowed: str, who: Requester, may: bool) -> None:
     settings = config(behavior_requesters=allowed, behavior_named_requesters=["Ann", "none"])
 
-    assert (may_ask(who, settings) == "") is may
+    assert (why_not_heard(who, settings) == "") is may
     assert decided(requester=who, config=settings).verdict == ("apply" if may else "drop")
 
 
@@ -337,7 +326,7 @@ def test_the_forty_first_new_trait_is_for_a_person_and_a_change_of_one_is_not() 
 )
 def test_a_protected_name_is_known_however_it_is_written(name: str) -> None:
     assert skeleton(name) == skeleton("politeness")
-    assert protected([name], config(behavior_protected_traits=["politeness"])) == [name]
+    assert protected_names([name], config(behavior_protected_traits=["politeness"])) == [name]
     assert of_concise({"name": name}, settings={"behavior_protected_traits": ["politeness"]}).verdict == "drop"
 
 
@@ -359,7 +348,7 @@ def test_what_is_not_seen_is_neither_kept_in_a_name_nor_makes_another() -> None:
 def test_the_offline_detector_is_never_so_sure_of_a_request_that_it_is_applied_with_the_defaults(text: str) -> None:
     request: LLMRequest = tier_request("gate", words=own_words(text), subject=subject(), answers={})
 
-    answer = patterns.gate(request)
+    answer = answer_gate(request)
 
     assert answer["has_request"] is True
     assert answer["confidence"] in ("medium", "low")

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.personas.persona import TraitValue
-from correction.behavior.rules import LONGEST_NAME, Change, change_to, find_trait, name_key, read_map, strength_of
+from correction.behavior.signs import name_key
+from correction.behavior.trait_change import LONGEST_NAME, Change, change_to, find_trait, read_map, strength_of
 
 DRY = TraitValue("dry wit", "Jokes with a straight face.", 0.4, 0.7)
 SLANG = TraitValue("local slang", "Says arvo and reckon.", 0.8, 0.6)

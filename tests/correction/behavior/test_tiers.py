@@ -13,7 +13,7 @@ from pytest_django import Settings
 from agents.kit.llm import InvalidAnswer, LLMRequest, Reply
 from agents.kit.models import LLMCall
 from agents.personas.persona import TraitValue
-from correction.behavior.rules import LONGEST_WORDS, own_words
+from correction.behavior.own_words import LONGEST_OWN_WORDS, own_words
 from correction.behavior.tiers import (
     EXAMPLES,
     READERS,
@@ -243,11 +243,11 @@ def test_of_what_is_too_long_both_ends_are_kept_and_the_cut_is_told() -> None:
 
     words = own_words(text)
 
-    assert words.cut == len(text) - LONGEST_WORDS
+    assert words.cut == len(text) - LONGEST_OWN_WORDS
     assert words.text.startswith("Be brief. ")
     assert words.text.endswith(" Use emoji.")
     assert f"[… {words.cut:,} characters cut …]" in words.text
-    assert len(words.text) < LONGEST_WORDS + 60
+    assert len(words.text) < LONGEST_OWN_WORDS + 60
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from agents.personas.persona import TraitValue
-from correction.behavior.rules import Requester, decide, read_map
+from correction.behavior.policy import Requester, decide
 from correction.behavior.tiers import MOST_EARLIER
+from correction.behavior.trait_change import read_map
 from correction.config.configure import configure
 from correction.config.settings import ResolvedConfig, resolve_defaults
 

@@ -21,7 +21,7 @@ from correction.gate.statistics import get_gate_statistics
 from correction.gate.thresholds import replay
 from correction.interventions.models import InterventionLog
 from correction.models import AgentEvaluationConfig, CorrectionLog
-from evaluation.scorers.subjects import spoken_by
+from evaluation.scorers.subjects import messages_of_agent
 from evaluation.windows import parse_window
 from tests.llm_server import LLMServer
 
@@ -98,11 +98,11 @@ def test_agreement_of_four_agents_nudges_the_fifth_and_the_nudge_is_kept_nowhere
 
 def test_what_the_demonstration_says_enters_no_measurement_and_changes_no_configuration(cast: None) -> None:
     michael = Agent.objects.get(slug="michael")
-    before = spoken_by(agent=michael, window=parse_window("all")).count()
+    before = messages_of_agent(agent=michael, window=parse_window("all")).count()
     show_correction(io.StringIO())
 
     assert Message.objects.filter(agent=michael, synthetic=True).exists()
-    assert spoken_by(agent=michael, window=parse_window("all")).count() == before
+    assert messages_of_agent(agent=michael, window=parse_window("all")).count() == before
     assert get_gate_statistics(michael).total_actions == 0
     assert get_gate_statistics(michael, synthetic=True).total_actions == 3
     assert not replay(agent=michael, heuristic=True).dimensions

@@ -157,7 +157,7 @@ def test_a_turn_names_the_interventions_that_were_looked_at(root: Client) -> Non
     assert "they do not agree" not in read(half, page_of(run))
 
 
-def test_the_last_nudges_stand_on_the_agents_page_for_those_who_may_see_them(root: Client) -> None:
+def test_the_agents_page_lists_its_last_nudges_for_those_permitted(root: Client) -> None:
     ada = make_agent()
     assert "No nudge was given lately." in plain(read(root, page_of(ada)))
     for number in range(8):

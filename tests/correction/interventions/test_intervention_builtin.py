@@ -87,7 +87,7 @@ def test_a_judge_that_finds_nothing_to_judge_by_is_no_agreement(
     assert logs()[0].preconditions[1]["held"] is None
 
 
-def test_a_channel_is_judged_at_most_once_in_five_messages_whoever_s_turn_it_is(
+def test_a_channel_is_judged_at_most_once_in_five_messages(
     llm_server: LLMServer, oscar: Agent, office: Channel
 ) -> None:
     phyllis, elsewhere = make_agent("phyllis"), make_channel("elsewhere")
@@ -188,7 +188,7 @@ def turn_of(agent: Agent, channel: Channel) -> Run:
     return run_turn(start_turn(agent=agent, channel=channel), owner=owner_name())
 
 
-def test_demo_four_agents_agree_the_next_one_is_nudged_and_says_something_else(
+def test_demo_four_agents_agree_and_the_next_is_nudged(
     llm_server: LLMServer, settings: Settings, oscar: Agent, office: Channel
 ) -> None:
     """S-7.1, demo 1 to 5: agreement, the claim holds, the nudge of the character in the prompt, a more diverse answer."""

@@ -32,9 +32,7 @@ def held(
 
 
 @pytest.mark.parametrize("answer", ["no", None, 1, Finding("no")])  # type: ignore[arg-type]
-def test_a_function_answers_true_or_false_and_anything_else_is_an_error_that_names_it(
-    ada: Agent, office: Channel, answer: Any
-) -> None:
+def test_a_function_that_returns_no_bool_is_an_error_naming_it(ada: Agent, office: Channel, answer: Any) -> None:
     def is_late(context: Any) -> Any:
         return answer
 
@@ -92,7 +90,7 @@ def test_mentions_counts_messages(ada: Agent, office: Channel) -> None:
     assert held(ada, office, "mentions", phrases=["beets"]) == (False, 0)
 
 
-def test_groupthink_is_that_of_the_last_round_of_the_debate_in_the_channel(ada: Agent, office: Channel) -> None:
+def test_groupthink_is_measured_in_the_last_round_of_a_debate(ada: Agent, office: Channel) -> None:
     channel = make_channel("debate-1", kind=Channel.Kind.DEBATE)
     debate = Debate.objects.create(channel=channel, mode="collaborative", topic="Order more paper?")
     say(channel, ada, "We need paper.")
@@ -142,7 +140,7 @@ def test_wrong_parameters_are_named(name: str, parameters: dict[str, Any], messa
         FunctionalPrecondition.named(name, parameters)
 
 
-def test_a_message_of_any_length_is_looked_at_as_far_as_a_judge_reads(ada: Agent, office: Channel) -> None:
+def test_functions_read_as_much_of_a_message_as_a_judge(ada: Agent, office: Channel) -> None:
     say(office, ada, "word " * 20_000 + "beets")
 
     assert held(ada, office, "mentions", phrases=["beets"]) == (False, 0)

@@ -55,6 +55,7 @@ def test_the_judges_of_all_interventions_are_asked_at_the_same_time(
     assert [log.fired for log in logs()] == [True, True, True]
 
 
+@pytest.mark.slow
 def test_the_deadline_is_one_for_all_of_them(llm_server: LLMServer, ada: Agent, office: Channel) -> None:
     llm_server.respond = lambda body: (
         {"hang": True} if claims_of(body)["p1"].startswith("slow") else {"json": entry(True)}

@@ -58,16 +58,14 @@ def test_a_functional_precondition_is_any_function_of_the_context_ac_7_1_1(ada: 
     ]
 
 
-def test_an_effect_is_given_agent_channel_and_recent_messages_and_says_what_to_add_ac_7_1_3(
-    ada: Agent, office: Channel
-) -> None:
+def test_an_effect_gets_agent_channel_and_recent_messages_ac_7_1_3(ada: Agent, office: Channel) -> None:
     say(office, ada, "Stamps again.")
     given: list[InterventionContext] = []
 
     def effect(context: InterventionContext) -> PromptModification:
         given.append(context)
         last = context.own_messages[-1].text
-        return PromptModification(guidance=f"Do not say {last!r} to {context.channel} again.", heading="House rules")
+        return PromptModification(guidance=f"Do not say {last!r} to {context.channel} again.")
 
     turn = looked_at(ada, office, dormant(effect=effect, window=2))
 
@@ -75,7 +73,10 @@ def test_an_effect_is_given_agent_channel_and_recent_messages_and_says_what_to_a
     assert (context.agent, context.channel) == (ada, office)
     assert [message.text for message in context.messages] == ["I would rather sort stamps.", "Stamps again."]
     [section] = turn.sections
-    assert (section.heading, section.body) == ("House rules", f"Do not say 'Stamps again.' to {office} again.")
+    assert (section.heading, section.body) == (
+        "Conversation Guidance",
+        f"Do not say 'Stamps again.' to {office} again.",
+    )
 
 
 def test_a_function_that_raises_is_unknown_and_costs_only_its_own_intervention(ada: Agent, office: Channel) -> None:
@@ -122,7 +123,7 @@ def test_a_textual_precondition_asks_the_judge_about_the_conversation_ac_7_1_5(
         ({"json": entry("true")}, "malformed"),
     ],
 )
-def test_what_could_not_be_judged_does_not_fire_and_the_log_says_why(
+def test_an_unjudged_precondition_does_not_fire_and_the_log_explains(
     llm_server: LLMServer, ada: Agent, office: Channel, reply: dict[str, Any], why: str
 ) -> None:
     llm_server.always(**reply)
@@ -138,9 +139,7 @@ def test_what_could_not_be_judged_does_not_fire_and_the_log_says_why(
     assert llm_server.calls == 1  # as in the gate, nothing is asked again
 
 
-def test_a_claim_with_a_variable_that_has_no_value_is_unknown_not_a_crash(
-    llm_server: LLMServer, ada: Agent, office: Channel
-) -> None:
+def test_a_claim_with_an_unknown_variable_is_not_judged(llm_server: LLMServer, ada: Agent, office: Channel) -> None:
     looked_at(ada, office, dormant(TextualPrecondition(claim="{{action}} is fine")))
 
     assert logs()[0].preconditions[0]["held"] is None

@@ -86,7 +86,7 @@ def test_the_nudge_stands_under_conversation_guidance_in_the_prompt_ac_7_1_9(
     assert re.search(r"^### Conversation Guidance\n+Say something else\.", prompt, re.MULTILINE)
 
 
-def test_a_nudge_is_transient_it_is_stored_in_no_memory_and_no_message_ac_7_1_10(ada: Agent, office: Channel) -> None:
+def test_a_nudge_is_stored_in_no_memory_and_no_message_ac_7_1_10(ada: Agent, office: Channel) -> None:
     MemoryBlock.objects.create(agent=ada, label="personality", value="dry")
     before = Message.objects.count()
 
@@ -227,13 +227,11 @@ def test_what_cannot_be_used_is_said_beside_its_field(fields: dict[str, Any], fi
     ("fields", "why"),
     [
         ({"function": "mood"}, "function 'mood' is not registered"),
-        ({"function": "silence", "function_parameters": {"at_least": "x"}}, "silence: at_least"),
         ({"textual_claim": " \n"}, "no precondition"),
         ({**ALWAYS, "nudge": "Be {{mood}}."}, "unknown variable"),
-        ({**ALWAYS, "nudge": " ", "nudge_type": ""}, "give a nudge"),
     ],
 )
-def test_a_row_that_slipped_past_the_form_never_fires_and_its_log_says_why(
+def test_an_unusable_row_never_fires_and_its_log_says_why(
     ada: Agent, office: Channel, fields: dict[str, Any], why: str
 ) -> None:
     """Written by a script, or with a function that is gone: it costs the other interventions nothing."""
@@ -326,9 +324,7 @@ def test_what_rests_asks_no_judge(llm_server: LLMServer, ada: Agent, office: Cha
     assert llm_server.calls == 1
 
 
-def test_a_run_that_was_interrupted_before_its_agent_read_the_nudge_is_nudged_again(
-    ada: Agent, office: Channel
-) -> None:
+def test_an_interrupted_run_is_nudged_again(ada: Agent, office: Channel) -> None:
     run = Run.objects.create(agent=ada, channel=office)
     looked_at(ada, office, dormant(cooldown_messages=5), run=run)
 

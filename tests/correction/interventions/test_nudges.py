@@ -75,7 +75,7 @@ def test_the_nudge_for_variety_asks_for_completely_new_ideas_ac_7_1_7(slug: str)
 
 
 # -- the generic text
-def test_an_agent_without_a_file_gets_the_generic_text_with_its_own_name_and_traits(office: Channel) -> None:
+def test_an_agent_without_a_file_gets_the_generic_text(office: Channel) -> None:
     traits = [
         TraitValue("dry wit", strength=0.9),
         TraitValue("loves order", strength=0.8),

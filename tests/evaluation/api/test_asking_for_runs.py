@@ -104,7 +104,7 @@ def test_the_configured_judge_may_be_named_even_if_it_is_a_file(
     assert asked(client, agent="ada", judge=settings.JUDGE_MODEL).judge == settings.JUDGE_MODEL
 
 
-def test_proposition_files_that_cannot_be_used_are_a_409_that_says_what_to_mend(
+def test_unusable_proposition_files_answer_409_with_the_problem(
     client: Program, ada: Agent, propositions: PropositionFolder
 ) -> None:
     propositions.write("adherence/ada.yaml", "dimension: adherence\npropositions: 7\n")

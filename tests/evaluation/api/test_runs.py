@@ -43,7 +43,7 @@ def test_the_list_is_newest_first_with_judge_procedure_and_progress_ac_6_0_7(cli
     assert newer["url"].endswith(f"{RUNS}{second.pk}/")
 
 
-def test_an_evaluation_that_is_waited_for_is_a_304_until_something_is_judged(client: Program) -> None:
+def test_a_waiting_evaluation_answers_304_until_something_is_judged(client: Program) -> None:
     run = make_run(make_agent("ada"), status="running")
     score = make_score(run, None, status="pending")
     url = f"{RUNS}{run.pk}/?scores=0"

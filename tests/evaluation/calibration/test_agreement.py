@@ -12,11 +12,11 @@ from django.core.management import call_command
 from django.db import connection
 
 from evaluation.calibration.agreement import (
-    Calibration,
     Figure,
+    JudgeAgreement,
     agreements_text,
-    calibration,
     calibration_of,
+    compute_agreement,
     figure_text,
     refresh,
     trust_notes_of,
@@ -41,8 +41,8 @@ from tests.llm_server import LLMServer
 pytestmark = pytest.mark.django_db
 
 
-def figures(**fields: object) -> Calibration:
-    return calibration(judge=LLM, dimension="adherence", **fields)  # type: ignore[arg-type]
+def figures(**fields: object) -> JudgeAgreement:
+    return compute_agreement(judge=LLM, dimension="adherence", **fields)  # type: ignore[arg-type]
 
 
 # -- worked examples

@@ -7,8 +7,9 @@ from typing import Any
 
 from evaluation.change.change import ChangeResult, mean_of
 from evaluation.change.comparison import Comparison
+from evaluation.change.measured import Measured, MeasuredDimension
 from evaluation.change.measurement_files import observations_json
-from evaluation.change.measurements import Measured, MeasuredDimension, Measurement
+from evaluation.change.measurements import Measurement
 from evaluation.statistics.bootstrap import Observation
 
 LLM, OFFLINE = "claude-haiku-5-5", "offline:lexical-1"
@@ -26,14 +27,11 @@ def measurement(
     *,
     name: str = "measurement",
     digests: Mapping[str, str] | None = None,
-    exact: bool = False,
     **fields: Any,
 ) -> Measurement:
-    """A measurement whose scores follow from its observations; `exact`: it has these no more, nor digests, as a file may."""
+    """A measurement whose scores follow from its observations."""
 
     def one(proposition: str, rows: Sequence[Observation]) -> Measured:
-        if exact:
-            return Measured(score=mean_of(rows))
         return Measured(score=mean_of(rows), observations=tuple(rows), digest=(digests or {}).get(proposition, "same"))
 
     dimensions = {

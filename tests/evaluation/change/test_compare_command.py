@@ -134,8 +134,8 @@ def test_detect_says_how_many_messages_a_change_takes(llm_server: LLMServer, pro
     assert row["sd"] == pytest.approx(0.83, abs=0.1)
     assert row["needed"] == pytest.approx(2 * (2.8 * 0.83 / 0.5) ** 2, rel=0.25)
     text = ran(*TAGS, "--detect", "0.5", "--samples", "30")[1]
-    assert "Messages to find a change of 0.5 points" in text
-    assert f"In 4 of 5 cases a change of {row['smallest_detectable']:.1f}" in text
+    assert "change of 0.5 points" in text
+    assert f"80 % power to detect a change of {row['smallest_detectable']:.1f}" in text
 
 
 def test_the_newest_evaluation_is_compared_with_the_baseline(llm_server: LLMServer, ada: Agent) -> None:

@@ -93,7 +93,7 @@ def test_only_worse_leaves_out_what_did_not_fall(root: Client) -> None:
     )
 
 
-def test_the_files_hold_the_numbers_of_the_command(root: Client) -> None:
+def test_the_csv_holds_the_numbers_of_the_command(root: Client) -> None:
     asked: dict[str, str | int] = {
         "agent": "michael",
         "baseline": run_of("michael", "40").pk,
@@ -121,7 +121,6 @@ def test_the_files_hold_the_numbers_of_the_command(root: Client) -> None:
         assert row["verdict"] == named["verdict"]
         assert (row["delta"].lstrip("'") or None) == (None if named["delta"] is None else str(named["delta"]))
         assert row["heuristic"] == "True"
-    assert json.loads(compare(root, **asked, export="json"))["comparisons"] == command["comparisons"]
 
 
 def test_a_build_that_was_not_evaluated_is_named_with_the_page_that_evaluates_it(root: Client) -> None:

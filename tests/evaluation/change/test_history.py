@@ -12,7 +12,6 @@ from django.utils import timezone
 
 from agents.builds import first_of_tags
 from agents.models import Agent
-from evaluation.change import history
 from evaluation.change.evidence import Judged
 from evaluation.change.history import ROLLING, History, histories
 from evaluation.change.stored import store_ended
@@ -121,7 +120,7 @@ def test_what_is_judged_over_a_window_stands_at_its_newest_message() -> None:
     (one,) = read(ada)
 
     assert [(point.at, point.score, point.message) for point in one.points] == [(MONDAY, 6, None)]
-    assert (one.rolled, one.now) == ([], 6)
+    assert (list(one.rolled), one.now) == ([], 6)
 
 
 def test_more_points_than_fit_are_means_of_days_and_lead_to_the_lowest_message() -> None:
@@ -132,7 +131,7 @@ def test_more_points_than_fit_are_means_of_days_and_lead_to_the_lowest_message()
 
     assert one.by_day
     assert values(one) == [8, 7, None]
-    assert [point.of for point in one.points[:2]] == [3, 3]
+    assert [point.messages for point in one.points[:2]] == [3, 3]
     lowest = {message.pk: message.sent_at for message in ada.messages.all()}[one.points[0].message or 0]
     assert lowest == MONDAY + timedelta(hours=2)
     assert len(one.rolled) == 2
@@ -140,11 +139,10 @@ def test_more_points_than_fit_are_means_of_days_and_lead_to_the_lowest_message()
     assert read(ada)[0].daily(2).older
 
 
-def test_only_the_newest_messages_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "MOST_JUDGED", 3)
+def test_only_the_newest_messages_are_read() -> None:
     ada = make_agent()
     imported(ada, [9, 8, 7, 6, 5])
-    (one,) = read(ada)
+    (one,) = read(ada, most=3)
 
     assert (values(one), one.older) == ([7, 6, 5], True)
 

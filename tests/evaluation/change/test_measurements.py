@@ -22,7 +22,7 @@ from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import RunSummary, Share, percent, summarize
 from evaluation.statistics.bootstrap import Observation
-from tests.evaluation.change.samples import LLM, adherence, measurement, of, only, run_json
+from tests.evaluation.change.samples import LLM, measurement, of, only, run_json
 from tests.evaluation.ci.building import own_bot
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import converged, diverse
@@ -206,7 +206,11 @@ def written(path: Path, document: Any) -> Path:
 
 
 def document(**run: Any) -> dict[str, Any]:
-    found = {"agent": "ada", "dimensions": {"adherence": {"score": 8.0, "propositions": {"voice": 8.0}}}}
+    found = {
+        "agent": "ada",
+        "dimensions": {"adherence": {"score": 8.0, "propositions": {"voice": 8.0}}},
+        "observations": {"adherence": {"voice": {"scores": {"message:1": 8}}}},
+    }
     return {"judge": LLM, "runs": [{**found, **run}]}
 
 
@@ -259,9 +263,7 @@ def test_a_file_has_the_shares_of_its_evaluation_and_what_was_never_scored(
         ({}, ""),
     ],
 )
-def test_without_judgements_a_file_has_the_share_that_it_states(
-    tmp_path: Path, fields: dict[str, Any], share: str
-) -> None:
+def test_a_file_has_the_share_that_it_states(tmp_path: Path, fields: dict[str, Any], share: str) -> None:
     dimension = {"score": 8.0, "propositions": {"voice": 8.0}, **fields}
     path = written(tmp_path / "b.json", document(dimensions={"adherence": dimension}))
 
@@ -286,18 +288,13 @@ def test_channels_keep_the_weight_of_each(tmp_path: Path) -> None:
     assert read.propositions["apart"].observations == tuple(rows)
 
 
-def test_a_file_without_judgements_is_taken_as_exact(tmp_path: Path) -> None:
-    path = written(tmp_path / "b.json", document())
-
-    change = only(compare(measurements_of_file(path)["ada"], adherence(LOW)))
-
-    assert (change.delta, change.verdict) == (-4.6667, "drifted")
-    assert "taken as exact" in change.interval_note
-
-
 def test_channels_and_agents_of_one_slug_are_kept_apart(tmp_path: Path) -> None:
-    dimensions = {"convergence": {"score": 5.0}, "ideas_quantity": {"count": 40}}
-    path = written(tmp_path / "b.json", {**document(), "channels": [{"channel": "ada", "dimensions": dimensions}]})
+    channel = {
+        "channel": "ada",
+        "dimensions": {"convergence": {"score": 5.0}, "ideas_quantity": {"count": 40}},
+        "observations": {"convergence": {"apart": {"scores": {"repeat:1": 5}}}},
+    }
+    path = written(tmp_path / "b.json", {**document(), "channels": [channel]})
 
     found = measurements_of_file(path)
 
@@ -318,6 +315,7 @@ def test_runs_that_are_not_completed_are_left_out(tmp_path: Path) -> None:
         ("[]", "expected an object with judge and runs"),
         ({"runs": []}, "judge: is required"),
         ({"judge": LLM, "runs": 7}, "runs: "),
+        (document(observations={}), "dimensions.adherence has a score, but observations.adherence has no judgements"),
         (document(agent=None), r"runs\[0\]: names no target; allowed: agent or channel"),
         (document(dimensions={"charm": {}}), "unknown dimension 'charm'; allowed: adherence,"),
         (

@@ -72,7 +72,7 @@ def test_two_builds_are_compared_by_the_evaluations_of_their_messages() -> None:
     found = drift_overview([ada, bob], judged_ways()[0], **both)  # type: ignore[arg-type]
 
     assert [sentence_of(drift) for drift in found.drifts] == [
-        "Stopped “dry”: 8.7 → 2.3 since build 41.",
+        "No longer “dry”: 8.7 → 2.3 since build 41.",
         "There is no evaluation of build 40 and none of build 41.",
     ]
     measure(ada, {"dry": [9, 8, 9, 8, 9, 9]}, build="41", where={"build": "41"})
@@ -145,9 +145,9 @@ def ada() -> Agent:
                 f"{words} since build 41.",
             )
             for name, was, score, words in (
-                ("default-generic-assistant", 9, 2, "Slipped into “generic assistant”: 9.0 → 2.0"),  # inverted
-                ("ada-no-slang", 9, 2, "Broke “no slang”: 9.0 → 2.0"),
-                ("dry", 9, 2, "Stopped “dry”: 9.0 → 2.0"),
+                ("default-generic-assistant", 9, 2, "Now matches “generic assistant”: 9.0 → 2.0"),  # inverted
+                ("ada-no-slang", 9, 2, "No longer “no slang”: 9.0 → 2.0"),
+                ("dry", 9, 2, "No longer “dry”: 9.0 → 2.0"),
                 ("dry", 9, 6, "Less “dry”: 9.0 → 6.0"),
                 ("dry", 3, 8, "More “dry”: 3.0 → 8.0"),
             )
@@ -255,7 +255,7 @@ def test_one_judgement_of_a_whole_window_is_never_sure(ada: Agent) -> None:
     drift = drift_of(ada)
 
     assert drift.state == "possibly drifted"
-    assert sentence_of(drift).startswith("Possibly stopped “varied”: 9.0 → 0.0 since the baseline of")
+    assert sentence_of(drift).startswith("Possibly no longer “varied”: 9.0 → 0.0 since the baseline of")
     assert (drift.baseline_quote, drift.candidate_quote) == (None, None)
 
 

@@ -35,7 +35,7 @@ def test_a_card_tells_who_went_flat_in_what_with_quotes_and_what_to_do(root: Cli
     text = plain(page)
 
     assert "1 drifted 1 never measured" in text
-    assert "Stopped “dry wit”: 8.1 → 3.1 since build 41." in text
+    assert "No longer “dry wit”: 8.1 → 3.1 since build 41." in text
     assert "Claim: the claim of ada-dry-wit." in text
     assert "Baseline 9 of 9" in text
     assert "Now 2 of 9" in text
@@ -72,7 +72,7 @@ def test_two_builds_are_compared_and_the_page_says_how_to_measure_them(root: Cli
     measure(ada, {"dry": [2] * 6}, build="41", where={"build": "41"})
     text = plain(read(root, overview_url + "?baseline=build%3D40&candidate=build%3D41"))
 
-    assert "Stopped “dry”: 9.0 → 2.0 since build 41." in text
+    assert "No longer “dry”: 9.0 → 2.0 since build 41." in text
     assert "manage.py compare --a build=40 --b build=41" in text
 
 
@@ -120,7 +120,7 @@ def test_every_group_sees_the_cast_and_is_offered_only_what_it_may_do(
     flattened(make_agent())
     page = read(in_group(group), overview_url)
 
-    assert "Stopped “dry wit”" in page
+    assert "No longer “dry wit”" in page
     assert (reverse("admin:evaluation_agent_capture", args=[bob.pk]) in page) is steps
     assert ("Observe it at the gate" in page) is (group == "Editor")
 
@@ -129,7 +129,7 @@ def test_without_the_right_to_read_messages_there_are_no_quotes(overview_url: st
     flattened(make_agent())
     page = read(signed_in(staff("change.view_baseline", "agents.view_agent")), overview_url)
 
-    assert "Stopped “dry wit”" in page
+    assert "No longer “dry wit”" in page
     assert "Noted. 2" not in page
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from agents.models import Agent, Message
 from evaluation.change.position import PositionProfile, position_profile
-from evaluation.ci.render import position_table
+from evaluation.ci.terminal import position_table
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.planning import RunSpec, prepare_run
-from evaluation.scorers.subjects import Bin, parse_bins, positions_of, sample_by_position, spoken_by
+from evaluation.scorers.subjects import Bin, messages_of_agent, parse_bins, positions_of, sample_by_position
 from evaluation.windows import MessageWindow, parse_window
 from tests.evaluation.change.talking import BINS, chat
 from tests.evaluation.conftest import PropositionFolder
@@ -61,7 +61,7 @@ def test_a_spec_has_at_least_one_message_for_each_bin() -> None:
 
 # -- what is drawn
 def draw(agent: Agent, *, samples: int = 20, seed: int = 0, bins: Iterable[Bin] = BINS, **window: str) -> list[int]:
-    eligible = spoken_by(agent=agent, window=parse_window(window.get("window", "all")))
+    eligible = messages_of_agent(agent=agent, window=parse_window(window.get("window", "all")))
     return sample_by_position(agent=agent, eligible=eligible, bins=tuple(bins), samples=samples, seed=seed)
 
 
@@ -147,7 +147,7 @@ def test_a_sample_keeps_tags() -> None:
     for n in range(1, 9):
         talk(ada, [f"line {n}"], tags={"build": str(n % 2)})
 
-    eligible = spoken_by(agent=ada, window=MessageWindow(), where={"build": "0"})
+    eligible = messages_of_agent(agent=ada, window=MessageWindow(), where={"build": "0"})
     drawn = sample_by_position(agent=ada, eligible=eligible, bins=parse_bins("1-4,5+"), samples=20, seed=0)
 
     assert positions(ada, drawn) == [2, 4, 6, 8]

@@ -18,13 +18,11 @@ from agents.models import Agent
 from tests import zygote
 from tests.evaluation.ci.building import run
 from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.processes import ROOT, environment, rows
 from tests.evaluation.test_resume import (
     ANSWERED,
     MESSAGES,
-    ROOT,
     database,
-    environment,
-    rows,
     run_in_the_middle,
     scored,
     server,
@@ -208,7 +206,7 @@ def test_a_closed_pipe_keeps_the_verdicts_code(
 # -- An evaluation that ends in the middle loses nothing: the same command takes it up. Real processes, o
 __all__ = ["database", "server", "template"]  # fixtures
 
-EVALUATE = ("manage.py", "evaluate", "--agents", "ada", "--dimensions", "adherence", "--json")
+EVALUATE = (sys.executable, "manage.py", "evaluate", "--agents", "ada", "--dimensions", "adherence", "--json")
 
 
 def test_ctrl_c_says_how_to_go_on_and_the_same_command_asks_only_the_rest(database: Path, server: LLMServer) -> None:
@@ -223,7 +221,7 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_asks_only_the_rest(databa
 
     server.release()
     again = zygote.run(
-        [sys.executable, *EVALUATE],
+        EVALUATE,
         cwd=ROOT,
         env=environment(database, server),
         capture_output=True,

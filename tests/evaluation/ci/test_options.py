@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from agents.models import Agent
-from evaluation.ci.management.commands.evaluate import parse_thresholds
-from evaluation.ci.verdict import EVERY, Limits
+from evaluation.ci.limits import ALL_DIMENSIONS, Limits, parse_thresholds
 from tests.evaluation.ci.building import baseline, planted, refused, run, two_builds
 from tests.evaluation.conftest import PropositionFolder
 from tests.llm_server import LLMServer
@@ -111,9 +110,9 @@ def test_a_dry_run_names_a_broken_file_of_one_agent_and_estimates_the_others(
     ("text", "expected"),
     [
         ("", {}),
-        ("5", {EVERY: 5.0}),
+        ("5", {ALL_DIMENSIONS: 5.0}),
         ("adherence=6,fluency=4", {"adherence": 6.0, "fluency": 4.0}),
-        (" 5 , fluency = 0 ", {EVERY: 5.0, "fluency": 0.0}),
+        (" 5 , fluency = 0 ", {ALL_DIMENSIONS: 5.0, "fluency": 0.0}),
         ("overall=6.5", {"overall": 6.5}),
         ("ideas_quantity=12", {"ideas_quantity": 12.0}),
     ],

@@ -13,7 +13,8 @@ from pytest_django import Settings
 
 from agents.kit.text.markdown import as_code, plain
 from agents.models import Agent
-from evaluation.ci.render import as_xml, shortened
+from evaluation.ci.junit import as_xml
+from evaluation.ci.markdown import shortened
 from tests.evaluation.ci.building import baseline, own_bot, planted, report, run
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, entry, tail_of

@@ -11,9 +11,12 @@ from pydantic import BaseModel
 from agents.models import Agent
 from evaluation.change.change import ChangeResult
 from evaluation.change.comparison import Comparison
-from evaluation.change.measurements import Measured, MeasuredDimension, Measurement
-from evaluation.ci.render import Report
-from evaluation.ci.verdict import AgentResult, Coverage, Findings, Limits, decide
+from evaluation.change.measured import Measured, MeasuredDimension
+from evaluation.change.measurements import Measurement
+from evaluation.ci.limits import Limits
+from evaluation.ci.report import Report
+from evaluation.ci.results import AgentResult, Coverage
+from evaluation.ci.verdict import Findings, decide
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import Captured
 from evaluation.runs.summary import DimensionSummary, RunSummary
@@ -90,7 +93,7 @@ def test_a_fall_that_chance_gives_among_so_many_is_suspected_and_fails_nothing()
 
     findings = decide([result(taken_back)], Limits())
 
-    assert (findings.exit_code, [one.suspected for one in findings.of("cannot_tell_yet")]) == (0, [True])
+    assert (findings.exit_code, [one.suspected for one in findings.of_kind("cannot_tell_yet")]) == (0, [True])
     assert decide([result(taken_back)], Limits(strict=True)).exit_code == 2
 
 
@@ -122,9 +125,13 @@ def test_where_no_claim_surely_fell_the_dimension_is_the_regression_and_no_claim
     findings = decide([with_claims(FELL, less, UNSURE)], Limits())
 
     assert regressions(findings) == [("dimension", None)]
-    lines = [(one.verdict, one.proposition) for one in findings.of("regressions")]
-    assert lines == [("worse", ""), ("fell most, not surely", "loud"), ("fell most, not surely", "kind")]
-    assert findings.headline == "1 dimension surely worse."
+    lines = [(one.verdict, one.proposition) for one in findings.of_kind("regressions")]
+    assert lines == [
+        ("worse", ""),
+        ("fell most, but not significantly", "loud"),
+        ("fell most, but not significantly", "kind"),
+    ]
+    assert findings.headline == "1 dimension significantly worse."
 
 
 @pytest.mark.parametrize(

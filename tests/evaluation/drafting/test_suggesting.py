@@ -275,9 +275,9 @@ def test_the_prompt_is_what_was_reviewed() -> None:
 
 def test_the_example_shown_after_a_malformed_answer_is_itself_valid() -> None:
     persona = "You answer in two sentences at most. Sales talk makes you wince."
-    usable, dropped = sift(EXAMPLE["proposals"], slug="ada", name="Ada", persona=persona)
+    sifted = sift(EXAMPLE["proposals"], slug="ada", name="Ada", persona=persona)
 
-    assert (len(usable), dropped) == (2, [])
+    assert (len(sifted.usable), sifted.dropped) == (2, [])
     rule = SCHEMA["properties"]["proposals"]["items"]["properties"]["rule"]["properties"]
     assert (rule["max_words"], rule["lowercase"]) == ({"type": "integer"}, {"type": "boolean"})
     assert rule["contains_any"] == {"type": "array", "items": {"type": "string"}}
@@ -383,7 +383,7 @@ def test_whatever_a_model_writes_is_read_back_as_it_was_checked(
     agent = Agent(slug="ada", display_name=quote or "Ada", system_prompt="x")
     persona = f"two words {quote}"
     raw = proposal(f"{{{{agent_name}}}} {claim}", quote=f"two words {quote}", rule={"contains_none": [phrase]})
-    usable, _ = sift([raw], slug="ada", name=agent.display_name, persona=persona)
+    usable = sift([raw], slug="ada", name=agent.display_name, persona=persona).usable
     spent = totals(work_id="none")
     about: dict[str, Any] = {"agent": "ada", "of": agent, "judge": claim, "usable": usable, "spent": spent}
     outcome = Suggestions(**about, suggestions=[], dropped=[], reason="", failed=False, **spent_json(spent))

@@ -11,8 +11,9 @@ from django.contrib.auth.models import User
 from pytest_django import Settings
 
 from agents.models import Agent, Channel
+from evaluation.experiments.measuring import judge_here
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
-from evaluation.experiments.play import judge_here, play
+from evaluation.experiments.play import play
 from evaluation.experiments.report import report
 from evaluation.models import EvaluationRun
 from tests.api.seeded import member

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from pytest_django import Settings
 
+from evaluation.experiments.measuring import judge_here
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
-from evaluation.experiments.play import judge_here, play, start_experiment
+from evaluation.experiments.play import play
 from evaluation.experiments.report import report
+from evaluation.experiments.starting import start_experiment
 from tests.console import list_of, page_of, plain, queries, read, signed_in, superuser
 from tests.evaluation.experiments.test_play import scenario
 

@@ -13,9 +13,11 @@ from pytest_django import Settings
 from agents.models import Agent, Run
 from agents.turn.orchestrator import finish_turn, start_turn
 from agents.turn.receive import receive_message
+from evaluation.experiments.measuring import evaluations, judge_here
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
-from evaluation.experiments.play import evaluations, judge_here, play, start_experiment, work_one
+from evaluation.experiments.play import play, work_one
 from evaluation.experiments.report import report
+from evaluation.experiments.starting import start_experiment
 from tests.evaluation.experiments.test_play import scenario
 
 pytestmark = pytest.mark.django_db

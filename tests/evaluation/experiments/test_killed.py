@@ -21,7 +21,7 @@ from tests.machinery import THOROUGH, wait_until
 
 MAKE = """
 import json, sys, django; django.setup()
-from evaluation.experiments.play import start_experiment
+from evaluation.experiments.starting import start_experiment
 from agents.models import Agent
 from tests.evaluation.experiments.test_play import scenario
 from tests.factories import make_agent
@@ -33,7 +33,8 @@ print(json.dumps(start_experiment(scenario(environments=3, **json.loads(sys.argv
 PLAY = """
 import os, signal, sys, django; django.setup()
 from django.db.backends.signals import connection_created
-from evaluation.experiments.play import judge_here, play
+from evaluation.experiments.measuring import judge_here
+from evaluation.experiments.play import play
 from evaluation.experiments.report import report
 from evaluation.experiments.models import Experiment
 key, last = int(sys.argv[1]), int(sys.argv[2])
@@ -61,7 +62,7 @@ print(f"writes: {writes}")
 LOOK = """
 import json, re, sys, django; django.setup()
 from agents.models import Agent, Message, Run
-from evaluation.experiments.play import evaluations
+from evaluation.experiments.measuring import evaluations
 from evaluation.experiments.models import Experiment
 from evaluation.models import EvaluationScore
 experiment = Experiment.objects.get(pk=int(sys.argv[1]))

@@ -12,9 +12,11 @@ from pytest_django import Settings
 from agents.kit.models import LLMCall, owner_name
 from agents.models import Agent
 from correction.config.configure import configure
+from evaluation.experiments.measuring import evaluations, judge_here
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
-from evaluation.experiments.play import evaluations, judge_here, play, resume_experiment, start_experiment, work_one
+from evaluation.experiments.play import play, resume_experiment, work_one
 from evaluation.experiments.report import ExperimentReport, report
+from evaluation.experiments.starting import start_experiment
 from tests.evaluation.experiments.test_planted import respond
 from tests.evaluation.experiments.test_play import scenario
 from tests.factories import make_agent

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from evaluation.experiments.play import judge_here, play, start_experiment
+from evaluation.experiments.measuring import judge_here
+from evaluation.experiments.play import play
 from evaluation.experiments.report import ExperimentReport, report
+from evaluation.experiments.starting import start_experiment
 from tests.evaluation.experiments.test_play import scenario
 from tests.llm_server import LLMServer, example_of
 

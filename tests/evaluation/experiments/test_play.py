@@ -10,9 +10,12 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import Agent, Message
+from evaluation.experiments.measuring import evaluations, specs
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
-from evaluation.experiments.play import ExperimentRefused, evaluations, play, specs, start_experiment
+from evaluation.experiments.play import play
+from evaluation.experiments.problems import ExperimentRefused
 from evaluation.experiments.scenario import Scenario
+from evaluation.experiments.starting import start_experiment
 from evaluation.models import EvaluationRun
 from evaluation.runs.control import queue_run
 from tests.factories import make_agent

@@ -8,9 +8,11 @@ import pytest
 from pytest_django import Settings
 
 from agents.kit.commands import console_on
-from evaluation.experiments.play import judge_here, play, start_experiment
+from evaluation.experiments.measuring import judge_here
+from evaluation.experiments.play import play
 from evaluation.experiments.printed import as_markdown, show
 from evaluation.experiments.report import ExperimentReport, report
+from evaluation.experiments.starting import start_experiment
 from tests.evaluation.experiments.test_play import scenario
 
 pytestmark = pytest.mark.django_db

@@ -11,9 +11,11 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
+from evaluation.experiments.measuring import evaluations, judge_here
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.play import evaluations, judge_here, play, start_experiment
+from evaluation.experiments.play import play
 from evaluation.experiments.report import report
+from evaluation.experiments.starting import start_experiment
 from tests.evaluation.experiments.test_planted import respond
 from tests.evaluation.experiments.test_play import scenario
 from tests.llm_server import LLMServer

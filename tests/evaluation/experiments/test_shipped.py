@@ -13,9 +13,10 @@ from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from agents.swarm.models import Swarm
-from evaluation.experiments.play import ExperimentRefused, start_experiment
+from evaluation.experiments.problems import ExperimentRefused
 from evaluation.experiments.report import ExperimentReport, groups
 from evaluation.experiments.scenario import read_scenario, shipped
+from evaluation.experiments.starting import start_experiment
 from evaluation.statistics.arms import pairs_needed
 from tests.agents.swarm.speaking import READING
 from tests.evaluation.experiments.test_planted import respond
@@ -123,7 +124,7 @@ def test_it_ends_in_a_report_with_gains_harms_and_costs(name: str, capsys: pytes
         assert row.treatment.mean is not None, row.measure
         assert row.control.mean is not None, row.measure
         assert row.treatment.missing == row.control.missing == 0
-    headings = [heading for _, heading, rows in groups(shown) if rows]
+    headings = [group.heading for group in groups(shown) if group.rows]
     assert "Cost" in headings
     assert len(headings) > 1
 

@@ -15,8 +15,10 @@ from pytest_django import Settings
 
 from agents.kit.capability import capabilities
 from agents.models import Agent, Channel, ChannelMember, MemoryBlock, MemoryPassage, Message, Reaction
-from evaluation.experiments.play import judge_here, play, start_experiment
+from evaluation.experiments.measuring import judge_here
+from evaluation.experiments.play import play
 from evaluation.experiments.report import report
+from evaluation.experiments.starting import start_experiment
 from tests.evaluation.experiments.test_planted import respond
 from tests.evaluation.experiments.test_play import scenario
 from tests.factories import make_agent, make_channel, say

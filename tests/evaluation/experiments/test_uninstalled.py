@@ -10,9 +10,11 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 from agents.models import Agent
+from evaluation.experiments.measuring import judge_here
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.play import judge_here, play, start_experiment
+from evaluation.experiments.play import play
 from evaluation.experiments.report import report
+from evaluation.experiments.starting import start_experiment
 from tests.evaluation.experiments.test_play import scenario
 
 pytestmark = pytest.mark.django_db

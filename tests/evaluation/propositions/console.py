@@ -10,7 +10,8 @@ from django.test import Client
 from django.urls import reverse
 
 from agents.models import Agent
-from evaluation.propositions.files import all_entries, propositions_for
+from evaluation.propositions.entries import all_entries
+from evaluation.propositions.files import propositions_for
 from tests.console import read
 
 EDITOR = ("evaluation.view_proposition", "evaluation.change_proposition")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from urllib.parse import quote
 
 import pytest
@@ -13,7 +12,8 @@ from agents.admin.transcript import transcript_url
 from agents.kit.models import ModelPrice
 from evaluation.drafting.admin.propositions import propositions_url
 from evaluation.models import Proposition
-from evaluation.propositions.files import all_entries, load_file
+from evaluation.propositions.entries import all_entries
+from evaluation.propositions.files import load_file
 from tests.console import HOSTILE, Browser, list_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import make_ada
@@ -128,7 +128,7 @@ def test_without_a_folder_of_ones_own_it_can_only_be_exported(root: Client, prop
 
 
 # -- who may
-def test_who_may_only_view_reads_and_exports(team: PropositionFolder) -> None:
+def test_who_may_only_view_reads(team: PropositionFolder) -> None:
     team.claims("adherence/ada.yaml", "dry")
     path = team.claims("adherence/ada.suggestions.yaml", "kind", extra="active: false")
     before = path.read_text()
@@ -142,7 +142,6 @@ def test_who_may_only_view_reads_and_exports(team: PropositionFolder) -> None:
     for url in (url_of("new"), url_of("edit", name="dry")):
         assert looking.get(url).status_code == 403
         assert looking.post(url, {"prop-claim": "x", "_save": ""}).status_code == 403
-    assert looking.get(url_of("export")).status_code == 200
     for decision, name in (("retire", "dry"), ("accept", "kind")):
         mark = next(entry.mark for entry in all_entries() if entry.proposition.id == name)
         assert looking.post(propositions_url("ada"), {decision: mark}).status_code == 403
@@ -166,24 +165,12 @@ def test_who_may_not_view_messages_tries_nothing(team: PropositionFolder) -> Non
     assert half.post(url_of("edit", name="brief"), typed).status_code == 403
 
 
-def test_an_export_of_a_file_that_cannot_be_read_any_more_says_so(root: Client, team: PropositionFolder) -> None:
-    path = team.claims("adherence/ada.yaml", "dry")
-    assert root.get(url_of("export")).status_code == 200
-    known = path.stat()
-    path.write_text(path.read_text().replace("id: dry", "id: wet"))
-    os.utime(path, ns=(known.st_atime_ns, known.st_mtime_ns))  # as if it changed after it was looked at
-    answer = root.get(url_of("export"), follow=True)
-
-    assert answer.status_code == 200
-    assert "has no proposition dry any more" in plain(answer.content.decode())
-
-
 def test_strangers_see_nothing_and_forms_from_elsewhere_are_refused(team: PropositionFolder) -> None:
     team.claims("adherence/ada.yaml", "dry")
     stranger, elsewhere = signed_in(staff("evaluation.view_evaluationrun")), Browser(enforce_csrf_checks=True)
     elsewhere.force_login(superuser())
     page = propositions_url("ada")
-    urls = [page, url_of("new"), url_of("edit", name="dry"), url_of("export")]
+    urls = [page, url_of("new"), url_of("edit", name="dry")]
     urls += [list_of(Proposition), page.replace("/change/", "/history/")]
 
     assert {stranger.get(url).status_code for url in urls} == {403}

@@ -20,12 +20,12 @@ from evaluation.drafting.editing import (
     CannotSave,
     Decision,
     decide,
-    exported,
     replace_file,
     save_proposition,
     with_entry,
 )
-from evaluation.propositions.files import all_entries, entry_at, listed, load_all, load_file, propositions_for
+from evaluation.propositions.entries import all_entries, entry_at, listed
+from evaluation.propositions.files import load_all, load_file, propositions_for
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import HAND_WRITTEN
 
@@ -375,25 +375,6 @@ def test_a_key_names_one_place_and_no_file_that_is_not_read(team: PropositionFol
     for key in ("1/../../etc/passwd:brief", "9/adherence/ada.yaml:brief", "", entry.key[:-1]):
         assert entry_at(key, "ada", files=files) is None
     assert entry_at(entry.key, "bob", files=files) is None
-
-
-def test_an_export_is_a_file_that_loads_and_means_the_same(
-    propositions: PropositionFolder, team: PropositionFolder, tmp_path: Path
-) -> None:
-    propositions.write(
-        "adherence/ada.yaml", "last_n: 7\npropositions:\n- {id: a, claim: 'é', weight: 2.0}\n- {id: b, claim: c}\n"
-    )
-    team.claims("adherence/ada.suggestions.yaml", "d", extra="active: false")
-    files = load_all()
-    path = tmp_path / "adherence" / "export.yaml"
-    path.parent.mkdir()
-    path.write_text(exported("ada", "adherence", "evaluation", files=files))
-    [ours] = [file for file in files if file.propositions]
-
-    again = load_file(path)
-    assert again.agent_id == "ada"
-    assert [p.fingerprint() for p in again.propositions] == [p.fingerprint() for p in ours.propositions]
-    assert exported("ada", "fluency", "evaluation", files=files) == ""
 
 
 def test_a_pattern_that_stood_there_before_does_not_stop_a_change_of_something_else(team: PropositionFolder) -> None:

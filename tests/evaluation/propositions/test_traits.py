@@ -12,14 +12,9 @@ from pytest_django import Settings
 from agents.models import Agent
 from agents.personas.persona import TraitValue
 from evaluation.models import EvaluationScore
-from evaluation.propositions.files import (
-    PropositionError,
-    load_file,
-    propositions_for,
-    trait_id,
-    with_traits,
-)
+from evaluation.propositions.files import PropositionError, load_file, propositions_for
 from evaluation.propositions.schema import Proposition, digest_of_each, fill
+from evaluation.propositions.traits import trait_id, with_traits
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, prompt_of, tail_of
 from tests.evaluation.measuring import measured

@@ -122,7 +122,7 @@ def test_capturing_again_simulates_nothing_again_ac_6_5_7() -> None:
     assert Baseline.objects.count() == 1
 
 
-def test_an_agent_whose_actor_has_nothing_to_say_is_skipped_and_measured_by_its_own_messages() -> None:
+def test_an_agent_without_lines_is_measured_by_its_own_messages() -> None:
     speaker(messages=3, lines=("", " "))
 
     document = captured()
@@ -135,7 +135,7 @@ def test_an_agent_whose_actor_has_nothing_to_say_is_skipped_and_measured_by_its_
     assert not Run.objects.exists(), "no turn was run"
 
 
-def test_what_is_queued_for_an_agent_whose_actor_has_nothing_to_say_is_its_own_messages() -> None:
+def test_queueing_an_agent_without_lines_measures_its_own_messages() -> None:
     ada = speaker(messages=3, lines=())
 
     run, _ = queue_run(RunSpec(agent=ada, dimensions=("adherence",)), simulate=True)
@@ -166,7 +166,7 @@ def test_an_agent_that_got_sample_lines_is_simulated_again() -> None:
     assert run["dimensions"]["adherence"]["scored"] == 17
 
 
-def test_an_actor_that_is_down_leaves_the_agent_unmeasured_and_the_others_measured(
+def test_an_actor_that_is_down_leaves_only_its_agent_unmeasured(
     llm_server: LLMServer, settings: Settings
 ) -> None:
     settings.ACTOR_MODEL = "test-model"
@@ -197,7 +197,7 @@ def test_a_real_model_acts_and_a_real_judge_judges(
     assert (run["overall_score"], run["actor_model"]) == (8.0, "test-model")
 
 
-def test_a_dry_run_simulates_nothing_says_who_would_be_simulated_and_what_that_takes() -> None:
+def test_a_dry_run_estimates_simulations_and_makes_none() -> None:
     speaker()
     out, err = io.StringIO(), io.StringIO()
 

@@ -171,7 +171,7 @@ def test_without_a_key_the_scripted_actor_goes_through_its_lines(scripted: Agent
     assert sorted(own) == [f"Line {n}." for n in range(6)], "every line once"
 
 
-def test_a_simulation_that_was_measured_is_simulated_again_unless_it_may_be_used_again(scripted: Agent) -> None:
+def test_a_measured_simulation_is_made_again_unless_reused(scripted: Agent) -> None:
     first = simulated(scripted)
     unmeasured = simulated(scripted)
     make_run(scripted, simulated=True, where={"simulation": first.id})
@@ -210,7 +210,7 @@ def test_a_persona_that_changes_on_the_way_stops_the_simulation(llm_server: LLMS
     result = simulated(ada, progress=change)
 
     assert [c.done for c in result.conversations] == [1, 0]
-    assert "the persona was changed meanwhile" in result.problem
+    assert "persona was" in result.problem
 
 
 def test_an_actor_that_is_down_is_said_and_nothing_is_invented(llm_server: LLMServer, ada: Agent) -> None:
@@ -223,9 +223,10 @@ def test_an_actor_that_is_down_is_said_and_nothing_is_invented(llm_server: LLMSe
     assert not result.usable
     assert result.messages == 0
     assert [c.tried for c in result.conversations] == [True] * 3 + [False] * 3
-    assert "the model call failed: rejected" in result.conversations[0].reason
-    assert result.conversations[5].reason == "not tried after 3 in a row had failed"
-    assert result.problem.startswith("6 of 6 conversations not finished (s0, s1, s2, s3, s4 and 1 more): ")
+    assert "rejected" in result.conversations[0].reason
+    assert "not tried" in result.conversations[5].reason
+    assert all(name in result.problem for name in ("s0", "s4"))
+    assert "s5" not in result.problem, "five are named, the others counted"
     assert llm_server.calls == 3
     assert not Message.objects.filter(agent=ada).exists()
 
@@ -268,7 +269,7 @@ def test_an_inactive_agent_is_not_simulated(scripted: Agent) -> None:
     assert "agent 'ada' is inactive" in simulated(scripted).problem
 
 
-def test_a_budget_that_is_used_up_stops_a_simulation_of_a_paid_model(llm_server: LLMServer, ada: Agent) -> None:
+def test_a_used_up_budget_stops_a_simulation_of_a_paid_model(llm_server: LLMServer, ada: Agent) -> None:
     AgentEvaluationConfig.objects.create(agent=ada, budget_enabled=True, daily_budget_usd=0)
 
     result = simulated(ada)

@@ -68,7 +68,7 @@ def test_the_worker_simulates_an_agent_with_little_speech_and_measures_that(ada:
     assert Baseline.objects.get(agent=ada).evaluation_run == run
 
 
-def test_who_said_enough_or_is_not_to_be_simulated_is_measured_as_it_spoke(ada: Agent) -> None:
+def test_enough_speech_or_no_simulation_measures_real_speech(ada: Agent) -> None:
     bob = speaking("bob", [f"real {n}" for n in range(10)])
     talk(ada, ["Hello."])
 
@@ -93,7 +93,7 @@ def test_an_agent_that_keeps_silent_is_measured_by_what_it_said(ada: Agent) -> N
     assert (run.status, run.simulated, run.sample_size) == ("completed", False, 1)
 
 
-def test_asking_again_while_it_waits_is_one_capture_and_after_it_nothing_is_simulated_again(ada: Agent) -> None:
+def test_asking_twice_is_one_capture_and_simulates_nothing_again(ada: Agent) -> None:
     assert queued(ada).pk == queued(ada).pk
     work()
     again = queued(ada)
@@ -125,7 +125,7 @@ def stop() -> None:
     raise KeyboardInterrupt
 
 
-def test_a_worker_that_is_stopped_in_a_simulation_leaves_it_to_the_next_one(ada: Agent) -> None:
+def test_a_worker_stopped_in_a_simulation_leaves_it_to_the_next(ada: Agent) -> None:
     run = queued(ada)
     with at_answer(8, stop), pytest.raises(KeyboardInterrupt):
         work()
@@ -137,7 +137,7 @@ def test_a_worker_that_is_stopped_in_a_simulation_leaves_it_to_the_next_one(ada:
     assert (run.status, spoken(ada)) == ("completed", LINES)
 
 
-def test_a_cancelled_capture_is_simulated_no_further_than_the_line_it_is_at(ada: Agent) -> None:
+def test_a_cancelled_capture_ends_its_simulation_at_the_current_line(ada: Agent) -> None:
     run = queued(ada)
     with at_answer(3, lambda: cancel_run(run)):
         work()
@@ -146,7 +146,7 @@ def test_a_cancelled_capture_is_simulated_no_further_than_the_line_it_is_at(ada:
     assert (run.status, run.awaits_simulation, spoken(ada)) == ("cancelled", True, 3)
 
 
-def test_an_actor_that_is_down_fails_it_with_the_reason_and_it_can_be_resumed(
+def test_an_actor_that_is_down_fails_the_run_which_can_resume(
     ada: Agent, settings: Settings, llm_server: LLMServer
 ) -> None:
     settings.ACTOR_MODEL = "actor"

@@ -11,24 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluation.statistics.bootstrap import Estimate
-from evaluation.statistics.separation import Compared, area_of
+from evaluation.statistics.separation import Stratum, area_of
 
-Stratum = tuple[list[float], list[float]]
+Scores = tuple[list[float], list[float]]
 SCORES = st.lists(st.sampled_from([0.0, 1.0, 4.5, 8.0, 9.0]), min_size=5, max_size=12)
 STRATA = st.lists(st.tuples(SCORES, SCORES), min_size=1, max_size=4)
 
 
-def area_under_curve(strata: Sequence[Stratum]) -> Estimate:
+def area_under_curve(strata: Sequence[Scores]) -> Estimate:
     """The area of scores of the first and of the second kind, per stratum."""
     rows = []
     for first, ordered in ((first, sorted(second)) for first, second in strata):
         wins = sum(bisect_left(ordered, x) + bisect_right(ordered, x) for x in first) / 2
-        rows.append(Compared(len(first), len(ordered), len(first) * len(ordered), wins))
+        rows.append(Stratum(len(first), len(ordered), len(first) * len(ordered), wins))
     return area_of(rows)
 
 
 @given(STRATA)
-def test_it_is_the_share_of_pairs_of_a_stratum_that_are_in_order(strata: list[Stratum]) -> None:
+def test_it_is_the_share_of_pairs_of_a_stratum_that_are_in_order(strata: list[Scores]) -> None:
     pairs = [(a > b) + (a == b) / 2 for first, second in strata for a in first for b in second]
 
     result = area_under_curve(strata)
@@ -41,7 +41,7 @@ def test_it_is_the_share_of_pairs_of_a_stratum_that_are_in_order(strata: list[St
 
 
 @given(STRATA)
-def test_the_other_way_round_it_is_the_rest_of_one(strata: list[Stratum]) -> None:
+def test_the_other_way_round_it_is_the_rest_of_one(strata: list[Scores]) -> None:
     there, back = area_under_curve(strata), area_under_curve([(second, first) for first, second in strata])
 
     assert there.value is not None
@@ -52,13 +52,13 @@ def test_the_other_way_round_it_is_the_rest_of_one(strata: list[Stratum]) -> Non
 
 
 def test_strata_that_score_high_for_both_kinds_do_not_pass_as_separation() -> None:
-    strata: list[Stratum] = [([9.0] * 6, [9.0] * 6), ([2.0] * 6, [2.0] * 6)]
+    strata: list[Scores] = [([9.0] * 6, [9.0] * 6), ([2.0] * 6, [2.0] * 6)]
 
     assert area_under_curve(strata).value == 0.5
 
 
 @pytest.mark.parametrize("strata", [[], [([9.0] * 4, [0.0] * 9)], [([9.0] * 9, []), ([], [0.0] * 9)]])
-def test_too_few_scores_give_no_figure_and_say_so(strata: list[Stratum]) -> None:
+def test_too_few_scores_give_no_figure_and_say_so(strata: list[Scores]) -> None:
     result = area_under_curve(strata)
 
     assert (result.value, result.interval) == (None, None)

@@ -15,7 +15,7 @@ from agents.kit.text.fences import fault_of
 from agents.kit.text.wording import counted, money
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agent
-from correction.behavior.rules import Requester, applied_today
+from correction.behavior.policy import Requester, count_applied_today
 from correction.behavior.scope import scope_for
 from correction.behavior.tiers import Trial, try_text
 from correction.config.settings import resolve_config
@@ -70,7 +70,7 @@ class Command(BaseCommand):
             config=config,
             requester=Requester(options["user"], not options["outsider"]),
             scope=scope_for(writer, config),
-            applied_today=applied_today(agent.pk),
+            applied_today=count_applied_today(agent.pk),
             context=options["context"],
             model=options["model"],
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,7 +15,7 @@ from rich.console import Console
 from agents.kit.commands import NOT_ENOUGH, CodedCommand, console_on, print_table, unusable, wrong
 from agents.kit.text.wording import counted
 from agents.models.conversations import UnknownAgent, find_agents
-from evaluation.calibration.agreement import Calibration, calibration, labelled_keys, labels_of, refresh
+from evaluation.calibration.agreement import JudgeAgreement, compute_agreement, labelled_keys, labels_of, refresh
 from evaluation.calibration.label_files import LabelFileError, export_labels, export_template, import_labels, is_json
 from evaluation.calibration.labels import NothingToDraw, check_dimension, draw_label_set
 from evaluation.calibration.models import LabelSet
@@ -63,8 +64,8 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from."""
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            self._check(options)
-            self._work(options)
+            _check(options)
+            self._calibrate(options)
         except NothingToDraw as error:
             raise CommandError(str(error), returncode=NOT_ENOUGH) from None
         except (UnknownAgent, LabelFileError) as error:
@@ -72,76 +73,63 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from."""
         except ValueError as error:
             raise wrong(error) from None
 
-    def _check(self, options: dict[str, Any]) -> None:
-        drawing = options["draw"] is not None
-        of_draw = options["name"] or options["agents"] or options["run"] or options["seed"] is not None
-        writes = options["labels"] or options["template"]
-        for refused, why in (
-            (drawing and not (options["name"] and options["dimension"]), "--draw needs --name and --dimension"),
-            (of_draw and not drawing, "--name, --agents, --run and --seed go with --draw N"),
-            (drawing and options["label_set"], "--draw makes a new label set, --label-set names one that exists"),
-            (options["template"] and not (drawing or options["label_set"]), "--template needs --label-set or --draw"),
-            (options["replace"] and not options["labels"], "--replace goes with --import FILE"),
-            (options["annotator"] and not writes, "--annotator goes with --import FILE or --template FILE"),
-        ):
-            if refused:
-                raise ValueError(why)
-        if options["dimension"]:
-            check_dimension(options["dimension"])
-        if options["procedure"]:
-            procedure_fields(options["procedure"])
-
-    def _work(self, options: dict[str, Any]) -> None:
+    def _calibrate(self, options: dict[str, Any]) -> None:
+        """Draw, import, write the template, export, and print the figures, as far as each is asked for."""
         document: dict[str, Any] = {}
         label_set = self._named(options["label_set"]) if options["label_set"] else None
-        name = options["annotator"] or ""
+        shown_set = label_set  # figures of a set that was only just drawn are those of all labels
         if options["draw"] is not None:
-            label_set = self._drawn(options)
-            fields = ("name", "judge", "procedure", "dimension", "population_size", "seed")
-            document["label_set"] = {field: getattr(label_set, field) for field in fields}
-            document["label_set"]["drawn"] = label_set.drawn.count()
+            label_set = self._draw(options)
+            document["label_set"] = _label_set_json(label_set)
         if options["labels"]:
-            done = import_labels(options["labels"], annotator=name, replace=options["replace"])
-            counts = ("path", "added", "replaced", "unchanged", "empty")
-            document["imported"] = {field: getattr(done, field) for field in counts}
-            self._say(str(done), options)
+            document["imported"] = self._import(options)
         if options["template"] and label_set is not None:
-            which = label_set
-            _write(options["template"], lambda out, lines: export_template(which, out, annotator=name, as_json=lines))
-            self._say(f"{options['template']}: fill in the column value, then --import it.", options)
-        filters = {field: options[field] for field in ("judge", "procedure", "dimension")}
+            self._write_template(label_set, options)
         if options["export"]:
-            labels = labels_of(**filters, label_set=label_set)
-            count = _write(options["export"], lambda out, lines: export_labels(labels, out, as_json=lines))
-            self._say(f"{options['export']}: {counted(count, 'label')} written.", options)
-        figures = self._figures(filters, None if options["draw"] is not None else label_set)
-        document["calibrations"] = [row.model_dump() for row in figures]
+            self._export(label_set, options)
+        filters = {name: options[name] for name in ("judge", "procedure", "dimension")}
+        figures = _figures(filters, shown_set)
+        did_something = bool(document) or bool(options["template"])
+        document["calibrations"] = [agreement.model_dump() for agreement in figures]
         if options["json"]:
             self.stdout.write(as_text(document))
         elif figures:
             _print_tables(figures, console_on(self.stdout))
-        if not figures and not (set(document) - {"calibrations"} or options["template"]):
+        if not figures and not did_something:
             raise CommandError(_nothing(options), returncode=NOT_ENOUGH)
 
-    def _figures(self, filters: dict[str, str | None], label_set: LabelSet | None) -> list[Calibration]:
-        """The figures of every judge and dimension with labels; they are stored for the pages, too."""
-        figures = []
-        for key in labelled_keys(**filters, label_set=label_set):
-            of_all = refresh(key)
-            figures.append(of_all if label_set is None else calibration(**key._asdict(), label_set=label_set))
-        return figures
+    def _import(self, options: dict[str, Any]) -> dict[str, Any]:
+        imported = import_labels(options["labels"], annotator=options["annotator"] or "", replace=options["replace"])
+        self._say(str(imported), options)
+        return asdict(imported)
 
-    def _drawn(self, options: dict[str, Any]) -> LabelSet:
-        runs = EvaluationRun.objects.in_bulk(options["run"] or ())
-        if missing := set(options["run"] or ()) - runs.keys():
-            raise unusable(f"--run {', '.join(map(str, sorted(missing)))}: there is no such evaluation")
+    def _write_template(self, label_set: LabelSet, options: dict[str, Any]) -> None:
+        annotator = options["annotator"] or ""
+
+        def write(out: IO[str], as_json: bool) -> int:
+            return export_template(label_set, out, annotator=annotator, as_json=as_json)
+
+        _write(options["template"], write)
+        self._say(f"{options['template']}: fill in the column value, then --import it.", options)
+
+    def _export(self, label_set: LabelSet | None, options: dict[str, Any]) -> None:
+        filters = {name: options[name] for name in ("judge", "procedure", "dimension")}
+        labels = labels_of(**filters, label_set=label_set)
+
+        def write(out: IO[str], as_json: bool) -> int:
+            return export_labels(labels, out, as_json=as_json)
+
+        count = _write(options["export"], write)
+        self._say(f"{options['export']}: {counted(count, 'label')} written.", options)
+
+    def _draw(self, options: dict[str, Any]) -> LabelSet:
         label_set = draw_label_set(
             name=options["name"],
             judge=options["judge"] or str(settings.JUDGE_MODEL),
             procedure=options["procedure"] or Method.PLUMBLINE.value,
             dimension=options["dimension"],
             n=options["draw"],
-            runs=list(runs.values()) if options["run"] else None,
+            runs=_find_runs(options["run"]) if options["run"] else None,
             agents=find_agents(options["agents"]) if options["agents"] else None,
             seed=options["seed"] or 0,
         )
@@ -167,11 +155,62 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from."""
             self.stdout.write(text)
 
 
+def _check(options: dict[str, Any]) -> None:
+    """Refuse options that do not go together.
+
+    Raises:
+        ValueError: Says which.
+    """
+    draws = options["draw"] is not None
+    draw_options = options["name"] or options["agents"] or options["run"] or options["seed"] is not None
+    if draws and not (options["name"] and options["dimension"]):
+        raise ValueError("--draw needs --name and --dimension")
+    if draw_options and not draws:
+        raise ValueError("--name, --agents, --run and --seed go with --draw N")
+    if draws and options["label_set"]:
+        raise ValueError("--draw makes a new label set, --label-set names one that exists")
+    if options["template"] and not draws and not options["label_set"]:
+        raise ValueError("--template needs --label-set or --draw")
+    if options["replace"] and not options["labels"]:
+        raise ValueError("--replace goes with --import FILE")
+    if options["annotator"] and not options["labels"] and not options["template"]:
+        raise ValueError("--annotator goes with --import FILE or --template FILE")
+    if options["dimension"]:
+        check_dimension(options["dimension"])
+    if options["procedure"]:
+        procedure_fields(options["procedure"])
+
+
+def _find_runs(ids: Sequence[int]) -> list[EvaluationRun]:
+    runs = EvaluationRun.objects.in_bulk(ids)
+    missing = set(ids) - runs.keys()
+    if missing:
+        raise unusable(f"--run {', '.join(map(str, sorted(missing)))}: there is no such evaluation")
+    return list(runs.values())
+
+
+def _label_set_json(label_set: LabelSet) -> dict[str, Any]:
+    fields = ("name", "judge", "procedure", "dimension", "population_size", "seed")
+    return {**{field: getattr(label_set, field) for field in fields}, "drawn": label_set.drawn.count()}
+
+
+def _figures(filters: dict[str, str | None], label_set: LabelSet | None) -> list[JudgeAgreement]:
+    """Return the figures of every judge and dimension with labels; those of all labels are stored for the pages, too."""
+    figures = []
+    for key in labelled_keys(**filters, label_set=label_set):
+        agreement = refresh(key)
+        if label_set is not None:
+            agreement = compute_agreement(**key._asdict(), label_set=label_set)
+        figures.append(agreement)
+    return figures
+
+
 def _nothing(options: dict[str, Any]) -> str:
+    """Say that nothing has labels, of what was asked for."""
     asked = [
-        f"--{name} {options[name.replace('-', '_')]}"
-        for name in ("judge", "procedure", "dimension", "label-set")
-        if options[name.replace("-", "_")]
+        f"--{name.replace('_', '-')} {options[name]}"
+        for name in ("judge", "procedure", "dimension", "label_set")
+        if options[name]
     ]
     which = f" for {' '.join(asked)}" if asked else ""
     return f"nothing to calibrate: there are no labels{which}. --draw 80 --name NAME --dimension DIMENSION begins."
@@ -185,15 +224,18 @@ def _write(path: Path, write: Callable[[IO[str], bool], int]) -> int:
         raise unusable(f"{path}: {error.strerror}") from None
 
 
-def _print_tables(figures: Sequence[Calibration], console: Console) -> None:
+def _print_tables(figures: Sequence[JudgeAgreement], console: Console) -> None:
     """Print a table per judge and dimension: each figure with its interval, then what is too little."""
-    for row in figures:
-        people = counted(row.annotators, "annotator")
-        about = f"{counted(row.labels, 'label')} of {counted(row.items, 'judgement')} by {people}"
-        title = f"{judge_label(row.judge)} · {row.procedure} · {row.dimension}: {about}"
-        cells = [(name, figure.text, figure.interval_text, figure.n) for name, _, figure in row.rows()]
+    for agreement in figures:
+        people = counted(agreement.annotators, "annotator")
+        about = f"{counted(agreement.labels, 'label')} of {counted(agreement.items, 'judgement')} by {people}"
+        title = f"{judge_label(agreement.judge)} · {agreement.procedure} · {agreement.dimension}: {about}"
+        cells = [(name, figure.text, figure.interval_text, figure.n) for name, _, figure in agreement.rows()]
         print_table(console, ("Agreement of judge and people", ">Value", "95 % interval", ">n"), cells, title=title)
-        needed = [f"  • {one}" for one in row.needed]
-        console.print("\n".join([*row.notes(), *(["To say more:", *needed] if needed else [])]) + "\n", markup=False)
-    if any(mean.mean.value is not None for row in figures for mean in row.prediction_powered):
+        lines = agreement.notes()
+        if agreement.needed:
+            lines += ["To say more:", *(f"  • {needed}" for needed in agreement.needed)]
+        console.print("\n".join(lines) + "\n", markup=False)
+    means = [powered.mean for agreement in figures for powered in agreement.prediction_powered]
+    if any(mean.value is not None for mean in means):
         console.print(SOURCE)

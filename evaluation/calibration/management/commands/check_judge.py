@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -14,10 +14,11 @@ from agents.kit.commands import NOT_ENOUGH, Cell, CodedCommand, console_on, prin
 from agents.kit.llm.endpoints import provider_of
 from agents.kit.text.wording import counted, number
 from agents.kit.use_cases import add_options, read_options
-from evaluation.calibration.agreement import BETTER
+from evaluation.calibration.agreement import BETTER, SwapShown
 from evaluation.calibration.jobs import JudgeCheckRequest
 from evaluation.calibration.swap_test import (
     HIGH,
+    Pair,
     SwapTest,
     said_something,
     store_swap_tests,
@@ -41,7 +42,7 @@ from evaluation.runs.estimate import estimate_all, estimated
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.reuse import reusable
-from evaluation.runs.summary import refusal, spending_json, spent_on
+from evaluation.runs.summary import Spending, Used, refusal, spending_json, spent_on
 from evaluation.scorers.subjects import NO_MESSAGE
 from evaluation.wording import judge_label
 
@@ -68,95 +69,151 @@ of some cannot be used (the judge is checked on the others)."""
         add("--dry-run", action="store_true", help="print calls, tokens and cost, ask nothing")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        asked = read_options(JudgeCheckRequest, options)
+        request = read_options(JudgeCheckRequest, options)
+        problem = ""
         with measuring():
-            specs, silent, broken = self._specs(asked)
+            planned = _plan(request)
             if options["dry_run"]:
-                self._dry_run(specs, options)
-                problem = ""
+                show_estimates(estimate_all(planned.specs), self.stdout, as_json=options["json"])
             else:
-                problem = self._check(specs, silent, options, of_all=asked.are_all and not broken)
-        if broken:
-            raise unusable("\n".join(filter(None, [problem, broken])))
+                of_all = request.are_all and not planned.broken
+                problem = self._check(planned, of_all=of_all, as_json=options["json"])
+        if planned.broken:
+            raise unusable("\n".join(filter(None, [problem, planned.broken])))
         if problem:
             raise CommandError(problem, returncode=NOT_ENOUGH)
 
-    def _specs(self, asked: JudgeCheckRequest) -> tuple[list[tuple[RunSpec, RunSpec]], list[str], str]:
-        """The two measurements of each agent that said something, the slugs of the others, and whose files cannot be used."""
-        specs, broken = split_unusable(specs_of(asked))
-        pairs = [swap_specs(spec) for spec in specs if said_something(spec)]
-        if not pairs:
-            nothing = f"nothing to check the judge on: {NO_MESSAGE}"
-            raise unusable(f"{nothing}\n{broken}") if broken else CommandError(nothing, returncode=NOT_ENOUGH)
-        speaking = {own.target.slug for own, _ in pairs}
-        return pairs, [spec.target.slug for spec in specs if spec.target.slug not in speaking], broken
-
-    def _dry_run(self, specs: Sequence[tuple[RunSpec, RunSpec]], options: dict[str, Any]) -> None:
-        estimates = estimate_all([spec for pair in specs for spec in pair])
-        show_estimates(estimates, self.stdout, as_json=options["json"])
-
-    def _check(
-        self, specs: Sequence[tuple[RunSpec, RunSpec]], silent: Sequence[str], options: dict[str, Any], *, of_all: bool
-    ) -> str:
-        """Judge, store, print, and return what is not judged, and why; empty where all is."""
-        judge, procedure = specs[0][0].judge_model, replace(specs[0][0], swap_test="").procedure
-        paid = provider_of(judge) == "anthropic"
-        both = [spec for pair in specs for spec in pair]
-        judged = [run for spec in both if paid and (run := reusable(spec)) is not None]
-        done = {(run.agent_id, run.swap_test) for run in judged}
-        asked = [spec for spec in both if (spec.target.pk, spec.swap_test) not in done]
-        estimate = estimated(estimate_all(asked)) if paid and asked else None
-        if estimate is not None and not options["json"]:
-            self.stdout.write(estimate_line(estimate))
-        with ProgressBar("Judging", sys.stderr, quiet=options["json"] and not sys.stderr.isatty()) as bar:
-            results = capture(asked, prepared=bar.prepared, progress=bar.progress) if asked else []
-        actual = spent_on(result.summary for result in results)
-        judged += [result.summary.run for result in results]
-        if why := refusal(judged):
-            raise unusable(why)
-        by_spec = {(run.agent_id, run.swap_test): run for run in judged}
-        pairs = [(by_spec[a.target.pk, a.swap_test], by_spec[b.target.pk, b.swap_test]) for a, b in specs]
-        tests, left = swap_tests(pairs), [run for run in judged if run.status != EvaluationRun.Status.COMPLETED]
-        stays = {}
-        if not left:
-            stays = store_swap_tests(judge=judge, procedure=procedure, tests=tests, of_all=of_all)
-        if options["json"]:
+    def _check(self, planned: _Planned, *, of_all: bool, as_json: bool) -> str:
+        """Judge, store and print; return what is not judged, and why; empty where all is."""
+        made = self._judge(planned, as_json=as_json)
+        why_refused = refusal(made.runs)
+        if why_refused:
+            raise unusable(why_refused)
+        pairs = made.pairs(planned)
+        tests = swap_tests(pairs)
+        unfinished = [run for run in made.runs if run.status != EvaluationRun.Status.COMPLETED]
+        stays: dict[str, SwapShown] = {}
+        if not unfinished:
+            stays = store_swap_tests(judge=planned.judge, procedure=planned.procedure, tests=tests, of_all=of_all)
+        if as_json:
             document = {
-                "judge": judge,
-                "procedure": procedure,
+                "judge": planned.judge,
+                "procedure": planned.procedure,
                 "dimensions": {name: test.model_dump() for name, test in tests.items()},
                 "evaluations": [{"own": own.pk, "swapped": swapped.pk} for own, swapped in pairs],
-                "said_nothing": list(silent),
-                **spending_json(estimate, actual),
+                "said_nothing": planned.silent,
+                **spending_json(made.estimate, made.spent),
             }
             self.stdout.write(as_text(document))
         else:
-            _print(f"{judge_label(judge)} · {procedure}", tests, self.stdout)
-            if used := spent_line(estimate, actual):
-                self.stdout.write(used)
+            _print(f"{judge_label(planned.judge)} · {planned.procedure}", tests, self.stdout)
+            spent = spent_line(made.estimate, made.spent)
+            if spent:
+                self.stdout.write(spent)
+        self._print_exceptions(planned, stays)
+        return _problem(tests, unfinished)
+
+    def _judge(self, planned: _Planned, *, as_json: bool) -> _Made:
+        """Make the evaluations; those by a paid judge that are there already are not paid again."""
+        is_paid = provider_of(planned.judge) == "anthropic"
+        reused: list[EvaluationRun] = []
+        to_ask: list[RunSpec] = []
+        for spec in planned.specs:
+            run = reusable(spec) if is_paid else None
+            if run is None:
+                to_ask.append(spec)
+            else:
+                reused.append(run)
+        estimate = estimated(estimate_all(to_ask)) if is_paid and to_ask else None
+        if estimate is not None and not as_json:
+            self.stdout.write(estimate_line(estimate))
+        with ProgressBar("Judging", sys.stderr, quiet=as_json and not sys.stderr.isatty()) as bar:
+            results = capture(to_ask, prepared=bar.prepared, progress=bar.progress) if to_ask else []
+        return _Made(
+            runs=[*reused, *(result.summary.run for result in results)],
+            estimate=estimate,
+            spent=spent_on(result.summary for result in results),
+        )
+
+    def _print_exceptions(self, planned: _Planned, stays: Mapping[str, SwapShown]) -> None:
         for name, earlier in stays.items():
             self.stderr.write(
                 f"{name}: the check of {counted(earlier.agents, 'agent')} ({earlier.checked_at[:10]}) stays beside the judge's scores; "
                 "one of all agents replaces it."
             )
-        if silent:
-            self.stderr.write(f"Not checked on those who said nothing: {', '.join(silent)}.")
-        return _problem(tests, left)
+        if planned.silent:
+            self.stderr.write(f"Not checked on those who said nothing: {', '.join(planned.silent)}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Planned:
+    """What is measured: of each agent that said something its own words and swapped texts.
+
+    Attributes:
+        silent: Slugs of agents that said nothing.
+        broken: Whose proposition files cannot be used, in a sentence; empty where all can.
+    """
+
+    pairs: list[tuple[RunSpec, RunSpec]]
+    silent: list[str]
+    broken: str
+
+    @property
+    def specs(self) -> list[RunSpec]:
+        return [spec for pair in self.pairs for spec in pair]
+
+    @property
+    def judge(self) -> str:
+        return self.pairs[0][0].judge_model
+
+    @property
+    def procedure(self) -> str:
+        return replace(self.pairs[0][0], swap_test="").procedure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    """The evaluations of a check, and what they cost."""
+
+    runs: list[EvaluationRun]
+    estimate: Spending | None
+    spent: Used
+
+    def pairs(self, planned: _Planned) -> list[Pair]:
+        """Return the two evaluations of each agent."""
+        by_spec = {(run.agent_id, run.swap_test): run for run in self.runs}
+        return [
+            (by_spec[own.target.pk, own.swap_test], by_spec[swapped.target.pk, swapped.swap_test])
+            for own, swapped in planned.pairs
+        ]
+
+
+def _plan(request: JudgeCheckRequest) -> _Planned:
+    """Return what is measured.
+
+    Raises:
+        CommandError: No agent said anything.
+    """
+    specs, broken = split_unusable(specs_of(request))
+    pairs: list[tuple[RunSpec, RunSpec]] = []
+    silent: list[str] = []
+    for spec in specs:
+        if said_something(spec):
+            pairs.append(swap_specs(spec))
+        else:
+            silent.append(spec.target.slug)
+    if pairs:
+        return _Planned(pairs=pairs, silent=silent, broken=broken)
+    nothing = f"nothing to check the judge on: {NO_MESSAGE}"
+    if broken:
+        raise unusable(f"{nothing}\n{broken}")
+    raise CommandError(nothing, returncode=NOT_ENOUGH)
 
 
 def _print(judge: str, tests: Mapping[str, SwapTest], out: Any) -> None:
-    """Print a row per dimension, then one per agent and dimension, and what the figures mean."""
+    """Print a row per dimension, and what the figures mean."""
     console = console_on(out)
-    rows: list[list[Cell]] = [
-        [
-            *(name, test.auc.text, test.auc.interval_text if test.auc.interval else "–"),
-            *(number(test.own_mean), number(test.swapped_mean)),
-            "–" if test.high_share is None else f"{test.high_share:.0%}",
-            f"{test.own_higher} of {sum(1 for one in test.agents if one.own is not None and one.swapped is not None)}",
-            *(f"{test.own_scored} of {test.own_texts}", f"{test.swapped_scored} of {test.swapped_texts}"),
-        ]
-        for name, test in tests.items()
-    ]
+    rows = [_row(name, test) for name, test in tests.items()]
     heads = ("Dimension", ">AUC", "95 %", ">Own", ">Swapped", f">≥ {HIGH}", ">Own higher", ">Own scored", ">Sw. scored")
     print_table(console, heads, rows, title=f"Swap test of {judge}", unwrapped=("Dimension",))
     console.print(
@@ -168,15 +225,31 @@ def _print(judge: str, tests: Mapping[str, SwapTest], out: Any) -> None:
         if test.auc.value is None:
             console.print(f"No figure for {name}: {test.auc.reason}", markup=False)
         elif test.verdict:
-            console.print(f"{name}: {test.verdict}{'' if test.verdict == BETTER else NOT_SEEN}.", markup=False)
-    if foils := [test.against for test in tests.values() if test.against != "agents"]:
+            hint = "" if test.verdict == BETTER else NOT_SEEN
+            console.print(f"{name}: {test.verdict}{hint}.", markup=False)
+    foils = [test.against for test in tests.values() if test.against != "agents"]
+    if foils:
         console.print(f"Swapped in were texts of {foils[0]}: voices that come with Plumbline, easier to tell.")
 
 
-def _problem(tests: Mapping[str, SwapTest], left: Sequence[EvaluationRun]) -> str:
+def _row(dimension: str, test: SwapTest) -> list[Cell]:
+    return [
+        dimension,
+        test.auc.text,
+        test.auc.interval_text if test.auc.interval else "–",
+        number(test.own_mean),
+        number(test.swapped_mean),
+        "–" if test.high_share is None else f"{test.high_share:.0%}",
+        f"{test.own_higher} of {test.agents_compared}",
+        f"{test.own_scored} of {test.own_texts}",
+        f"{test.swapped_scored} of {test.swapped_texts}",
+    ]
+
+
+def _problem(tests: Mapping[str, SwapTest], unfinished: Sequence[EvaluationRun]) -> str:
     """Return what is not judged, and why; empty where all is."""
-    if left:
-        lines = [f"{run}: {run.status}: {run.error}" for run in left]
+    if unfinished:
+        lines = [f"{run}: {run.status}: {run.error}" for run in unfinished]
         hint = "Nothing is stored yet; run the same command again to judge what is left."
         return "\n  ".join(["not all was judged:", *lines, hint])
     if all(test.auc.value is None for test in tests.values()):

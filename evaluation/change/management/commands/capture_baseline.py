@@ -12,7 +12,6 @@ from django.conf import settings
 from django.core.management.base import CommandError
 
 from agents.kit.commands import NOT_ENOUGH, CodedCommand, unusable, wrong
-from agents.kit.llm.endpoints import provider_of
 from agents.kit.use_cases import add_options, read_options
 from evaluation.calibration.agreement import trust_notes_of
 from evaluation.change.evidence import dropped_tags
@@ -35,7 +34,15 @@ from evaluation.commands import (
     split_unusable,
     write_text,
 )
-from evaluation.runs.estimate import estimate_all, estimate_before, estimate_simulation, estimated
+from evaluation.models import EvaluationRun
+from evaluation.runs.estimate import (
+    Estimate,
+    SimulationEstimate,
+    estimate_all,
+    estimate_before,
+    estimate_simulation,
+    estimated,
+)
 from evaluation.runs.execute import Captured, capture
 from evaluation.runs.planning import ENOUGH_MESSAGES, RunSpec, has_little_speech
 from evaluation.runs.request import AgentsRequest
@@ -89,8 +96,8 @@ class Command(CodedCommand):
             else:
                 if not options["yes"]:
                     self._confirm(dropped_tags(specs), may_ask=not options["json"])
-                problems = self._capture(specs, options, named=not asked.are_all)
-        self._complain(problems, broken)
+                problems = self._capture(specs, options, are_named=not asked.are_all)
+        self._end(problems, broken)
 
     def _confirm(self, dropped: Mapping[str, str], *, may_ask: bool) -> None:
         """Ask whether baselines of some messages shall be replaced by baselines of all.
@@ -104,97 +111,132 @@ class Command(CodedCommand):
         question = f"These baselines are of messages with a tag that the new ones would not ask for: {agents}."
         if may_ask and sys.stdin.isatty():
             self.stderr.write(question)
-            if input("Replace them? [y/N] ").strip().lower() in ("y", "yes"):
+            answer = input("Replace them? [y/N] ").strip().lower()
+            if answer in ("y", "yes"):
                 return
         raise wrong(f"{question} Add --where TAG=VALUE, or --yes to replace them")
 
     def _dry_run(self, specs: Sequence[RunSpec], options: dict[str, Any]) -> None:
-        little = [] if options["no_simulate"] else [spec for spec in specs if has_little_speech(spec)]
-        silent = {spec.agent.slug: why for spec in little if spec.agent and (why := why_not_simulated(spec.agent))}
-        simulated = [spec for spec in little if spec.target.slug not in silent]
-        real = [spec for spec in specs if spec not in simulated]
-        pairs = [estimate_simulation(spec, situations=load_situations()) for spec in simulated]
-        simulations = [acting for acting, _ in pairs]
-        estimates = [*(judging for _, judging in pairs), *estimate_all(real)]
+        """Print what capturing would take; of agents with few messages also what simulating them would take."""
+        estimates: list[Estimate] = []
+        simulations: list[SimulationEstimate] = []
+        real: list[RunSpec] = []
+        not_simulated: dict[str, str] = {}
+        for spec in specs:
+            if options["no_simulate"] or spec.agent is None or not has_little_speech(spec):
+                real.append(spec)
+                continue
+            why = why_not_simulated(spec.agent)
+            if why:
+                not_simulated[spec.agent.slug] = why
+                real.append(spec)
+                continue
+            simulation, judging = estimate_simulation(spec, situations=load_situations())
+            simulations.append(simulation)
+            estimates.append(judging)
+        estimates += estimate_all(real)
         if options["json"]:
-            self._emit(estimate_json(estimates, simulations), options)
+            self._write_json(estimate_json(estimates, simulations), options)
         else:
             estimate_table(estimates, self.stdout, simulations)
         if simulations:
-            who = ", ".join(simulation.agent for simulation in simulations)
+            names = ", ".join(simulation.agent for simulation in simulations)
             self.stderr.write(
-                f"Fewer than {ENOUGH_MESSAGES} messages: conversations with {who} would be simulated first, unless that was done before."
+                f"Fewer than {ENOUGH_MESSAGES} messages: conversations with {names} would be simulated first, unless that was done before."
             )
-        for slug, why in silent.items():
+        for slug, why in not_simulated.items():
             self.stderr.write(f"{slug}: {why}; what it said is measured, however little.")
 
-    def _capture(self, specs: Sequence[RunSpec], options: dict[str, Any], *, named: bool) -> list[str]:
+    def _capture(self, specs: Sequence[RunSpec], options: dict[str, Any], *, are_named: bool) -> list[str]:
         """Measure, print, and return a line for each agent without a score."""
-        quiet = options["json"] and not sys.stderr.isatty()
+        hides_progress = options["json"] and not sys.stderr.isatty()
         simulations: list[Simulation] = []
         if not options["no_simulate"]:
-            with ProgressBar("Simulating", sys.stderr, quiet=quiet) as bar:
+            with ProgressBar("Simulating", sys.stderr, quiet=hides_progress) as bar:
                 specs, simulations = simulate_specs(specs, progress=bar.simulated)
-        before = estimate_before(specs) if provider_of(settings.JUDGE_MODEL) == "anthropic" else None
-        with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
-            results = capture(specs, prepared=bar.prepared, progress=bar.progress, notice=self._notice) if specs else []
-        if why := refusal(result.summary.run for result in results):
-            raise unusable(why)
+        estimates = estimate_before(specs)  # None where the judge costs nothing
+        estimate = None if estimates is None else estimated(estimates)
+        results: Sequence[Captured] = []
+        if specs:
+            with ProgressBar("Judging", sys.stderr, quiet=hides_progress) as bar:
+                results = capture(specs, prepared=bar.prepared, progress=bar.progress, notice=self._notice)
+        why_refused = refusal(result.summary.run for result in results)
+        if why_refused:
+            raise unusable(why_refused)
+        actual = spent_on(result.summary for result in results)
         judge = str(settings.JUDGE_MODEL)
-        estimate, actual = estimated(before) if before else None, spent_on(result.summary for result in results)
         if not options["json"]:
             if results:
                 notes = trust_notes_of([result.summary.run for result in results])
                 outcome_table(judge, results, self.stdout, notes=notes)
-                if used := spent_line(estimate, actual):
-                    self.stdout.write(used)
+                spent = spent_line(estimate, actual)
+                if spent:
+                    self.stdout.write(spent)
             simulations_table(simulations, self.stdout, why=TOO_FEW)
         if options["json"] or options["out"]:
             document = {**as_json(judge, results), **spending_json(estimate, actual), **simulations_json(simulations)}
-            self._emit(document, options)
-        return self._without_score(results, simulations, named=named)
+            self._write_json(document, options)
+        return self._without_score(results, simulations, are_named=are_named)
 
     def _notice(self, words: str) -> None:
-        for line in filter(None, words.splitlines()):
-            self.stderr.write(line[:1].upper() + line[1:])
+        for line in words.splitlines():
+            if line:
+                self.stderr.write(line[:1].upper() + line[1:])
 
-    def _emit(self, document: dict[str, Any], options: dict[str, Any]) -> None:
+    def _write_json(self, document: dict[str, Any], options: dict[str, Any]) -> None:
         if options["json"]:
             self.stdout.write(as_text(document))
         if options["out"]:
             write_text("--out", options["out"], as_text(document) + "\n")
 
     def _without_score(
-        self, results: Sequence[Captured], simulations: Sequence[Simulation], *, named: bool
+        self, results: Sequence[Captured], simulations: Sequence[Simulation], *, are_named: bool
     ) -> list[str]:
         """Return a line for each agent that has no score.
 
         One that was not named and said nothing is a note, unless nothing at all was measured.
         """
-        runs = [result.summary.run for result in results]
-        silent = [run.agent.slug for run in runs if run.agent and not named and NO_MESSAGE in run.error]
-        if silent and len(silent) < len(runs):
-            self.stderr.write(f"Not measured, for they said nothing there: {', '.join(silent)}.")
-        else:
+        silent = [] if are_named else _silent_agents(results)
+        if len(silent) == len(results):
             silent = []
-        problems = [f"{one.agent.slug}: failed: {one.problem}" for one in simulations if one.failed]
+        if silent:
+            self.stderr.write(f"Not measured, for they said nothing there: {', '.join(silent)}.")
+        problems = []
+        for simulation in simulations:
+            if simulation.failed:
+                problems.append(f"{simulation.agent.slug}: failed: {simulation.problem}")
         for result in results:
             run = result.summary.run
             name = run.agent.slug if run.agent else str(run.pk)
-            if name in silent:
-                continue
-            if result.held_elsewhere and run.status == "running":
-                problems.append(f"{name}: run {run.pk} is being judged by another process ({run.lease_owner})")
-            elif run.status != "completed" or not result.summary.comparable:
-                status = "" if run.status == "completed" else f"{run.status}: "
-                problems.append(f"{name}: {status}{run.error or 'nothing scored'}")
+            problem = _why_no_score(result)
+            if problem and name not in silent:
+                problems.append(f"{name}: {problem}")
         return problems
 
-    def _complain(self, problems: Sequence[str], broken: str) -> None:
+    def _end(self, problems: Sequence[str], broken: str) -> None:
         """End with the exit code for files that cannot be used, or for agents without a score."""
-        hint = "Run the same command again to judge what is left."
-        unscored = "\n  ".join(["no score for:", *problems, hint]) if problems else ""
+        unscored = ""
+        if problems:
+            unscored = "\n  ".join(["no score for:", *problems, "Run the same command again to judge what is left."])
         if broken:
-            raise unusable("\n".join(filter(None, [unscored, broken])))
+            raise unusable(f"{unscored}\n{broken}" if unscored else broken)
         if unscored:
             raise CommandError(unscored, returncode=NOT_ENOUGH)
+
+
+def _silent_agents(results: Sequence[Captured]) -> list[str]:
+    """Return the slugs of agents that said nothing of what was asked for."""
+    runs = [result.summary.run for result in results]
+    return [run.agent.slug for run in runs if run.agent is not None and NO_MESSAGE in run.error]
+
+
+def _why_no_score(result: Captured) -> str:
+    """Return why an agent has no score that compares; empty where it has one."""
+    run = result.summary.run
+    if result.held_elsewhere and run.status == EvaluationRun.Status.RUNNING:
+        return f"run {run.pk} is being judged by another process ({run.lease_owner})"
+    if run.status != EvaluationRun.Status.COMPLETED:
+        return f"{run.status}: {run.error or 'nothing scored'}"
+    if not result.summary.comparable:
+        return run.error or "nothing scored"
+    return ""

@@ -32,7 +32,8 @@ from evaluation.calibration.agreement import trust_notes, with_trust
 from evaluation.change import choosing
 from evaluation.change.change import ChangeResult
 from evaluation.change.choosing import Compared
-from evaluation.change.comparison import Comparison, Detection, detections
+from evaluation.change.comparison import Comparison, Shown
+from evaluation.change.detection import Detection, detections
 from evaluation.change.examples import lowest_messages, print_example, worst_message
 from evaluation.change.measurement_files import UnreadableFile
 from evaluation.change.measurements import NotComparable
@@ -40,13 +41,14 @@ from evaluation.commands import ProgressBar, as_text, channel_named, measuring, 
 from evaluation.dimensions import DEFAULT_DIMENSIONS
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, is_heuristic
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.summary import percent, words_or_share
+from evaluation.runs.summary import Share, percent, words_or_share
 from evaluation.scorers import SCORERS
 from evaluation.windows import ALLOWED, parse_window
 from evaluation.wording import heading_of, judge_label
 
-MOST_SHOWN = 5  # propositions with a message
-NARROW = 100
+MOST_EXAMPLES = 5  # propositions with a message
+MOST_NAMED_TARGETS = 3  # of a note; more are counted
+NARROW = 100  # characters: a terminal with fewer has shares and remarks on lines of their own
 EMPHASIS: dict[str, Emphasis] = {
     "drifted": "bad",
     "possibly drifted": "warning",
@@ -54,14 +56,15 @@ EMPHASIS: dict[str, Emphasis] = {
     "improved": "better",
     "not enough data": "faint",
 }
-CHANGE = (">Baseline", ">Now", ">Change", ">95 % interval", "Verdict", ">More")
+CHANGE_HEADINGS = (">Baseline", ">Now", ">Change", ">95 % interval", "Verdict", ">More")
+DETECTION_HEADINGS = ("Target", "Dim.", ">Spread", ">Baseline", ">Now", ">Finds", ">Needs each", ">Needs now")
 
 
 class Command(CodedCommand):
     help = (
         "Compare two measurements: of two tags (--a build=40 --b build=41; measured now unless they were before), the newest against the "
         "baseline (the default) or a file, or two evaluations. Per dimension and proposition: the change, its 95 % interval and a verdict. "
-        "Exit code: 0 nothing surely got worse, 1 something did, 2 something could not be compared, or so much less is scored that a "
+        "Exit code: 0 nothing is significantly worse, 1 something is, 2 something could not be compared, or so much less is scored that a "
         "dimension has no score any more, 3 a file cannot be used or is of another judge (what else can be compared is)."
     )
 
@@ -104,7 +107,15 @@ class Command(CodedCommand):
             raise unusable(error) from None
         except NotComparable as error:
             raise CommandError(str(error), returncode=NOT_ENOUGH) from None
-        self._show(compared, options)
+        detected = None
+        if options["detect"] is not None:
+            detected = detections(compared.comparisons, options["detect"])
+        if options["json"]:
+            self._write_json(compared, detected)
+        else:
+            comparisons_table(compared.comparisons, self.stdout)
+            if detected is not None:
+                detection_table(detected, self.stdout)
         self._end(compared)
 
     def _check(self, options: dict[str, Any]) -> None:
@@ -113,80 +124,78 @@ class Command(CodedCommand):
         Raises:
             CommandError: Names the option, its value and what is allowed.
         """
-        if sum(map(bool, (options["a"] or options["b"], options["runs"], options["baseline"]))) > 1:
+        by_tags = options["a"] or options["b"]
+        ways = [way for way in (by_tags, options["runs"], options["baseline"]) if way]
+        if len(ways) > 1:
             raise wrong("one way of comparing at a time: --a with --b, --runs, or --baseline FILE")
-        if bool(options["a"]) != bool(options["b"]):
+        if by_tags and not (options["a"] and options["b"]):
             raise wrong("--a and --b go together, e.g. --a build=40 --b build=41")
         if options["channel"] and options["agents"]:
             raise wrong("--channel or --agents, one of the two")
         if options["channel"] and not (options["a"] or options["runs"]):
             raise wrong("--channel goes with --a and --b: baselines are of agents")
         for name in ("margin", "detect"):
-            value = options[name]
-            if value is not None and not 0 < value <= 9:
-                raise wrong(f"--{name} {value}: allowed: more than 0, at most 9")
-        for name in _named(options["dimensions"]):
+            points = options[name]
+            if points is not None and not 0 < points <= 9:
+                raise wrong(f"--{name} {points}: allowed: more than 0, at most 9")
+        for name in _dimension_names(options["dimensions"]):
             if name not in SCORERS:
                 raise wrong(f"--dimensions {name!r}: allowed: {', '.join(SCORERS)}")
 
     def _compare(self, options: dict[str, Any]) -> Compared:
-        margin, dimensions = options["margin"], _named(options["dimensions"])
+        """Compare in the way that was asked for: two tags, two evaluations, a file, or the current baselines."""
+        margin = options["margin"]
+        dimensions = _dimension_names(options["dimensions"])
         if options["a"]:
             return self._compare_tags(options)
         if options["runs"]:
-            first, second = (_run(pk) for pk in options["runs"])
+            first, second = (_evaluation(pk) for pk in options["runs"])
             return choosing.of_runs(first, second, margin=margin, dimensions=dimensions)
         if options["baseline"]:
-            chosen = find_agents(options["agents"]) if options["agents"] else None
-            return choosing.with_file(options["baseline"], chosen, margin=margin, dimensions=dimensions)
-        agents = _agents(options["agents"])
-        return choosing.with_baselines(agents, judge=settings.JUDGE_MODEL, margin=margin, dimensions=dimensions)
+            agents = find_agents(options["agents"]) if options["agents"] else None
+            return choosing.with_file(options["baseline"], agents, margin=margin, dimensions=dimensions)
+        return choosing.with_baselines(
+            _agents(options["agents"]), judge=settings.JUDGE_MODEL, margin=margin, dimensions=dimensions
+        )
 
     def _compare_tags(self, options: dict[str, Any]) -> Compared:
-        a, b = (tag_pairs([options[name]], option=f"--{name}") for name in ("a", "b"))
-        if a == b:
+        """Compare the messages of two tags; measure first what was not measured yet."""
+        baseline_tags = tag_pairs([options["a"]], option="--a")
+        candidate_tags = tag_pairs([options["b"]], option="--b")
+        if baseline_tags == candidate_tags:
             raise wrong(f"--a and --b are both {options['a']}: nothing to compare")
-        asked: dict[str, Any] = {name: options[name] for name in ("samples", "repeats", "seed")}
-        if dimensions := _named(options["dimensions"]):
-            asked["dimensions"] = dimensions
-        try:
-            asked["window"] = parse_window(options["window"])
-            if options["channel"]:
-                channel = channel_named(options["channel"])
-                specs = [RunSpec(channel=channel, **{"dimensions": CHANNEL_DIMENSIONS, **asked})]
-            else:
-                specs = [RunSpec(agent=agent, **asked) for agent in _agents(options["agents"])]
-        except UnknownAgent:
-            raise
-        except ValueError as error:
-            raise wrong(error) from None
-        specs, self.unusable = split_unusable(specs)
+        specs, self.unusable = split_unusable(_specs(options))
         with ProgressBar("Judging", sys.stderr, quiet=options["json"] and not sys.stderr.isatty()) as bar:
-            return choosing.of_tags(specs, a, b, margin=options["margin"], prepared=bar.prepared, progress=bar.progress)
+            return choosing.of_tags(
+                specs,
+                baseline_tags,
+                candidate_tags,
+                margin=options["margin"],
+                prepared=bar.prepared,
+                progress=bar.progress,
+            )
 
-    def _show(self, compared: Compared, options: dict[str, Any]) -> None:
-        change = options["detect"]
-        detect = [] if change is None else detections(compared.comparisons, change)
-        if options["json"]:
-            comparisons = [c.model_dump() for c in compared.comparisons]
-            for comparison in comparisons:
-                how = {name: comparison[name] for name in ("judge", "procedure")}
-                with_trust(comparison["dimensions"], **how, agent=comparison["target"])
-            document = {
-                "comparisons": comparisons,
-                "not_compared": compared.undecidable,
-                **({} if change is None else {"detect": [row.model_dump() for row in detect]}),
-            }
-            self.stdout.write(as_text(document))
-            return
-        comparisons_table(compared.comparisons, self.stdout)
-        if change is not None:
-            detection_table(detect, self.stdout)
+    def _write_json(self, compared: Compared, detected: Sequence[Detection] | None) -> None:
+        comparisons = []
+        for comparison in compared.comparisons:
+            entry = comparison.model_dump()
+            with_trust(
+                entry["dimensions"],
+                judge=comparison.judge,
+                procedure=comparison.procedure,
+                agent=comparison.target,
+            )
+            comparisons.append(entry)
+        document: dict[str, Any] = {"comparisons": comparisons, "not_compared": compared.undecidable}
+        if detected is not None:
+            document["detect"] = [detection.model_dump() for detection in detected]
+        self.stdout.write(as_text(document))
 
     def _end(self, compared: Compared) -> None:
-        refused = compared.undecidable
-        if refused:
-            rows = "\n  ".join(f"{target}: {reason}" for target, reason in refused.items())
+        """Say what could not be compared, and end with the exit code."""
+        not_compared = compared.undecidable
+        if not_compared:
+            rows = "\n  ".join(f"{target}: {reason}" for target, reason in not_compared.items())
             self.stderr.write(f"could not be compared:\n  {rows}")
         if self.unusable:
             self.stderr.write(self.unusable)
@@ -194,13 +203,14 @@ class Command(CodedCommand):
             sys.exit(REGRESSION)
         if self.unusable or compared.wrong_file:
             sys.exit(UNUSABLE)
-        lost = any(comparison.lost_dimensions for comparison in compared.comparisons)
-        if lost or refused or not compared.comparisons:
+        any_lost = any(comparison.lost_dimensions for comparison in compared.comparisons)
+        if any_lost or not_compared or not compared.comparisons:
             sys.exit(NOT_ENOUGH)
 
 
-def _named(dimensions: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in (dimensions or "").split(",") if name.strip())
+def _dimension_names(dimensions: str | None) -> tuple[str, ...]:
+    names = (dimensions or "").split(",")
+    return tuple(name.strip() for name in names if name.strip())
 
 
 def _agents(named: str | None) -> Sequence[Agent]:
@@ -210,224 +220,332 @@ def _agents(named: str | None) -> Sequence[Agent]:
     return agents
 
 
-def _run(pk: int) -> EvaluationRun:
+def _evaluation(pk: int) -> EvaluationRun:
     run: EvaluationRun | None = EvaluationRun.objects.select_related("agent", "channel").filter(pk=pk).first()
     if run is None:
         raise unusable(f"--runs {pk}: no such evaluation; the console lists them")
     return run
 
 
+def _specs(options: dict[str, Any]) -> list[RunSpec]:
+    """Return what is measured of each tag: of a channel, or of agents.
+
+    Raises:
+        CommandError: An option is out of range, or there is no such channel.
+        UnknownAgent: There is no such agent.
+    """
+    dimensions = _dimension_names(options["dimensions"])
+    asked: dict[str, Any] = {name: options[name] for name in ("samples", "repeats", "seed")}
+    try:
+        asked["window"] = parse_window(options["window"])
+        if options["channel"]:
+            channel = channel_named(options["channel"])
+            return [RunSpec(channel=channel, dimensions=dimensions or CHANNEL_DIMENSIONS, **asked)]
+        if dimensions:
+            asked["dimensions"] = dimensions
+        return [RunSpec(agent=agent, **asked) for agent in _agents(options["agents"])]
+    except UnknownAgent:
+        raise
+    except ValueError as error:
+        raise wrong(error) from None
+
+
 # -- tables
 def comparisons_table(comparisons: Sequence[Comparison], out: Any) -> None:
-    """Comparisons by one judge: a row per target and dimension, the propositions that surely changed, and what to know.
+    """Print comparisons by one judge: a row per target and dimension, the propositions that changed significantly, and what to know.
 
     Of a single comparison every proposition is shown.
     """
     if not comparisons:
         return
     console = console_on(out)
-    first, narrow = comparisons[0], console.width < NARROW
-    names = {(c.baseline.name, c.candidate.name) for c in comparisons}
-    scopes = [{getattr(c, which).scope for c in comparisons} for which in ("baseline", "candidate")]
-    _first(comparisons, console)
-    several = " → ".join(
-        f"{what}{_of_messages(of)}" for what, of in zip(("Baseline", "candidate"), scopes, strict=True)
-    )
-    what = f"{first.baseline.name} → {first.candidate.name}" if len(names) == 1 else several
-    rows: list[list[Cell]] = []
-    for comparison in comparisons:
-        for n, change in enumerate(comparison.dimensions):
-            notes = _of_messages({comparison.candidate.scope}) if len(scopes[1]) > 1 else ""
-            notes += " (stale)" if comparison.stale else ""
-            name = comparison.target + notes if not n else ""
-            rows.append([name, heading_of(change.dimension, narrow=True), *_cells(change, narrow=narrow)])
-    print_table(
-        console,
-        ["Channel" if first.target.startswith("#") else "Agent", "Dim.", *CHANGE],
-        rows,
-        title=f"{what}, judged by {judge_label(first.judge)}",
-        tight=True,
-        unwrapped=["Verdict"],
-    )
-    _propositions(comparisons, console)
+    judge, procedure = comparisons[0].judge, comparisons[0].procedure
+    _print_without_scores(comparisons, console)
+    _print_dimensions(comparisons, console)
+    _print_propositions(comparisons, console)
+    _print_examples(comparisons, console)
     for line in _explanations(comparisons):
         console.print(escape(line))
     dimensions = [change.dimension for comparison in comparisons for change in comparison.dimensions]
-    agent = first.target if len(comparisons) == 1 else ""
-    for line in trust_notes(first.judge, first.procedure, dimensions, agent=agent):
+    agent = comparisons[0].target if len(comparisons) == 1 else ""
+    for line in trust_notes(judge, procedure, dimensions, agent=agent):
         console.print(escape(line))
     console.print()
-    if is_heuristic(first.judge):
+    if is_heuristic(judge):
         console.print("heuristic: exact rules and word cues, no LLM. What it cannot see is unscored, never guessed.")
 
 
-def _first(comparisons: Sequence[Comparison], console: Console) -> None:
-    """What can be said although there is no difference of scores, with messages that show it; then what is missing.
+def _print_without_scores(comparisons: Sequence[Comparison], console: Console) -> None:
+    """Print what can be said although there is no difference of scores, with messages that show it; then what is missing.
 
     Where several are compared, or something is significantly worse, hits that are not significant stand in the tables alone.
     """
-    alone = len(comparisons) == 1 and not comparisons[0].worse
-    rows = [(c, one) for c in comparisons for one in c.shown if one.is_sure or alone]
-    sides = [(c, c.baseline if one.only_before else c.candidate, one) for c, one in rows]
-    for comparison, side, one in sides:
-        console.print(escape(f"{comparison.target}: {one}"))
-        run = side.evaluation_run
-        seen: set[str] = set()
-        for message in lowest_messages(run, one.dimension, one.proposition) if run is not None else ():
-            print_example(message, console, skip=seen)
-            seen |= {message.asked, message.text}
-    missing = [(c.target, name, line) for c in comparisons for name, line in c.missing.items()]
-    for target, name, line in missing:
-        console.print(escape(f"{target}: {name}: {line}."))
-    if sides or missing:
+    with_hits = len(comparisons) == 1 and not comparisons[0].worse
+    any_printed = False
+    for comparison in comparisons:
+        for shown in comparison.shown:
+            if shown.is_sure or with_hits:
+                _print_shown(shown, comparison, console)
+                any_printed = True
+    for comparison in comparisons:
+        for dimension, line in comparison.missing.items():
+            console.print(escape(f"{comparison.target}: {dimension}: {line}."))
+            any_printed = True
+    if any_printed:
         console.print()
 
 
+def _print_shown(shown: Shown, comparison: Comparison, console: Console) -> None:
+    """Print hits, or a score on one side only, with the lowest messages of that side."""
+    console.print(escape(f"{comparison.target}: {shown}"))
+    side = comparison.baseline if shown.only_before else comparison.candidate
+    if side.evaluation_run is None:
+        return
+    already_shown: set[str] = set()
+    for message in lowest_messages(side.evaluation_run, shown.dimension, shown.proposition):
+        print_example(message, console, skip=already_shown)
+        already_shown |= {message.asked, message.text}
+
+
+def _print_dimensions(comparisons: Sequence[Comparison], console: Console) -> None:
+    """Print a row per target and dimension."""
+    candidate_scopes = {comparison.candidate.scope for comparison in comparisons}
+    rows: list[list[Cell]] = []
+    for comparison in comparisons:
+        target = comparison.target
+        if len(candidate_scopes) > 1:
+            target += _of_messages({comparison.candidate.scope})
+        if comparison.stale:
+            target += " (stale)"
+        for change in comparison.dimensions:
+            rows.append([target, heading_of(change.dimension, narrow=True), *_cells(change, console)])
+            target = ""  # in the first of its rows only
+    heading = "Channel" if comparisons[0].target.startswith("#") else "Agent"
+    print_table(
+        console,
+        [heading, "Dim.", *CHANGE_HEADINGS],
+        rows,
+        title=f"{_compared_names(comparisons)}, judged by {judge_label(comparisons[0].judge)}",
+        tight=True,
+        unwrapped=["Verdict"],
+    )
+
+
+def _compared_names(comparisons: Sequence[Comparison]) -> str:
+    """Return what is compared with what; where the names differ, which messages where all are of the same."""
+    baseline_names = {comparison.baseline.name for comparison in comparisons}
+    candidate_names = {comparison.candidate.name for comparison in comparisons}
+    if len(baseline_names) == 1 and len(candidate_names) == 1:
+        return f"{comparisons[0].baseline.name} → {comparisons[0].candidate.name}"
+    baseline = _of_messages({comparison.baseline.scope for comparison in comparisons})
+    candidate = _of_messages({comparison.candidate.scope for comparison in comparisons})
+    return f"Baseline{baseline} → candidate{candidate}"
+
+
 def _of_messages(scopes: set[str | None]) -> str:
-    """Which messages, where all are of the same."""
-    (scope, *others) = scopes
-    return f" ({scope})" if scope and not others else ""
+    """Return which messages were measured, in brackets; empty where the scopes differ, or it is not known."""
+    if len(scopes) > 1:
+        return ""
+    (scope,) = scopes
+    return f" ({scope})" if scope else ""
 
 
-def _cells(change: ChangeResult, *, narrow: bool) -> list[Cell]:
-    """Scores with the shares scored, on a line of their own where there is little room; difference, interval, verdict."""
-    emphasis: Emphasis = "strong" if change.counted and change.verdict == "drifted" else EMPHASIS[change.verdict]
+def _cells(change: ChangeResult, console: Console) -> list[Cell]:
+    """Return scores with the shares scored, difference, interval, verdict, and how many more messages would decide."""
+    interval = interval_text(change.interval)
     if change.hits is not None:
-        hits: list[Cell] = [f"{share} hit" for share in (change.baseline_hits, change.hits)]
-        return [*hits, signed(change.points), interval_text(change.interval), (change.verdict, emphasis), ""]
-    shown: list[Cell] = [
-        words_or_share(
-            "–" if score is None else f"{score:.0f}" if change.counted else number(score),
-            share,
-            of_words=change.of_words,
-            between="\n" if narrow else " · ",
-        )
-        for score, share in ((change.baseline, change.baseline_share), (change.candidate, change.share))
+        verdict = (change.verdict, EMPHASIS[change.verdict])
+        return [f"{change.baseline_hits} hit", f"{change.hits} hit", signed(change.points), interval, verdict, ""]
+    emphasis = EMPHASIS[change.verdict]
+    if change.counted and change.verdict == "drifted":
+        emphasis = "strong"  # a count that changed is neither good nor bad
+    return [
+        _score_cell(change, change.baseline, change.baseline_share, console),
+        _score_cell(change, change.candidate, change.share, console),
+        signed(change.delta, 0 if change.counted else 1),
+        interval,
+        (change.verdict, emphasis),
+        change.n_more or "",
     ]
-    delta = signed(change.delta, 0 if change.counted else 1)
-    return [*shown, delta, interval_text(change.interval), (change.verdict, emphasis), change.n_more or ""]
 
 
-def _propositions(comparisons: Sequence[Comparison], console: Console) -> None:
-    """Every proposition of a single comparison; of several, those that surely changed."""
+def _score_cell(change: ChangeResult, score: float | None, share: Share | None, console: Console) -> str:
+    """Return a score with the share scored, on a line of its own where there is little room."""
+    between = "\n" if console.width < NARROW else " · "
+    if score is None:
+        text = "–"
+    elif change.counted:
+        text = f"{score:.0f}"
+    else:
+        text = number(score)
+    return words_or_share(text, share, of_words=change.of_words, between=between)
+
+
+def _print_propositions(comparisons: Sequence[Comparison], console: Console) -> None:
+    """Print every scored proposition of a single comparison; of several, those that changed significantly."""
     alone = len(comparisons) == 1
     rows: list[list[Cell]] = []
     for comparison in comparisons:
-        for row in comparison.proposition_changes:
-            if row.verdict in ("drifted", "improved") or (alone and (row.baseline, row.candidate) != (None, None)):
-                of = "" if alone or row.proposition.startswith(comparison.target) else f"{comparison.target}: "
-                rows.append([f"{of}{row.proposition}", *_cells(row, narrow=console.width < NARROW)])
+        for change in comparison.proposition_changes:
+            scored = change.baseline is not None or change.candidate is not None
+            if change.verdict not in ("drifted", "improved") and not (alone and scored):
+                continue
+            name = change.proposition
+            if not alone and not name.startswith(comparison.target):
+                name = f"{comparison.target}: {name}"
+            rows.append([name, *_cells(change, console)])
     if rows:
-        title = "Propositions, worst first" if alone else "Propositions that surely changed"
-        print_table(console, ["Proposition", *CHANGE], rows, title=title, tight=True, unwrapped=["Verdict"])
-    _examples(comparisons, console)
+        title = "Propositions, worst first" if alone else "Propositions that changed significantly"
+        print_table(console, ["Proposition", *CHANGE_HEADINGS], rows, title=title, tight=True, unwrapped=["Verdict"])
 
 
-def _examples(comparisons: Sequence[Comparison], console: Console) -> None:
-    """The sentences of the propositions that surely fell most, each with the message that scores lowest on it now."""
-    fallen = [
-        (change, comparison)
-        for comparison in comparisons
-        for change in comparison.proposition_changes
-        if change.verdict == "drifted" and change.hits is None
-    ]
-    runs = EvaluationRun.objects.in_bulk({c.candidate.evaluation_run for _, c in fallen if c.candidate.evaluation_run})
-    shown: set[str] = set()
-    for change, comparison in sorted(fallen, key=lambda pair: pair[0].delta or 0.0)[:MOST_SHOWN]:
+def _print_examples(comparisons: Sequence[Comparison], console: Console) -> None:
+    """Print the sentences of the propositions that fell most, of the significant ones, each with its lowest message now."""
+    fallen = []
+    for comparison in comparisons:
+        for change in comparison.proposition_changes:
+            if change.verdict == "drifted" and change.hits is None:
+                fallen.append((comparison, change))
+    if not fallen:
+        return
+    fallen.sort(key=lambda pair: pair[1].delta or 0.0)
+    runs = EvaluationRun.objects.in_bulk({comparison.candidate.evaluation_run or 0 for comparison, _ in fallen})
+    already_shown: set[str] = set()
+    for comparison, change in fallen[:MOST_EXAMPLES]:
         run = runs.get(comparison.candidate.evaluation_run or 0)
         worst = worst_message([run], change.dimension, change.proposition) if run else None
         if worst is not None:
             console.print(escape(f"{comparison.target}, {change.proposition}:"))
-            print_example(worst, console, skip=shown)
-            shown.add(worst.text)
-    if fallen:
-        console.print()
+            print_example(worst, console, skip=already_shown)
+            already_shown.add(worst.text)
+    console.print()
 
 
+# -- what a reader must know of the tables
 def _explanations(comparisons: Sequence[Comparison]) -> list[str]:
-    """What a reader must know of the tables, in sentences."""
+    """Return sentences: on the scale, on power, on verdicts, then the notes of each comparison."""
     margin = comparisons[0].margin
-    rows = [(c, change) for c in comparisons for change in c.dimensions]
+    changes = [change for comparison in comparisons for change in comparison.dimensions]
     lines = [
-        "Scores of 0 to 9, higher is better; in % the share of judgements scored, of the propositions this judge can score at all."
+        "Scores of 0 to 9, higher is better; in % the share of judgements scored, of the propositions this judge can score at all.",
+        *_large_without_interval(comparisons),
+        *_power(changes),
     ]
-    large = [
-        f"{c.target} {change.dimension} {_fall(change)}"
-        for c, change in rows
-        if change.interval is None and not change.counted and change.delta is not None and abs(change.delta) > c.margin
-    ]
-    if large:  # these would be lost among the rows, and no exit code says anything of them
-        lines.append(f"large, but with no interval neither sure nor in the exit code: {', '.join(large)}.")
-    found = sorted(change.smallest_detectable for _, change in rows if change.smallest_detectable is not None)
-    if found:
-        first, last = number(found[0]), number(found[-1])
-        lines.append(f"In 4 of 5 cases a change of {first if first == last else f'{first} to {last}'} points is found.")
-    if any(change.verdict == "steady" for _, change in rows):
+    if any(change.verdict == "steady" for change in changes):
         lines.append(f"steady: the whole interval lies within ±{margin:g} points.")
-    if any(change.n_more for _, change in rows):
+    if any(change.n_more for change in changes):
         lines.append(
             "More: how many more (messages, situations, channels) would decide, if difference and spread stay as they are."
         )
-    tested = sum(change.p_value is not None for _, change in rows)
+    tested = sum(change.p_value is not None for change in changes)
     if tested > 1:
-        lines.append(f"drifted, improved: surely so among the {tested} dimensions compared at once (Holm, 5 %).")
-    notes: dict[str, list[str]] = {}
-    for comparison in comparisons:
-        for note in _notes(comparison, alone=len(comparisons) == 1):
-            notes.setdefault(note, []).append(comparison.target)
-    for note, targets in notes.items():
-        who = f"{len(targets)} of {len(comparisons)}" if len(targets) > 3 else ", ".join(targets)
-        lines.append(f"{who}: {note}.")
-    if any("takes a larger one" in change.reason for _, change in rows):
+        lines.append(f"drifted, improved: significant after Holm correction ({tested} comparisons, 5 %).")
+    lines += _notes_by_target(comparisons)
+    if any("takes a larger one" in change.reason for change in changes):
         lines.append("--detect 0.5 says how many messages a baseline takes.")
     return lines
 
 
+def _large_without_interval(comparisons: Sequence[Comparison]) -> list[str]:
+    """Return a line on large changes without an interval.
+
+    They would be lost among the rows, and no exit code says anything of them.
+    """
+    large = []
+    for comparison in comparisons:
+        for change in comparison.dimensions:
+            if change.interval is not None or change.counted or change.delta is None:
+                continue
+            if abs(change.delta) > comparison.margin:
+                large.append(f"{comparison.target} {change.dimension} {_scores(change)}")
+    if not large:
+        return []
+    return [f"large, but with no interval neither sure nor in the exit code: {', '.join(large)}."]
+
+
+def _scores(change: ChangeResult) -> str:
+    before = words_or_share(number(change.baseline), change.baseline_share, of_words=change.of_words)
+    now = words_or_share(number(change.candidate), change.share, of_words=change.of_words)
+    return f"{before} → {now}"
+
+
+def _power(changes: Sequence[ChangeResult]) -> list[str]:
+    """Return a line on the changes that these samples can detect."""
+    detectable = sorted(change.smallest_detectable for change in changes if change.smallest_detectable is not None)
+    if not detectable:
+        return []
+    first, last = number(detectable[0]), number(detectable[-1])
+    points = first if first == last else f"{first} to {last}"
+    return [f"80 % power to detect a change of {points} points."]
+
+
+def _notes_by_target(comparisons: Sequence[Comparison]) -> list[str]:
+    """Return each note once, with the agents or channels that it is about."""
+    targets_of: dict[str, list[str]] = {}
+    for comparison in comparisons:
+        for note in _notes(comparison, alone=len(comparisons) == 1):
+            targets_of.setdefault(note, []).append(comparison.target)
+    lines = []
+    for note, targets in targets_of.items():
+        who = ", ".join(targets)
+        if len(targets) > MOST_NAMED_TARGETS:
+            who = f"{len(targets)} of {len(comparisons)}"
+        lines.append(f"{who}: {note}.")
+    return lines
+
+
 def _notes(comparison: Comparison, *, alone: bool) -> list[str]:
-    notes = [
-        f"{lost.dimension}: not enough data: {lost} ({percent(lost.before)} → {percent(lost.now)})"
-        for lost in comparison.lost
-    ]
+    """Return what limits a comparison; `alone`: it is the only one, so that propositions are named."""
+    notes = []
+    for lost in comparison.lost:
+        shares = f"{percent(lost.before)} → {percent(lost.now)}"
+        notes.append(f"{lost.dimension}: not enough data: {lost} ({shares})")
     for change in comparison.dimensions:
-        # Why there is an interval, but neither a sure verdict nor a number of messages that would bring one.
-        why = change.reason if change.undecided and change.interval and not change.n_more else ""
-        note = "" if change.dimension in comparison.lost_dimensions else change.interval_note
-        notes += [f"{change.dimension}: {one}" for one in (note, why) if one]
+        if change.interval_note and change.dimension not in comparison.lost_dimensions:
+            notes.append(f"{change.dimension}: {change.interval_note}")
+        # There is an interval, but neither a verdict nor a number of messages that would bring one.
+        if change.reason and change.undecided and change.interval and not change.n_more:
+            notes.append(f"{change.dimension}: {change.reason}")
     notes += comparison.notes
-    for what, names, of_several in (
-        ("nothing could be judged by", comparison.unjudged, False),
-        ("scored in one of the two only, so left out of the dimension", comparison.scored_in_one, False),
-        ("judged once over the window, so not in the dimension", comparison.over_window, True),
-        ("only in the baseline", comparison.only_baseline, True),
-        ("only now", comparison.only_candidate, True),
-    ):
-        if names:
-            listed = ", ".join(names) if alone or of_several else "some propositions (--json names them)"
-            notes.append(f"{what}: {listed}")
+    some = "some propositions (--json names them)"
+    if comparison.unjudged:
+        names = ", ".join(comparison.unjudged) if alone else some
+        notes.append(f"nothing could be judged by: {names}")
+    if comparison.scored_in_one:
+        names = ", ".join(comparison.scored_in_one) if alone else some
+        notes.append(f"scored in one of the two only, so left out of the dimension: {names}")
+    if comparison.over_window:
+        names = ", ".join(comparison.over_window)
+        notes.append(f"judged once over the window, so not in the dimension: {names}")
+    if comparison.only_baseline:
+        notes.append(f"only in the baseline: {', '.join(comparison.only_baseline)}")
+    if comparison.only_candidate:
+        notes.append(f"only now: {', '.join(comparison.only_candidate)}")
     return list(dict.fromkeys(notes))
 
 
-def _fall(change: ChangeResult) -> str:
-    before = words_or_share(number(change.baseline), change.baseline_share, of_words=change.of_words)
-    return f"{before} → {words_or_share(number(change.candidate), change.share, of_words=change.of_words)}"
-
-
-def detection_table(rows: Sequence[Detection], out: Any) -> None:
-    """What the sample at hand can detect, and what a change of the size asked for takes."""
+def detection_table(detected: Sequence[Detection], out: Any) -> None:
+    """Print what the samples at hand can detect, and what a change of the size asked for takes."""
     console = console_on(out)
-    if not rows:
+    if not detected:
         console.print("Nothing to plan by: no dimension has an interval over messages.\n")
         return
-    cells: list[list[Cell]] = [
-        [
-            *(row.target, heading_of(row.dimension, narrow=True), f"{row.sd:.1f}", row.baseline_n or "exact"),
-            *(row.n, None if row.smallest is None else f"{row.smallest:.1f}", row.needed, row.needed_now),
-        ]
-        for row in rows
-    ]
-    heads = ["Target", "Dim.", ">Spread", ">Baseline", ">Now", ">Finds", ">Needs each", ">Needs now"]
-    title = f"Messages to find a change of {rows[0].change:g} points in 4 of 5 cases"
-    print_table(console, heads, cells, title=title)
+    rows: list[list[Cell]] = []
+    for detection in detected:
+        rows.append(
+            [
+                detection.target,
+                heading_of(detection.dimension, narrow=True),
+                f"{detection.sd:.1f}",
+                detection.baseline_n,
+                detection.n,
+                None if detection.smallest is None else f"{detection.smallest:.1f}",
+                detection.needed,
+                detection.needed_now,
+            ]
+        )
+    title = f"Messages for 80 % power to detect a change of {detected[0].change:g} points"
+    print_table(console, DETECTION_HEADINGS, rows, title=title)
     console.print(
         "Spread: standard deviation between messages. Baseline, Now: how many were judged. Finds: the smallest change these\n"
         "find. Needs each: messages in both. Needs now: with the baseline as it is; – no number suffices.\n"

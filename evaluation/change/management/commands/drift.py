@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any
 
 from django.utils import timezone
+from rich.console import Console
 from rich.markup import escape
 
 from agents.kit.commands import Cell, CodedCommand, console_on, print_table, unusable, wrong
@@ -15,13 +15,15 @@ from agents.kit.text.wording import number
 from agents.models.conversations import find_agents
 from evaluation.change.over_time import Drop, Series, series_of, without_series
 from evaluation.commands import as_text
+from evaluation.models import Method
 from evaluation.runs.schedules import find_schedule
 from evaluation.scorers import SCORERS
 from evaluation.wording import judge_label
 
-BLOCKS = "▁▂▃▄▅▆▇█"
-SPARKS = 30
-MOST_NOTED = 4  # series with the same note
+SPARKLINE_BLOCKS = "▁▂▃▄▅▆▇█"
+SPARKLINE_POINTS = 30
+HIGHEST_SCORE = 9
+MOST_NAMED = 4  # series with the same note; where all have it and they are more, they are counted
 
 
 class Command(CodedCommand):
@@ -39,25 +41,26 @@ class Command(CodedCommand):
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if options["dimension"] and options["dimension"] not in SCORERS:
-            raise wrong(f"--dimension {options['dimension']!r}: allowed: {', '.join(SCORERS)}")
+        dimension = options["dimension"]
+        if dimension and dimension not in SCORERS:
+            raise wrong(f"--dimension {dimension!r}: allowed: {', '.join(SCORERS)}")
         try:
             schedule = find_schedule(options["schedule"]) if options["schedule"] else None
             agents = find_agents(options["agents"])
         except ValueError as error:
             raise unusable(error) from None
-        drawn = [
-            series for agent in agents for series in series_of(agent, schedule=schedule, dimension=options["dimension"])
-        ]
-        reasons = without_series(agents, drawn)
+        all_series: list[Series] = []
+        for agent in agents:
+            all_series += series_of(agent, schedule=schedule, dimension=dimension)
+        reasons = without_series(agents, all_series)
         if options["json"]:
             document = {
-                "series": [series.model_dump(by_alias=True) for series in drawn],
+                "series": [series.model_dump(by_alias=True) for series in all_series],
                 "no_series": [{"agent": slug, "reason": why} for slug, why in reasons.items()],
             }
             self.stdout.write(as_text(document))
-        elif drawn:
-            drift_table(drawn, self.stdout)
+        elif all_series:
+            drift_table(all_series, self.stdout)
             for why in dict.fromkeys(reasons.values()):
                 slugs = [slug for slug, reason in reasons.items() if reason == why]
                 self.stdout.write(f"no series: {', '.join(slugs)}: {why}")
@@ -68,49 +71,67 @@ class Command(CodedCommand):
             )
 
 
-def drift_table(drawn: Sequence[Series], out: Any) -> None:
-    """A table per judge and procedure, whose numbers are never mixed; then every fall in a sentence."""
+def drift_table(all_series: Sequence[Series], out: Any) -> None:
+    """Print a table per judge and procedure, whose numbers are never mixed; below it every fall in a sentence."""
     console = console_on(out)
-
-    def judged(series: Series) -> tuple[str, str]:
-        return series.judge, series.procedure
-
-    for (judge, procedure), group in groupby(sorted(drawn, key=judged), key=judged):
-        of_judge = sorted(group, key=lambda s: (s.agent.slug, s.schedule.name, s.dimension))
-        rows: list[list[Cell]] = [
-            [
-                *(series.agent.slug, series.dimension, series.schedule.name, sparkline(series)),
-                *(number(series.readings[-1].score), len(series.drops)),
-            ]
-            for series in of_judge
-        ]
-        title = f"Scores by {judge_label(judge)}{'' if procedure == 'plumbline' else f', {procedure}'}, 0 to 9"
-        heads = ["Agent", "Dimension", "Schedule", f"Last {SPARKS}", ">Now", ">Falls"]
-        print_table(console, heads, rows, title=title, unwrapped=["Dimension", f"Last {SPARKS}"])
-        notes: dict[str, list[str]] = {}
-        for series in of_judge:
-            if series.note:
-                notes.setdefault(series.note, []).append(f"{series.agent.slug} {series.dimension}")
-        sentences = [_drop_text(series, drop) for series in of_judge for drop in series.drops]
-        sentences += dict.fromkeys(filter(None, (series.newest_restart for series in of_judge)))
-        for note, noted in notes.items():
-            which = f"all {len(rows)} series" if len(noted) == len(rows) > MOST_NOTED else ", ".join(noted)
-            sentences.append(f"{which}: {note}")
-        for sentence in sentences:
+    by_judge: dict[tuple[str, str], list[Series]] = {}
+    for series in all_series:
+        by_judge.setdefault((series.judge, series.procedure), []).append(series)
+    for judge, procedure in sorted(by_judge):
+        of_judge = by_judge[judge, procedure]
+        of_judge.sort(key=lambda series: (series.agent.slug, series.schedule.name, series.dimension))
+        how = judge_label(judge)
+        if procedure != Method.PLUMBLINE:
+            how += f", {procedure}"
+        _print_series(of_judge, f"Scores by {how}, 0 to 9", console)
+        for sentence in _sentences(of_judge):
             console.print(escape(sentence))
         console.print()
 
 
-def sparkline(series: Series, most: int = SPARKS) -> str:
-    """The newest scores as bars on the fixed scale of 0 to 9; a stroke where the series starts again."""
-    return "".join(
-        ("|" if point.restarts else "") + BLOCKS[min(len(BLOCKS) - 1, int(point.score / 9 * len(BLOCKS)))]
-        for point in series.readings[-most:]
-    )
+def _print_series(of_judge: Sequence[Series], title: str, console: Console) -> None:
+    rows: list[list[Cell]] = []
+    for series in of_judge:
+        newest_score = number(series.points[-1].score)
+        falls = len(series.drops)
+        row: list[Cell] = [series.agent.slug, series.dimension, series.schedule.name, sparkline(series)]
+        rows.append([*row, newest_score, falls])
+    sparkline_heading = f"Last {SPARKLINE_POINTS}"
+    headings = ["Agent", "Dimension", "Schedule", sparkline_heading, ">Now", ">Falls"]
+    print_table(console, headings, rows, title=title, unwrapped=["Dimension", sparkline_heading])
+
+
+def _sentences(of_judge: Sequence[Series]) -> list[str]:
+    """Return the falls, then where series start again, then notes, each with the series that have it."""
+    sentences = [_drop_text(series, drop) for series in of_judge for drop in series.drops]
+    restarts = [series.newest_restart for series in of_judge if series.newest_restart]
+    sentences += dict.fromkeys(restarts)
+    series_with: dict[str, list[str]] = {}
+    for series in of_judge:
+        if series.note:
+            series_with.setdefault(series.note, []).append(f"{series.agent.slug} {series.dimension}")
+    for note, names in series_with.items():
+        which = ", ".join(names)
+        if len(names) == len(of_judge) and len(names) > MOST_NAMED:
+            which = f"all {len(of_judge)} series"
+        sentences.append(f"{which}: {note}")
+    return sentences
+
+
+def sparkline(series: Series) -> str:
+    """Return the newest scores as bars on the fixed scale of 0 to 9, with a stroke where the series starts again."""
+    bars = ""
+    for point in series.points[-SPARKLINE_POINTS:]:
+        height = int(point.score / HIGHEST_SCORE * len(SPARKLINE_BLOCKS))
+        if point.restarts:
+            bars += "|"
+        bars += SPARKLINE_BLOCKS[min(height, len(SPARKLINE_BLOCKS) - 1)]
+    return bars
 
 
 def _drop_text(series: Series, drop: Drop) -> str:
-    since, noticed = (f"{timezone.localtime(time):%Y-%m-%d}" for time in (drop.since, drop.noticed))
+    since = f"{timezone.localtime(drop.since):%Y-%m-%d}"
+    noticed = f"{timezone.localtime(drop.noticed):%Y-%m-%d}"
     return (
         f"{series.agent.slug} {series.dimension}: fell from {drop.before:.1f} to {drop.after:.1f} since {since} "
         f"(noticed {noticed}, evaluation {drop.run})"

@@ -7,7 +7,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from agents.kit.commands import BaseCommand, unusable
 from agents.models.conversations import UnknownAgent, find_agents
@@ -15,12 +15,14 @@ from evaluation.change.models import Baseline
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.runs.export import write_csv, write_jsonl
 
+WRITERS = {"csv": write_csv, "jsonl": write_jsonl}
+
 
 class Command(BaseCommand):
     help = "Export judgements, one row per message and proposition. Default: the current baselines of agents, and their channels."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--format", choices=["csv", "jsonl"], default="csv", help="default: csv")
+        parser.add_argument("--format", choices=list(WRITERS), default="csv", help="default: csv")
         parser.add_argument("--out", type=Path, metavar="FILE", help="write here instead of standard output")
         parser.add_argument(
             "--run", action="append", type=int, default=[], metavar="ID", help="only this evaluation run; repeatable"
@@ -31,22 +33,17 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         scores = EvaluationScore.objects.exclude(status=EvaluationScore.Status.PENDING)
         if options["run"]:
-            missing = set(options["run"]) - EvaluationRun.objects.in_bulk(options["run"]).keys()
-            if missing:
-                raise unusable(f"--run {', '.join(map(str, sorted(missing)))}: there is no such evaluation run")
-            scores = scores.filter(evaluation_run__in=options["run"])
+            scores = scores.filter(evaluation_run__in=_existing(options["run"]))
         elif not options["all"]:
             current = Baseline.objects.values("evaluation_run")
-            channels = ChannelShare.objects.filter(agent_run__in=current).values("channel_run")
-            scores = scores.filter(Q(evaluation_run__in=current) | Q(evaluation_run__in=channels))
+            scores = scores.filter(_in_runs_or_their_channels(EvaluationRun.objects.filter(pk__in=current)))
         if options["agents"]:
             try:
                 agents = find_agents(options["agents"])
-                theirs = ChannelShare.objects.filter(agent_run__agent__in=agents).values("channel_run")
-                scores = scores.filter(Q(evaluation_run__agent__in=agents) | Q(evaluation_run__in=theirs))
             except UnknownAgent as error:
                 raise unusable(error) from None
-        write = write_csv if options["format"] == "csv" else write_jsonl
+            scores = scores.filter(_in_runs_or_their_channels(EvaluationRun.objects.filter(agent__in=agents)))
+        write = WRITERS[options["format"]]
         if options["out"] is None:
             write(scores, sys.stdout)
             return
@@ -56,3 +53,22 @@ class Command(BaseCommand):
         except OSError as error:
             raise unusable(f"--out {options['out']}: {error}") from None
         self.stderr.write(f"{count} rows written to {options['out']}.")
+
+
+def _existing(runs: list[int]) -> list[int]:
+    """Return these primary keys of evaluations.
+
+    Raises:
+        CommandError: There is no such evaluation.
+    """
+    missing = set(runs) - EvaluationRun.objects.in_bulk(runs).keys()
+    if missing:
+        names = ", ".join(map(str, sorted(missing)))
+        raise unusable(f"--run {names}: there is no such evaluation run")
+    return runs
+
+
+def _in_runs_or_their_channels(runs: QuerySet[EvaluationRun]) -> Q:
+    """Return the condition for judgements of these evaluations, and of the evaluations of channels that they share."""
+    channel_runs = ChannelShare.objects.filter(agent_run__in=runs).values("channel_run")
+    return Q(evaluation_run__in=runs) | Q(evaluation_run__in=channel_runs)

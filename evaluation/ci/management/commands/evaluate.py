@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
@@ -23,9 +22,12 @@ from agents.transcripts.readers import FORMATS
 from evaluation.change.measurement_files import UnreadableFile
 from evaluation.change.measurements import NotComparable
 from evaluation.ci.files import UnusableFiles, load_files, private_database, with_propositions
-from evaluation.ci.measure import BaselineSource, measure
-from evaluation.ci.render import Report, junit, markdown, print_report
-from evaluation.ci.verdict import HIGHEST, MAX_UNSCORED, OVERALL, REGRESSION_DELTA, Limits
+from evaluation.ci.junit import junit
+from evaluation.ci.limits import MAX_UNSCORED, REGRESSION_DELTA, Limits, parse_thresholds
+from evaluation.ci.markdown import markdown
+from evaluation.ci.measure import Baselines, BaselinesOfFile, CurrentBaselines, NoBaselines, measure
+from evaluation.ci.report import Report
+from evaluation.ci.terminal import print_report
 from evaluation.commands import (
     HOW,
     WHAT,
@@ -39,7 +41,6 @@ from evaluation.commands import (
     write_text,
 )
 from evaluation.dimensions import BY_ONE_MESSAGE
-from evaluation.models import COUNTED
 from evaluation.runs.estimate import (
     Estimate,
     SimulationEstimate,
@@ -52,55 +53,48 @@ from evaluation.runs.planning import RunSpec
 from evaluation.runs.request import AgentsRequest
 from evaluation.runs.simulating import simulate_specs
 from evaluation.runs.summary import refusal
-from evaluation.scorers import SCORERS
 from evaluation.simulation.conversations import Simulation
 from evaluation.statistics.difference import MARGIN
 
 logger = logging.getLogger(__name__)
 
 
-TEXTS: dict[str, Callable[[Report], str]] = {"out": lambda report: report.json, "markdown": markdown, "junit": junit}
-
-
-def parse_thresholds(text: str) -> dict[str, float]:
-    """Read ``5`` (each dimension that is scored), or ``adherence=6,fluency=4``, or both; ``overall=6`` is for the overall score.
-
-    Raises:
-        ValueError: Names the value and what is allowed.
-    """
-    thresholds: dict[str, float] = {}
-    for part in filter(None, (piece.strip() for piece in text.split(","))):
-        name, equals, number = (piece.strip() for piece in part.rpartition("="))
-        if equals and name not in (*SCORERS, OVERALL):
-            raise ValueError(f"--threshold {part!r}: no dimension {name!r}; allowed: {', '.join((*SCORERS, OVERALL))}")
-        if name in thresholds:
-            raise ValueError(f"--threshold {text!r}: {name or 'a number for all'} is given twice")
-        try:
-            value = float(number)
-        except ValueError:
-            value = math.nan
-        counted = name in COUNTED
-        if not (value >= 0 and (math.isfinite(value) if counted else value <= HIGHEST)):
-            allowed = "a number from 0" if counted else "a number from 0 to 9"
-            raise ValueError(f"--threshold {part!r}: allowed: {allowed}, e.g. 5 or adherence=6,fluency=4")
-        thresholds[name] = value
-    return thresholds
+FILES: dict[str, Callable[[Report], str]] = {"out": lambda report: report.json, "markdown": markdown, "junit": junit}
 
 
 # -- what was asked for
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What was asked for, read as far as it can be without a database.
+class BuildRequest:
+    """What is asked for of a build, read as far as it can be without a database.
 
     Attributes:
-        asked: What is measured, and how. `limits`: what it is held to.
-        speakers: Of transcripts, the slugs of those who are agents.
+        measured: Who is measured, and how.
+        limits: What they are held to.
+        baseline: A file to compare with; None for the current baselines.
+        personas: Files to measure instead of the database; None for the database.
+        transcripts: What the personas said, in a format of `FORMATS` or ``auto``.
+        speakers: Of transcripts, the slug of the agent by the speaker's name or role.
     """
 
-    options: Mapping[str, Any]
-    asked: AgentsRequest
+    measured: AgentsRequest
     limits: Limits
+    baseline: Path | None
+    personas: Path | None
+    transcripts: Sequence[Path]
+    transcript_format: str
     speakers: Mapping[str, str]
+    dry_run: bool
+    json: bool
+
+    @property
+    def hides_progress(self) -> bool:
+        """Return whether nothing but JSON is wanted, and nobody watches the terminal."""
+        return self.json and not sys.stderr.isatty()
+
+    @property
+    def simulation(self) -> dict[str, Any]:
+        """Return what is simulated and by which model, as the functions that simulate take it."""
+        return {"situations": self.measured.situations, "actor_model": self.measured.actor_model}
 
     def specs(self) -> list[RunSpec]:
         """Return a spec per agent.
@@ -109,9 +103,9 @@ class Request:
             CommandError: What is asked for makes no sense.
             PropositionError: Proposition files cannot be used.
         """
-        specs = specs_of(self.asked, empty="; or measure files with --personas and --transcript")
+        specs = specs_of(self.measured, empty="; or measure files with --personas and --transcript")
         dimensions = specs[0].dimensions
-        if self.asked.bins and not set(BY_ONE_MESSAGE) & set(dimensions):
+        if self.measured.bins and not set(BY_ONE_MESSAGE) & set(dimensions):
             needed = ", ".join(BY_ONE_MESSAGE)
             raise wrong(f"--by position needs one of {needed} among --dimensions: only they are judged by message")
         try:
@@ -120,53 +114,83 @@ class Request:
             raise wrong(error) from None
         return specs
 
+    def baselines(self, specs: Sequence[RunSpec]) -> Baselines:
+        """Return what the agents are compared with.
 
-def read_request(options: Mapping[str, Any]) -> Request:
-    """Check options that need no database.
+        Raises:
+            NotComparable, UnreadableFile: As `BaselinesOfFile`.
+        """
+        if self.baseline is not None:
+            return BaselinesOfFile(self.baseline, specs)
+        if self.measured.bins:
+            return NoBaselines(why="")  # late messages are compared with early ones: no baseline is missing
+        if self.personas is not None:
+            return NoBaselines(why="no --baseline FILE was given")
+        return CurrentBaselines()
+
+
+def read_request(options: Mapping[str, Any]) -> BuildRequest:
+    """Read options, and check those that need no database.
 
     Raises:
         CommandError: They make no sense.
     """
     _check_combinations(options)
-    speakers = {}
-    for text in options["map"]:
-        speaker, _, slug = text.rpartition("=")
-        if not speaker.strip():
-            raise wrong(f"--map {text!r}: write SPEAKER=SLUG, e.g. --map assistant=ada")
-        speakers[speaker.strip()] = slug.strip()
-    try:
-        limits = Limits(
-            thresholds=parse_thresholds(options["threshold"]),
-            **{name: options[name] for name in ("regression_delta", "margin", "max_unscored", "strict")},
-        )
-    except ValueError as error:
-        raise wrong(error) from None
-    return Request(options=options, asked=read_options(AgentsRequest, options), limits=limits, speakers=speakers)
+    return BuildRequest(
+        measured=read_options(AgentsRequest, options),
+        limits=_read_limits(options),
+        baseline=options["baseline"],
+        personas=options["personas"],
+        transcripts=options["transcript"],
+        transcript_format=options["format"],
+        speakers=_read_speakers(options["map"]),
+        dry_run=options["dry_run"],
+        json=options["json"],
+    )
 
 
 def _check_combinations(options: Mapping[str, Any]) -> None:
-    given = {name for name, value in options.items() if value}
-    simulate, transcripts, personas = ({name} & given for name in ("situations", "transcript", "personas"))
-    rules = [
-        (transcripts and not personas, "--transcript needs --personas PATH: they say which speakers are agents"),
-        (
-            personas and not transcripts and not simulate,
-            "--personas needs --transcript FILE (what they said) or --simulate FILE (situations to simulate)",
-        ),
-        (
-            transcripts and simulate,
-            "--transcript and --simulate: measure what was said, or simulate situations; not both at once",
-        ),
-        ("map" in given and not transcripts, "--map is for --transcript"),
-        ({"by", "baseline"} <= given, "--by position compares late positions with early ones, not with a --baseline"),
-        (
-            "dry_run" in given and {"markdown", "junit"} & given,
-            "--dry-run asks nothing, so there is nothing to write to --markdown or --junit",
-        ),
-    ]
-    for holds, why in rules:
-        if holds:
-            raise wrong(why)
+    """Refuse options that exclude each other, or that need another one.
+
+    Raises:
+        CommandError: Names the options.
+    """
+    if options["transcript"] and not options["personas"]:
+        raise wrong("--transcript needs --personas PATH: they say which speakers are agents")
+    if options["personas"] and not options["transcript"] and not options["situations"]:
+        raise wrong("--personas needs --transcript FILE (what they said) or --simulate FILE (situations to simulate)")
+    if options["transcript"] and options["situations"]:
+        raise wrong("--transcript and --simulate: measure what was said, or simulate situations; not both at once")
+    if options["map"] and not options["transcript"]:
+        raise wrong("--map is for --transcript")
+    if options["by"] and options["baseline"]:
+        raise wrong("--by position compares late positions with early ones, not with a --baseline")
+    if options["dry_run"] and (options["markdown"] or options["junit"]):
+        raise wrong("--dry-run asks nothing, so there is nothing to write to --markdown or --junit")
+
+
+def _read_limits(options: Mapping[str, Any]) -> Limits:
+    try:
+        return Limits(
+            thresholds=parse_thresholds(options["threshold"]),
+            regression_delta=options["regression_delta"],
+            margin=options["margin"],
+            max_unscored=options["max_unscored"],
+            strict=options["strict"],
+        )
+    except ValueError as error:
+        raise wrong(error) from None
+
+
+def _read_speakers(mappings: Sequence[str]) -> dict[str, str]:
+    """Read ``SPEAKER=SLUG``; a speaker's name may hold an equals sign, a slug may not."""
+    speakers = {}
+    for mapping in mappings:
+        speaker, _, slug = mapping.rpartition("=")
+        if not speaker.strip():
+            raise wrong(f"--map {mapping!r}: write SPEAKER=SLUG, e.g. --map assistant=ada")
+        speakers[speaker.strip()] = slug.strip()
+    return speakers
 
 
 class Verdict(CommandError):
@@ -233,20 +257,12 @@ class Command(CodedCommand):
         add("--propositions", type=Path, metavar="DIR", help=beside)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        private = options["personas"] is not None
         try:
             request = read_request(options)
-            files = {name: options[name] for name in TEXTS if options[name]}
+            files = {name: options[name] for name in FILES if options[name]}
             for name, path in files.items():
                 check_writable(f"--{name}", path)
-            stored = {"stored": "Files are measured in memory, so nothing was stored."} if private else {}
-            with measuring(**stored), ExitStack() as stack:
-                stack.enter_context(with_propositions(options["propositions"]))
-                if private:
-                    stack.enter_context(private_database())
-                report = self._evaluate(request)
-                if report is not None:
-                    self._write(report, files, as_json=options["json"])
+            self._run(request, files, options["propositions"])
         except (UnusableFiles, NotComparable, UnreadableFile) as error:
             raise unusable(error) from None
         except CommandError:
@@ -260,79 +276,91 @@ class Command(CodedCommand):
             logger.exception("evaluate broke off")
             raise CommandError(f"broke off: {type(error).__name__}: {error}", returncode=NOT_ENOUGH) from error
 
-    def _evaluate(self, request: Request) -> Report | None:
-        options = request.options
-        if options["personas"] is not None:
-            paths: dict[str, Any] = {"personas": options["personas"], "transcripts": options["transcript"]}
-            load_files(**paths, speakers=request.speakers, format=options["format"])
-        specs, broken = split_unusable(request.specs())
-        chosen: dict[str, Any] = {name: getattr(request.asked, name) for name in ("situations", "actor_model")}
-        pairs: list[tuple[SimulationEstimate, Estimate]] = []
-        if request.asked.is_simulated:
-            once = [(replace(spec, repeats=1), spec.repeats) for spec in specs]
-            pairs = [estimate_simulation(spec, **chosen, repeats=repeats) for spec, repeats in once]
-        if options["dry_run"]:
-            self._dry_run(specs, pairs, as_json=options["json"])
-            if broken:
-                raise unusable(broken)
-            return None
-        baseline = self._baseline(request, specs)
-        named = [] if request.asked.are_all else [spec.target.slug for spec in specs]
-        quiet = options["json"] and not sys.stderr.isatty()
+    def _run(self, request: BuildRequest, files: Mapping[str, Path], propositions: Path | None) -> None:
+        """Evaluate, write everything that was asked for, and end with the verdict's exit code."""
+        measures_files = request.personas is not None
+        stored = {"stored": "Files are measured in memory, so nothing was stored."} if measures_files else {}
+        with measuring(**stored), ExitStack() as stack:
+            stack.enter_context(with_propositions(propositions))
+            if request.personas is not None:
+                stack.enter_context(private_database())
+                load_files(
+                    personas=request.personas,
+                    transcripts=request.transcripts,
+                    speakers=request.speakers,
+                    format=request.transcript_format,
+                )
+            specs, broken = split_unusable(request.specs())
+            if request.dry_run:
+                self._dry_run(request, specs)
+                if broken:
+                    raise unusable(broken)
+                return
+            report = self._evaluate(request, specs, broken)
+            self._write(report, files, as_json=request.json)
+
+    def _dry_run(self, request: BuildRequest, specs: Sequence[RunSpec]) -> None:
+        """Print calls, tokens and cost."""
+        estimates: list[Estimate] = []
+        simulations: list[SimulationEstimate] = []
+        if request.measured.is_simulated:
+            for spec in specs:
+                # Each situation is simulated as often as it is judged, and each simulation is judged once.
+                simulation, judging = estimate_simulation(
+                    replace(spec, repeats=1), **request.simulation, repeats=spec.repeats
+                )
+                simulations.append(simulation)
+                estimates.append(judging)
+        else:
+            estimates = estimate_all(specs)
+        show_estimates(estimates, self.stdout, simulations, as_json=request.json)
+
+    def _evaluate(self, request: BuildRequest, specs: Sequence[RunSpec], broken: str) -> Report:
+        """Simulate where that is asked for, judge and compare.
+
+        Args:
+            broken: Which proposition files cannot be used, for the report.
+        """
+        baselines = request.baselines(specs)  # before any call: the file may not fit
+        named = [] if request.measured.are_all else [spec.target.slug for spec in specs]
         simulations: list[Simulation] = []
-        if request.asked.is_simulated:
-            with ProgressBar("Simulating", sys.stderr, quiet=quiet) as bar:
-                specs, simulations = simulate_specs(specs, **chosen, progress=bar.simulated)
+        if request.measured.is_simulated:
+            with ProgressBar("Simulating", sys.stderr, quiet=request.hides_progress) as bar:
+                specs, simulations = simulate_specs(specs, **request.simulation, progress=bar.simulated)
         estimates = estimate_before(specs)  # None where the judge costs nothing
-        spending = estimated(estimates) if estimates is not None else None
-        if spending is not None and not options["json"]:
-            self.stdout.write(estimate_line(spending))
-        with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
+        estimate = None if estimates is None else estimated(estimates)
+        if estimate is not None and not request.json:
+            self.stdout.write(estimate_line(estimate))
+        with ProgressBar("Judging", sys.stderr, quiet=request.hides_progress) as bar:
             results = measure(
                 specs,
-                baseline=baseline,
+                baselines=baselines,
                 margin=request.limits.margin,
                 named=named,
                 prepared=bar.prepared,
                 progress=bar.progress,
             )
-        if why := refusal(result.run for result in results):
-            raise unusable(why)
+        why_refused = refusal(result.run for result in results)
+        if why_refused:
+            raise unusable(why_refused)
         return Report(
             judge=str(settings.JUDGE_MODEL),
             results=results,
             limits=request.limits,
-            bins=request.asked.bins,
+            bins=request.measured.bins,
             simulations=simulations,
-            estimate=spending,
+            estimate=estimate,
             unusable=broken,
         )
 
-    def _baseline(self, request: Request, specs: Sequence[RunSpec]) -> BaselineSource:
-        if request.options["baseline"]:
-            return BaselineSource(request.options["baseline"], specs=specs)
-        if request.asked.bins:
-            return BaselineSource(nothing="")  # late turns are compared with early ones
-        if request.options["personas"] is not None:
-            return BaselineSource(nothing="no --baseline FILE was given")
-        return BaselineSource()
-
-    def _dry_run(
-        self, specs: Sequence[RunSpec], pairs: Sequence[tuple[SimulationEstimate, Estimate]], *, as_json: bool
-    ) -> None:
-        simulations, estimates = [acting for acting, _ in pairs], [judging for _, judging in pairs]
-        if not pairs:
-            estimates = estimate_all(specs)
-        show_estimates(estimates, self.stdout, simulations, as_json=as_json)
-
     def _write(self, report: Report, files: Mapping[str, Path], *, as_json: bool) -> None:
-        """Write everything that was asked for; then end with the verdict's exit code."""
         for name, path in files.items():
-            write_text(f"--{name}", path, TEXTS[name](report))
+            write_text(f"--{name}", path, FILES[name](report))
         if as_json:
             self.stdout.write(report.json, ending="")
         else:
             print_report(report, self.stdout)
         if report.exit_code:
             verdict = f"{report.outcome}: {report.findings.headline}"
-            raise Verdict("\n".join(filter(None, [verdict, report.unusable])), returncode=report.exit_code)
+            lines = [verdict, report.unusable] if report.unusable else [verdict]
+            raise Verdict("\n".join(lines), returncode=report.exit_code)

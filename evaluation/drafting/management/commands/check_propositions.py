@@ -24,7 +24,7 @@ from evaluation.propositions.files import (
     load_file,
     own_agents_like_examples,
 )
-from evaluation.propositions.schema import PropositionFile
+from evaluation.propositions.schema import Proposition, PropositionFile
 
 
 class Command(BaseCommand):
@@ -56,48 +56,72 @@ class Command(BaseCommand):
                 "not apply to it. Write its propositions in a folder of PROPOSITION_DIRS."
             )
         if problems:
-            raise CommandError(f"{len(problems)} problem{'s'[: len(problems) > 1]}:\n" + "\n".join(map(str, problems)))
+            raise CommandError(f"{counted(len(problems), 'problem')}:\n" + "\n".join(map(str, problems)))
 
     def _report(self, files: list[LoadedFile], *, broken: bool) -> None:
-        try:
-            slugs: set[str] | None = set(Agent.objects.listed().values_list("slug", flat=True))
-        except DatabaseError:  # not set up yet
-            slugs = None
-        waiting, absent = 0, dict[str, None]()
+        """Print a line for each file, and the sums."""
+        known_slugs = _known_slugs()
+        suggestions = 0
+        absent_examples: dict[str, None] = {}
         for file in files:
-            states = Counter(p.state for p in file.inactive)
-            waiting += states["suggested"]
-            known = slugs is None or file.agent_id in slugs | {DEFAULT}
-            if not known and is_example(file):
-                absent[file.agent_id] = None
-                continue
-            kinds = Counter(
-                "rule" if p.rule else "cues" if p.cues or p.measure else "judge only" for p in file.propositions
-            )
-            kinds_shown = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-            parts = [
-                f"{counted(len(file.propositions), 'proposition')} ({kinds_shown})" if file.propositions else "",
-                counted(states["suggested"], "suggestion") if states["suggested"] else "",
-                *(f"{states[name]} {name}" for name in ("rejected", "retired") if states[name]),
-            ]
-            about = " (about drafts)" if file.level == "action" else ""
-            note = "" if known else "   (no agent of that slug here)"
-            self.stdout.write(f"{file.dimension}/{file.agent_id}{about}: {', '.join(filter(None, parts))}{note}")
-        if absent:
-            self.stdout.write(f"For example agents that are not here: {', '.join(absent)}.")
-        if files:
-            valid = counted(sum(len(file.propositions) for file in files), "proposition")
-            them = "it" if waiting == 1 else "them"
-            note = f" {counted(waiting, 'suggestion')} not judged before you accept {them}." if waiting else ""
-            summary = f"{counted(len(files), 'file')}, {valid}"
-            if broken:
-                self.stdout.write(f"{summary} can be used.{note}")
+            suggestions += sum(proposition.state == "suggested" for proposition in file.inactive)
+            is_known = known_slugs is None or file.agent_id in known_slugs
+            if is_known:
+                self.stdout.write(_file_line(file))
+            elif is_example(file):
+                absent_examples[file.agent_id] = None
             else:
-                self.stdout.write(self.style.SUCCESS(f"{summary}, all valid.{note}"))
+                self.stdout.write(f"{_file_line(file)}   (no agent of that slug here)")
+        if absent_examples:
+            self.stdout.write(f"For example agents that are not here: {', '.join(absent_examples)}.")
+        if not files:
+            return
+        valid = counted(sum(len(file.propositions) for file in files), "proposition")
+        summary = f"{counted(len(files), 'file')}, {valid}"
+        note = ""
+        if suggestions:
+            them = "it" if suggestions == 1 else "them"
+            note = f" {counted(suggestions, 'suggestion')} not judged before you accept {them}."
+        if broken:
+            self.stdout.write(f"{summary} can be used.{note}")
+        else:
+            self.stdout.write(self.style.SUCCESS(f"{summary}, all valid.{note}"))
+
+
+def _known_slugs() -> set[str] | None:
+    """Return the slugs that a file may be about; None where the database is not set up yet."""
+    try:
+        return {DEFAULT, *Agent.objects.listed().values_list("slug", flat=True)}
+    except DatabaseError:
+        return None
+
+
+def _file_line(file: LoadedFile) -> str:
+    """Return what a file holds, on one line."""
+    groups = []
+    if file.propositions:
+        kinds = Counter(_kind(proposition) for proposition in file.propositions)
+        kind_counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        groups.append(f"{counted(len(file.propositions), 'proposition')} ({kind_counts})")
+    states = Counter(proposition.state for proposition in file.inactive)
+    if states["suggested"]:
+        groups.append(counted(states["suggested"], "suggestion"))
+    for state in ("rejected", "retired"):
+        if states[state]:
+            groups.append(f"{states[state]} {state}")
+    about_drafts = " (about drafts)" if file.level == "action" else ""
+    return f"{file.dimension}/{file.agent_id}{about_drafts}: {', '.join(groups)}"
+
+
+def _kind(proposition: Proposition) -> str:
+    """Return what judges a proposition."""
+    if proposition.rule:
+        return "rule"
+    return "cues" if proposition.cues or proposition.measure else "judge only"
 
 
 def _collisions(files: list[LoadedFile]) -> list[LoadedFile]:
-    """The examples' files whose slug an agent of the team's own has: they do not apply to it."""
+    """Return the examples' files whose slug an agent of the team's own has: they do not apply to it."""
     try:
         own = own_agents_like_examples()
     except DatabaseError:

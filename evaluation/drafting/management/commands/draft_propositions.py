@@ -21,6 +21,7 @@ from evaluation.drafting.editing import NO_FOLDER, CannotSave, team_folder
 from evaluation.drafting.jobs import SuggestionsRequest
 from evaluation.drafting.suggesting import Suggestions, suggest_for, write_suggestions
 from evaluation.propositions.files import PropositionError
+from evaluation.propositions.schema import PropositionSpec
 from evaluation.wording import cost_line, judge_label
 
 
@@ -39,66 +40,97 @@ class Command(CodedCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         request = read_options(SuggestionsRequest, options)
-        target = None if options["dry_run"] else team_folder()
-        if target is None and not options["dry_run"]:
+        is_dry_run = options["dry_run"]
+        folder = None if is_dry_run else team_folder()
+        if folder is None and not is_dry_run:
             raise unusable(NO_FOLDER)
         try:
-            agents = request.find_agents()
-            if not agents:
-                raise ValueError("there are no agents yet: `manage.py seed` or `manage.py import_agents` makes some")
-            with Progress(console=console_for_bars(sys.stderr), transient=True) as bar:
-                task = bar.add_task("Asking", total=len(agents))
-                done = partial(bar.advance, task)
-                asked = suggest_for(agents=agents, model=request.model, most=request.max, done=done)
-            for one in asked:
-                try:
-                    if target is not None:
-                        write_suggestions(one, folder=target)
-                except CannotSave as problem:
-                    one.problem = str(problem)
+            suggestions = _ask(request)
         except PropositionError as error:
             raise unusable(f"proposition files cannot be used:\n{error}") from None
         except UnknownAgent as error:
             raise unusable(f"--agents: {error}") from None
-        except (ValueError, CannotSave) as error:
+        except ValueError as error:
             raise unusable(error) from None
+        if folder is not None:
+            _write_all(suggestions, folder)
         judge = request.model or str(settings.JUDGE_MODEL)
         if options["json"]:
-            rows = [one.model_dump() for one in asked]
-            self.stdout.write(as_text({"judge": judge, "dry_run": options["dry_run"], "agents": rows}))
+            rows = [of_agent.model_dump() for of_agent in suggestions]
+            self.stdout.write(as_text({"judge": judge, "dry_run": is_dry_run, "agents": rows}))
         else:
-            self._show(asked, judge, target, dry_run=options["dry_run"])
-        failed = [f"{one.agent}: {one.problem or one.reason}" for one in asked if one.failed or one.problem]
+            self._show(suggestions, judge, is_dry_run=is_dry_run)
+        failed = [
+            f"{of_agent.agent}: {of_agent.problem or of_agent.reason}"
+            for of_agent in suggestions
+            if of_agent.failed or of_agent.problem
+        ]
         if failed:
             raise unanswered("no suggestions for:\n  " + "\n  ".join(failed))
 
-    def _show(self, asked: Sequence[Suggestions], judge: str, target: Path | None, *, dry_run: bool) -> None:
+    def _show(self, suggestions: Sequence[Suggestions], judge: str, *, is_dry_run: bool) -> None:
         self.stdout.write(f"Suggested by {judge_label(judge)}")
-        for one in asked:
-            _show_agent(one, console_on(self.stdout))
-        usable = sum(len(one.suggestions) for one in asked)
-        dropped = sum(len(one.dropped) for one in asked)
-        written = " Nothing was written." if dry_run else ""
+        for of_agent in suggestions:
+            _show_agent(of_agent, console_on(self.stdout))
+        usable = sum(len(of_agent.suggestions) for of_agent in suggestions)
+        dropped = sum(len(of_agent.dropped) for of_agent in suggestions)
+        written = " Nothing was written." if is_dry_run else ""
         self.stdout.write(f"{counted(usable, 'suggestion')}, {dropped} dropped.{written}")
-        for one in asked:
-            if one.calls:
-                self.stdout.write(f"  {one.agent}: {cost_line(one.spent)}")
-        if usable and target is not None:
+        for of_agent in suggestions:
+            if of_agent.calls:
+                self.stdout.write(f"  {of_agent.agent}: {cost_line(of_agent.spent)}")
+        if usable and not is_dry_run:
             self.stdout.write("Try one first: manage.py try_proposition FILE:ID --agent AGENT.")
             self.stdout.write("Accept or reject them in the console (Quality › Propositions), or by editing the files.")
 
 
+def _ask(request: SuggestionsRequest) -> list[Suggestions]:
+    """Return what the model suggests about each agent that is asked for.
+
+    Raises:
+        ValueError, PropositionError: As `suggest_for`; there are no agents.
+    """
+    agents = request.find_agents()
+    if not agents:
+        raise ValueError("there are no agents yet: `manage.py seed` or `manage.py import_agents` makes some")
+    with Progress(console=console_for_bars(sys.stderr), transient=True) as bar:
+        task = bar.add_task("Asking", total=len(agents))
+        return suggest_for(agents=agents, model=request.model, most=request.max, done=partial(bar.advance, task))
+
+
+def _write_all(suggestions: Sequence[Suggestions], folder: Path) -> None:
+    """Write the suggestions about each agent, and note with them why they could not be written."""
+    for of_agent in suggestions:
+        try:
+            write_suggestions(of_agent, folder=folder)
+        except CannotSave as problem:
+            of_agent.problem = str(problem)
+
+
 def _show_agent(suggestions: Suggestions, console: Any) -> None:
     """Print what was suggested about one agent, what was dropped and why, and where the rest was written."""
-    said = counted(len(suggestions.usable), "suggestion") if suggestions.usable else snippet(suggestions.reason, 400)
-    console.print(f"[bold]{snippet(suggestions.agent)}[/bold]: {said}")
-    for _, spec in suggestions.usable:
-        kind = "rule" if spec.rule else "cues" if spec.cues else "judge only"
-        console.print(f"  {spec.id} ({kind}{', anti-pattern' if spec.inverted else ''}): {snippet(spec.claim)}")
+    summary = snippet(suggestions.reason, 400)
+    if suggestions.usable:
+        summary = counted(len(suggestions.usable), "suggestion")
+    console.print(f"[bold]{snippet(suggestions.agent)}[/bold]: {summary}")
+    for suggestion in suggestions.usable:
+        spec = suggestion.spec
+        console.print(f"  {spec.id} ({_kind(spec)}): {snippet(spec.claim)}")
         console.print(f"      from “{snippet(spec.source, 160)}”")
-    for gone in suggestions.dropped:
-        console.print(f"  dropped: {snippet(gone.reason)} – {snippet(gone.claim, 100)}")
+    for dropped in suggestions.dropped:
+        console.print(f"  dropped: {snippet(dropped.reason)} – {snippet(dropped.claim, 100)}")
     if suggestions.file:
-        console.print(f"  {'added to' if suggestions.appended else 'written to'} {snippet(suggestions.file, 400)}")
+        verb = "added to" if suggestions.appended else "written to"
+        console.print(f"  {verb} {snippet(suggestions.file, 400)}")
     if suggestions.problem:
         console.print(f"  [red]not written[/red]: {snippet(suggestions.problem, 600)}")
+
+
+def _kind(spec: PropositionSpec) -> str:
+    """Return what judges a suggestion, and whether it is an anti-pattern."""
+    kind = "judge only"
+    if spec.rule:
+        kind = "rule"
+    elif spec.cues:
+        kind = "cues"
+    return f"{kind}, anti-pattern" if spec.inverted else kind

@@ -25,7 +25,7 @@ from agents.kit.text.wording import counted, number
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.commands import as_text
-from evaluation.drafting.trying import Trial, try_proposition
+from evaluation.drafting.trying import Trial, Tried, try_proposition
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, load_file
 from evaluation.wording import cost_line, judge_label
 
@@ -52,17 +52,17 @@ class Command(CodedCommand):
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        name, _, wanted = options["proposition"].rpartition(":")
+        file_name, _, wanted = options["proposition"].rpartition(":")
         try:
-            file = load_file(Path(name))
-            known = {p.id: p for p in (*file.propositions, *file.inactive)}
-            if wanted not in known:
-                raise unusable(f"{name} has no proposition {wanted!r}; it has: {', '.join(known)}")
-            agent = self._agent(file, options["agent"])
+            file = load_file(Path(file_name))
+            propositions = {proposition.id: proposition for proposition in (*file.propositions, *file.inactive)}
+            if wanted not in propositions:
+                raise unusable(f"{file_name} has no proposition {wanted!r}; it has: {', '.join(propositions)}")
+            agent = _find_agent(file, options["agent"])
             with Progress(console=console_for_bars(sys.stderr), transient=True) as bar:
                 task = bar.add_task("Judging", total=None)
                 trial = try_proposition(
-                    proposition=known[wanted],
+                    proposition=propositions[wanted],
                     agent=agent,
                     n=options["n"],
                     repeats=options["repeats"],
@@ -82,46 +82,53 @@ class Command(CodedCommand):
             why = trial.reason or trial.hint
             raise unanswered(f"no score for {wanted} on messages of {agent.slug}: {why or 'all are trivially true'}")
 
-    def _agent(self, file: LoadedFile, named: str) -> Agent:
-        if not named and file.agent_id == DEFAULT:
-            raise wrong(f"{file.path} speaks of every agent: name one with --agent")
-        agents = find_agents(named or file.agent_id)
-        if len(agents) != 1:
-            raise wrong(f"--agent {named}: name exactly one agent")
-        return agents[0]
+
+def _find_agent(file: LoadedFile, slug: str) -> Agent:
+    """Return the agent of that slug; where none is given, the one that the file is about."""
+    if not slug and file.agent_id == DEFAULT:
+        raise wrong(f"{file.path} speaks of every agent: name one with --agent")
+    agents = find_agents(slug or file.agent_id)
+    if len(agents) != 1:
+        raise wrong(f"--agent {slug}: name exactly one agent")
+    return agents[0]
 
 
 def show_trial(trial: Trial, out: Any) -> None:
     """Print what each message scored, and the sums."""
     console = console_on(out)
-    p = trial.about
-    marks = [
-        word for word, on in (("not active", not p.active), ("anti-pattern: scores are flipped", p.inverted)) if on
-    ]
-    what = f"[bold]{snippet(p.id)}[/bold]" + (f" ({', '.join(marks)})" if marks else "")
-    whose = f"{counted(len(trial.messages), 'message')} of {snippet(trial.agent)}"
-    console.print(f"{what} on {whose}, judged by {snippet(judge_label(trial.judge))}")
-    console.print(f"“{snippet(p.claim, 600)}”")
+    proposition = trial.about
+    notes = []
+    if not proposition.active:
+        notes.append("not active")
+    if proposition.inverted:
+        notes.append("anti-pattern: scores are flipped")
+    title = f"[bold]{snippet(proposition.id)}[/bold]"
+    if notes:
+        title += f" ({', '.join(notes)})"
+    messages = f"{counted(len(trial.messages), 'message')} of {snippet(trial.agent)}"
+    console.print(f"{title} on {messages}, judged by {snippet(judge_label(trial.judge))}")
+    console.print(f"“{snippet(proposition.claim, 600)}”")
     if trial.reason:
         console.print(snippet(trial.reason, 600))
         return
-    rows = []
-    for one in trial.messages:
-        verdict = one.shown
-        scored = verdict.status == "scored"
-        why = verdict.reasoning if scored else verdict.reason
-        score = number(one.score) if scored else verdict.status
-        rows.append((score, f"“{in_line(one.text)}”", in_line(why)))
+    rows = [_row(tried) for tried in trial.messages]
     print_table(console, (">Score", "Message", "Why"), rows)
-    _summary(trial, console)
+    _show_sums(trial, console)
 
 
-def _summary(trial: Trial, console: Console) -> None:
-    spread = f", spread between messages {trial.spread:.1f}" if trial.spread is not None else ""
-    noise = f", noise of one judgement {trial.noise:.1f}" if trial.noise is not None else ""
-    counts = ", ".join(
-        f"{getattr(trial, name)} {name}" for name in ("scored", "trivial", "unscored") if getattr(trial, name)
-    )
+def _row(tried: Tried) -> tuple[str, str, str]:
+    judgement = tried.shown
+    text = f"“{in_line(tried.text)}”"
+    if judgement.status == "scored":
+        return number(tried.score), text, in_line(judgement.reasoning)
+    return judgement.status, text, in_line(judgement.reason)
+
+
+def _show_sums(trial: Trial, console: Console) -> None:
+    spread = "" if trial.spread is None else f", spread between messages {trial.spread:.1f}"
+    noise = "" if trial.noise is None else f", noise of one judgement {trial.noise:.1f}"
+    statuses = {"scored": trial.scored, "trivial": trial.trivial, "unscored": trial.unscored}
+    counts = ", ".join(f"{count} {status}" for status, count in statuses.items() if count)
     console.print(f"Mean {number(trial.mean)} of 9{spread}{noise}; {counts}.")
     console.print(f"{cost_line(trial.spent, exact=trial.judge == 'rule').capitalize()}. No evaluation was stored.")
     if trial.hint:

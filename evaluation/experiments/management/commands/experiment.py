@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 import sys
-import zipfile
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,18 +28,12 @@ from agents.kit.commands import (
 from agents.kit.running import stopping_on_sigterm
 from agents.kit.use_cases import add_options, read_options
 from evaluation.commands import ProgressBar, check_writable, write_text
-from evaluation.experiments.bundle import read_bundle, write_bundle
 from evaluation.experiments.estimate import ExperimentEstimate, estimate_experiment
+from evaluation.experiments.measuring import evaluations, judge_here
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
-from evaluation.experiments.play import (
-    ExperimentRefused,
-    cancel,
-    evaluations,
-    judge_here,
-    play,
-    problems_here,
-)
-from evaluation.experiments.printed import PUBLISHED_HEADS, as_csv, as_markdown, published_cells, row_cells, show
+from evaluation.experiments.play import cancel, play
+from evaluation.experiments.printed import PUBLISHED_HEADS, as_csv, as_markdown, published_cells, show
+from evaluation.experiments.problems import ExperimentRefused, problems_here
 from evaluation.experiments.published import NO_CONVERSATIONS, read_published
 from evaluation.experiments.report import ExperimentReport, report, rounded
 from evaluation.experiments.request import ExperimentRequest, PlayingRequest, request_experiment, why_not_callable
@@ -48,9 +41,9 @@ from evaluation.experiments.rescore import AGREEMENT_HEADS, Rescored, agreement_
 from evaluation.experiments.scenario import read_scenario, shipped
 from evaluation.propositions.files import YamlProblems
 
-MOST_LISTED = 50
-NO_NAME = "the name is empty; allowed: names of models, with commas between them"
-FORMS = ("terminal", "markdown", "csv", "json")
+MOST_LISTED = 50  # experiments
+EMPTY_JUDGE_NAME = "the name is empty; allowed: names of models, with commas between them"
+REPORT_FORMATS = ("terminal", "markdown", "csv", "json")
 
 
 class Command(BaseCommand):
@@ -58,12 +51,9 @@ class Command(BaseCommand):
 
   manage.py experiment run office.yaml --dry-run       what it would play and cost
   manage.py experiment run office.yaml --scale 0.1     play a tenth of it, judge it, and report
-  manage.py experiment run 12                          go on with experiment 12
+  manage.py experiment run 12                          resume experiment 12
   manage.py experiment report 12 --format markdown     its report again (also csv, json)
-  manage.py experiment report 12 --judges A,B          the same speech scored by further judges, and how far they agree
-  manage.py experiment compare 12 15                   the same measures of two experiments side by side
-  manage.py experiment bundle 12 out.zip               all of it in one file; JUDGE_MODEL=replay:out.zip judges it again
-  manage.py experiment run out.zip                     its report again, without a key
+  manage.py experiment report 12 --judges A,B          the same messages scored by further judges, and how far they agree
   manage.py experiment list                            the latest, and the scenarios that come with Plumbline
   manage.py experiment --published scores.json         raw scores that others published, compared as ours are
 
@@ -74,114 +64,151 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
         parser.add_argument("--published", metavar="FILE", type=Path, help="compare the raw scores of this JSON file")
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
         actions = parser.add_subparsers(dest="action", metavar="ACTION", parser_class=ArgumentParser)
-        json_too: dict[str, Any] = {
-            "action": "store_true",
-            "default": None,
-            "help": "print one JSON object and nothing else",
-        }
-        run = actions.add_parser("run", help="play and judge a scenario, or go on with an experiment")
-        run.add_argument("what", help="a YAML file, the name of a shipped scenario, or the number of an experiment")
-        add_options(run, PlayingRequest)
-        run.add_argument(
+
+        run_parser = actions.add_parser("run", help="play and judge a scenario, or resume an experiment")
+        run_parser.add_argument(
+            "what", help="a YAML file, the name of a shipped scenario, or the number of an experiment"
+        )
+        add_options(run_parser, PlayingRequest)
+        run_parser.add_argument(
             "--dry-run", action="store_true", help="say what it would play, cost and could show, and write nothing"
         )
-        run.add_argument("--json", dest="as_json", **json_too)
-        again = actions.add_parser("report", help="what an experiment came to")
-        again.add_argument("number", nargs="?", type=int)
-        again.add_argument(
+        _add_json_option(run_parser)
+
+        report_parser = actions.add_parser("report", help="what an experiment came to")
+        report_parser.add_argument("number", type=int)
+        report_parser.add_argument(
             "--judges",
             default="",
             metavar="MODEL,MODEL",
             help="have these judge what was said, too, and say how far they agree; asked and paid once",
         )
-        again.add_argument("--format", choices=FORMS, default="terminal")
-        again.add_argument("--output", type=Path, help="write it to this file")
-        again.add_argument(
-            "--published", dest="published_too", metavar="FILE", type=Path, help="compare raw scores of a JSON file"
-        )
-        again.add_argument("--json", dest="as_json", **json_too)
-        two = actions.add_parser("compare", help="two experiments side by side")
-        two.add_argument("first", type=int)
-        two.add_argument("second", type=int)
-        two.add_argument("--json", dest="as_json", **json_too)
-        pack = actions.add_parser("bundle", help="write an experiment with its judge's answers to a zip")
-        pack.add_argument("number", type=int)
-        pack.add_argument("out", type=Path)
-        stop = actions.add_parser("cancel", help="end an experiment; what was said stays")
-        stop.add_argument("number", type=int)
+        report_parser.add_argument("--format", choices=REPORT_FORMATS, default="terminal")
+        report_parser.add_argument("--output", type=Path, help="write it to this file")
+        _add_json_option(report_parser)
+
+        cancel_parser = actions.add_parser("cancel", help="end an experiment; what was said stays")
+        cancel_parser.add_argument("number", type=int)
+
         actions.add_parser("list", help="the latest experiments, and the shipped scenarios")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        options["json"] = bool(options["json"] or options.get("as_json"))
-        published = options["published"] or options.get("published_too")
-        if published:
-            self._published(published, as_json=options["json"])
-            return
         action = options["action"]
-        if action is None:
-            raise wrong(
-                "say what to do: run, report, compare, bundle, cancel or list; manage.py experiment --help shows how"
-            )
-        getattr(self, f"_{action}")(options)
+        if options["published"]:
+            self._show_published_scores(options["published"], as_json=options["json"])
+        elif action == "run":
+            self._run(options)
+        elif action == "report":
+            self._report(options)
+        elif action == "cancel":
+            self._cancel(options["number"])
+        elif action == "list":
+            self._list()
+        else:
+            raise wrong("say what to do: run, report, cancel or list; manage.py experiment --help shows how")
 
     # -- run
     def _run(self, options: dict[str, Any]) -> None:
         what = options["what"]
         if what.isdecimal():
-            read_options(PlayingRequest, options)
-            experiment = _experiment(int(what[:18]))
-        elif zipfile.is_zipfile(what):
-            judge = read_options(PlayingRequest, options).judge
-            try:
-                experiment = read_bundle(Path(what), judge=judge)
-            except ExperimentRefused as error:
-                raise unusable(error) from None
+            read_options(PlayingRequest, options)  # refuses options that are not allowed
+            experiment = _find_experiment(int(what[:18]))
         else:
-            asked = read_options(ExperimentRequest, options, **_named(what))
+            request = read_options(ExperimentRequest, options, **_scenario_fields(what))
             try:
-                estimate = estimate_experiment(asked.scaled_scenario(), **asked.models)
-                for line in (_estimate_line(estimate), *estimate.findings()):
-                    self._say(line, options)
+                estimate = estimate_experiment(request.scaled_scenario(), **request.models)
+                self._show_estimate(estimate, options)
                 if options["dry_run"]:
-                    if options["json"]:
-                        self.stdout.write(estimate.model_dump_json(indent=2))
                     return
-                experiment = request_experiment(asked)
+                experiment = request_experiment(request)
             except ExperimentRefused as error:
                 raise unusable(f"{what} cannot be played:\n{error}") from None
-        self._say(
-            f"Experiment {experiment.pk}, {experiment.name}: Ctrl-C stops it; the same number goes on with it.", options
+        self._print_line(
+            f"Experiment {experiment.pk}, {experiment.name}: Ctrl-C stops it; the same number resumes it.", options
         )
-        quiet = options["json"]
         try:
             with stopping_on_sigterm():
-                with ProgressBar("", sys.stderr, quiet=quiet) as bar:
-                    ended = experiment.environments.filter(status__in=ExperimentEnvironment.FINAL).count()
-                    task = bar.add_task("Playing", total=experiment.environments.count(), completed=ended)
-                    experiment = play(experiment, progress=lambda _: bar.update(task, advance=1))
-                with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
-                    bar.prepared(list(evaluations(experiment).filter(judge=experiment.judge)))
-                    judge_here(experiment, progress=bar.progress)
+                self._play_and_judge(experiment, quiet=options["json"])
         except KeyboardInterrupt:
             raise CommandError(
-                f"Stopped. What was played is stored: manage.py experiment run {experiment.pk} goes on.",
+                f"Stopped. What was played is stored: manage.py experiment run {experiment.pk} resumes it.",
                 returncode=STOPPED,
             ) from None
         experiment.refresh_from_db()
-        self._end(report(experiment), options)
+        self._show_report(report(experiment), options)
 
-    def _say(self, line: str, options: dict[str, Any]) -> None:
+    def _show_estimate(self, estimate: ExperimentEstimate, options: dict[str, Any]) -> None:
+        if options["json"]:
+            if options["dry_run"]:
+                self.stdout.write(estimate.model_dump_json(indent=2))
+            return
+        self._print_line(_estimate_line(estimate), options)
+        for finding in estimate.findings():
+            self._print_line(finding, options)
+
+    def _play_and_judge(self, experiment: Experiment, *, quiet: bool) -> None:
+        with ProgressBar("", sys.stderr, quiet=quiet) as bar:
+            ended = experiment.environments.filter(status__in=ExperimentEnvironment.FINAL).count()
+            task = bar.add_task("Playing", total=experiment.environments.count(), completed=ended)
+            experiment = play(experiment, progress=lambda environment: bar.update(task, advance=1))
+        with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
+            bar.prepared(list(evaluations(experiment).filter(judge=experiment.judge)))
+            judge_here(experiment, progress=bar.progress)
+
+    def _print_line(self, line: str, options: dict[str, Any]) -> None:
         if not options["json"]:
             console_on(self.stdout).print(snippet(line, 1_000))
 
-    def _end(self, shown: ExperimentReport, options: dict[str, Any]) -> None:
-        form = "json" if options["json"] else options.get("format", "terminal")
-        if form == "terminal" and options.get("output") is None:
-            show(shown, console_on(self.stdout))
+    # -- report
+    def _report(self, options: dict[str, Any]) -> None:
+        if options["output"]:
+            check_writable("--output", options["output"])
+        experiment = _find_experiment(options["number"])
+        if not options["judges"]:
+            self._show_report(report(experiment), options)
+            return
+        judges = _read_judges(options["judges"])
+        try:
+            with stopping_on_sigterm(), ProgressBar("Judging", sys.stderr, quiet=options["json"]) as bar:
+                queue_judges(experiment, judges)
+                bar.prepared(list(evaluations(experiment).filter(judge__in=judges)))
+                rescored = rescore(experiment, judges, progress=bar.progress)
+        except ExperimentRefused as error:
+            raise unusable(error) from None
+        except KeyboardInterrupt:
+            raise CommandError(
+                "Stopped. What was judged is stored; the same command resumes it.", returncode=STOPPED
+            ) from None
+        self._show_rescored(rescored, options)
+
+    def _show_report(self, experiment_report: ExperimentReport, options: dict[str, Any]) -> None:
+        report_format = _report_format(options)
+        if report_format == "json":
+            self._write(experiment_report.model_dump_json(indent=2), options)
+        elif report_format == "csv":
+            self._write(as_csv(experiment_report), options)
+        elif report_format == "markdown" or options.get("output"):
+            self._write(as_markdown(experiment_report), options)
         else:
-            text = as_csv(shown) if form == "csv" else _json(shown) if form == "json" else as_markdown(shown)
-            self._write(text, options)
-        self._raise([shown])
+            show(experiment_report, console_on(self.stdout))
+        _raise_exit_code([experiment_report])
+
+    def _show_rescored(self, rescored: Rescored, options: dict[str, Any]) -> None:
+        report_format = _report_format(options)
+        if report_format == "json":
+            self._write(rescored.model_dump_json(indent=2), options)
+        elif report_format == "csv":
+            self._write(as_csv(*rescored.reports), options)
+        elif report_format == "markdown" or options["output"]:
+            self._write(_rescored_markdown(rescored), options)
+        else:
+            console = console_on(self.stdout)
+            for judge_report in rescored.reports:
+                console.print(f"[bold]Judge {snippet(judge_report.judge)}[/bold]")
+                show(judge_report, console)
+            cells = agreement_cells(rescored)
+            print_table(console, AGREEMENT_HEADS, cells, title="Agreement of the judges", tight=True)
+        _raise_exit_code(rescored.reports)
 
     def _write(self, text: str, options: dict[str, Any]) -> None:
         if options.get("output"):
@@ -189,118 +216,30 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
         else:
             self.stdout.write(text, ending="" if text.endswith("\n") else "\n")
 
-    def _raise(self, reports: Sequence[ExperimentReport]) -> None:
-        """Say in the exit code what the first lines say."""
-        if any(one.void for one in reports):
-            raise CommandError("void: a treatment left no trace", returncode=NOT_ENOUGH)
-        if why := next((one.unfinished for one in reports if one.unfinished), ""):
-            raise CommandError(f"not finished: {why}", returncode=FAILED)
-
     # -- the others
-    def _report(self, options: dict[str, Any]) -> None:
-        if options["number"] is None:
-            raise wrong("report: say the number of an experiment, or --published FILE")
-        if options["output"]:
-            check_writable("--output", options["output"])
-        experiment, judges = _experiment(options["number"]), [one.strip() for one in options["judges"].split(",")]
-        if not options["judges"]:
-            self._end(report(experiment), options)
-            return
-        for judge in judges:
-            problem = why_not_callable("judge", judge, may_be_file=True) if judge else NO_NAME
-            if problem:
-                raise unusable(f"--judges {judge!r}: {problem}")
-        try:
-            with stopping_on_sigterm(), ProgressBar("Judging", sys.stderr, quiet=options["json"]) as bar:
-                queue_judges(experiment, judges)
-                bar.prepared(list(evaluations(experiment).filter(judge__in=judges)))
-                shown = rescore(experiment, judges, progress=bar.progress)
-        except ExperimentRefused as error:
-            raise unusable(error) from None
-        except KeyboardInterrupt:
-            raise CommandError(
-                "Stopped. What was judged is stored; the same command goes on.", returncode=STOPPED
-            ) from None
-        self._end_rescored(shown, options)
-
-    def _end_rescored(self, shown: Rescored, options: dict[str, Any]) -> None:
-        form, cells = "json" if options["json"] else options["format"], agreement_cells(shown)
-        if form == "terminal" and options["output"] is None:
-            console = console_on(self.stdout)
-            for one in shown.reports:
-                console.print(f"[bold]Judge {snippet(one.judge)}[/bold]")
-                show(one, console)
-            print_table(console, AGREEMENT_HEADS, cells, title="Agreement of the judges", tight=True)
-        else:
-            page = "\n".join(
-                [
-                    *map(as_markdown, shown.reports),
-                    "## Agreement of the judges\n",
-                    *markdown_table(AGREEMENT_HEADS, cells),
-                ]
-            )
-            text = {"json": shown.model_dump_json(indent=2), "csv": as_csv(*shown.reports)}.get(form, page)
-            self._write(text, options)
-        self._raise(shown.reports)
-
-    def _compare(self, options: dict[str, Any]) -> None:
-        first, second = (report(_experiment(options[name])) for name in ("first", "second"))
-        both = {(row.treatment.arm, row.measure): row for row in second.rows}
-        if options["json"]:
-            self.stdout.write(json.dumps([one.model_dump(mode="json") for one in (first, second)], indent=2))
-            return
-        rows: list[list[Cell]] = [
-            [
-                row.treatment.arm,
-                row.label,
-                *row_cells(row)[3:5],
-                row_cells(row)[8],
-                *_beside(both.get((row.treatment.arm, row.measure))),
-            ]
-            for row in first.rows
-        ]
-        heads = [
-            "Arm",
-            "Measure",
-            f">Δ in {first.id}",
-            ">d",
-            "What may be said",
-            f">Δ in {second.id}",
-            ">d",
-            "What may be said ",
-        ]
-        print_table(console_on(self.stdout), heads, rows, tight=True)
-
-    def _bundle(self, options: dict[str, Any]) -> None:
-        try:
-            answers = write_bundle(_experiment(options["number"]), options["out"])
-        except ExperimentRefused as error:
-            raise unusable(error) from None
-        except OSError as error:
-            raise unusable(f"{options['out']} cannot be written: {error}") from None
-        self.stdout.write(f"{options['out']}: the experiment and {answers:,} answers of its judge.")
-
-    def _cancel(self, options: dict[str, Any]) -> None:
-        experiment = cancel(_experiment(options["number"]))
+    def _cancel(self, number: int) -> None:
+        experiment = cancel(_find_experiment(number))
         ended = "is cancelled" if experiment.cancelled_at else "was played to its end, and stays"
         self.stdout.write(f"Experiment {experiment.pk} {ended}.")
 
-    def _list(self, options: dict[str, Any]) -> None:
+    def _list(self) -> None:
         console = console_on(self.stdout)
-        rows: list[list[Cell]] = []
-        for one in Experiment.objects.order_by("-pk")[:MOST_LISTED]:
-            played = one.environments.filter(status=ExperimentEnvironment.Status.COMPLETED).count()
-            rows.append([one.pk, one.name, one.state, f"{played}/{one.environments.count()}", one.judge])
-        print_table(console, [">Number", "Scenario", "State", ">Played", "Judge"], rows, title="Experiments")
-        scenarios = [(name, read_scenario(path)) for name, path in shipped().items()]
+        experiment_rows: list[list[Cell]] = []
+        for experiment in Experiment.objects.order_by("-pk")[:MOST_LISTED]:
+            played = experiment.environments.filter(status=ExperimentEnvironment.Status.COMPLETED).count()
+            progress = f"{played}/{experiment.environments.count()}"
+            experiment_rows.append([experiment.pk, experiment.name, experiment.state, progress, experiment.judge])
+        print_table(console, [">Number", "Scenario", "State", ">Played", "Judge"], experiment_rows, title="Experiments")
+        scenario_rows: list[list[Cell]] = []
+        for name, path in shipped().items():
+            scenario = read_scenario(path)
+            arms = ", ".join(arm.name for arm in scenario.arms)
+            scenario_rows.append([name, scenario.conversations, arms, in_line(scenario.title)])
         print_table(
-            console,
-            ["Scenario", ">Conversations", "Arms", "What it plays"],
-            [[name, s.conversations, ", ".join(arm.name for arm in s.arms), in_line(s.title)] for name, s in scenarios],
-            title="Shipped scenarios",
+            console, ["Scenario", ">Conversations", "Arms", "What it plays"], scenario_rows, title="Shipped scenarios"
         )
 
-    def _published(self, path: Path, *, as_json: bool) -> None:
+    def _show_published_scores(self, path: Path, *, as_json: bool) -> None:
         try:
             published = read_published(path)
         except (OSError, ValueError) as error:
@@ -309,24 +248,24 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
             self.stdout.write(published.model_dump_json(indent=2))
             return
         console = console_on(self.stdout)
-        print_table(console, PUBLISHED_HEADS, [published_cells(one) for one in published.rows], tight=True)
-        for one in published.rows:
-            if one.row.why != NO_CONVERSATIONS:
-                name = snippet(f"{one.set} {one.experiment}, {one.row.label}")
-                console.print(f"{name}: {one.row.verdict}: {snippet(one.row.why, 1_000)}")
+        cells = [published_cells(published_row) for published_row in published.rows]
+        print_table(console, PUBLISHED_HEADS, cells, tight=True)
+        for published_row in published.rows:
+            row = published_row.row
+            if row.why != NO_CONVERSATIONS:
+                name = snippet(f"{published_row.set} {published_row.experiment}, {row.label}")
+                console.print(f"{name}: {row.verdict}: {snippet(row.why, 1_000)}")
         console.print(f"No verdict rests on p naive, which takes each score for itself: {NO_CONVERSATIONS}.")
 
 
-def _beside(row: Any) -> list[Any]:
-    cells = row_cells(row) if row is not None else [None] * 9
-    return [*cells[3:5], cells[8]]
+def _add_json_option(parser: ArgumentParser) -> None:
+    """Allow ``--json`` after the action, too; without a default, so that it does not undo one before the action."""
+    parser.add_argument(
+        "--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object and nothing else"
+    )
 
 
-def _json(shown: ExperimentReport) -> str:
-    return shown.model_dump_json(indent=2)
-
-
-def _named(what: str) -> dict[str, Any]:
+def _scenario_fields(what: str) -> dict[str, Any]:
     """Return the fields of a request that name a scenario: a shipped one, or a file.
 
     Raises:
@@ -340,16 +279,60 @@ def _named(what: str) -> dict[str, Any]:
         raise unusable(f"{what} cannot be used:\n{error}\nshipped scenarios: {', '.join(shipped())}") from None
 
 
-def _estimate_line(one: ExperimentEstimate) -> str:
-    cost = "unpriced" if one.usd is None else f"some {rounded(one.usd)} US dollars" if one.usd else "free of cost"
+def _estimate_line(estimate: ExperimentEstimate) -> str:
+    if estimate.usd is None:
+        cost = "unpriced"
+    elif estimate.usd:
+        cost = f"some {rounded(estimate.usd)} US dollars"
+    else:
+        cost = "free of cost"
     return (
-        f"{one.conversations:,} conversations, {one.turns:,} turns: about {one.actor_calls:,} calls of {one.actor_model} "
-        f"({one.actor_tokens:,} tokens) and {one.judge_calls:,} of {one.judge} ({one.judge_tokens:,} tokens), {cost}; "
-        "what the gate and other stages ask comes on top."
+        f"{estimate.conversations:,} conversations, {estimate.turns:,} turns: about {estimate.actor_calls:,} calls of "
+        f"{estimate.actor_model} ({estimate.actor_tokens:,} tokens) and {estimate.judge_calls:,} of {estimate.judge} "
+        f"({estimate.judge_tokens:,} tokens), {cost}; what the gate and other stages ask comes on top."
     )
 
 
-def _experiment(number: int) -> Experiment:
+def _report_format(options: dict[str, Any]) -> str:
+    if options["json"]:
+        return "json"
+    return str(options.get("format", "terminal"))
+
+
+def _rescored_markdown(rescored: Rescored) -> str:
+    pages = [as_markdown(judge_report) for judge_report in rescored.reports]
+    table = markdown_table(AGREEMENT_HEADS, agreement_cells(rescored))
+    return "\n".join([*pages, "## Agreement of the judges\n", *table])
+
+
+def _read_judges(names: str) -> list[str]:
+    """Return the judges that were named with commas between them.
+
+    Raises:
+        CommandError: One of them cannot be asked.
+    """
+    judges = [name.strip() for name in names.split(",")]
+    for judge in judges:
+        problem = why_not_callable("judge", judge, may_be_file=True) if judge else EMPTY_JUDGE_NAME
+        if problem:
+            raise unusable(f"--judges {judge!r}: {problem}")
+    return judges
+
+
+def _raise_exit_code(reports: Sequence[ExperimentReport]) -> None:
+    """Raise the exit code that the first lines of the reports stand for.
+
+    Raises:
+        CommandError: A report is void or not finished.
+    """
+    if any(experiment_report.void for experiment_report in reports):
+        raise CommandError("void: a treatment left no trace", returncode=NOT_ENOUGH)
+    for experiment_report in reports:
+        if experiment_report.unfinished:
+            raise CommandError(f"not finished: {experiment_report.unfinished}", returncode=FAILED)
+
+
+def _find_experiment(number: int) -> Experiment:
     experiment: Experiment | None = Experiment.objects.filter(pk=number).first()
     if experiment is None:
         raise unusable(f"there is no experiment {number}; manage.py experiment list shows those there are")

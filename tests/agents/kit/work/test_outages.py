@@ -9,7 +9,7 @@ import pytest
 from django.db import DatabaseError, InternalError, OperationalError, ProgrammingError, connection
 
 from agents.kit.models import owner_name
-from agents.kit.running import is_outage, is_unavailable, outlasting, patient
+from agents.kit.running import is_outage, is_unavailable, patient, retry_on_outage
 from agents.models import ChannelMember, Run
 from agents.turn import orchestrator
 from agents.turn.send_message import start_turn
@@ -33,11 +33,11 @@ def failing(times: int, error: Exception = LOCKED) -> tuple[Callable[[], str], l
 @pytest.mark.django_db(transaction=True)
 def test_who_is_not_patient_tries_once_more() -> None:
     action, tries = failing(1)
-    assert (outlasting(action), len(tries)) == ("done", 2)
+    assert (retry_on_outage(action), len(tries)) == ("done", 2)
 
     action, tries = failing(2)
     with pytest.raises(OperationalError, match="locked"):
-        outlasting(action)
+        retry_on_outage(action)
     assert len(tries) == 2
 
 
@@ -45,11 +45,11 @@ def test_who_is_not_patient_tries_once_more() -> None:
 def test_who_is_patient_waits_so_long_and_no_longer() -> None:
     action, tries = failing(3)
     with patient(5):
-        assert outlasting(action) == "done"
+        assert retry_on_outage(action) == "done"
 
     action, tries = failing(100)
     with patient(0.5), pytest.raises(OperationalError):
-        outlasting(action)
+        retry_on_outage(action)
     assert 2 < len(tries) < 10
 
 
@@ -59,7 +59,7 @@ def test_a_defect_is_no_outage() -> None:
     action, tries = failing(1, kind("no such table: nowhere"))
 
     with patient(5), pytest.raises(kind, match="no such table"):
-        outlasting(action)
+        retry_on_outage(action)
 
     assert len(tries) == 1
     assert is_outage(LOCKED)
@@ -97,7 +97,7 @@ def test_a_read_only_server_is_waited_for() -> None:
     action, tries = failing(3, read_only)
 
     with patient(5):
-        assert outlasting(action) == "done"
+        assert retry_on_outage(action) == "done"
 
     assert len(tries) == 4
 
@@ -107,7 +107,7 @@ def test_inside_a_transaction_nothing_is_tried_again() -> None:
     action, tries = failing(1)
 
     with patient(5), pytest.raises(OperationalError):
-        outlasting(action)
+        retry_on_outage(action)
 
     assert len(tries) == 1
 

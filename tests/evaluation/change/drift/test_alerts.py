@@ -135,7 +135,7 @@ def test_a_change_that_was_asked_for_starts_the_series_again(
 
     (series,) = series_of(ada)
     assert not DriftAlert.objects.exists()
-    assert [point.restarts for point in series.readings] == [day == 14 for day in range(26)]
+    assert [point.restarts for point in series.points] == [day == 14 for day in range(26)]
 
 
 def test_judges_schedules_and_agents_have_series_of_their_own(ada: Agent, nightly: EvaluationSchedule) -> None:
@@ -147,7 +147,7 @@ def test_judges_schedules_and_agents_have_series_of_their_own(ada: Agent, nightl
 
     found = series_of(ada)
 
-    assert [(s.schedule.name, s.judge == OFFLINE, len(s.readings)) for s in found] == [
+    assert [(s.schedule.name, s.judge == OFFLINE, len(s.points)) for s in found] == [
         ("nightly", False, 7),
         ("nightly", True, 7),
         ("other", False, 7),
@@ -174,7 +174,7 @@ def test_evaluations_that_share_messages_are_tested_once_per_window(ada: Agent, 
 
     (series,) = series_of(ada)
 
-    assert [n for n, point in enumerate(series.readings) if point.tested] == [0, 7, 14]
+    assert [n for n, point in enumerate(series.points) if point.tested] == [0, 7, 14]
 
 
 def test_a_window_that_is_no_duration_is_shown_but_not_tested(ada: Agent, nightly: EvaluationSchedule) -> None:
@@ -184,7 +184,7 @@ def test_a_window_that_is_no_duration_is_shown_but_not_tested(ada: Agent, nightl
 
     (series,) = series_of(ada)
 
-    assert len(series.readings) == 14
+    assert len(series.points) == 14
     assert (series.drops, "not tested for drift" in series.note) == ((), True)
 
 

@@ -78,5 +78,5 @@ def test_a_series_is_read_in_a_bounded_number_of_queries(
     with django_assert_max_num_queries(3):
         (series,) = series_of(ada, schedule=nightly)
 
-    assert len(series.readings) == MOST_EVALUATIONS
-    assert series.readings[-1].time == MONDAY + timedelta(days=MOST_EVALUATIONS + 10)
+    assert len(series.points) == MOST_EVALUATIONS
+    assert series.points[-1].time == MONDAY + timedelta(days=MOST_EVALUATIONS + 10)

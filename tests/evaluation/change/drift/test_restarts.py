@@ -8,7 +8,7 @@ import pytest
 
 from agents.models import Agent
 from agents.personas.persona import TraitValue, current_digest, save_persona
-from evaluation.change.over_time import Reading, Series
+from evaluation.change.over_time import Series, SeriesPoint
 from evaluation.models import EvaluationSchedule
 from tests.factories import MONDAY, make_agent
 
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.django_db
 
 def series(agent: Agent, *digests: str) -> Series:
     """One evaluation a day, by the digest of the persona it was made under."""
-    readings = tuple(
-        Reading(
+    points = tuple(
+        SeriesPoint(
             run=n + 1,
             time=MONDAY + timedelta(days=n),
             score=7.0,
@@ -31,7 +31,7 @@ def series(agent: Agent, *digests: str) -> Series:
     )
     schedule = EvaluationSchedule(name="nightly")
     return Series(
-        agent=agent, schedule=schedule, dimension="adherence", judge="m", procedure="plumbline", readings=readings, drops=()
+        agent=agent, schedule=schedule, dimension="adherence", judge="m", procedure="plumbline", points=points, drops=()
     )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def test_scores_are_those_of_live_judging_at_half_the_price(ada: Agent, server: 
     assert not LLMBatchRequest.objects.exists()  # what was said is in its own tables now
 
 
-def test_custom_ids_are_what_the_server_allows_and_prompts_keep_their_cache_marks(
+def test_custom_ids_are_allowed_and_prompts_keep_cache_marks(
     ada: Agent, server: BatchServer
 ) -> None:
     handed_in(ada)
@@ -96,7 +96,7 @@ def test_what_expired_is_asked_once_more_live(ada: Agent, server: BatchServer) -
     assert LLMCall.objects.filter(work_id=run.work_id, status="timeout", attempts=0).count() == 3
 
 
-def test_a_malformed_answer_is_asked_again_with_an_example_in_the_next_batch(ada: Agent, server: BatchServer) -> None:
+def test_a_malformed_answer_is_asked_again_in_the_next_batch(ada: Agent, server: BatchServer) -> None:
     run = handed_in(ada)
     server.reply(text="no JSON at all")
     server.end()

@@ -42,7 +42,7 @@ def test_the_command_stays_until_the_answers_are_there(ada: Agent, server: Batch
     assert server.live() == 0
 
 
-def test_the_same_command_goes_on_with_an_open_batch_even_without_the_option(ada: Agent, server: BatchServer) -> None:
+def test_the_same_command_resumes_an_open_batch_without_the_option(ada: Agent, server: BatchServer) -> None:
     from tests.evaluation.runs.batches.working import queued
 
     queued(ada, dimensions=("adherence",))

@@ -25,7 +25,7 @@ def ago(**units: float) -> object:
     return timezone.now() - timedelta(**units)
 
 
-def test_a_batch_found_by_its_size_is_never_cancelled_before_it_is_known_to_be_ours(
+def test_a_batch_found_by_size_is_cancelled_only_once_known_ours(
     ada: Agent, server: BatchServer
 ) -> None:
     server.forget_name = True
@@ -59,7 +59,7 @@ def test_somebody_elses_batch_that_was_presumed_ours_is_left_and_forgotten(ada: 
     assert (batch.batch_id, batch.presumed, batch.not_ours) == ("", False, ["msgbatch_01"])
 
 
-def test_what_the_server_will_not_talk_about_is_given_up_two_days_past_its_time_and_asked_live(
+def test_a_silent_server_is_given_up_after_two_days_and_asked_live(
     ada: Agent, server: BatchServer
 ) -> None:
     run = handed_in(ada)
@@ -77,7 +77,7 @@ def test_what_the_server_will_not_talk_about_is_given_up_two_days_past_its_time_
     assert (work(run).status, server.live()) == ("completed", 3)
 
 
-def test_a_batch_of_an_endpoint_that_is_configured_no_more_is_given_up_too(
+def test_a_batch_of_a_removed_endpoint_is_given_up_too(
     ada: Agent, server: BatchServer, settings: Settings
 ) -> None:
     handed_in(ada)
@@ -88,7 +88,7 @@ def test_a_batch_of_an_endpoint_that_is_configured_no_more_is_given_up_too(
     assert "was given this batch" in only_batch().error
 
 
-def test_one_that_is_cancelled_is_given_up_as_soon_as_its_time_is_over(ada: Agent, server: BatchServer) -> None:
+def test_a_cancelled_batch_is_given_up_when_its_time_is_over(ada: Agent, server: BatchServer) -> None:
     cancel_run(handed_in(ada))
     server.fail = lambda method, path: 503
     due(expires_at=ago(minutes=-5))

@@ -1,0 +1,86 @@
+"""A proposition and a dimension as they were measured: scores, and the judgements behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from evaluation.change.change import HIT, Sample
+from evaluation.runs.summary import Share, total
+from evaluation.statistics.bootstrap import Observation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured(Sample):
+    """One proposition.
+
+    Attributes:
+        observations: Mean of the repeats, weight of the proposition. The cluster is a text: ``message:KEY``, ``situation:ID`` where speech
+            was simulated (so that the same situations pair), ``channel:SLUG`` for an agent's channel dimensions, ``repeat:N`` where a
+            whole window is judged at once.
+        share: How much was scored of what the judge can score; None where that is not known.
+        by_message: Whether it is judged message by message.
+        digest: Of everything in it that can change a score; empty where that is not known.
+        unjudged: Whether it was asked and the judge could score nothing of it; of a file that is not known.
+        inverted: Whether a high score says that the claim does not hold.
+        scored, unscored: Judgements that were scored, and those that could not be, each repeat for itself; 0 in a file.
+        deleted: Judgements of messages that were deleted since.
+    """
+
+    share: Share | None = None
+    by_message: bool = False
+    digest: str = ""
+    unjudged: bool = False
+    inverted: bool = False
+    scored: int = 0
+    unscored: int = 0
+    deleted: int = 0
+
+    @property
+    def hits(self) -> Share | None:
+        """Return how many of the messages break the rule, or have a cue against it; None where that is not known."""
+        if not self.by_message or self.share is None:
+            return None
+        if not all(is_message(observation) for observation in self.observations):
+            return None
+        hits = [observation for observation in self.observations if observation.value <= HIT]
+        return Share(len(hits), self.share.asked)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredDimension:
+    """One dimension.
+
+    Attributes:
+        reason: Why it has no score although there was something to score.
+        messages, unscored: Messages that were judged one by one, and those of them that no proposition scored.
+        unscored_because: Of self-consistency without a score: the reason that most of its judgements give; a file holds none.
+        stated: How much was scored, as a file states it for the dimension as a whole.
+    """
+
+    score: float | None = None
+    reason: str = ""
+    propositions: Mapping[str, Measured] = field(default_factory=dict)
+    messages: int = 0
+    unscored: int = 0
+    unscored_because: str = ""
+    stated: Share | None = None
+
+    @property
+    def sample(self) -> Sample:
+        """Return the dimension as a whole."""
+        observations = [o for measured in self.propositions.values() for o in measured.observations]
+        return Sample(score=self.score, observations=observations)
+
+    @property
+    def share(self) -> Share | None:
+        """Return how much was scored; None where that is not known."""
+        if self.stated is not None:
+            return self.stated
+        shares = [measured.share for measured in self.propositions.values() if measured.share is not None]
+        return total(shares) if shares else None
+
+
+def is_message(observation: Observation) -> bool:
+    """Return whether it is the score of one message."""
+    return str(observation.cluster).startswith("message:")
