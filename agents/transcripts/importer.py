@@ -82,7 +82,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PreparedTranscript:
     """A transcript that is being read: its messages, and the preparer that makes and counts them."""
 
     preparer: Preparer
@@ -129,7 +129,7 @@ class Transcript:
             return self.options.format
         return "csv" if self.options.columns else detect(self.source)
 
-    def read(self, on_unknown: OnUnknownSpeaker | None = None) -> Reading:
+    def prepare(self, on_unknown: OnUnknownSpeaker | None = None) -> PreparedTranscript:
         """Begin to read the messages. Without `on_unknown` an unknown agent is an error."""
         preparer = Preparer(
             path=self.source.name,
@@ -139,7 +139,7 @@ class Transcript:
             zone=self.zone,
         )
         records = FORMATS[self.format].read(self.source, self.options.columns)
-        return Reading(preparer, preparer.messages(records))
+        return PreparedTranscript(preparer, preparer.messages(records))
 
 
 def import_transcript(
@@ -179,7 +179,7 @@ def import_transcript(
     other_author = 0
     orphans: list[tuple[int, Key]] = []
     progress(step, 0, tally.messages)
-    messages = transcript.read().messages
+    messages = transcript.prepare().messages
     while batch := list(islice(messages, BATCH)):
         result = count_batch(batch) if dry_run else write_batch(batch, job=job, on_new=on_new)
         imported += result.imported
@@ -219,11 +219,11 @@ def _check(transcript: Transcript, rights: Rights, progress: Progress) -> Prepar
         OptionError: An unknown agent, or a mapping for a speaker who does not occur.
     """
     source = transcript.source
-    reading = transcript.read()
-    for number, _ in enumerate(reading.messages):
+    prepared = transcript.prepare()
+    for number, _ in enumerate(prepared.messages):
         if number % BATCH == 0:
             progress(CHECKING, source.bytes_read, source.size)
-    checked = reading.preparer
+    checked = prepared.preparer
     checked.tally.check_understood(source.name)
     unused = checked.speakers.unused()
     if unused:

@@ -27,7 +27,7 @@ from agents.kit.ops.telemetry import logging_about
 from agents.kit.running import check_stop, retry_on_outage
 from agents.kit.work.queues import do_next, wake_workers
 from agents.models import Channel, ChannelMember, Import, ImportChunk, Message
-from agents.transcripts.importer import BATCH, Reading, ReadOptions, Transcript, import_transcript
+from agents.transcripts.importer import BATCH, PreparedTranscript, ReadOptions, Transcript, import_transcript
 from agents.transcripts.imports.uploads import drop, is_stored, plain_name, store, write_out
 from agents.transcripts.prepare import Prepared, Preparer
 from agents.transcripts.readers.csv_table import header_of, usual_tags
@@ -258,7 +258,7 @@ class FileContents:
     """What was read of a file.
 
     Attributes:
-        reading: Its preparer has counted the messages.
+        prepared: Its preparer has counted the messages.
         unknown: Speaker to why it is not known who that is.
         channels: How many messages each channel has.
         sample: The first messages.
@@ -266,7 +266,7 @@ class FileContents:
         complete: Whether all of the file was read.
     """
 
-    reading: Reading
+    prepared: PreparedTranscript
     unknown: dict[str, str]
     channels: Counter[str] = field(default_factory=Counter)
     sample: list[Prepared] = field(default_factory=list)
@@ -283,7 +283,7 @@ def _inspect(job: Import, path: Path, options: ReadOptions, *, most: int | None)
     try:
         transcript = Transcript(path, options, name=job.name)
         contents = _read_contents(transcript, most)
-        preparer = contents.reading.preparer
+        preparer = contents.prepared.preparer
         tally = preparer.tally
         tally.check_understood(job.name)
     except (FileError, OptionError) as error:
@@ -315,9 +315,9 @@ def _inspect(job: Import, path: Path, options: ReadOptions, *, most: int | None)
 def _read_contents(transcript: Transcript, most: int | None) -> FileContents:
     """Read a file, up to about so many messages."""
     unknown: dict[str, str] = {}
-    contents = FileContents(transcript.read(unknown.__setitem__), unknown)
-    tally = contents.reading.preparer.tally
-    while batch := list(islice(contents.reading.messages, BATCH)):
+    contents = FileContents(transcript.prepare(unknown.__setitem__), unknown)
+    tally = contents.prepared.preparer.tally
+    while batch := list(islice(contents.prepared.messages, BATCH)):
         contents.channels.update(message.target.slug for message in batch)
         contents.sample += batch[: SAMPLE - len(contents.sample)]
         contents.new += count_batch(batch).imported
@@ -339,7 +339,7 @@ def _why_not_entitled(job: Import, preparer: Preparer) -> str:
 def _speaker_rows(contents: FileContents) -> list[dict[str, Any]]:
     """Return the speakers of a file, unknown ones first, then by how much they say."""
     rows: list[dict[str, Any]] = []
-    for name, counted in contents.reading.preparer.tally.speakers.items():
+    for name, counted in contents.prepared.preparer.tally.speakers.items():
         why_unknown = contents.unknown.get(name, "")
         rows.append({"name": name, "messages": counted.messages, "slug": counted.slug or "", "why": why_unknown})
     return sorted(rows, key=lambda row: (not row["why"], -row["messages"]))

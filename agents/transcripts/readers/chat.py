@@ -148,7 +148,7 @@ ROLES = {
 }
 
 
-def _said(row: Row, speaker: str, text: str, channel: str, number: int) -> Record:
+def _spoken_message(row: Row, speaker: str, text: str, channel: str, number: int) -> Record:
     """Return what a speaker of ShareGPT or of a dialogue says; both can be mapped by role, too."""
     if not text.strip():
         return Skipped("empty message", row.line)
@@ -185,7 +185,7 @@ def read_sharegpt(source: Source, columns: Mapping[str, str]) -> Iterator[Record
                 yield Skipped("tool result", line)
             else:
                 text = turn.text("value" if turn.has("value") else "content")
-                yield _said(turn, speaker, text, row.name("id"), number)
+                yield _spoken_message(turn, speaker, text, row.name("id"), number)
     if not number:
         raise FileError(source.name, 0, "the file holds no conversation")
 
@@ -224,6 +224,6 @@ def read_dialogues(source: Source, columns: Mapping[str, str]) -> Iterator[Recor
             row.fail("the dialogue must begin with 'Human:' or 'Assistant:'")
         for turn, next_turn in zip_longest(turns, turns[1:]):
             end = next_turn.start() if next_turn else len(text)
-            yield _said(row, turn["speaker"], text[turn.end() : end].strip(), row.name("id"), number)
+            yield _spoken_message(row, turn["speaker"], text[turn.end() : end].strip(), row.name("id"), number)
         if row.has("rejected"):
             yield Skipped("rejected alternative", line)

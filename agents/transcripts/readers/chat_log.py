@@ -197,7 +197,7 @@ def style_of(line: str) -> Style | None:
         return "stamped"
     if _NICK.fullmatch(line):
         return "nick"
-    return "named" if _named(line) else None
+    return "named" if _match_name(line) else None
 
 
 def looks_like_chat(head: str) -> bool:
@@ -254,7 +254,7 @@ class _Log:
             text = self._text_of(raw)
             day_changed = _DAY_CHANGED.fullmatch(text)
             if day_changed:
-                self.day = _day(day_changed["text"]) or self.day
+                self.day = _read_day(day_changed["text"]) or self.day
             elif text or self.style is not None:
                 yield from self._read_line(line, text)
         yield from self._end_message()
@@ -305,8 +305,8 @@ class _Log:
         if self.style == "nick":
             self.one_line = True
             match = _NICK.fullmatch(text)
-            return _message_of(line, match) if match else _other(line, text)
-        match = _named(text)
+            return _message_of(line, match) if match else _action_or_notice(line, text)
+        match = _match_name(text)
         return _message_of(line, match) if match else None
 
     def _stamped(self, line: int, text: str) -> _Draft | Skipped | None:
@@ -317,7 +317,7 @@ class _Log:
         """
         match = STAMP.match(text)
         if match is None:
-            return _other(line, text) if self.one_line else None
+            return _action_or_notice(line, text) if self.one_line else None
         form = (match["date"] is not None, match["open"])
         self.stamp_form = self.stamp_form or form
         if form != self.stamp_form:
@@ -346,9 +346,9 @@ class _Log:
 
     def _after_stamp(self, line: int, match: re.Match[str], text: str) -> _Draft | Skipped:
         """Return what stands behind a time: a notice or an action, a message in IRC's form, or one of a messenger."""
-        other = _other(line, text)
-        if other:
-            return other
+        action_or_notice = _action_or_notice(line, text)
+        if action_or_notice:
+            return action_or_notice
         nick = _NICK.fullmatch(text)
         if nick:
             self.one_line = True
@@ -392,7 +392,7 @@ def _guess(line: int, text: str, day: date, order: DateOrder) -> Guess:
     )
 
 
-def _other(line: int, text: str) -> _Draft | Skipped | None:
+def _action_or_notice(line: int, text: str) -> _Draft | Skipped | None:
     """Return one of IRC's actions ("* nick waves") and notices (joins, parts, topics); None for another line."""
     if _NOTICE.match(text):
         return Skipped("notice", line)
@@ -402,7 +402,7 @@ def _other(line: int, text: str) -> _Draft | Skipped | None:
     return _Draft(line, match["speaker"], [match["text"]], action=True)
 
 
-def _named(text: str) -> re.Match[str] | None:
+def _match_name(text: str) -> re.Match[str] | None:
     """Match "Name: text"; a name of more words is a part of a sentence."""
     match = _NAMED.fullmatch(text)
     if match is None or len(match["speaker"].split()) > MAX_WORDS:
@@ -410,7 +410,8 @@ def _named(text: str) -> re.Match[str] | None:
     return match
 
 
-def _day(text: str) -> date | None:
+def _read_day(text: str) -> date | None:
+    """Return the day of a line such as "--- Day changed …"; None where it has none."""
     for form in ("%a %b %d %Y", "%a %b %d %H:%M:%S %Y", "%Y-%m-%d"):
         try:
             return datetime.strptime(text.strip(), form).date()

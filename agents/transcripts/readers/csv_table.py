@@ -157,7 +157,7 @@ def column_map(names: list[str], wished: Mapping[str, str]) -> dict[str, int]:
     """
     known: dict[str, int] = {}  # the first column of each name
     for index, name in enumerate(names):
-        known.setdefault(_plain(name), index)
+        known.setdefault(_comparable(name), index)
     index_of: dict[str, int] = {}
     for field, column in wished.items():
         is_tag = field.startswith("tags.") and TAG_KEY.fullmatch(field.removeprefix("tags."))
@@ -165,9 +165,9 @@ def column_map(names: list[str], wished: Mapping[str, str]) -> dict[str, int]:
             raise OptionError(f"--columns: unknown field {field!r}; allowed: {', '.join(FIELDS)}, tags.NAME")
         if not column:
             continue
-        if _plain(column) not in known:
+        if _comparable(column) not in known:
             raise NotThere(f"--columns: no column {column!r}; the file has: {', '.join(names)}")
-        index_of[field] = known[_plain(column)]
+        index_of[field] = known[_comparable(column)]
     for field, usual_names in FIELDS.items():
         if field in wished:
             continue
@@ -180,7 +180,7 @@ def column_map(names: list[str], wished: Mapping[str, str]) -> dict[str, int]:
 def _conversation_column(source: Source, names: list[str], index_of: Mapping[str, int]) -> int | None:
     """Return the column whose name and values, in the first rows, are those of conversations; None where there is none."""
     for index, name in enumerate(names):
-        if index in index_of.values() or not CONVERSATION.fullmatch(_plain(name)):
+        if index in index_of.values() or not CONVERSATION.fullmatch(_comparable(name)):
             continue
         rows = islice(csv_rows(source), 1, ROWS_LOOKED_AT + 1)
         values = [cells[index].strip() for _, cells in rows]
@@ -191,7 +191,8 @@ def _conversation_column(source: Source, names: list[str], index_of: Mapping[str
     return None
 
 
-def _plain(name: str) -> str:
+def _comparable(name: str) -> str:
+    """Return a column's name for comparing: case, blanks and hyphens aside."""
     return normalize("NFC", name).strip().lower().replace(" ", "_").replace("-", "_")
 
 
