@@ -292,9 +292,11 @@ class _StepPlayer:
         trigger = self._facilitator_message()
         overrides = self._overrides()
         jobs = [partial(self._take_turn, agent, trigger, overrides) for agent in self._ordered(agents)]
-        if self.scenario.order == "sequence" or settings.WORKER_THREADS == 1:
+        if self.scenario.order == "sequence":
             for job in jobs:
                 job()
+        elif settings.WORKER_THREADS == 1:
+            side_by_side(jobs, 1)
         else:
             side_by_side(jobs, len(jobs))
 

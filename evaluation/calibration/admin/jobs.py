@@ -1,4 +1,4 @@
-"""The page that has a judge checked by the swap test, and what came of it."""
+"""Serve the page that has a judge checked by the swap test, with the newest check."""
 
 from __future__ import annotations
 
@@ -66,24 +66,28 @@ def _default_dimensions() -> tuple[str, ...]:
 def _checking_preview(asked: JudgeCheckRequest, *, may_ask: bool) -> CostPreview:
     try:
         specs = specs_to_queue(asked)
-        every = estimate_all([half for spec in specs for half in swap_specs(spec)])
+        estimates = estimate_all([half for spec in specs for half in swap_specs(spec)])
     except PropositionError as error:
         raise ValueError(f"proposition files cannot be used: {error}") from None
     note = "Every agent is measured twice; neither half is a score of the agent."
     why_not = "" if may_ask else "Asking for it takes the right to ask for evaluations."
-    return cost_preview([("Agents", f"{len(specs):,}")], every, note=note, why_not=why_not)
+    return cost_preview([("Agents", f"{len(specs):,}")], estimates, note=note, why_not=why_not)
 
 
 def checked(job: Job) -> SafeString:
     """Show how well the judge tells own words from those of others, dimension by dimension."""
     rows = []
-    for name, given in job.result.get("dimensions", {}).items():
-        test = SwapTest.model_validate(given)
-        verdict = test.verdict or test.auc.reason
-        high = "–" if test.high_share is None else f"{test.high_share:.0%}"
-        means = " · ".join("–" if mean is None else decimal(mean, 1) for mean in (test.own_mean, test.swapped_mean))
+    for dimension, stored in job.result.get("dimensions", {}).items():
+        test = SwapTest.model_validate(stored)
         rows.append(
-            (dimension_badge(name), display.visible(verdict), test.auc.text, test.auc.interval_text, means, high)
+            (
+                dimension_badge(dimension),
+                display.visible(test.verdict or test.auc.reason),
+                test.auc.text,
+                test.auc.interval_text,
+                f"{_mean_text(test.own_mean)} · {_mean_text(test.swapped_mean)}",
+                "–" if test.high_share is None else f"{test.high_share:.0%}",
+            )
         )
     heads = ("Dimension", "Verdict", "AUC", "95 % interval", "Mean, own words · others'", "Others' that score ≥ 7")
     context = {
@@ -91,6 +95,10 @@ def checked(job: Job) -> SafeString:
         "stays": job.result.get("stays", {}),
     }
     return SafeString(render_to_string("admin/calibration/checked.html", context))
+
+
+def _mean_text(mean: float | None) -> str:
+    return "–" if mean is None else decimal(mean, 1)
 
 
 def _urls() -> list[URLPattern]:

@@ -1,4 +1,4 @@
-"""The page that asks for suggestions of propositions, and what came of it."""
+"""Serve the page that asks for suggestions of propositions, with the newest ones."""
 
 from __future__ import annotations
 
@@ -67,29 +67,55 @@ def suggest_page(request: HttpRequest) -> HttpResponse:
 
 
 def _suggesting_preview(agents: list[Agent], most: int, model: str) -> CostPreview:
-    """A call per agent; tokens are a quarter of the characters of the personas, and an assumption for the answers."""
+    """Estimate a call per agent; its tokens are a quarter of the persona's characters, and an assumption for the answer.
+
+    Raises:
+        ValueError: No model is named.
+    """
     if not model:
         raise ValueError(MODEL_NEEDED)
-    sent = 0
-    for agent in Agent.objects.filter(pk__in=[one.pk for one in agents]).prefetch_related("traits"):
-        persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
-        request = suggestions_request(
-            name=agent.display_name, persona=persona, existing=(), most=most, label=Label(purpose="estimate"),
-            model=model, nonce="estimate",
-        )  # fmt: skip
-        sent += estimate_tokens(request)
-    answered = len(agents) * most * TOKENS_PER_SUGGESTION
-    cost = ledger.estimate_cost(model, sent, answered)
+    input_tokens = 0
+    for agent in Agent.objects.filter(pk__in=[agent.pk for agent in agents]).prefetch_related("traits"):
+        input_tokens += _prompt_tokens(agent, most, model)
+    output_tokens = len(agents) * most * TOKENS_PER_SUGGESTION
+    cost = ledger.estimate_cost(model, input_tokens, output_tokens)
+    unpriced_calls = len(agents) if cost is None else 0
+    return CostPreview(
+        facts=[
+            ("Agents", display.isolated(_some_names(agents))),
+            ("Calls of the model", f"{len(agents):,}"),
+            ("Tokens, in and out", f"{input_tokens:,} · {output_tokens:,}"),
+            ("Cost, estimated", display.money(cost, unpriced=unpriced_calls)),
+        ],
+        note=f"Assumed: {TOKENS_PER_SUGGESTION} tokens per suggestion. What you reject is not suggested again.",
+        why_not=_why_not_asked(model),
+    )
+
+
+def _prompt_tokens(agent: Agent, most: int, model: str) -> int:
+    request = suggestions_request(
+        name=agent.display_name,
+        persona=render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all()),
+        existing=(),
+        most=most,
+        label=Label(purpose="estimate"),
+        model=model,
+        nonce="estimate",
+    )
+    return estimate_tokens(request)
+
+
+def _some_names(agents: list[Agent]) -> str:
+    """Return the names of up to five agents, and how many more there are."""
     names = ", ".join(agent.display_name for agent in agents[:5])
-    facts = [
-        ("Agents", display.isolated(f"{names} and {len(agents) - 5} more" if len(agents) > 5 else names)),
-        ("Calls of the model", f"{len(agents):,}"),
-        ("Tokens, in and out", f"{sent:,} · {answered:,}"),
-        ("Cost, estimated", display.money(cost, unpriced=len(agents) if cost is None else 0)),
-    ]
-    note = f"Assumed: {TOKENS_PER_SUGGESTION} tokens per suggestion. What you reject is not suggested again."
-    missing = NO_FOLDER if team_folder() is None else MODEL_NEEDED if problem_of("judge", model) else ""
-    return CostPreview(facts=facts, note=note, why_not=missing)
+    return f"{names} and {len(agents) - 5} more" if len(agents) > 5 else names
+
+
+def _why_not_asked(model: str) -> str:
+    """Return why suggestions cannot be asked for; empty when they can."""
+    if team_folder() is None:
+        return NO_FOLDER
+    return MODEL_NEEDED if problem_of("judge", model) else ""
 
 
 def suggested(job: Job) -> SafeString:
@@ -108,7 +134,7 @@ def suggested(job: Job) -> SafeString:
 
 
 def suggest_buttons(request: HttpRequest, agent: Agent) -> list[Button]:
-    """The way from an agent's page to this one."""
+    """Return the button that leads from an agent's page to this one."""
     if not request.user.has_perm(WRITE):
         return []
     url = f"{reverse('admin:evaluation_job_suggest')}?{urlencode({'agents': agent.slug})}"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from django.core.management import call_command
 from django.db import connection
 
 from evaluation.calibration.agreement import (
@@ -279,24 +277,6 @@ def test_baselines_have_the_figure_of_their_judge_in_constant_queries() -> None:
     assert all(cell.startswith("κ 0.97 [0.9") for cell in shown)
     assert "κ 0.97 [0.9" in read(root, page_of(agents[0]))
     assert "κ 0.97 [0.9" in read(root, page_of(Baseline.objects.earliest("pk")))
-
-
-def test_a_capture_prints_the_agreement_of_its_judge(llm_server: LLMServer, propositions: PropositionFolder) -> None:
-    propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
-    talk(ada, [f"line {n}" for n in range(25)])
-    measured(ada, samples=25)
-    label_all(
-        drawn(draw_label_set(name="first", judge="test-model", dimension="adherence", n=25)),
-        [n % 10 for n in range(25)],
-    )
-    while work_one(owner="test"):
-        pass
-
-    printed = StringIO()
-    call_command("capture_baseline", "--agents", "ada", "--samples", "25", "--yes", stdout=printed)
-
-    assert "Agreement of test-model with people: adherence κ" in " ".join(printed.getvalue().split())
 
 
 def test_the_table_and_json_of_a_capture_have_it(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from io import StringIO
 from pathlib import Path
 from typing import Any
+
+from django.core.management import CommandError, call_command
 
 from agents.models import Agent
 from tests.factories import make_agent
@@ -66,3 +70,20 @@ def reply(*proposals: Any) -> dict[str, Any]:
 
 def file_of(folder: Path, slug: str = "ada") -> Path:
     return folder / "adherence" / f"{slug}.suggestions.yaml"
+
+
+def run(*args: str) -> tuple[int, str]:
+    """Exit code and standard output; the error stands at the end of the latter."""
+    out = StringIO()
+    try:
+        call_command(*args, stdout=out)
+    except CommandError as error:
+        return error.returncode, f"{out.getvalue()}{error}"
+    return 0, out.getvalue()
+
+
+def document(*args: str) -> dict[str, Any]:
+    code, out = run(*args, "--json")
+    result: dict[str, Any] = json.loads(out)
+    assert code == 0
+    return result

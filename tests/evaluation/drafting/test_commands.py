@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
 from django.test import override_settings
 from pytest_django import Settings
 
@@ -17,27 +14,10 @@ from agents.kit.models import LLMCall
 from evaluation.models import EvaluationRun
 from evaluation.propositions.files import load_file
 from tests.evaluation.conftest import PropositionFolder
-from tests.evaluation.drafting.proposing import file_of, make_ada, proposal, reply
+from tests.evaluation.drafting.proposing import document, file_of, make_ada, proposal, reply, run
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
-
-
-def run(*args: str) -> tuple[int, str]:
-    """Exit code and standard output; the error stands at the end of the latter."""
-    out = StringIO()
-    try:
-        call_command(*args, stdout=out)
-    except CommandError as error:
-        return error.returncode, f"{out.getvalue()}{error}"
-    return 0, out.getvalue()
-
-
-def document(*args: str) -> dict[str, Any]:
-    code, out = run(*args, "--json")
-    result: dict[str, Any] = json.loads(out)
-    assert code == 0
-    return result
 
 
 @pytest.fixture

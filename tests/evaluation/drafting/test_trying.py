@@ -14,7 +14,7 @@ from evaluation.drafting.trying import Trial, try_proposition
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.propositions.schema import Rule
 from tests.evaluation.conftest import PropositionFolder
-from tests.evaluation.drafting.test_commands import document, run
+from tests.evaluation.drafting.proposing import document, run
 from tests.evaluation.judging import answers, claim, entry, prompt_of, tail_of
 from tests.factories import MONDAY, make_agent, talk
 from tests.llm_server import LLMServer

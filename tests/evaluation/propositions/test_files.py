@@ -354,26 +354,6 @@ def test_the_command_lists_what_there_is_and_fails_on_a_broken_file(propositions
         call_command("check_propositions", str(good), str(bad), stdout=out)
 
 
-@pytest.mark.django_db
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ("rule: {matches: '(x'}", "rule.matches (odd): /(x/ is not a valid regular expression: missing )"),
-        ("rule: {contains_any: ['/[z-a]/']}", "rule.contains_any[0] (odd): /[z-a]/ is not a valid regular expression"),
-        ("cues: {supports: ['/(?:a{999}){999}/']}", "cues.supports[0] (odd): /(?:a{999}){999}/ is too large"),
-    ],
-)
-def test_an_unusable_pattern_is_named_with_file_and_proposition(
-    propositions: PropositionFolder, fields: str, said: str
-) -> None:
-    propositions.write("adherence/ada.yaml", f"propositions:\n  - id: odd\n    claim: c\n    {fields}\n")
-    with pytest.raises(CommandError) as refused:
-        call_command("check_propositions")
-
-    assert "adherence/ada.yaml:4: propositions[0]." in str(refused.value)
-    assert said in str(refused.value)
-
-
 def test_editors_get_a_json_schema_that_knows_every_field() -> None:
     out = io.StringIO()
 
