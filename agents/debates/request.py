@@ -23,6 +23,11 @@ USUAL_MODE = next(iter(MODES))
 
 
 def _agent(name: str) -> Agent:
+    """Return the agent of that name or slug.
+
+    Raises:
+        LookupError: There is none.
+    """
     try:
         return find_agent(name)
     except UnknownAgent as error:
@@ -30,7 +35,7 @@ def _agent(name: str) -> Agent:
 
 
 def _model(name: str, info: ValidationInfo) -> str:
-    """Refuse, but on the command line, a model that is a file on this machine."""
+    """Return the name of a model; refuse one that is a file on this machine, except on the command line."""
     if provider_of(name) == "replay" and not is_local(info):
         raise ValueError(f"{name[:80]!r}: allowed: the name of a model")
     return name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -33,6 +33,16 @@ LONGEST_SENTENCE, SHORTEST_SENTENCE = 160, 20
 VIOLATION = "violation"  # in the payload of an answer, and the outcome of a draft
 
 
+@dataclass(frozen=True, slots=True)
+class SeatContext:
+    """The seat whose turn it is, and what it may see by the debate's mode."""
+
+    debate: Debate
+    seat: DebateSeat
+    rules: Rules
+    context: Context
+
+
 class Mode:
     """Show a seat what the debate's mode lets it see, and check its answer by the mode's rules (specification 004)."""
 
@@ -40,48 +50,39 @@ class Mode:
     required = True  # without it a seat would see who said what, and answer without the fields
 
     def prepare(self, turn: Turn) -> None:
+        """Replace the transcript by what the seat may see, and ask for a typed answer."""
         if not _is_debate(turn.channel):
             turn.skip("not the channel of a debate")
             return
-        debate, seat, mode, seen = turn.kept[self.name] = _seat_context(turn)
-        number = seen.round
-        context = mode.transform_context(seen, seat)
+        own = turn.kept[self.name] = _seat_context(turn)
+        context = own.rules.transform_context(own.context, own.seat)
         turn.transcript = []
-        values = {
-            "name": one_line(turn.agent.display_name),
-            "poll": number == POLL,
-            "round": number,
-            "count": len(context.seats),
-            "role": seat.role,
-            "perspective": one_line(seat.perspective) if seat.perspective else "",
-            "label": seat.label if context.mask else "",
-            "stance": mode.required_stances.get(seat.role, ""),
-            "stances": mode.stances,
-        }
+        values = _prompt_values(own, context)
         for layer in LAYERS:
-            own = "" if number == POLL else mode.prompt(layer, **values)
-            turn.add_section(HEADINGS[layer], render_prompt(f"debates/{layer}", own=own, **values))
-        turn.add_section("The debate", _debate_section(context, seat, turn.nonce))
+            text_of_mode = "" if context.round == POLL else own.rules.prompt(layer, **values)
+            turn.add_section(HEADINGS[layer], render_prompt(f"debates/{layer}", own=text_of_mode, **values))
+        turn.add_section("The debate", _debate_section(context, own.seat, turn.nonce))
         turn.mask = context.mask or turn.mask
-        turn.answer = Answer(mode.shape, _scripted(debate, mode, number, seat))
-        older = sum(entry.round < number - ROUNDS_IN_FULL for entry in context.entries)
+        turn.answer = Answer(own.rules.shape, _scripted(own.debate, own.rules, context.round, own.seat))
+        older = sum(entry.round < context.round - ROUNDS_IN_FULL for entry in context.entries)
         turn.count(shown_in_full=len(context.entries) - older, shown_in_short=older)
 
     def review(self, turn: Turn, draft: Draft) -> Accept | Revise:
-        if self.name not in turn.kept:  # what a seat may see does not change during its turn
+        """Send an answer back that breaks a rule of the mode, once; after that accept it with the violation noted."""
+        if self.name not in turn.kept:  # a turn that resumes in another process was not prepared there
             if not _is_debate(turn.channel):
                 turn.skip("not the channel of a debate")
                 return Accept(draft)
             turn.kept[self.name] = _seat_context(turn)
-        _, seat, mode, context = turn.kept[self.name]
-        # A turn that goes on in another process was not prepared there.
-        turn.mask = mode.transform_context(replace(context, entries=()), seat).mask or turn.mask
-        fields, violation = mode.validate_response(dict(draft.payload), seat, context)
+        own: SeatContext = turn.kept[self.name]
+        without_entries = replace(own.context, entries=())  # what was said is not needed for the mask
+        turn.mask = own.rules.transform_context(without_entries, own.seat).mask or turn.mask
+        fields, violation = own.rules.validate_response(dict(draft.payload), own.seat, own.context)
         turn.count(clamped=int("confidence_raw" in fields), violations=int(bool(violation)))
-        if context.round != POLL and seat.role:
-            fields["role"] = seat.role
-        if context.round != POLL and seat.perspective:
-            fields["perspective"] = seat.perspective
+        if own.context.round != POLL and own.seat.role:
+            fields["role"] = own.seat.role
+        if own.context.round != POLL and own.seat.perspective:
+            fields["perspective"] = own.seat.perspective
         if not violation:
             return Accept(Draft(draft.text, fields))
         if not _may_be_sent_back(turn):
@@ -90,13 +91,29 @@ class Mode:
         return Revise(render_prompt("debates/violation", violation=violation), outcome=VIOLATION)
 
 
+def _prompt_values(own: SeatContext, context: Context) -> dict[str, Any]:
+    """Return the values of the prompt's templates."""
+    seat = own.seat
+    return {
+        "name": one_line(seat.agent.display_name),
+        "poll": context.round == POLL,
+        "round": context.round,
+        "count": len(context.seats),
+        "role": seat.role,
+        "perspective": one_line(seat.perspective) if seat.perspective else "",
+        "label": seat.label if context.mask else "",
+        "stance": own.rules.required_stances.get(seat.role, ""),
+        "stances": own.rules.stances,
+    }
+
+
 def _is_debate(channel: Channel) -> bool:
     """Return whether a debate is played there. Channels of imported debates have the same kind."""
     return channel.kind == Channel.Kind.DEBATE and Debate.objects.filter(channel=channel).exists()
 
 
-def _seat_context(turn: Turn) -> tuple[Debate, DebateSeat, Rules, Context]:
-    """Return the debate and the seat of the turn, and what it may see by the debate's mode.
+def _seat_context(turn: Turn) -> SeatContext:
+    """Return the seat of the turn, and what it may see by the debate's mode.
 
     Raises:
         ValueError: It is the turn of no seat. Nobody speaks in a debate between the rounds.
@@ -110,7 +127,8 @@ def _seat_context(turn: Turn) -> tuple[Debate, DebateSeat, Rules, Context]:
         debate=seat_keys["debate"], number=seat_keys["seat"], debate__channel=turn.channel, agent=turn.agent
     )
     mode = mode_of(seat.debate.mode)
-    return seat.debate, seat, mode, _context(seat.debate, mode, int(seat_keys["round"]), seat)
+    context = _context(seat.debate, mode, int(seat_keys["round"]), seat)
+    return SeatContext(seat.debate, seat, mode, context)
 
 
 def _may_be_sent_back(turn: Turn) -> bool:

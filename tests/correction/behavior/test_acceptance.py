@@ -110,8 +110,8 @@ def test_a_trait_asked_for_now_and_then_and_later_stopped(llm_server: LLMServer)
     ]
 
 
-@pytest.mark.parametrize(("language", "text"), STOP_JOKES.items(), ids=STOP_JOKES)
-def test_stop_is_understood_in_twenty_languages(llm_server: LLMServer, language: str, text: str) -> None:
+@pytest.mark.parametrize("text", STOP_JOKES.values(), ids=STOP_JOKES)
+def test_a_stop_reaches_the_judge_whole_in_any_script(llm_server: LLMServer, text: str) -> None:
     agent, channel = dm_with(TraitValue("jokes", "Tells jokes.", 0.5, 0.9))
     read: list[bool] = []
 

@@ -301,6 +301,14 @@ def test_less_of_what_is_owed_waits_and_more_of_it_does_not(name: str) -> None:
     assert of_concise({"name": name, "strength": 0.9}).verdict == "apply"
 
 
+def test_replacing_what_is_owed_by_something_else_waits() -> None:
+    polite = TraitValue("being polite", "Greets and thanks.", 0.5, 0.7)
+    answer = {"name": "dry wit", "strength": 0.7, "is_new": False, "replaces_trait": polite.name}
+
+    assert of_concise(answer, traits=(polite,)).reasons == ("it would take away care, honesty or politeness",)
+    assert of_concise({**answer, "name": "polite greetings"}, traits=(polite,)).verdict == "apply"
+
+
 @pytest.mark.parametrize("description", ["x " * 151, "See evil.example.", "Ends with <b>.", "Says 0123456."])
 def test_a_trait_that_is_long_or_holds_an_address_or_code_waits(description: str) -> None:
     assert of_concise({"description": description}).verdict == "review"

@@ -69,6 +69,7 @@ class Command(BaseCommand):
             drift_log.disabled = was_disabled
 
     def _show(self, options: dict[str, Any]) -> None:
+        """Set the database up, measure both builds, and show the scenes."""
         self._heading("1. Database")
         call_command("migrate", verbosity=0, stdout=self.stdout)
         if not settings.PRODUCTION:
@@ -95,6 +96,13 @@ class Command(BaseCommand):
         for number, (title, show) in enumerate(scenes, 5):
             self._heading(f"{number}. {title}")
             show(self.stdout, again=options["again"])
+        self._print_next_steps()
+        if any(result.summary.overall_score is None for result in results):
+            problems = sorted({result.summary.run.error for result in results if result.summary.run.error})
+            raise CommandError("some agents have no score: " + "; ".join(problems)[:500], returncode=NOT_ENOUGH)
+
+    def _print_next_steps(self) -> None:
+        """Print commands to go on with."""
         self._heading("Next")
         self.stdout.write("  make run                          the console, with its address and login")
         self.stdout.write("  manage.py capture_baseline --help  measure again, other windows, --json")
@@ -105,9 +113,6 @@ class Command(BaseCommand):
             self.stdout.write("  manage.py debate --help            let several debate a question of yours")
         self.stdout.write("  manage.py chat michael             talk to an agent")
         self.stdout.write("  docs/tutorial.md          your own personas and conversations")
-        if any(result.summary.overall_score is None for result in results):
-            problems = sorted({result.summary.run.error for result in results if result.summary.run.error})
-            raise CommandError("some agents have no score: " + "; ".join(problems)[:500], returncode=NOT_ENOUGH)
 
     def _measure(self, specs: Sequence[RunSpec], *, again: bool) -> list[Captured]:
         """Evaluate the agents, with the cost before; where nothing changed since they were, return those evaluations."""
