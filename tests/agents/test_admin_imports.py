@@ -86,6 +86,7 @@ def test_speakers_are_chosen_and_an_import_is_undone_on_its_page(console: Client
     job = upload(console, file(TALK))
     assert "No speaker is one of your agents" in plain(read(console, page_of(job)))
     choose(console, job, **{"s0-who": "agent", "s0-agent": "guide", "s1-who": "outsider", "import": "1"})
+    assert job.choices["speaker_map"] == {"Ada": "guide", "Pat": ""}
     assert work()
     assert list(Message.objects.order_by("position").values_list("agent__slug", "outsider")) == [
         ("guide", ""),

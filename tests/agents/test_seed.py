@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from agents.models import Agent, Channel, ChannelMember, MemoryBlock, Message, PersonaVersion, Trait
-from agents.personas.shape import PersonaSpec
 from agents.seed import loader
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "seed-data.md").read_text(encoding="utf-8")
@@ -32,17 +31,20 @@ def test_the_sixteen_agents_of_the_specification_are_there() -> None:
     assert sorted(persona.slug for persona in loader.personas()) == sorted(CAST)
 
 
-@pytest.mark.parametrize("persona", list(loader.personas()), ids=lambda persona: persona.slug)
-def test_a_persona_is_whole(persona: PersonaSpec) -> None:
-    assert 150 <= len(persona.system_prompt.split()) <= 400
-    assert persona.display_name in persona.system_prompt
-    assert persona.traits is not None
-    assert len(persona.traits) >= 3
-    assert len({trait.name.casefold() for trait in persona.traits}) == len(persona.traits)
-    assert {"personality", "relationships", "current_focus"} <= {block.label for block in persona.memory_blocks}
-    assert len(persona.sample_lines) >= 10
-    assert len(set(persona.sample_lines)) == len(persona.sample_lines)
-    assert re.fullmatch("#[0-9a-f]{6}", persona.avatar_color)
+def test_each_persona_is_whole() -> None:
+    for persona in loader.personas():
+        slug = persona.slug
+        assert 150 <= len(persona.system_prompt.split()) <= 400, slug
+        assert persona.display_name in persona.system_prompt, slug
+        assert persona.traits is not None, slug
+        assert len(persona.traits) >= 3, slug
+        assert len({trait.name.casefold() for trait in persona.traits}) == len(persona.traits), slug
+        assert {"personality", "relationships", "current_focus"} <= {block.label for block in persona.memory_blocks}, (
+            slug
+        )
+        assert len(persona.sample_lines) >= 10, slug
+        assert len(set(persona.sample_lines)) == len(persona.sample_lines), slug
+        assert re.fullmatch("#[0-9a-f]{6}", persona.avatar_color), slug
 
 
 def test_each_agent_says_at_least_twenty_things_over_several_weeks() -> None:

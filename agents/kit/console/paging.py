@@ -88,8 +88,6 @@ class PagedList(ChangeList):
         shows_everything = self.show_all or not self.multi_page
         listed: Any = self.paginator.object_list if shows_everything else self.result_list
         keys = list(listed.values_list("pk", flat=True))
-        if not keys:
-            return []
         complete = self.apply_select_related(self.root_queryset).filter(pk__in=keys).order_by()
         by_key = {row.pk: row for row in complete}
         return [by_key[key] for key in keys if key in by_key]  # one may have been deleted since its key was read

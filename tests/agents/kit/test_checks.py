@@ -170,6 +170,7 @@ def test_a_model_without_a_price_is_warned_about(settings: Settings, model: str,
     assert ("agents.W002" in found()) is unpriced
 
 
+@pytest.mark.slow
 def test_an_own_model_is_warned_about_once_until_that_is_switched_off(tmp_path: Path) -> None:
     """What a user of an own model sees before any command."""
 

@@ -38,6 +38,7 @@ sum_up()
 """
 
 
+@pytest.mark.slow
 def test_on_sqlite_others_write_on_while_batches_are_deleted(database_file: Path) -> None:
     environment = {**os.environ, "DATABASE_URL": f"sqlite:///{database_file}", "DEBUG": "1"}
     manage = [sys.executable, "manage.py"]

@@ -253,6 +253,7 @@ def test_other_threads_go_on_while_a_pattern_runs() -> None:
     assert steps > 10  # one that held the interpreter would leave three at most
 
 
+@pytest.mark.slow
 def test_the_patterns_of_one_message_share_their_time_and_ordinary_ones_still_run() -> None:
     text = "a" * 15_000 + "! thanks"
     slow = [f"/(?:a|aa){{{n},}}$/" for n in range(1, 41)]

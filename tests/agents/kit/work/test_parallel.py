@@ -55,6 +55,18 @@ def test_the_first_failure_is_raised_when_the_others_have_ended(limit: int) -> N
     assert sorted(ended) == [0, 3, 4]
 
 
+@pytest.mark.parametrize("limit", [1, 2])
+def test_a_job_that_says_to_stop_comes_before_failures_of_others(limit: int) -> None:
+    def fail() -> None:
+        raise ValueError
+
+    def stop() -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        side_by_side([fail, stop], limit)
+
+
 def test_threads_see_the_context_of_the_caller() -> None:
     ABOUT.set("run 7")
     assert side_by_side(jobs_of(3, lambda n: ABOUT.get()), 3) == ["run 7"] * 3
