@@ -73,10 +73,20 @@ def _units_of_words() -> dict[str, str]:
     return units
 
 
+def _languages_of_function_words() -> dict[str, list[str]]:
+    """Return the languages that each function word belongs to."""
+    languages: dict[str, list[str]] = {}
+    for name, words in _LANGUAGES.items():
+        for word in set(words["function"].split()):
+            languages.setdefault(word, []).append(name)
+    return languages
+
+
 _KINDS = _kinds_of_words()
 _NUMBER_WORDS = _values_of_number_words()
 _UNITS = _units_of_words()
 _FUNCTION_WORDS = {name: frozenset(words["function"].split()) for name, words in _LANGUAGES.items()}
+_LANGUAGES_OF_FUNCTION_WORD = _languages_of_function_words()
 _BASE_OF_IRREGULAR = {form: base for base, forms in _WORD_LISTS["irregular"].items() for form in forms.split()}
 
 
@@ -298,10 +308,11 @@ def language_of(text: str) -> str:
                 return name
     hits: Counter[str] = Counter()
     for word in _LETTERS.findall(text.casefold()):
-        for name, function_words in _FUNCTION_WORDS.items():
-            hits[name] += word in function_words
-    (first, most), (_, second) = hits.most_common(2) or [("", 0), ("", 0)]
-    return first if most >= 3 and most >= 1.5 * second else ""
+        hits.update(_LANGUAGES_OF_FUNCTION_WORD.get(word, ()))
+    ranked = hits.most_common(2)
+    most = ranked[0][1] if ranked else 0
+    second = ranked[1][1] if len(ranked) > 1 else 0
+    return ranked[0][0] if most >= 3 and most >= 1.5 * second else ""
 
 
 def foreign_words(text: ParsedText, other: ParsedText) -> tuple[str, ...]:
