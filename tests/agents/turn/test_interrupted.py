@@ -27,7 +27,8 @@ def interrupted_at(ada: Agent, office: Channel, monkeypatch: pytest.MonkeyPatch)
     """Begin a turn that is interrupted, as by Ctrl-C, at the model call of this number."""
 
     def interrupted(number: int) -> Run:
-        complete, calls = llm.complete, []
+        complete = llm.complete
+        calls: list[int] = []
 
         def stop_at_call(*args: Any, **kwargs: Any) -> Any:
             calls.append(1)
