@@ -299,7 +299,7 @@ def _why_not_scored(before: Sample, now: Sample, *, counted: bool) -> str:
 def _why_no_interval(pair: _SamplePair, *, counted: bool, heuristic: bool) -> str:
     """Return why nothing can be said about how sure the change is; empty when something can."""
     if not pair.before or not pair.now:
-        return "one of the two holds no single judgements: there is no interval without them"
+        return "there are no single judgements on both sides, and no interval without them"
     if len(pair.units) > 1:
         return f"one is judged over {' and the other over '.join(sorted(pair.units))}: there is no interval"
     too_few = min(len(_clusters(pair.before)), len(_clusters(pair.now))) < 2

@@ -181,7 +181,10 @@ def _what_changed(row: Change, label: str) -> str:
     held_before = (row.baseline or 0.0) >= HELD
     holds_no_more = (row.candidate or 0.0) <= HOLDS_NO_MORE
     if held_before and holds_no_more:
-        return f"Now matches {label}" if row.inverted else f"No longer {label}"
+        if row.inverted:
+            return f"Now matches {label}"
+        # "No longer “no lists”" would be a riddle.
+        return f"Broke {label}" if label.startswith("“no ") else f"No longer {label}"
     return f"More {label}" if row.inverted else f"Less {label}"
 
 

@@ -6,9 +6,10 @@ A killed one resumes where it stopped: `planning` made a pending row for each ju
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, partial
@@ -138,6 +139,29 @@ def _threads() -> int:
     return 2 * settings.WORKER_THREADS
 
 
+class _JudgedNow:
+    """Counts the evaluations that all threads of this process judge right now."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def one_more(self) -> Iterator[int]:
+        """Count one more inside; give the number with it."""
+        with self._lock:
+            self._number += 1
+            number = self._number
+        try:
+            yield number
+        finally:
+            with self._lock:
+                self._number -= 1
+
+
+_judged_now = _JudgedNow()
+
+
 class _Execution:
     """Runs that are judged together. They share leases, what is known of the judge's health, proposition files and window ends.
 
@@ -213,7 +237,8 @@ class _Execution:
             asking.submit()
         else:
             # The dimensions of a few runs are judged side by side, those of many runs one after the other.
-            side_by_side(dimension_jobs, max(1, _threads() // len(self.leased)))
+            with _judged_now.one_more() as runs_judged_now:
+                side_by_side(dimension_jobs, max(1, _threads() // runs_judged_now))
         if context.waits:
             run.finish(owner=self.owner, status=Status.PENDING)
             return None

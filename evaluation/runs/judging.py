@@ -547,10 +547,12 @@ def _settle_rows(
         earlier = messages.get(row.compared_with_id or 0)
         row.message = message
         row.compared_with = earlier
+        # Also where nothing can be evaluated: what is stored beside the verdict is the text that stood in for the agent's own.
+        text_is_gone = message is not None and isinstance(subject, Subject) and not subject.swap(message)
         verdict: Verdict | None
         if hindrance:
             verdict = unscored(hindrance)
-        elif message is not None and isinstance(subject, Subject) and not subject.swap(message):
+        elif text_is_gone:
             verdict = unscored("the text that stood in for the message was deleted before it was judged")
         else:
             verdict = settle(proposition, message, subject, earlier, run.additional_context)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95  # of every confidence interval
 CELLS_AT_ONCE = 1_000_000  # 8 MB
+FEW = 30  # with fewer labels, that all resamples are alike says that they are few
 LEAST_SHARE_DEFINED = 0.9  # of the resamples; an interval from fewer would describe only the lucky ones
 
 
@@ -96,7 +97,9 @@ def percentile_estimate(value: float, replicates: Floats, *, n: int) -> Estimate
             value, None, n, f"undefined in {undefined} of {replicates.size} resamples: too few different ratings"
         )
     if np.ptp(defined) <= 1e-12:
-        return Estimate(value, None, n, f"too few labels for an interval (n = {n})")
+        if n < FEW:
+            return Estimate(value, None, n, f"too few labels for an interval (n = {n})")
+        return Estimate(value, None, n, f"no interval: no resample of {n} differs from the others")
     low, high = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Estimate(value, Interval(float(low), float(high)), n)
 

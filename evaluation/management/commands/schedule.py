@@ -131,16 +131,13 @@ class Command(CodedCommand):
 
     def _save(self, schedule: EvaluationSchedule, asked: Namespace, *, is_new: bool) -> EvaluationSchedule:
         """Store the schedule with what was asked for; a new one also with the defaults that depend on the time and the period."""
-        if is_new:
+        # An option that is given empty sets the default again; one that is not given changes nothing.
+        if is_new or asked.every is not None:
             schedule.every_minutes = parse_every(asked.every or "1d")
-            schedule.next_at = timezone.now()
-            schedule.window = default_window(schedule.every_minutes)
-        elif asked.every:
-            schedule.every_minutes = parse_every(asked.every)
-        if asked.at:
-            schedule.next_at = first_time(asked.at)
-        if asked.window:
-            schedule.window = asked.window
+        if is_new or asked.at is not None:
+            schedule.next_at = first_time(asked.at) if asked.at else timezone.now()
+        if is_new or asked.window is not None:
+            schedule.window = asked.window or default_window(schedule.every_minutes)
         if asked.dimensions is not None:
             named = [name.strip() for name in asked.dimensions.split(",") if name.strip()]
             schedule.dimensions = [] if named == ["all"] else named
