@@ -389,7 +389,10 @@ class _Sentence:
         return is_short and self.language.has(self.rest, *ORDER_BEGINNINGS)
 
     def is_about_its_author(self) -> bool:
-        """Return whether a sentence that begins like a wish is about its author: "I'd like to sleep"."""
+        """Return whether a sentence that begins like a wish is about its author: "I'd like to sleep", "I prefer short hair"."""
+        is_preference = _pattern("preference of the author").match(self.rest) is not None
+        if is_preference and not _pattern("preference about the agent").search(self.rest):
+            return True
         if not _pattern("wish about oneself").match(self.rest):
             return False
         return _pattern("addressed to the agent").search(self.rest) is None
@@ -522,8 +525,13 @@ class _Sentence:
 
     def is_ambiguous(self, clause: Clause, direction: Direction) -> bool:
         """Return whether the request could mean the opposite of what its words count up to."""
+        if _pattern("double negation").search(clause.text):
+            return True
         if not self.is_understood(clause.before, clause.after):
             return True
+        turns_before = self.language.has(clause.earlier, *TURNING_KINDS)
+        if direction.is_less and turns_before and _pattern("subordinate clause").match(clause.text):
+            return True  # "I don't like it, when you avoid emojis"
         return direction.is_less and _pattern("without").search(clause.all_after) is not None
 
     def is_understood(self, before: str, after: str) -> bool:
@@ -533,6 +541,8 @@ class _Sentence:
         turning_after = language["turning"].search(after)
         if turning_before and turning_after and name in ("de", "nl"):
             return _pattern("not at the end").search(after) is not None
+        if turning_before and _pattern("taken away, after the topic").match(after):
+            return False  # "don't keep jokes away"
         first_after = "".join(after.split()[:1])
         if turning_before and _pattern("verb with an object").search(before) and language["known"].sub("", first_after):
             return False

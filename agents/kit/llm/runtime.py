@@ -239,10 +239,10 @@ def _settle_all(answered: Sequence[tuple[LLMRequest, list[Exchange]]]) -> list[R
     """Write ledger and traces of the calls, with one insert for all of them, and make one reply of the calls of each request."""
     calls: list[tuple[LLMRequest, Exchange]] = []
     for request, exchanges in answered:
-        for exchange in exchanges:
-            calls.append((request, exchange))
-            _trace(request, exchange)
+        calls += [(request, exchange) for exchange in exchanges]
     call_ids = iter(ledger.record_all(calls))
+    for request, exchange in calls:  # after the ledger: paid calls must have their rows whatever tracing does
+        _trace(request, exchange)
     settled: list[Reply] = []
     for _, exchanges in answered:
         replies = [replace(exchange.reply, call_id=next(call_ids)) for exchange in exchanges]

@@ -258,6 +258,9 @@ Use always instead of usually in line 12
 Please only give me a summary
 Could everyone see the slides?
 They told everyone to be formal
+I prefer jokes out loud
+I prefer always short hair
+I always prefer bullet points
 """
 
 
@@ -294,6 +297,11 @@ def test_what_is_no_request_is_passed_over(text: str) -> None:
         # An unknown verb beside a negation could turn the meaning around once more.
         "Don't resist the urge to use emojis",
         "Don't take the emojis away",
+        "Please don't keep jokes away.",
+        "Never put jokes aside.",
+        "I don't like it, when you avoid emojis.",
+        "I don't want that, if you stop joking I leave.",
+        "N'arrête pas, si tu n'utilises pas d'emojis je pars.",
         "Don't kill the jokes",
         "Don't make your jokes rarer",
         "Don't limit yourself to short answers",
