@@ -41,6 +41,8 @@ def keys_said_by(person: Person) -> QuerySet[Message, Any]:
 
 def of_messages(*lookups: str) -> Derived:
     """Find the rows that refer to one of their messages by one of these keys."""
+    if not lookups:
+        raise ValueError("name at least one key: without a condition all rows would be found")
 
     def condition(person: Person) -> Q:
         refers_to_one = Q()
@@ -240,6 +242,8 @@ class NameInColumn(NamedTuple):
 
 def places_with_name(person: Person) -> Iterator[NameInColumn]:
     """Find columns whose texts hold a name of the person in any case: no key leads there, so people look at them. Reads every table."""
+    if not person.names:  # without a condition all rows would be found
+        return
     has_name = Q()
     for name in person.names:
         as_json = json.dumps(name)[1:-1]
