@@ -30,7 +30,8 @@ class Consequences:
 def consequences(rows: Sequence[Model]) -> Consequences:
     """Return what deleting `rows`, all of one model, would do; nothing is deleted.
 
-    A row that is reached in several ways counts once per way. `rows` themselves, and rows of tables without a model of their own (many-to-many), are not counted.
+    A row that is reached in several ways counts once per way. `rows` themselves, and rows of tables without a model of their own
+    (many-to-many), are not counted.
     """
     counts = Consequences()
     if rows:

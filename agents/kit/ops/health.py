@@ -76,7 +76,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
     problems = {name: _problem_found_by(name, probe) for name, probe in CHECKS.items()}
     failed = [name for name, problem in problems.items() if problem and name not in settings.READY_WITHOUT]
     in_words = may_see_metrics(request)
-    checks = {name: "ok" for name in problems}
+    checks = dict.fromkeys(problems, "ok")
     checks |= {name: problem if in_words else "failed" for name, problem in problems.items() if problem}
     return JsonResponse({"status": "not ready" if failed else "ready", "checks": checks}, status=503 if failed else 200)
 
