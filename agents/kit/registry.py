@@ -97,6 +97,7 @@ def export_of(
             related.add(path.rpartition(".")[0].replace(".", "__"))
     for name, read in special.items():
         readers.setdefault(name, read)
+    # Long texts of agents, which are in no file, are not loaded with them.
     unread = [f"{lookup}__{text}" for lookup in related if lookup.endswith("agent") for text in AGENT_TEXTS]
 
     def rows(chosen: QuerySet[Any]) -> Iterator[Row]:

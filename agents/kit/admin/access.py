@@ -122,7 +122,10 @@ class ApiTokenAdmin(ModelAdmin[ApiToken]):
 
 @login_not_required
 def sign_in(request: HttpRequest) -> HttpResponse:
-    """Show the admin site's own page; a 429 after too many wrong passwords from one address or for one user name."""
+    """Show the admin site's own page; a 429 after too many wrong passwords from one address or for one user name.
+
+    Each attempt counts before the password is looked at, and is taken back when that was right.
+    """
     limits = [SignIns(), SignInsOfUser()] if request.method == "POST" else []
     for limit in limits:
         if not limit.allow_request(request):

@@ -37,10 +37,10 @@ class BoundedPaginator(AnyPaginator):
 
     @cached_property
     def _number_found(self) -> int:
-        """Return the number of rows, at most `MOST_COUNTED` + 1.
+        """Return the number of rows, at most `MOST_COUNTED` + 1; where a condition found few, replace `object_list` by their keys.
 
-        Where a condition narrows the rows, counting may take a look at every row of the table. If it finds few, the page is then
-        read by their keys instead of by the condition.
+        Where a condition narrows the rows, counting may take a look at every row of the table. The page is then read by the keys it found,
+        at most `MOST_KEPT_KEYS`, instead of by the condition once more.
         """
         rows: Any = self.object_list
         if not isinstance(rows, QuerySet):
@@ -71,6 +71,10 @@ class PagedList(ChangeList):
     """A list that reads the keys of a page first, then these rows alone with everything that its columns join and sum up."""
 
     def get_results(self, request: HttpRequest) -> None:
+        """Set what the list's template shows: the rows of the page, filled in, the note above them, and ways to start for an empty list.
+
+        The note is the column that says the same in all rows, else the first that an extension's `fill` returned; None without one.
+        """
         super().get_results(request)
         is_narrowed = self.query or self.get_filters_params()
         if not is_narrowed:

@@ -50,7 +50,7 @@ Act = Callable[[Any, HttpRequest, Any], str]
 
 
 def console_page(route: str, *permissions: str, post: bool = False, name: str = "") -> Callable[[View], View]:
-    """Make a method of an admin class a page below the model's list.
+    """Make a method of an admin class a page below the model's list; users without the permissions are refused.
 
     Args:
         route: As for `django.urls.path`.
@@ -77,7 +77,8 @@ def console_page(route: str, *permissions: str, post: bool = False, name: str = 
 def console_action(name: str, *permissions: str) -> Callable[[Act], Act]:
     """Make a method of an admin class the action of a button on an object's page (POST); the page then shows the text it returned.
 
-    A `ValueError` of the method says why nothing was done. The object's history notes that the button was pressed.
+    A `ValueError` of the method says why nothing was done, which the page then shows. Else the object's history notes that the button
+    was pressed.
 
     Args:
         name: Of the action, in its address and in the history.
@@ -225,7 +226,10 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
             lookups.append(field.name if name.endswith("*") else f"{field.name}__exact")
             labels.append(str(field.verbose_name))
         help_text = " or ".join(labels)
-        if lookups[0].endswith("__exact"):
+        is_exact = lookups[0].endswith(
+            "__exact"
+        )  # tables are searched exactly in all their columns, or by a part in all
+        if is_exact:
             help_text += ", exactly"
         return {"search_fields": lookups, "search_help_text": help_text}
 
@@ -238,7 +242,7 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
         return {"fieldsets": fieldsets} if fieldsets else {}
 
     def get_urls(self) -> list[URLPattern]:
-        """Return the pages declared with `console_page`, then those of Django."""
+        """Return the pages declared with `console_page`, then those of Django: an own page may have an address that Django's also fit."""
         own = []
         for method_name in dir(type(self)):
             declared = getattr(getattr(type(self), method_name, None), "route", None)
@@ -302,9 +306,10 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
         return columns
 
     def get_actions(self, request: HttpRequest) -> Any:
+        """Return the actions by name, with those of extensions and without Django's deletion; a list without actions gets none added."""
         actions = super().get_actions(request)
         actions.pop("delete_selected", None)
-        if self.actions is None:
+        if self.actions is None:  # as for a log
             return actions
         for extension in extensions(self.model, request):
             for function in extension.actions:
@@ -431,13 +436,13 @@ class Site(ThemedSite):
         return routes
 
     def search(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Answer the theme's command palette."""
+        """Answer the theme's command palette with what was found, on one page; empty where nothing was typed."""
         began = monotonic()
         typed = request.GET.get("s", "").replace("\x00", "").strip()[:100]
         if not typed:
             return HttpResponse()
         hits = [hit._asdict() for hit in search(request, typed)]
-        pages = Paginator(hits, max(len(hits), 1))
+        pages = Paginator(hits, max(len(hits), 1))  # one page of all: the template takes pages
         context = {
             "page_obj": pages,
             "results": pages.page(1),

@@ -63,12 +63,12 @@ def record_all(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]
     ]
     try:
         try:
-            keys = _patiently(rows)
+            keys = _write_patiently(rows)
         except OUTAGE:
             raise
         except Exception as problem:  # noqa: BLE001 (what is wrong is said when the row is written alone)
             logger.info("%d ledger rows could not be written at once, now one by one: %r", len(calls), problem)
-            keys = [_alone(row) for row in rows]
+            keys = [_write_alone(row) for row in rows]
     except OUTAGE:
         room = max(0, MOST_LATE - len(_late))
         _late.extend(rows[:room])
@@ -80,19 +80,30 @@ def record_all(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]
     return keys
 
 
-def _patiently(rows: Sequence[_Row], *, again: bool = False) -> list[int | None]:
-    """Write rows, waiting for a database that is away; those that it took just before it went are not written twice."""
+def _write_patiently(rows: Sequence[_Row], *, again: bool = False) -> list[int | None]:
+    """Write rows, waiting for a database that is away; those that it took just before it went are not written twice.
+
+    Args:
+        again: Whether they may have been written before.
+    """
     tries = itertools.count(int(again))
     return retry_on_outage(lambda: _write(rows, again=next(tries) > 0))
 
 
-def _alone(row: _Row, *, again: bool = False) -> int | None:
-    """Write one row; without its agent and run where these were deleted meanwhile, for its cost must not be lost."""
+def _write_alone(row: _Row, *, again: bool = False) -> int | None:
+    """Write one row; without its agent and run where these were deleted meanwhile, for its cost must not be lost.
+
+    Returns:
+        Its primary key; None where it cannot be written for another reason, which is logged.
+
+    Raises:
+        Exception: The database is away, one of OUTAGE.
+    """
     try:
         try:
-            return _patiently([row], again=again)[0]
+            return _write_patiently([row], again=again)[0]
         except IntegrityError:
-            return _patiently([replace(row, columns=row.columns | {"agent_id": None, "run_id": None})])[0]
+            return _write_patiently([replace(row, columns=row.columns | {"agent_id": None, "run_id": None})])[0]
     except OUTAGE:
         raise
     except Exception:
@@ -102,8 +113,12 @@ def _alone(row: _Row, *, again: bool = False) -> int | None:
 
 
 def _write(rows: Sequence[_Row], *, again: bool) -> list[int | None]:
-    known = _known(rows) if again else {}
-    if len(known) == len(rows):  # the answer to the insert was what the outage took
+    """Insert rows with their costs and payloads, and return their primary keys; with `again`, only if they are not there yet.
+
+    One insert writes all or none, so they are there together or not at all. Payloads that cannot be stored are only logged.
+    """
+    known = _keys_of_written(rows) if again else {}
+    if len(known) == len(rows):  # the insert had worked, and the outage only took the answer to it
         return [known[row.identity] for row in rows]
     # Not `bulk_create`: it would store the time of writing for that of the call.
     query, fields = InsertQuery(LLMCall), [field for field in LLMCall._meta.concrete_fields if not field.primary_key]
@@ -111,12 +126,14 @@ def _write(rows: Sequence[_Row], *, again: bool) -> list[int | None]:
     with transaction.atomic() if connection.in_atomic_block else nullcontext():
         inserted = query.get_compiler(using=DEFAULT_DB_ALIAS).execute_sql([LLMCall._meta.pk])
     keys = [key for (key,) in inserted]
-    _store([LLMPayload(call_id=key, **row.payload) for key, row in zip(keys, rows, strict=True) if row.payload])
+    _store_payloads(
+        [LLMPayload(call_id=key, **row.payload) for key, row in zip(keys, rows, strict=True) if row.payload]
+    )
     return keys
 
 
-def _known(rows: Sequence[_Row]) -> dict[tuple[datetime, str, str], int]:
-    """Return the primary keys of those that are written already."""
+def _keys_of_written(rows: Sequence[_Row]) -> dict[tuple[datetime, str, str], int]:
+    """Return the primary keys of those rows that are written already, by `_Row.identity`."""
     wanted = {row.identity for row in rows}
     calls = LLMCall.objects.filter(created_at__in=[at for at, _, _ in wanted]).order_by()
     identities = calls.values_list("created_at", "request_digest", "work_id", "pk")
@@ -128,12 +145,15 @@ _writing = threading.Lock()
 
 
 def write_late() -> None:
-    """Write the rows that an outage delayed, oldest first, each once and with its own time."""
+    """Write the rows that an outage delayed, oldest first, each once and with its own time; what the next outage stops waits on.
+
+    Nothing is done inside a transaction, which may be rolled back with the rows, or while another thread writes them.
+    """
     if not _late or connection.in_atomic_block or not _writing.acquire(blocking=False):
         return
     try:
         while _late:
-            _alone(_late[0], again=True)
+            _write_alone(_late[0], again=True)
             _late.popleft()
     except OUTAGE as problem:
         logger.info("the database is away again, %d ledger rows wait: %s", len(_late), problem)
@@ -157,10 +177,10 @@ os.register_at_fork(after_in_child=forget_late)
 atexit.register(_write_at_exit)
 
 
-def store_payload(call_id: int, request: LLMRequest, exchange: Exchange) -> None:
+def store_payload_if_wanted(call_id: int, request: LLMRequest, exchange: Exchange) -> None:
     """Store the payload of a call whose row is there already, once, where `LLM_STORE_PAYLOADS` says so."""
     if (payload := _payload(request, exchange)) and not LLMPayload.objects.filter(call=call_id).exists():
-        _store([LLMPayload(call_id=call_id, **payload)])
+        _store_payloads([LLMPayload(call_id=call_id, **payload)])
 
 
 def _payload(request: LLMRequest, exchange: Exchange) -> dict[str, Any] | None:
@@ -175,7 +195,8 @@ def _payload(request: LLMRequest, exchange: Exchange) -> dict[str, Any] | None:
     }
 
 
-def _store(payloads: Sequence[LLMPayload]) -> None:
+def _store_payloads(payloads: Sequence[LLMPayload]) -> None:
+    """Insert payloads; those that cannot be stored are only logged, as the calls' rows stand without them."""
     if payloads:
         try:
             with transaction.atomic():
@@ -186,6 +207,7 @@ def _store(payloads: Sequence[LLMPayload]) -> None:
 
 
 def _columns(request: LLMRequest, exchange: Exchange, at: datetime) -> dict[str, Any]:
+    """Return a call's columns of `LLMCall` but for its cost, cut to the length of the columns."""
     label, reply = request.label, exchange.reply
     usage = reply.usage
     return {
@@ -219,13 +241,17 @@ def _columns(request: LLMRequest, exchange: Exchange, at: datetime) -> dict[str,
 
 
 def _cost(call: Mapping[str, Any]) -> Decimal | None:
-    """Return the cost of a call with these columns in US dollars; reads prices from the database."""
+    """Return the cost of a call with these columns in US dollars: 0 where nothing is billed, None where price or tokens are unknown.
+
+    Reads prices from the database.
+    """
     turned_away = (
         call["status"] in (Status.RATE_LIMITED, Status.REJECTED)
         or call["error"].startswith("HTTP 5")
         or "ConnectError" in call["error"]
     )
-    if call["attempts"] == 0 or turned_away:  # nothing was sent, or an HTTP error came back, which is not billed
+    was_sent = call["attempts"] > 0
+    if not was_sent or turned_away:  # an HTTP error is not billed
         return Decimal(0)
     usage = Usage(**{kind: call[kind] for kind in _KINDS})
     day = call["created_at"].astimezone(UTC).date()
@@ -279,6 +305,7 @@ _SUMS: dict[str, Any] = {
 
 
 def _totals(sums: Mapping[str, Any]) -> Totals:
+    """Return a row of `_SUMS` as totals; a sum over no call, which the database gives as NULL, is 0."""
     return Totals(
         calls=sums.get("calls", 0),
         unpriced=sums.get("unpriced", 0),
@@ -290,6 +317,6 @@ def _totals(sums: Mapping[str, Any]) -> Totals:
 def estimate_cost(
     model: str, input_tokens: int, output_tokens: int, *, day: date | None = None, batch: bool = False
 ) -> Decimal | None:
-    """Return what so many uncached tokens of **one** call would cost on `day` (today) in US dollars; None for an unpriced model."""
+    """Return what so many uncached tokens of **one** call would cost on `day` (None: today) in US dollars; None for an unpriced model."""
     usage = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
     return prices.cost(model, usage, day=day or timezone.now().date(), batch=batch)

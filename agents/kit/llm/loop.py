@@ -55,7 +55,7 @@ class Limiter:
         self._paused_until = float("-inf")
 
     def configure(self, *, maximum: int, gate_slots: int) -> None:
-        """Take over the configured numbers; a limit that had adapted stays adapted."""
+        """Take over the configured numbers; a limit that an overload had lowered stays lowered."""
         if (maximum, gate_slots) == (self.maximum, self.gate_slots):
             return
         self.limit = maximum if self.limit >= self.maximum else min(self.limit, maximum)
@@ -114,6 +114,7 @@ class Limiter:
         return self._paused_until - asyncio.get_running_loop().time()
 
     def _take(self, gate: bool) -> Slot | None:
+        """Take a free slot for a gate or an ordinary call; None while there is none, or the server asked ordinary calls to pause."""
         if gate and self.in_use["gate"] < self.gate_slots:
             slot: Slot = "gate"
         elif self.in_use["ordinary"] < self.limit and (gate or self.pause_left() <= 0):
@@ -129,6 +130,7 @@ class Limiter:
             self._wake()
 
     def _wake(self) -> None:
+        """Give free slots to the calls that wait, gate calls first; those that gave up leave the queue."""
         for kind in ("gate", "ordinary"):
             queue = self._waiting["gate" if kind == "gate" else "ordinary"]
             while queue:
@@ -202,6 +204,7 @@ class Clients:
         return client
 
     def _make(self, base_url: str, key: str, retries: int) -> anthropic.AsyncAnthropic:
+        """Make a client over the connection pool of its endpoint and key, which is made when missing. The hooks fill the call's `Trace`."""
         import anthropic
         import httpx2
 
@@ -229,7 +232,10 @@ async def _on_request(request: httpx2.Request) -> None:
 
 
 async def _on_response(response: httpx2.Response) -> None:
-    """Tell the limiter, and stop the SDK from retries that are useless: past the deadline, or against a spend limit."""
+    """Note an answer in the call's trace, tell the limiter of it, and stop the SDK from useless retries.
+
+    Those are retries past the call's deadline, or against a spend limit. That is no overload: it neither lowers the limit nor pauses.
+    """
     trace = trace_of_call.get()
     if trace is None:
         return

@@ -141,7 +141,7 @@ class Json(Discreet, JsonFormatter):
 
 
 class RefusedHost(logging.Filter):
-    """A request under a name that is none of ours: every scanner sends them, and a traceback of it is of no use."""
+    """Makes the log of a request under a name that is none of ours a warning without traceback: every scanner sends them."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.levelno, record.levelname = logging.WARNING, "WARNING"
@@ -158,7 +158,11 @@ _RESERVED = [*vars(logging.makeLogRecord({})), "message", "asctime", "request"]
 
 
 def scrub_event(sent: Event, hint: Hint) -> Event:
-    """Take texts out of an error event: the sentences of exceptions, arguments of log lines, bodies and queries of requests."""
+    """Take out of an error event what may quote texts, and add the ids of this moment as tags; return the same event, changed.
+
+    Out go the sentences of exceptions that are not `SPEAKABLE`, local variables, arguments of log lines, bodies, queries and cookies of
+    requests, extra data and breadcrumbs.
+    """
     event: dict[str, Any] = sent  # type: ignore[assignment]  # a mapping like any other
     event.setdefault("tags", {}).update({name: str(value) for name, value in about().items()})
     error = (hint.get("exc_info") or (None, None, None))[1]
@@ -180,7 +184,7 @@ def scrub_event(sent: Event, hint: Hint) -> Event:
 
 
 def scrub_transaction(sent: Event, hint: Hint) -> Event:
-    """Remove what users wrote from a trace: spans carry numbers and names of ours; a request's query and body go."""
+    """Remove a request's body, query and cookies from a trace, and return it: its spans carry only numbers and names of ours."""
     request: dict[str, Any] = sent.get("request") or {}
     for name in ("data", "query_string", "cookies"):
         request.pop(name, None)
@@ -188,7 +192,7 @@ def scrub_transaction(sent: Event, hint: Hint) -> Event:
 
 
 def _sentences(error: BaseException | None) -> dict[str, str]:
-    """Return for each kind of exception in the chain what it may say."""
+    """Return for each kind of exception in the chain what it may say (see `spoken`); of two of a kind, the outer one's."""
     sentences: dict[str, str] = {}
     for one in causes(error):
         sentences.setdefault(type(one).__name__, spoken(one))

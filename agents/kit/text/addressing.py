@@ -137,8 +137,10 @@ class Calls:
 def read_calls(text: str, parties: Sequence[Party], *, replied_to: Hashable | None = None) -> Calls:
     """Read whom a text calls, in time proportional to its length; what follows 20,000 characters goes with the last sentence.
 
+    A sentence that calls nobody is said to those whom the one before called; one that only quotes is said to no one in particular.
+
     Args:
-        replied_to: The key of the author of the message that the text replies to.
+        replied_to: The key of the author of the message that the text replies to, to whom the first sentences are said; None: to no one.
     """
     text = unicodedata.normalize("NFC", text)
     masked = _QUOTATION_CODE_OR_LINK.sub(_masked, text[:LONGEST_READ])
@@ -159,7 +161,7 @@ def read_calls(text: str, parties: Sequence[Party], *, replied_to: Hashable | No
     if sentences:
         last = sentences[-1]
         sentences[-1] = Sentence(last.start, len(text), last.said_to)
-    written = [(name, key) for name, key in keys_by_name if key != EVERYONE]
+    written = [(name, key) for name, key in keys_by_name if key != EVERYONE]  # "everyone" is no party's name
     return Calls(text, tuple(sentences), tuple(written))
 
 
@@ -209,7 +211,7 @@ def _sentence_bounds(text: str, names: Iterable[NameInText]) -> Iterator[tuple[i
 def _called_by_sentence(
     text: str, start: int, names: Sequence[NameInText], parties: Sequence[Party], said_to: frozenset[Hashable]
 ) -> frozenset[Hashable]:
-    """Return the keys of those a sentence is said to.
+    """Return the keys of those a sentence is said to: all after an @, all set off at its start (else its end), all in "you and NAME".
 
     Args:
         text: Up to the end of the sentence, which begins at `start`.
@@ -217,7 +219,7 @@ def _called_by_sentence(
     """
     if not names:
         return said_to
-    lists = _lists_of_names(text, names)
+    lists = _group_listed_names(text, names)
     called = [name for name in names if name.after_at]
     called += _set_off_at_start(text, start, lists[0]) or _set_off_at_end(text, start, lists[-1])
     beside_you: list[NameInText] = []
@@ -230,11 +232,12 @@ def _called_by_sentence(
     return keys | _keys_of(beside_you, parties, said_to)
 
 
-def _lists_of_names(text: str, names: Iterable[NameInText]) -> list[list[NameInText]]:
+def _group_listed_names(text: str, names: Iterable[NameInText]) -> list[list[NameInText]]:
     """Group names that stand in one list, such as "Jim, Pam and Dwight"."""
     lists: list[list[NameInText]] = []
     for name in names:
         between = text[lists[-1][-1].end : name.start] if lists else ""
+        # A comma or an "and" must stand between: names with only a space between them are no list.
         if between.strip(" ") and _BETWEEN_LISTED_NAMES.fullmatch(between):
             lists[-1].append(name)
         else:
@@ -243,16 +246,20 @@ def _lists_of_names(text: str, names: Iterable[NameInText]) -> list[list[NameInT
 
 
 def _set_off_at_start(text: str, start: int, listed: Sequence[NameInText]) -> list[NameInText]:
-    """Return the names of a list that are called because it begins the sentence and a comma or the sentence's end follows."""
+    """Return the names of a list that are called because it begins the sentence and a comma or the sentence's end follows.
+
+    A greeting such as "Hey" may stand before it. Where the sentence goes on without a comma, the last of the names is its subject.
+    """
     if not _GREETING.fullmatch(text, start, listed[0].start):
         return []
     end = listed[-1].end
     if _COMMA_OR_COLON.match(text, end) or not _has_words(text[end:]):
         return list(listed)
-    # "Jim, Pam is looking for you" calls Jim alone.
-    for number in range(len(listed) - 1, 0, -1):
-        if _COMMA_OR_COLON.match(text, listed[number - 1].end):
-            return list(listed[:number])
+    # "Jim, Pam is looking for you" calls Jim alone: those up to the last comma.
+    for count in range(len(listed) - 1, 0, -1):
+        last_called = listed[count - 1]
+        if _COMMA_OR_COLON.match(text, last_called.end):
+            return list(listed[:count])
     return []
 
 
@@ -274,7 +281,7 @@ def _has_words(text: str) -> bool:
 def _keys_of(
     names: Iterable[NameInText], parties: Sequence[Party], said_to: frozenset[Hashable]
 ) -> frozenset[Hashable]:
-    """Return the keys of those whom names mean; a word for all means every party."""
+    """Return the keys of those whom names mean; a word for all means every party. `SHARED` stays where a name fits several."""
     keys = {_key_of(name, parties, said_to) for name in names}
     if EVERYONE in keys:
         keys.remove(EVERYONE)

@@ -321,6 +321,7 @@ def test_a_request_at_the_end_of_a_long_message_is_found() -> None:
     assert side(story)[1] == "none"
 
 
+@pytest.mark.slow
 def test_hard_cases_are_passed_over_rather_than_misread() -> None:
     """Figurative and indirect requests are a model's work; what looks like a request and is none must not become one."""
     rows = [json.loads(line) for line in Path(__file__).with_name("hard_cases.jsonl").read_text("utf-8").splitlines()]

@@ -47,7 +47,9 @@ class Command(BaseCommand):
 
         previous = signal.signal(signal.SIGTERM, asked_to_stop)
         try:
-            parent = os.getppid()
+            parent = (
+                os.getppid()
+            )  # another one later: whoever started this has died, and the children must not go on alone
             while all(child.poll() is None for child in children) and os.getppid() == parent:
                 time.sleep(0.5)
         except KeyboardInterrupt:
@@ -57,11 +59,11 @@ class Command(BaseCommand):
             for child in children:
                 child.terminate()
             codes = [child.wait(timeout=20) for child in children]
-        if any(code > 0 for code in codes):
+        if any(code > 0 for code in codes):  # below 0 are those that were ended by a signal
             raise CommandError("web or worker ended; see its message above")
 
     def _check_port(self, port: int) -> None:
-        """Say that the port is in use before anything is printed that is shown only once."""
+        """Raise a CommandError where the port cannot be used, before anything is printed that is shown only once."""
         if not 1 <= port <= 65535:
             raise wrong(f"--port {port}: allowed 1 to 65535")
         with socket.socket() as probe:
@@ -72,6 +74,7 @@ class Command(BaseCommand):
                 raise unusable(f"--port {port}: {error.strerror}; choose another with --port") from None
 
     def _ensure_admin(self) -> None:
+        """Make the user `admin` where there is none, give it a password where it has none, and print how to log in."""
         admin = make_admin()
         if admin.has_usable_password():
             self.stdout.write(
