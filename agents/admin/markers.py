@@ -34,7 +34,7 @@ def builds(
     """Return a marker at the first message of each tag such as ``build=41``, whichever agent said it.
 
     Args:
-        tags: When each agent first said something with a tag, see `first_of_tags`.
+        tags: When each agent first said something with a tag, see `first_said_with_tag`.
     """
     if not request.user.has_perm("agents.view_agent"):
         return []

@@ -254,7 +254,7 @@ class Agents(Editable):
         would answer. No model is asked and nothing is written; so an intervention that needs a judge is named in `trace`, not evaluated.
         """
         agent: Agent = self.get_object()
-        channel = self.query["channel"] or _usual_channel(agent)
+        channel = self.query["channel"] or _channel_spoken_in_last(agent)
         if not ChannelMember.objects.filter(agent=agent, channel=channel).exists():
             joined = Channel.objects.filter(memberships__agent=agent).order_by("slug").values_list("slug", flat=True)
             raise Conflict(
@@ -280,7 +280,7 @@ class Agents(Editable):
         return Response(answer)
 
 
-def _usual_channel(agent: Agent) -> Channel:
+def _channel_spoken_in_last(agent: Agent) -> Channel:
     """Return the channel where an agent spoke last, if it is a member still, else its first one; a 409 where it has joined none."""
     last = Message.objects.filter(agent=agent, synthetic=False).select_related("channel").order_by("-pk").first()
     if last is not None and last.channel.memberships.filter(agent=agent).exists():

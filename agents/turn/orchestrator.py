@@ -510,7 +510,7 @@ def _take_turn(run: Run, owner: str) -> dict[str, Any]:
 def _columns_of_end(run: Run, owner: str) -> dict[str, Any]:
     """Take a turn to its end, let the stages finish, and return the columns of its end; a crash of the turn is one of its ends.
 
-    A turn that cannot begin fails at once, and its stages hear nothing of it.
+    A turn that cannot begin or go on, e.g. of an agent that was made inactive, fails at once, and its stages hear nothing of it.
 
     Raises:
         LeaseLost: Another worker has the turn.
@@ -579,6 +579,9 @@ def _exchange_until_end(leased: LeasedTurn) -> Ending:
     """Carry out what the model asked for and ask it again, until it ends its turn or something else does.
 
     Something else: a cancellation, the agent's most model calls, a model call that failed, two unusable replies in a row.
+
+    Raises:
+        RequiredStageFailed: A stage without which nothing may be said failed.
     """
     agent = leased.turn.agent
     malformed_replies = 0  # in a row
