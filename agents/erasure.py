@@ -65,7 +65,7 @@ def find_outsider(name: str, *, channels: Collection[str] = ()) -> Person:
     Raises:
         Unknown: No message has this name, or no channel this slug.
     """
-    known = Channel.objects.filter(slug__in=channels)  # none without slugs.values_list("slug", flat=True)
+    known = Channel.objects.filter(slug__in=channels).values_list("slug", flat=True)
     missing = set(channels) - set(known)
     if missing:
         raise Unknown(f"channel {', '.join(sorted(missing))}: there is none; allowed: slugs of channels")
