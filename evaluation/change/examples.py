@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.markup import escape
 
-from agents.builds import BUILD_TAGS, Tag, first_of_tags
+from agents.builds import BUILD_TAGS, Tag, first_said_with_tag
 from agents.kit.text.markdown import plain
 from agents.models import Message
 from evaluation.change.models import Change
@@ -227,7 +227,7 @@ def add_evidence(rows: Sequence[Change]) -> None:
         compared.append(ComparedJudgements(before, now, rose=(row.points or 0.0) > 0))
     tags = _tags_since(compared)
     agents = {row.agent_id for row, judgements in zip(rows, compared, strict=True) if judgements.now in tags}
-    first_said = first_of_tags(agents) if agents else {}
+    first_said = first_said_with_tag(agents) if agents else {}
     for row, judgements, (quote_before, quote_now) in zip(rows, compared, quotes_of(compared), strict=True):
         if quote_before is not None:
             row.baseline_quote = quote_before.message

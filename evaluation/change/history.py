@@ -168,7 +168,7 @@ def histories(
     """Return the histories of these agents (primary keys), those by models before heuristics, in at most eight queries whatever there is.
 
     Args:
-        tags: What `first_of_tags` says of them: at each build a rolling mean starts again.
+        tags: What `first_said_with_tag` says of them: at each build a rolling mean starts again.
         dimensions: Only these; default all but counts.
         judged: Only by this judge and procedure.
         most_runs, most: Of the agents together the newest evaluations and messages.

@@ -18,7 +18,7 @@ from django.utils.safestring import SafeString
 
 from agents.admin.markers import builds
 from agents.admin.transcript import channel_url, position_url
-from agents.builds import Tag, first_of_tags
+from agents.builds import Tag, first_said_with_tag
 from agents.kit.admin.access import user_of
 from agents.kit.alerting import alert_url
 from agents.kit.console import display
@@ -47,7 +47,7 @@ BIN_HEADINGS = ("Positions", "Score", "95 % interval", "Messages", "Conversation
 # -- over time
 def drift_panel(request: HttpRequest, agent: Agent) -> SafeString:
     """Return the agent's scores over time, a chart per dimension, judge and procedure, or how to get some."""
-    tags = first_of_tags([agent.pk])
+    tags = first_said_with_tag([agent.pk])
     measured = histories(agents=[agent.pk], tags=tags)
     scored = [history for history in measured if history.now is not None]
     unscored = [history for history in measured if history.now is None]
@@ -236,7 +236,7 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
     def get_panels(self, request: HttpRequest, obj: DriftAlert) -> list[SafeString]:
         """Return the panels of an alert: its fields, then the scores it was raised for and what to do."""
         panels = super().get_panels(request, obj)
-        tags = first_of_tags([obj.agent_id])
+        tags = first_said_with_tag([obj.agent_id])
         judged = Judged(judge=obj.judge, procedure=obj.procedure)
         measured = histories(agents=[obj.agent_id], tags=tags, dimensions=[obj.dimension], judged=judged)
         scored = [history for history in measured if history.now is not None]

@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 
 from agents.admin.display import agent_chip
 from agents.admin.markers import builds
-from agents.builds import Tag, first_of_tags
+from agents.builds import Tag, first_said_with_tag
 from agents.kit.console import display
 from agents.kit.console.charts import COLOURS, Line, Marker, MarkerSource, add_markers, line_chart, markers_of
 from agents.kit.console.home import Answers, HomePart, Questions, add_home, number_link, step
@@ -190,7 +190,7 @@ def _chart_context(request: HttpRequest, offered: Sequence[Agent], drifts: Seque
     chosen = _chosen_agents(request, offered)
     agents = chosen or _agents_who_lost_most(drifts) or _agents_measured_last()
     keys = [agent.pk for agent in agents]
-    tags = first_of_tags(keys) if keys else {}
+    tags = first_said_with_tag(keys) if keys else {}
     measured = histories(agents=keys, tags=tags, dimensions=[dimension], most_runs=MOST_RUNS, most=MOST_MESSAGES)
     scored = [history for history in measured if history.now is not None]
     judges = list(dict.fromkeys(history.judged for history in scored))
