@@ -68,7 +68,7 @@ class DimensionPair:
             else:
                 self.same[proposition] = (before, now)
 
-    def _judged_over_window(self) -> list[str]:
+    def _judged_over_window(self) -> list[str]:  # by repeats of one judgement, not message by message
         """Return the propositions judged once over the window; none where all of them are, as then they compare with each other."""
         over_window = []
         for proposition, (before, now) in self.same.items():
@@ -93,7 +93,7 @@ class DimensionPair:
 
     def _hits(self, before: Measured, now: Measured) -> tuple[Share, Share] | None:
         """Return the hits of both, where they are compared; None where the scores are."""
-        if not self.heuristic or self.name not in BY_ONE_MESSAGE:
+        if not self.heuristic or self.name not in BY_ONE_MESSAGE:  # only the offline judge finds hits of cues and rules
             return None
         hits_before = before.hits
         hits_now = now.hits
@@ -155,7 +155,7 @@ class DimensionPair:
 
         Args:
             margin: Half-width of "no change", in points.
-            lost: As for `missing`.
+            lost: That too much of it was lost, so that it has no score now; None where it is not so.
         """
         before, now = self._samples()
         change = self._change_of(before, now, margin)
@@ -239,16 +239,17 @@ class DimensionPair:
 
 
 def _scored_share(dimension: MeasuredDimension, propositions: Sequence[Measured]) -> ScoredShare:
-    """Return how much of these propositions was scored. What belongs to no single message is left out."""
+    """Return how much of these propositions was scored, and by message how many of them were."""
     share = total(measured.share or NOTHING for measured in propositions)
     scored: Counter[object] = Counter()
     for measured in propositions:
         scored.update(observation.cluster for observation in measured.observations if is_message(observation))
+    # Messages that were deleted since have scores, and are not among `messages`.
     return ScoredShare(share=share, messages=max(dimension.messages, len(scored)), scored=scored)
 
 
 def _sample_of(dimension: MeasuredDimension, propositions: Sequence[str]) -> Sample:
-    """Return a dimension by these of its propositions."""
+    """Return a dimension by these of its propositions; where they are all that have a score, with its score as it was measured."""
     scored = [p for p, measured in dimension.propositions.items() if measured.score is not None]
     if set(propositions) == set(scored):
         return dimension.sample

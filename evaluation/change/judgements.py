@@ -77,10 +77,11 @@ class _PropositionJudgements:
         if is_unscored and row.judge:
             self.unjudged = True
         score = row.score if is_scored else None
+        # Without a message it is of a window, or its message was deleted.
         if row.message is not None:
             self.messages[row.message].append(_MessageJudgement(score, row.weight, row.coverable))
             return
-        if row.repeat == 1:
+        if row.repeat == 1:  # repeats count once
             self.share_of_others += Share(int(is_scored), int(row.coverable))
         if is_scored and row.count is not None:
             self.counts[row.evaluation_run][row.repeat] = row.count
@@ -122,7 +123,7 @@ class _PropositionJudgements:
 
 
 def measured_dimensions(run: EvaluationRun, dimensions: Sequence[str]) -> dict[str, MeasuredDimension]:
-    """Return what a run, and the runs of its agent's channels, judged.
+    """Return what a run, and the runs of its agent's channels, judged: by dimension, all that are wanted, also those without judgements.
 
     What is judged message by message is the mean of the repeats of each message. What is judged over a window has one observation per
     channel, or with one window alone its repeats. An exact statistic of a window has the figures of its messages, also where the claim
@@ -263,6 +264,7 @@ def _observations_of_windows(
             for row in rows:
                 observations.append(Observation(float(row.score), row.weight / len(rows), f"repeat:{row.repeat}"))
             continue
+        # One window of several that is of no channel any more (it was deleted) weighs as one message.
         messages = 1
         slug = ""
         channel = channels.get(window)
@@ -295,7 +297,11 @@ def _observations_of_counts(counts_by_window: Sequence[Mapping[int, int]]) -> li
 def _measured(
     dimension: str, judged: _PropositionJudgements, observations: Sequence[Observation], digest: str
 ) -> Measured:
-    """Return one proposition as it was measured."""
+    """Return one proposition as it was measured; of counted ideas the counts take the place of the observations.
+
+    Args:
+        digest: Of everything in the proposition that can change a score; empty where that is not known.
+    """
     score = mean_of(observations)
     if dimension in COUNTED and judged.counts:
         counts_by_window = list(judged.counts.values())
@@ -338,7 +344,7 @@ def _measured_dimension(
             messages |= judged.messages.keys()
             scored_messages |= judged.scored_messages
     because = ""
-    if Dimension(name).kind.judged_by == "pair" and (too_little or not scores):
+    if Dimension(name).kind.judged_by == "pair" and (too_little or not scores):  # self-consistency
         because = _commonest_reason(run, name)
     return MeasuredDimension(
         score=None if too_little else score,

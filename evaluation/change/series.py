@@ -153,7 +153,10 @@ def series_points(run: EvaluationRun) -> dict[str, dict[str, Any]]:
 
 
 def standard_error(run: EvaluationRun, dimension: str) -> float | None:
-    """Return that of the mean over messages drawn at random, each with all its scores; None for fewer than two, or judged as a whole."""
+    """Return the standard error of a dimension's mean in points, messages drawn at random, each with all its scores.
+
+    None for fewer than two messages, and for what is judged as a whole.
+    """
     rows = EvaluationScore.objects.filter(
         evaluation_run=run, dimension=dimension, status="scored", score__isnull=False, message__isnull=False
     )
@@ -261,7 +264,7 @@ def _tested_series(
 
 
 def _what_is_measured(run: EvaluationRun, dimension: str) -> tuple[str, ...]:
-    """Return what must stay the same for scores to be comparable."""
+    """Return what must stay the same for scores to be comparable: persona, propositions, window and tags."""
     propositions = _stored_point(run, dimension)["of"]
     return run.persona_digest, propositions, run.window, json.dumps(run.where, sort_keys=True)
 
@@ -297,18 +300,18 @@ class _Stretch:
         for run in runs:
             point = _stored_point(run, dimension)
             self._points.append(Point(end_of_window(run), point["score"], point["error"]))
-        last = runs[-1]
+        last = runs[-1]  # all of the stretch have the same window
         if last.window_start and last.window_end and last.window_end > last.window_start:
             scores = [name for name in last.dimensions if name not in COUNTED]
             lookback = last.window_end - last.window_start
             self._find_drops(schedule, lookback, series=max(AGENTS, agents) * max(1, len(scores)))
 
     def _find_drops(self, schedule: EvaluationSchedule, lookback: timedelta, *, series: int) -> None:
-        """Test the points that share no messages.
+        """Fill `drops`, `note` and which points were tested: those that share no messages.
 
         Args:
             lookback: How long the window of each evaluation is.
-            series: How many series of the schedule share the rate of false alarms.
+            series: How many series of the schedule share the rate of one false alarm a month.
         """
         tested = apart(self._points, lookback)
         run_of_point = {id(point): run.pk for point, run in zip(self._points, self._runs, strict=True)}
@@ -363,7 +366,7 @@ def _why_no_series(agent: Agent) -> str:
     last = scheduled.order_by("-created_at", "-pk").first()
     if last is None:
         return "measured by no schedule yet"
-    if last.overall_score is not None:
+    if last.overall_score is not None:  # it has series, but of another schedule or dimension
         return f"evaluation {last.pk}: scored, but not in what is asked for here"
     return f"evaluation {last.pk}: {last.error or 'no score'}"
 

@@ -73,7 +73,7 @@ def _console(out: Any) -> Console:
 
 
 def _print_scores(report: Report, console: Console) -> None:
-    """Print a row per agent and a column per dimension."""
+    """Print a row per agent and a column per dimension; with many columns the change stands below the score."""
     console.print(f"Judged by {escape(judge_label(report.judge))}, 0 to 9, higher is better")
     dimensions = report.dimensions
     narrow = len(dimensions) > MOST_WIDE_COLUMNS
@@ -82,7 +82,7 @@ def _print_scores(report: Report, console: Console) -> None:
     for result in report.results:
         scores = [score_and_change(result, name, between=between) for name in dimensions]
         rows.append([plain(result.agent, 16), *scores])
-    headings = [f">{heading_of(name, narrow=narrow)}" for name in dimensions]
+    headings = [f">{heading_of(name, narrow=narrow)}" for name in dimensions]  # ">": aligned to the right
     print_table(console, ["Agent", *headings], rows, tight=True, unwrapped=("Agent",))
     console.print("In %: the share of judgements scored, of the propositions this judge can score at all.")
 
@@ -105,7 +105,7 @@ def score_and_change(result: AgentResult, dimension: str, *, between: str = " ")
 
 
 def _print_findings(console: Console, findings: Sequence[Finding], style: str) -> None:
-    """Print a line per finding, and the messages that show it, each once."""
+    """Print a line per finding, 20 at most, and the messages that show it; what was asked and said is printed in full only once."""
     already_shown: set[str] = set()
     for finding in findings[:MOST_LINES]:
         figures = escape(plain(finding.figures, 1_000))
