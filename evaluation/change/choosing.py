@@ -144,7 +144,7 @@ def _compare_tagged(before: RunSummary, now: RunSummary, *, names: tuple[str, st
         raise NotComparable("; ".join(empty))
     baseline = measurement_of(before.run, name=names[0])
     candidate = measurement_of(now.run, name=names[1])
-    return with_undated(compare(baseline, candidate, margin=margin))
+    return with_note_on_undated(compare(baseline, candidate, margin=margin))
 
 
 def _measured_or_known(
@@ -163,7 +163,7 @@ def _measured_or_known(
     return [next(made).summary if run is None else summarize(run) for run in known]
 
 
-def with_undated(comparison: Comparison) -> Comparison:
+def with_note_on_undated(comparison: Comparison) -> Comparison:
     """Return the comparison with a note on how many messages of its evaluations have no time."""
     runs = {*comparison.baseline.runs.values(), *comparison.candidate.runs.values()}
     judged = Message.objects.filter(evaluation_scores__evaluation_run__in=runs).order_by()
@@ -182,7 +182,7 @@ def compare_runs(
     """Compare two runs of one target, the first being the baseline; in all dimensions, or in those named."""
     before = measurement_of(first, dimensions=dimensions or None)
     now = measurement_of(second, dimensions=dimensions or None)
-    return Compared([with_undated(compare(before, now, margin=margin))])
+    return Compared([with_note_on_undated(compare(before, now, margin=margin))])
 
 
 def compare_to_baseline(run: EvaluationRun, *, margin: float = MARGIN) -> Comparison | None:
@@ -203,7 +203,7 @@ def against_baselines(runs: Mapping[str, EvaluationRun], *, margin: float) -> Co
     if measured is None:
         return None
     before, now = measured
-    return with_undated(compare(before, now, margin=margin))
+    return with_note_on_undated(compare(before, now, margin=margin))
 
 
 def compare_with_baselines(
@@ -290,7 +290,7 @@ def compare_with_file(
             now = measurement_of_runs(_newest_like(agent, before, dimensions))
             if before.judge != now.judge or before.procedure != now.procedure:
                 result.wrong_file = True  # and `compare` refuses it, with the reason
-            result.comparisons.append(with_undated(compare(before, now, margin=margin)))
+            result.comparisons.append(with_note_on_undated(compare(before, now, margin=margin)))
     if not agents:
         result.refused[str(path)] = f"names no agent there is; it has: {names}"
     return result.adjusted()

@@ -181,7 +181,8 @@ def _digest_of_propositions(run: EvaluationRun, dimension: str) -> str:
 def series_of(agent: Agent, *, schedule: EvaluationSchedule | None = None, dimension: str = "") -> list[Series]:
     """Return an agent's series, by schedule, dimension, judge and procedure; the newest 400 evaluations of each schedule.
 
-    Three queries at most, however many schedules and evaluations there are.
+    Three queries at most, however many schedules and evaluations there are. Empty where no schedule measured it, or no run was looked
+    at yet (`over_time`).
 
     Args:
         schedule: Only what this one measured.
@@ -203,7 +204,7 @@ def series_of(agent: Agent, *, schedule: EvaluationSchedule | None = None, dimen
     all_agents = Agent.objects.in_use().count()
     series = []
     for own in schedules.order_by("name"):
-        # A schedule that names no agents measures all.
+        # How many agents share the rate of false alarms: a schedule that names none measures all.
         agents = own.named_agents or all_agents
         for line, runs_of_line in sorted(_by_line(by_schedule[own.pk], dimension).items()):
             series.append(_tested_series(agent, own, line, runs_of_line, agents=agents))
@@ -351,7 +352,7 @@ class _Stretch:
 
 
 def without_series(agents: Sequence[Agent], series: Iterable[Series]) -> dict[str, str]:
-    """Return by slug of the agents that have no series how their newest scheduled evaluation ended."""
+    """Return by slug, of the agents that have none of these series, how their newest scheduled evaluation ended."""
     with_series = {one_series.agent.pk for one_series in series}
     reasons: dict[str, str] = {}
     for agent in agents:
