@@ -193,7 +193,7 @@ class Command(CodedCommand):
         self.stdout.write(as_text(document))
 
     def _end(self, compared: Compared) -> None:
-        """Say what could not be compared, and end with the exit code: something worse weighs most, then unusable files, then missing data."""
+        """Say what could not be compared, and end with the exit code: something worse first, then unusable files, missing data."""
         not_compared = compared.undecidable
         if not_compared:
             rows = "\n  ".join(f"{target}: {reason}" for target, reason in not_compared.items())
