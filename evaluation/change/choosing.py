@@ -153,7 +153,7 @@ def _measured_or_known(
     prepared: Callable[[Sequence[EvaluationRun]], None],
     progress: Callable[[EvaluationRun, int], None],
 ) -> list[RunSummary]:
-    """Return a summary of each, in this order: of an evaluation there is, else of one that is made now."""
+    """Return a summary of each, in this order: of an evaluation that judged just this before, else of one that is made now."""
     known = [reusable(spec) for spec in specs]
     missing = [spec for spec, run in zip(specs, known, strict=True) if run is None]
     made: Iterator[Captured] = iter(())
@@ -189,6 +189,9 @@ def compare_to_baseline(run: EvaluationRun, *, margin: float = MARGIN) -> Compar
     """Compare a completed run with its agent's current baselines of the same judge and procedure (AC-6.5.4), as `compare` does.
 
     None where there is no baseline but the run itself, or the target is a channel.
+
+    Raises:
+        NotComparable: The run is not completed, or the two do not compare.
     """
     measured = baseline_and_candidate(dict.fromkeys(run.dimensions, run))
     if measured is None:

@@ -393,6 +393,7 @@ def adjusted(comparisons: Iterable[Comparison]) -> list[Comparison]:
     margin = together[0].margin
     all_dimensions = [change for comparison in together for change in comparison.dimensions]
     all_propositions = [change for comparison in together for change in comparison.proposition_changes]
+    # They come back in the order in which they were given.
     corrected_dimensions = iter(corrected(all_dimensions, margin, "dimensions"))
     corrected_propositions = iter(corrected(all_propositions, margin, "propositions"))
     results = []

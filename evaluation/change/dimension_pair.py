@@ -58,7 +58,7 @@ class DimensionPair:
             self._classify(proposition)
 
     def _match_propositions(self) -> None:
-        """Fill `reworded` and `same`."""
+        """Fill `reworded` and `same`. A digest that is not known (empty) is taken to be the same."""
         for proposition, before in self.before.propositions.items():
             now = self.now.propositions.get(proposition)
             if now is None:
@@ -86,7 +86,7 @@ class DimensionPair:
         hits = self._hits(before, now)
         if hits is not None:
             self.by_hits[proposition] = hits
-        elif scored_before != scored_now and not self.counted:
+        elif scored_before != scored_now and not self.counted:  # counts are compared as a whole: none is left out
             self.scored_in_one.append(proposition)
         if not scored_before and not scored_now and (before.unjudged or now.unjudged):
             self.unjudged.append(proposition)

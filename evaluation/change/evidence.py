@@ -212,7 +212,7 @@ def store_completed(run: EvaluationRun, summary: RunSummary, *, spoken: QuerySet
 
     Args:
         spoken: See `note_evidence`.
-        linked: Whether only the dimensions of channels have new numbers.
+        linked: Whether only the dimensions of channels have new numbers: then they alone become the baseline.
     """
     note_evidence(run, spoken)
     if run.is_baseline:

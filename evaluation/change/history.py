@@ -123,7 +123,7 @@ class History:
             points_by_day[_day(point.at)].append(point)
         days = [_mean_of_day(points) for points in points_by_day.values()]
         drawn = days[-most:]
-        last_mean_of_day = {_day(rolled.at): rolled for rolled in self.rolled}
+        last_mean_of_day = {_day(rolled.at): rolled for rolled in self.rolled}  # oldest first, so the last one stays
         return replace(
             self,
             points=drawn,

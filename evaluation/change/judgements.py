@@ -110,7 +110,7 @@ class _PropositionJudgements:
         """Return the mean of the repeats of each message that was scored.
 
         Args:
-            clusters: What the scores of each message belong together by.
+            clusters: What the scores of each message belong together by: the message, or its situation; none of a message that is gone.
         """
         observations = []
         for message, judgements in self.messages.items():
@@ -215,7 +215,10 @@ def _clusters_of_messages(run: EvaluationRun) -> dict[int, str]:
 
 
 def _clusters_by_situation(tags_of_messages: Mapping[int, Mapping[str, str]]) -> dict[int, str]:
-    """Return the situation of each simulated message. Of one situation alone each repeat is a sample, else a situation with its repeats."""
+    """Return by message the situation it was simulated in: all repeats of a situation belong together.
+
+    Where there is one situation alone each of its repeats is a cluster of its own: one cluster would be no sample.
+    """
     situations = {tags.get("situation", "") for tags in tags_of_messages.values()}
     clusters = {}
     for pk, tags in tags_of_messages.items():

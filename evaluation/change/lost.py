@@ -132,7 +132,7 @@ def lost_dimensions(shares: Mapping[str, tuple[ScoredShare, ScoredShare]]) -> tu
         p_values.append(_p_of_loss(before, now))
     lost = []
     for dimension, p in zip(tested, holm(p_values), strict=True):
-        if p <= ALPHA:
+        if p <= ALPHA:  # `_p_of_loss` gives 1 where no more than half was lost
             before, now = shares[dimension]
             lost.append(_lost(dimension, "", p, before.share, now.share))
     return tuple(lost)

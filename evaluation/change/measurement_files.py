@@ -78,6 +78,7 @@ def _proposition_json(measured: Measured) -> dict[str, Any]:
     for observation in measured.observations:
         key = str(observation.cluster)
         value = _short_number(observation.value)
+        # Of one message a proposition has one score; of a window, or a situation, there may be several.
         scores[key] = [*_as_list(scores[key]), value] if key in scores else value
         weights[key] = round(observation.weight, 6)
     document: dict[str, Any] = {}

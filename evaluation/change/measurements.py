@@ -79,7 +79,7 @@ def measurement_of(run: EvaluationRun, *, name: str = "", dimensions: Collection
         runs=dict.fromkeys(wanted, run.pk),
         evaluation_run=run.pk,
         scope=_scope_of(run),
-        where={} if run.simulated else run.where,
+        where={} if run.simulated else run.where,  # the tags of a simulation are its own
     )
 
 

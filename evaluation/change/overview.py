@@ -214,7 +214,7 @@ def _stored_drifts(agents: Sequence[Agent], judged: Judged, *, with_runs: bool) 
 
 
 def _add_baselines(drifts: Mapping[int, AgentDrift], judged: Judged) -> None:
-    """Add the current baselines of agents: name, scores, and when the newest message was said.
+    """Add the current baselines of agents: the name of the one captured last, scores, and when the newest message was said.
 
     Args:
         drifts: By the agent's primary key.

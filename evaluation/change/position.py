@@ -285,7 +285,7 @@ def _change_within(bins: Sequence[Bin], judged: Sequence[_JudgedMessage], margin
 
 
 def _weighted_equally(judged: Sequence[_JudgedMessage]) -> list[_JudgedMessage]:
-    """Return the messages with weights by which each conversation weighs the same in each stretch."""
+    """Return the messages with weights by which each conversation weighs the same in each stretch; those of weight 0 are left out."""
     totals: dict[tuple[int, int], float] = defaultdict(float)
     for message in judged:
         totals[message.channel, message.stretch] += message.weight

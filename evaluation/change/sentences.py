@@ -54,6 +54,7 @@ def sentence_of(drift: AgentDrift) -> str:
             return f"Measured, but nothing was scored both in {baseline} and now."
         case "not enough data":
             return f"Not enough data{_what_is_lacking(drift)}."
+    # It drifted, possibly drifted, improved or is steady.
     if drift.main is not None:
         return _main_change(drift, drift.main)
     return _steady(drift)

@@ -251,7 +251,7 @@ def _tested_series(
         stretch = _Stretch(schedule, line.dimension, list(group), agents=agents)
         points += stretch.points(is_first=not points)
         drops += stretch.drops
-        note = stretch.note
+        note = stretch.note  # of the last stretch: why nothing is tested now
     return Series(
         agent=agent,
         schedule=schedule,

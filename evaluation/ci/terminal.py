@@ -88,7 +88,13 @@ def _print_scores(report: Report, console: Console) -> None:
 
 
 def score_and_change(result: AgentResult, dimension: str, *, between: str = " ") -> str:
-    """Return the score with the share scored, and the change with its sign, e.g. ``2.9 · 100 % (−5.1▼)``."""
+    """Return the score with the share scored, and the change with its sign, e.g. ``2.9 · 100 % (−5.1▼)``.
+
+    The sign is one of `CHANGE_SIGNS`, ``?`` where nothing is decided; a count has none. Without a score it is a dash, without change.
+
+    Args:
+        between: What stands between the score and the change.
+    """
     score = result.score(dimension)
     change = result.change(dimension)
     if score is None:

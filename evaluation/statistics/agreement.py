@@ -182,9 +182,9 @@ def _mid_ranks(values: Floats, counts: Floats) -> Floats:
 
     order: NDArray[np.intp] = np.argsort(values, kind="stable")
     ordered = values[order]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    per_value = np.add.reduceat(counts[:, order], starts, axis=1)
-    middle = np.cumsum(per_value, axis=1) - per_value / 2
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])  # where each distinct value begins
+    per_value = np.add.reduceat(counts[:, order], starts, axis=1)  # how often it occurs
+    middle = np.cumsum(per_value, axis=1) - per_value / 2  # equal values share the middle of their ranks
     ranks = np.empty_like(counts)
     ranks[:, order] = np.repeat(middle, np.diff(np.r_[starts, values.size]), axis=1)
     return ranks

@@ -235,7 +235,9 @@ def pairs_needed(d: float, comparisons: int = 1) -> int | None:
     def suffices(pairs: int) -> bool:
         return power(d, pairs, comparisons) >= POWER
 
-    return bisect_left(range(high), True, lo=high // 2, key=suffices)
+    return bisect_left(
+        range(high), True, lo=high // 2, key=suffices
+    )  # half as many are too few; `high` where none below it does
 
 
 def detectable(treatment: Arm, control: Arm, comparisons: int = 1) -> float | None:

@@ -139,6 +139,9 @@ def lag_one(scores: Floats) -> float:
 
     The estimate of n scores is too low by about (1 + 4r) / n (Kendall, Biometrika 41, 1954, 403–404), which is corrected. Few scores say
     little of it: as much as eight scores would say counts for a correlation of 0.5, so that a young series is taken with caution.
+
+    Args:
+        scores: In order of time, more than four.
     """
     n = scores.size
     deviations = scores - scores.mean()

@@ -205,7 +205,10 @@ def fill_now(agents: list[Any]) -> tuple[object, object] | None:
 
 @admin.display(description="baseline → now")
 def baseline_column(agent: Any) -> SafeString:
-    """Return a line per judge: its badge, each dimension's score and the newest since, the lowest first; whether the persona changed."""
+    """Return a line per judge: its badge, each dimension's score and the newest since, the lowest first; whether the persona changed.
+
+    `fill_now` has set what it shows; the badge is left out where all agents of the list have the same judge.
+    """
     lines = []
     for judged, baselines in _by_judge(agent.newest_baselines).items():
         pairs = [(baseline, agent.now.get((judged, baseline.dimension))) for baseline in baselines]

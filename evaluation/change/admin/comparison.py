@@ -104,7 +104,7 @@ class CompareForm(forms.Form):
         slug = self.data.get("agent", "")
         self.chosen_agent: Agent | None = Agent.objects.filter(slug=slug).first() if slug else None
         names = {"": "choose"}
-        names.update(by_name().values_list("slug", "display_name")[:MOST_AGENTS])
+        names.update(by_name().values_list("slug", "display_name")[:MOST_AGENTS])  # the chosen one may be none of them
         self.judges: dict[str, Judged] = {}
         if self.chosen_agent is not None:
             names[slug] = self.chosen_agent.display_name
@@ -160,10 +160,10 @@ class CompareForm(forms.Form):
 
 
 def _read_side(text: str) -> Asked:
-    """Read an evaluation's number or a tag.
+    """Read an evaluation's number (also as ``#7``) or a tag; return None for an empty text.
 
     Raises:
-        ValidationError: It is neither; names the text and what is allowed.
+        ValidationError: It is neither, or there is no such evaluation; names the text and what is allowed.
     """
     text = text.strip().removeprefix("#")
     if not (text.isascii() and text.isdigit()):

@@ -171,7 +171,7 @@ def _card(drift: AgentDrift, steps: Sequence[Step]) -> dict[str, Any]:
         dimensions.append((change.dimension, before, now, signed(change.delta)))
     return {
         "drift": drift,
-        "badge": display.badge(drift.state, *STATES[drift.state]),
+        "badge": display.badge(drift.state, *STATES[drift.state]),  # with tone and hint
         "sentence": sentence_of(drift),
         "certainty": why_drifted(drift),
         "scores_url": scores_behind(drift.main),

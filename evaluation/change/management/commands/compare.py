@@ -255,7 +255,7 @@ def _specs(options: dict[str, Any]) -> list[RunSpec]:
         if dimensions:
             asked["dimensions"] = dimensions
         return [RunSpec(agent=agent, **asked) for agent in _agents(options["agents"])]
-    except UnknownAgent:
+    except UnknownAgent:  # a ValueError, too, with an exit code of its own
         raise
     except ValueError as error:
         raise wrong(error) from None
@@ -470,7 +470,9 @@ def _explanations(comparisons: Sequence[Comparison]) -> list[str]:
     if tested > 1:
         lines.append(f"drifted, improved: significant after Holm correction ({tested} comparisons, 5 %).")
     lines += _notes_by_target(comparisons)
-    if any("takes a larger one" in change.reason for change in changes):
+    if any(
+        "takes a larger one" in change.reason for change in changes
+    ):  # as `decide` says of a baseline that is too small
         lines.append("--detect 0.5 says how many messages a baseline takes.")
     return lines
 
