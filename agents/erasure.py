@@ -40,7 +40,7 @@ def keys_said_by(person: Person) -> QuerySet[Message, Any]:
 
 
 def of_messages(*lookups: str) -> Derived:
-    """Find the rows that refer to one of their messages by one of these keys."""
+    """Find the rows that refer to one of the person's messages by one of these keys, such as ``pk`` or ``run__trigger``."""
     if not lookups:
         raise ValueError("name at least one key: without a condition all rows would be found")
 
