@@ -80,7 +80,8 @@ def _first_version_without_it(request: BehaviorRequest, number: int) -> PersonaV
 def _when_it_became_as_before(request: BehaviorRequest, number: int) -> datetime | None:
     """Return when the trait became what it was before the request; None where it always was, as far as 500 versions tell.
 
-    None too where it was another in the version right before. Reads the versions before the request's own, newest first, up to the first in which the trait is another.
+    None too where it was another in the version right before. Reads the versions before the request's own, newest first, up to the
+    first in which the trait is another.
     """
     before, after = stored_trait(request.trait_before), stored_trait(request.trait_after)
     earlier = PersonaVersion.objects.filter(agent=request.agent_id, number__lt=number).order_by("-number")

@@ -35,7 +35,13 @@ _DIRECTION_MARKS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u
 
 
 def _storable_text(value: object) -> str:
-    """Return a text as it can be stored and displayed: no control characters, trimmed; empty for None."""
+    """Return a text as it can be stored and displayed, trimmed; empty for None.
+
+    Invisible characters are left out; a control character, or one that turns the writing direction, becomes a space; line breaks stay.
+
+    Raises:
+        PydanticCustomError: It is no text.
+    """
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -55,7 +61,11 @@ def _storable_line(value: object) -> str:
 
 
 def _finite_number(value: object) -> float | None:
-    """Return a number, also one written as a text ("0.3"): small models do that, and it leaves no doubt."""
+    """Return a number, also one written as a text ("0.3"): small models do that, and it leaves no doubt. None for None.
+
+    Raises:
+        PydanticCustomError: It is no finite number; true and false are none.
+    """
     if value is None:
         return None
     number = math.nan
@@ -123,7 +133,10 @@ class Change:
     contradiction: str = ""
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns of a `BehaviorRequest` that say what it does, or would do."""
+        """Return the columns of a `BehaviorRequest` that say what it does, or would do.
+
+        `trait_before` is None for a new trait; where nothing would change the name is empty and `trait_after` None.
+        """
         columns: dict[str, Any] = {
             "operation": self.operation,
             "trait_name": "",
@@ -146,7 +159,7 @@ def operation_of(before: TraitValue | None, after: TraitValue) -> Operation:
 
 
 def find_trait(name: str, traits: Iterable[AnyTrait]) -> AnyTrait | None:
-    """Return the trait of that name: the one written exactly so, else the first with the same `name_key`."""
+    """Return the trait of that name: the one written exactly so, else the first of the same `name_key` (case and spaces do not count)."""
     candidates = list(traits)
     for trait in candidates:
         if trait.name == name:
