@@ -90,7 +90,7 @@ def execute(
     """Judge several runs side by side, with those of their channels; runs that another process holds are left alone.
 
     Args:
-        runs: Pending, lost, failed or errored ones; stored judgements are not made again.
+        runs: Pending, lost, failed, errored or paused ones; stored judgements are not made again.
         owner: Under which they are leased; default this process.
         progress: Called with a run and the number of judgements just settled, from any thread.
         hand_back: When interrupted, leave the work to any worker; else only to the same command.
@@ -111,13 +111,15 @@ def execute_as_made(
 ) -> list[EvaluationRun]:
     """Judge runs like `execute`, but make them while those before are being judged.
 
+    On an error that no run foresees, an outage, or an interrupt, the leases of all that did not end are given up; then it is raised.
+
     Args:
         portions: Makes a few runs at a time, each after those of its channels.
         alerts: Whether a score that fell sharply raises an alert.
     """
     execution = _Execution(owner or owner_name(), progress)
     try:
-        with suppress(PropositionError):  # each run fails with this error itself
+        with suppress(PropositionError):  # an error is not cached: each run meets it again, and fails with it
             execution.load_files()
         with sentry_sdk.start_span(op="evaluation.run", name="evaluate") as span:
             judged = side_by_side(execution.jobs(portions), _threads())
@@ -187,7 +189,7 @@ class _Execution:
         if run.batch and is_waiting(run.work_id):  # a person chose this run: nothing of it is asked again meanwhile
             run.finish(owner=self.owner, status=Status.PENDING)
             return None
-        if run.attempt > 1:
+        if run.attempt > 1:  # what a worker asked before it was lost, or the run stopped, and got no answer to
             reopen_failed(run)
         try:
             context = open_evaluation(
@@ -206,7 +208,7 @@ class _Execution:
             return None
         route = route_of("judge", run.judge)
         dimension_jobs = [partial(judge_dimension, context, dimension) for dimension in run.own_dimensions]
-        if run.batch and route.is_distant:
+        if run.batch and route.is_distant:  # else each question is asked at once: no batches offline, or without a key
             asking = BatchAsking(context, route)
             context.ask = asking.ask
             side_by_side(dimension_jobs, 1)  # `BatchAsking` is not safe to use from several threads
@@ -234,7 +236,7 @@ class _Execution:
         else:
             status, reason = Status.ERRORED, _error_text(error)
         for run in self.leased:
-            run.finish(owner=self.owner, status=status, error=reason)
+            run.finish(owner=self.owner, status=status, error=reason)  # does nothing to one that ended already
 
 
 def _error_text(error: BaseException) -> str:
@@ -444,6 +446,12 @@ def capture(
         progress: Called as judgements are made.
         notice: Called with the batches that are waited for, where specs ask for batches: this returns when they are answered.
         alerts: Whether a score that fell sharply raises an alert.
+
+    Returns:
+        An outcome for each spec, in their order, without runs that were deleted meanwhile.
+
+    Raises:
+        PropositionError: Proposition files cannot be used; nothing was asked.
     """
     with sentry_sdk.start_transaction(op="evaluation.baseline", name="capture baselines") as trace:
         trace.set_data("agents", [spec.target.slug for spec in specs])
@@ -489,10 +497,12 @@ def _wait_for_batches(runs: Sequence[EvaluationRun], *, progress: Progress, noti
     judged: set[int] = set()
     last_words = ""
     while True:
+        # The same statuses for runs as for batches: pending or running. One that failed or paused is not waited for.
         unfinished = list(EvaluationRun.objects.filter(pk__in=keys, batch=True, status__in=LLMBatch.OPEN))
         if not unfinished:
             return judged
         unfinished_keys = [run.pk for run in unfinished]
+        # A run may be leased as soon as no batch of it is open.
         answered = list(EvaluationRun.objects.filter(EvaluationRun.leasable(), pk__in=unfinished_keys))
         if answered:
             judged.update(run.pk for run in execute(answered, progress=progress, hand_back=False))
@@ -501,7 +511,7 @@ def _wait_for_batches(runs: Sequence[EvaluationRun], *, progress: Progress, noti
         if words != last_words:
             last_words = words
             notice(words)
-        if not batches.work_one(owner=owner):
+        if not batches.work_one(owner=owner):  # no batch was due to be looked at
             time.sleep(seconds_until_look(unfinished))
 
 
@@ -521,9 +531,10 @@ def _captured(made: Sequence[PreparedRun], judged_here: set[int]) -> list[Captur
 
 
 def existing(specs: Sequence[RunSpec]) -> list[Captured] | None:
-    """Return the earlier measurement of each of these specs; None unless all have one and nothing they depend on changed since.
+    """Return the newest completed measurement of each of these specs; None unless all have one.
 
-    A baseline counts while it is the current one.
+    It asked for the same of the same persona and propositions; more may have been said since. A measurement that is to be a baseline
+    counts while the agent's baseline still is of it.
     """
     captured = []
     for spec in specs:
@@ -536,7 +547,11 @@ def existing(specs: Sequence[RunSpec]) -> list[Captured] | None:
 
 
 def run_json(summary: RunSummary) -> dict[str, Any]:
-    """Dump a run's summary, with what the apps above know of its dimensions (`summary_parts`): how far its judge can be trusted."""
+    """Dump a run's summary, with what the apps above add to its dimensions (`summary_parts`): how far its judge can be trusted.
+
+    A channel's dimensions have also the ideas that were counted, and the figures that were measured; those of agents whose speech was
+    simulated the reason why they are empty.
+    """
     run = summary.run
     document = summary.model_dump()
     agent = run.agent.slug if run.agent is not None else ""
@@ -585,7 +600,7 @@ def _work_on(run: EvaluationRun, waiting: Sequence[EvaluationRun], *, owner: str
 def _paused_with_room() -> list[EvaluationRun]:
     """Return the oldest run that paused for a budget (its agent's, or that of all channels) with room again: a new day, a higher cap."""
     paused = EvaluationRun.objects.filter(status=Status.PAUSED_BUDGET).select_related("agent")
-    paused = paused.exclude(lease_expires_at__gt=timezone.now())
+    paused = paused.exclude(lease_expires_at__gt=timezone.now())  # its next batch is tried later: `BATCH_PAUSE`
     over_budget: set[tuple[int | None, str]] = set()  # looked up once per agent and model; None = all channels
     for run in paused.order_by("created_at", "pk"):
         model = run.judge
@@ -593,6 +608,7 @@ def _paused_with_room() -> list[EvaluationRun]:
             model = actor_of(run.agent, run.actor_model)
         if (run.agent_id, model) in over_budget:
             continue
+        # A run that simulates first asks the actor before the judge.
         if not why_over_budget(run.agent, model):
             return [run]
         over_budget.add((run.agent_id, model))
