@@ -293,6 +293,8 @@ def request_evaluation(
 ) -> PreparedRun:
     """Have a worker measure what is asked for.
 
+    With ``simulate: auto`` conversations are simulated first for an agent that has little speech.
+
     Returns:
         The run; it is resumed if it asked for the same within 24 hours and had not ended.
 

@@ -66,7 +66,10 @@ def figures(subject: Subject, propositions: Sequence[Proposition]) -> dict[str, 
 
 
 def _pseudo_values(texts: Sequence[str]) -> dict[str, float]:
-    """Return the figure of each message; see `figures`. Empty for too few messages."""
+    """Return each message's jackknife pseudo-value of the repetition score, cut to 0 to 9, by a key made of its text.
+
+    Equal texts have keys of their own, ``…/2`` for the second one. Empty for fewer than five messages.
+    """
     if len(texts) < AMONG:
         return {}
     share, shares_without = typical_recurrence([comparable_ngrams(text, 3) for text in texts])
