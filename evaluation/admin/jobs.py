@@ -23,7 +23,9 @@ VIEW_JOBS = "evaluation.view_job"
 
 
 def newest_job(request: HttpRequest, kind: Job.Kind, render_result: Callable[[Job], SafeString]) -> SafeString | str:
-    """Render the newest job of a kind; empty where there is none, or the user may not see jobs.
+    """Render the newest job of a kind with its result and evaluations; empty where there is none, or the user may not see jobs.
+
+    While it is open the page asks for its progress, and says so where no worker is there to do it.
 
     Args:
         render_result: Renders what the job did so far.

@@ -143,7 +143,10 @@ class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
 
 
 def _history(schedule: EvaluationSchedule, buttons: list[Button]) -> SafeString:
-    """Show the newest evaluations of agents that a schedule asked for; the judge is a column where there are several."""
+    """Show the 20 newest evaluations of agents that a schedule asked for, with its last outcome and a note where drift is tested rarely.
+
+    The judge is shown once where it is the same for all, else in a column.
+    """
     newest = schedule.runs.filter(agent__isnull=False).select_related("agent").order_by("-created_at", "-pk")
     runs = list(newest[:RUNS_SHOWN])
     shares = shares_of([run.pk for run in runs])

@@ -127,7 +127,10 @@ SCORES_SHOWN = 5  # of a message; the lowest
 
 
 def judgement_notes(request: HttpRequest, messages: list[Message]) -> dict[int, SafeString]:
-    """Show, for the transcript, the scores of each message in its newest evaluation, lowest first; one query for a page."""
+    """Show, for the transcript, the scores of each message in its newest evaluation, lowest first; one query for a page.
+
+    Messages without a judgement are left out. The number of all is that over all evaluations.
+    """
     per_message: dict[str, Any] = {"partition_by": [F("message_id")]}
     newest = (
         EvaluationScore.objects.filter(message__in=messages)
@@ -152,7 +155,11 @@ def judgement_notes(request: HttpRequest, messages: list[Message]) -> dict[int, 
 
 
 def _note(request: HttpRequest, message: Message, scores: list[Any]) -> SafeString:
-    """Render the note on a message: its lowest scores in its newest evaluation."""
+    """Render the note on a message: its lowest scores in its newest evaluation.
+
+    Args:
+        scores: Of that evaluation, lowest first, those without a score last.
+    """
     message_admin: Any = admin.site.get_model_admin(Message)
     scored = [score.score for score in scores if score.status == EvaluationScore.Status.SCORED]
     context = {

@@ -130,7 +130,14 @@ class Command(CodedCommand):
             self._show_changed(schedule, asked)
 
     def _save(self, schedule: EvaluationSchedule, asked: Namespace, *, is_new: bool) -> EvaluationSchedule:
-        """Store the schedule with what was asked for; a new one also with the defaults that depend on the time and the period."""
+        """Store the schedule with what was asked for, and nothing else of one that exists.
+
+        A new one is due at once, every day, over a window as long as its period, unless that is asked for otherwise.
+
+        Raises:
+            ValueError: A value is not allowed, or there is no such agent.
+            CommandError: A tag is not understood, or batches are asked of a judge that takes none.
+        """
         if is_new:
             schedule.every_minutes = parse_every(asked.every or "1d")
             schedule.next_at = timezone.now()
@@ -155,7 +162,7 @@ class Command(CodedCommand):
         return save_schedule(schedule, agents=self._agents_asked(asked.agents))
 
     def _agents_asked(self, slugs: str | None) -> list[Agent] | None:
-        """Return the agents named; an empty list means all, None that nothing was asked."""
+        """Return the agents named; an empty list means all that are active, None that the option was not given."""
         if slugs is None:
             return None
         if slugs.strip().lower() == "all":
@@ -172,7 +179,7 @@ class Command(CodedCommand):
             self.stdout.write(f"Removed {schedule.name}. What it measured stays.")
 
     def _show_changed(self, schedule: EvaluationSchedule, asked: Namespace) -> None:
-        """Print a schedule after a change, with a note where its window overlaps."""
+        """Print a schedule after a change, with a note where drift is tested more rarely than it measures, or not at all."""
         note = overlap_note(schedule)
         if asked.json:
             document: dict[str, Any] = {"schedule": schedule_json(schedule)}
