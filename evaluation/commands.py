@@ -70,6 +70,8 @@ def tag_pairs(values: Sequence[str], *, option: str = "--where") -> dict[str, st
 def split_unusable(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], str]:
     """Return the specs whose proposition files can be used, and file, line and field of what is wrong with those of the others.
 
+    That is empty where nothing is wrong.
+
     Raises:
         CommandError: None of them can be measured.
         PropositionError: A folder does not exist.
@@ -144,7 +146,10 @@ def check_writable(option: str, path: Path) -> None:
 
 
 def write_text(option: str, path: Path, text: str) -> None:
-    """Write a file.
+    """Write a file; one of that name is replaced.
+
+    Args:
+        option: That named the file, for the error.
 
     Raises:
         CommandError: It cannot be written; says why.
@@ -442,7 +447,11 @@ def show_estimates(
 
 
 def estimate_table(estimates: Sequence[Estimate], out: Any, simulations: Sequence[SimulationEstimate] = ()) -> None:
-    """Print a dry run for people; first what simulating the agents would need, where they would be simulated."""
+    """Print a dry run for people; first what simulating the agents would need, where they would be simulated.
+
+    Args:
+        estimates: At least one, all of the same judge.
+    """
     console = console_on(out)
     if simulations:
         _print_simulations_estimate(console, simulations)
@@ -514,7 +523,7 @@ TOO_FEW = f"They have fewer than {ENOUGH_MESSAGES} messages of their own (--no-s
 
 
 def simulations_table(simulations: Sequence[Simulation], out: Any, *, why: str = "") -> None:
-    """Print which agents were simulated, by which model, and what is missing.
+    """Print which agents were simulated, by which model, and what is missing; nothing where none was.
 
     Args:
         why: Why they were simulated, in a sentence.

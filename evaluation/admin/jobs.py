@@ -51,7 +51,10 @@ def newest_job(request: HttpRequest, kind: Job.Kind, render_result: Callable[[Jo
 
 
 def job_progress(request: HttpRequest, pk: int) -> HttpResponse:
-    """Answer how far a job is, for the page that asks every two seconds whether anything changed."""
+    """Answer how far a job is, for the page that asks every two seconds whether anything changed.
+
+    ``done`` counts agents that were asked, ``settled`` judgements of its evaluations. 403 for users who may not see jobs, 404 for no job.
+    """
     if not request.user.has_perm(VIEW_JOBS):
         raise PermissionDenied
     job = get_object_or_404(Job, pk=pk)

@@ -88,6 +88,7 @@ class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
         "Each measures its agents once now, in addition to its times, and asks its judge, which may cost money.",
     )
     def fire(self, request: HttpRequest, queryset: QuerySet[EvaluationSchedule]) -> None:
+        """Fire each of the chosen schedules; say what came of it, as a warning where no evaluation was queued."""
         for schedule in queryset:
             fired = fire_now(schedule)
             level = messages.SUCCESS if fired.runs else messages.WARNING

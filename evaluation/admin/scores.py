@@ -69,7 +69,10 @@ class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
 
     @admin.display(description="message")
     def judged(self, score: EvaluationScore) -> SafeString:
-        """Show who was measured, and the start of the message judged with a link to it, and of the earlier one of a pair."""
+        """Show who was measured, and the start of the message judged with a link to it, and of the earlier one of a pair.
+
+        Users who may not read messages see their numbers instead.
+        """
         message, earlier = score.message, score.compared_with
         if message is not None:
             text = display.link(transcript_url(message), _quoted(score, message, 70), "in its conversation")

@@ -312,7 +312,8 @@ def check_draft(
 
     Returns:
         Every proposition that could be looked at, in order, with its verdict: scored, trivial where its precondition is false,
-        or unscored where no cue occurs or a pattern cannot say. Judged claims without cues are not among them.
+        or unscored where no cue occurs or a pattern cannot say. Judged claims without cues, or at action level, are among them only
+        where their precondition is false.
 
     Raises:
         PropositionError: A file cannot be used.
@@ -336,7 +337,11 @@ def check_draft(
 def _propositions_about_messages(
     agent_slug: str, *, files: Sequence[LoadedFile] | None, seeded: bool
 ) -> Iterator[tuple[str, Proposition]]:
-    """Yield the propositions that may have a rule, each with its level."""
+    """Yield the propositions that may have a rule, each with its level; rules and judged claims alike.
+
+    Raises:
+        PropositionError: A file cannot be used.
+    """
     for dimension in TAKES_RULES:
         for level in LEVELS:
             propositions = propositions_for(
@@ -347,7 +352,9 @@ def _propositions_about_messages(
 
 
 def rules_of(agent: Agent) -> list[Callable[[str], bool]]:
-    """Return the rules of an agent's propositions about one message, each true where a text keeps it: a polish must (`swarm_guards`).
+    """Return the rules of an agent's propositions about one message, as functions that are true where a text keeps the rule.
+
+    Whoever polishes a text must keep them (`swarm_guards`).
 
     A pattern that cannot say, and a precondition that the text alone does not meet, break nothing.
 

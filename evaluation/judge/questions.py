@@ -589,7 +589,10 @@ class Question:
     _keyed: dict[str, Proposition] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse propositions that cannot share a call; give each its key, ``p1``, ``p2`` and so on."""
+        """Refuse propositions that cannot share a call; give each its key, ``p1``, ``p2`` and so on.
+
+        By TinyTroupe's method none is hard: the judge subtracts penalties itself.
+        """
         if not 1 <= len(self.propositions) <= MAX_PER_CALL:
             raise ValueError(f"a call takes 1 to {MAX_PER_CALL} propositions, got {len(self.propositions)}")
         if len({p.context_key for p in self.propositions}) > 1:
@@ -718,7 +721,7 @@ CACHED_FROM = 4_096 * 4  # characters: the shortest prompt that every model's ca
 
 
 def cached_characters(request: LLMRequest) -> int:
-    """Return how long the part of a request is that the prompt cache may hold."""
+    """Return how long the part of a request is that the prompt cache may hold: everything up to its last block marked for it."""
     blocks = list(request.system)
     for turn in request.turns:
         blocks += turn.blocks
@@ -751,7 +754,7 @@ class JudgeHealth:
         self._lock = threading.Lock()
 
     def note(self, *, failed: bool, why: str) -> None:
-        """Count one call.
+        """Count one call. Once ten failed and none was answered the judge is `down`, and stays so.
 
         Args:
             failed: Whether it brought no answer.
@@ -995,7 +998,12 @@ def score_proposition(
     gate: bool = False,
     deadline: float | None = None,
 ) -> Verdict:
-    """Score one proposition alone, as experiments and the gate do."""
+    """Score one proposition alone, as experiments and the gate do: one call, without a second try or double check.
+
+    Args:
+        gate: Whether a draft waits for it: the call is then not retried.
+        deadline: Seconds in total; default `LLM_EVALUATION_DEADLINE`.
+    """
     question = Question(propositions=(proposition,), context=context, label=label, model=model, gate=gate)
     reply = complete(build_request(question), deadline=deadline or settings.LLM_EVALUATION_DEADLINE)
     return read_reply(question, reply)[0]
@@ -1086,13 +1094,20 @@ def check_proposition(
 def ask_together(
     asked: Sequence[Check | Question], *, deadline: float, about: Hashable | None = None
 ) -> list[CheckResult | list[Verdict]]:
-    """Ask several checks, and questions that are scored, at the same time, while a turn waits: see `complete_guarded` for `about`.
+    """Ask several checks, and questions that are scored, at the same time, while a turn waits. Nothing is tried twice.
+
+    An endpoint that hangs is not asked.
 
     Args:
         deadline: Seconds for all of it.
+        about: The draft, so that one draft repeated does not count as several time-outs; see `complete_guarded`.
 
     Returns:
-        In their order, a result for each check, and for each question one verdict per proposition.
+        In their order, a result for each check, and for each question one verdict per proposition. Without an answer `holds` is None, or
+        the verdict unscored.
+
+    Raises:
+        ValueError: A claim uses a variable that has no value here.
     """
     requests: list[LLMRequest] = []
     for item in asked:

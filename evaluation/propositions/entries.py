@@ -54,10 +54,12 @@ class Entry:
 
 
 def all_entries(files: Sequence[LoadedFile] | None = None) -> list[Entry]:
-    """Return every proposition of every file (default: of `load_all`), in their order.
+    """Return every proposition of every file (default: of `load_all`), in their order: first a file's active ones, then the others.
+
+    Files that cannot be used have none.
 
     Raises:
-        PropositionError: Proposition files cannot be used.
+        PropositionError: A folder does not exist.
     """
     entries = []
     for file in load_all() if files is None else files:

@@ -33,6 +33,7 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
     """The safe loader, which refuses a key that stands twice in one mapping."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Refuse a key that stands twice, where YAML would silently take the last one. Keys that are no plain values are not compared."""
         seen: set[str] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
@@ -272,7 +273,7 @@ class LoadedFile:
 
 
 def load_file(path: Path) -> LoadedFile:
-    """Read and validate one file.
+    """Read and validate one file. It is about the dimension of its folder's name where it does not say.
 
     Raises:
         PropositionError: With every problem of the file.
@@ -292,7 +293,11 @@ def load_file(path: Path) -> LoadedFile:
 
 
 def resolved_file(path: Path, parsed: PropositionFile, node: yaml.Node | None) -> LoadedFile:
-    """Return a valid file's propositions with what they inherit from it; `node` is the file's, for the lines."""
+    """Return a valid file's propositions with what they inherit from it, those that are not active apart.
+
+    It is about the agent of its name (``jim.yaml``, ``jim.action.yaml``) where it does not say. `node` is the file's, for the lines;
+    without it all are of line 1.
+    """
     agent_id = parsed.agent_id or _owner_by_name(path)
     active: list[Proposition] = []
     inactive: list[Proposition] = []
@@ -378,8 +383,8 @@ def proposition_dirs() -> list[Path]:
 def load_all() -> list[LoadedFile]:
     """Read every proposition file of every folder; a file is read again only when it changed.
 
-    Files that cannot be used come last, without propositions and with their `problems`: only what needs them fails. So are files
-    that share an id with an earlier one (`shared_ids`).
+    Files that cannot be used come last, without propositions and with their `problems`: only what needs them fails. Those that share
+    an id with an earlier file (`shared_ids`) are among them.
 
     Raises:
         PropositionError: A folder does not exist.

@@ -541,7 +541,12 @@ def prompts_digest() -> str:
 
 
 def resolve(spec: PropositionSpec, file: PropositionFile, source: str, *, for_all: bool = False) -> Proposition:
-    """Return a proposition with what it inherits from its file; `for_all` says that the file is about all agents."""
+    """Return a proposition with what it inherits from its file, where it does not say so itself.
+
+    Args:
+        source: Where it stands, ``file:line``. The words of the persona that it names as its source become `quote`.
+        for_all: Whether the file is about all agents.
+    """
     default_first_n, default_last_n = WINDOW_DEFAULTS[file.level]
     return Proposition(
         dimension=file.dimension,

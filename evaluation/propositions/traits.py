@@ -131,7 +131,7 @@ def presence(trait: TraitLike) -> Proposition:
 
 
 def _automatic(trait: TraitLike, ids_in_use: set[str]) -> Proposition:
-    """Return the proposition of a trait that no file is about."""
+    """Return the proposition of a trait that no file is about; at strength 0 it claims what is not to be done, and is inverted."""
     band = strength_band(trait.strength)
     is_stopped = trait.strength == 0
     return Proposition(

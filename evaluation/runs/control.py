@@ -91,7 +91,10 @@ def queue_run(spec: RunSpec, *, simulate: bool = False) -> PreparedRun:
         simulate: Simulate conversations first with an agent that has little speech (AC-6.5.2), unless its actor could say nothing.
 
     Returns:
-        The run; it is resumed if it asked for the same within 24 hours and had not ended.
+        The run; it is resumed if it asked for the same within 24 hours (paused for a budget: 7 days) and had not ended.
+
+    Raises:
+        PropositionError: Proposition files cannot be used.
     """
     if simulate and spec.agent and has_little_speech(spec) and not why_not_simulated(spec.agent):
         spec = replace(spec, simulated=True)
@@ -107,7 +110,8 @@ def queue_run(spec: RunSpec, *, simulate: bool = False) -> PreparedRun:
 def cancel_run(run: EvaluationRun) -> EvaluationRun:
     """Stop an evaluation until it is resumed, with those of its channels that no other evaluation waits for; what was judged stays.
 
-    A worker that is at it notices within seconds and stores no more.
+    A worker that is at it notices within seconds and stores no more. Batches under way are cancelled by a worker. The tokens used so far
+    are stored.
 
     Raises:
         NotPossible: It ended already.

@@ -138,7 +138,7 @@ def _estimate(plan: Plan, length: AnswerLength, window_ends: dict[tuple[object, 
 def _calls_of_dimension(
     dimension: str, items: Sequence[Item], subject: Subject | ChannelSubject, run: EvaluationRun, length: AnswerLength
 ) -> list[Call]:
-    """Return the calls that judging these items would make."""
+    """Return the calls that judging these items would make; none where the dimension cannot be evaluated."""
     if SCORERS[dimension].not_evaluable(subject):
         return []
     nonce = new_nonce()
@@ -302,6 +302,7 @@ def _stand_in(agent: Agent, situations: Sequence[Situation], model: str, repeats
         for turn, text in enumerate(scene.situation.lines, 1):
             tags = {**scene.channel.tags, TURN: str(turn)}
             common: dict[str, Any] = {"channel": scene.channel, "synthetic": True, "tags": tags}
+            # Lines and answers take turns: 1 is the first line, 2 its answer.
             line = Message.objects.create(position=2 * turn - 1, outsider=scene.situation.speaker, text=text, **common)
             if scene.repeat == 1:
                 prompts.append(prompt_tokens(agent, line))

@@ -171,10 +171,10 @@ class _Execution:
                 yield partial(self.judge, run)
 
     def judge(self, run: EvaluationRun) -> EvaluationContext | None:
-        """Judge what is pending of a run that is leased.
+        """Judge what is pending of a run that is leased. An error that nobody foresaw ends the run as errored, and is raised.
 
         Returns:
-            None when it cannot be judged or waits for a batch, which is then stored.
+            What is needed to end the run. None when it cannot be judged, or waits for a batch: that is then stored, and the run given up.
         """
         try:
             return self._judge_pending(run)
@@ -266,7 +266,11 @@ def _end_all(contexts: Sequence[EvaluationContext], *, alerts: bool) -> None:
 
 
 def _end(context: EvaluationContext, summary: RunSummary, *, alerts: bool) -> None:
-    """Store a judged run's numbers and outcome, and what follows from them."""
+    """Store a judged run's numbers and outcome, and what follows from them; nothing where another worker has the run now.
+
+    Only a completed run has a score. What the apps above keep of an agent's is stored with it; what follows from any completed run is
+    computed after that.
+    """
     run = context.run
     outcome = _outcome(context, summary)
     completed = outcome.status == Status.COMPLETED
@@ -302,7 +306,11 @@ class _Outcome:
 
 
 def _outcome(context: EvaluationContext, summary: RunSummary) -> _Outcome:
-    """Decide how a judged run ends. One whose judge answered nothing is failed; one with nothing to measure is completed."""
+    """Decide how a judged run ends.
+
+    With judgements left it is paused where the budget is the reason, else failed. It failed, too, where calls failed and the judge answered
+    nothing. Otherwise it is completed, with a reason where it has no number.
+    """
     run = context.run
     own = [dimension for name, dimension in summary.dimensions.items() if name in run.own_dimensions]
     judge_problem = context.refused or context.health.down  # why no batch was accepted, or no call answered
@@ -327,7 +335,7 @@ def _has_no_answer(run: EvaluationRun, dimensions: Sequence[DimensionSummary]) -
 
 
 def _why_not_measured(context: EvaluationContext, summary: RunSummary) -> str:
-    """Say why a completed run has no number."""
+    """Say why a completed run has no number: too little was scored; else why nothing could be; else the first reason of a judgement."""
     run = context.run
     too_little = [f"{name}: {part.reason}" for name, part in summary.dimensions.items() if part.reason and part.scored]
     if too_little:
@@ -406,7 +414,10 @@ def follow_links(runs: Iterable[EvaluationRun], *, alerts: bool = True) -> None:
 
 
 def _renew_numbers(agent_run: EvaluationRun, *, alerts: bool) -> None:
-    """Store a completed run's numbers again, now that its channels brought new ones, and what follows from them."""
+    """Store a completed run's numbers again, now that its channels brought new ones, and what follows from them.
+
+    Nothing where the run is not completed any more: it was resumed meanwhile.
+    """
     summary = summarize(agent_run)
     error = "" if summary.measured else agent_run.error  # of a completed run: why it has no number
     still_completed = EvaluationRun.objects.filter(pk=agent_run.pk, status=Status.COMPLETED)
@@ -470,7 +481,11 @@ def capture(
 def _prepare_one_by_one(
     plans: Sequence[Plan], made: list[PreparedRun], prepared: Callable[[Sequence[EvaluationRun]], None]
 ) -> Iterator[list[EvaluationRun]]:
-    """Make the run of each plan and append it to `made`; yield it with those runs of its channels that were not yielded before."""
+    """Make the run of each plan and append it to `made`; yield it after those runs of its channels that were not yielded before.
+
+    Args:
+        prepared: Called with what is yielded, before that.
+    """
     channels: list[PreparedChannel] = []
     yielded: set[int] = set()
     for plan in plans:
@@ -580,7 +595,7 @@ def work_one(*, owner: str) -> bool:
         if not waiting:
             return False
         for run in waiting:
-            if run.acquire(owner=owner, lease=lease(), resumable=RESUMABLE):
+            if run.acquire(owner=owner, lease=lease(), resumable=RESUMABLE):  # also a paused one
                 _work_on(run, waiting, owner=owner)
                 return True
     return False
@@ -616,7 +631,7 @@ def _paused_with_room() -> list[EvaluationRun]:
 
 
 def _more_channels(run: EvaluationRun, waiting: Sequence[EvaluationRun], owner: str) -> list[EvaluationRun]:
-    """Lease further runs of channels to execute with one: each asks only a few questions, which alone would leave most call slots free.
+    """Lease up to three further runs of channels to execute with one: each asks only a few questions, which alone leave most slots free.
 
     So a worker stays within 1.25 times the floor (`make bench`). Only of the same judge, whose outage stops them all, and none that a
     worker was lost with.

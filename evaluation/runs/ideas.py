@@ -247,7 +247,8 @@ NOTHING_MARKED = "needs an LLM judge: no message lists ideas as points or announ
 def count_ideas(context: EvaluationContext, calls: Counter[str]) -> None:
     """Make every pending count of a run: list the ideas of each part of the conversation, then collapse the lists into one (S-6.6).
 
-    What a part holds is stored as it is read; a run that resumes asks only for the parts that are missing.
+    What a part holds is stored as it is read; a run that resumes asks only for the parts that are missing. Nothing is done for an agent's
+    run; counts that cannot be made now stay pending.
 
     Args:
         calls: Counts the calls that were answered and those that failed.
@@ -296,7 +297,7 @@ class _Count:
         try:
             parts = self._list_parts()
             listed = list(Idea.objects.filter(part__evaluation_score=self.row).order_by("part__number", "number"))
-            self._collapse(listed)
+            self._collapse(listed)  # sets `same_as` of those that repeat another one
         except _Interrupted:
             return
         except _CallFailed as problem:
@@ -498,7 +499,7 @@ def _literal_repetitions(ideas: Sequence[Idea]) -> dict[int, int]:
     first_by_words: dict[tuple[str, ...], int] = {}
     same_as: dict[int, int] = {}
     for idea in ideas:
-        words = tuple(tokenize(idea.idea)) or (idea.idea,)
+        words = tuple(tokenize(idea.idea)) or (idea.idea,)  # of signs alone, such as an emoji, the text itself
         first = first_by_words.setdefault(words, idea.pk)
         if first != idea.pk:
             same_as[idea.pk] = first

@@ -388,7 +388,7 @@ class EvaluationContext:
         return self.leases.renew(self.run)
 
     def label(self, dimension: str, row: EvaluationScore) -> Label:
-        """Return the ledger's columns for a question."""
+        """Return the ledger's columns for a question; `row` is the first judgement that it is about."""
         return Label(
             purpose="evaluation",
             mechanism=dimension,
@@ -403,7 +403,9 @@ class EvaluationContext:
         return self.renew() and not self.health.down and not self.budget.used_up()
 
     def store(self, rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], question: Question | None) -> bool:
-        """Store verdicts if the run is still this process's; return whether it is.
+        """Store verdicts if the run is still this process's, and report progress; return whether it is.
+
+        It is not where the lease was lost, or rows are gone or were judged by another worker.
 
         Args:
             question: What was asked; None for what needed no judge.
@@ -411,7 +413,7 @@ class EvaluationContext:
         if not self.renew():
             return False
         if not save_verdicts(rows, verdicts, question):
-            self.leases.lose(self.run)  # it was deleted meanwhile
+            self.leases.lose(self.run)
             return False
         self.progress(self.run, len(rows))
         return True
@@ -482,9 +484,10 @@ def judge_dimension(context: EvaluationContext, dimension: str) -> None:
 
 
 def _judge_scores(context: EvaluationContext, calls: Counter[str], dimension: str) -> bool:
-    """Ask the judge and store its answers; return False when it stopped early: another worker has the run, or the judge is down.
+    """Ask the judge and store its answers; return False when an answer could not be stored, or the judge is down.
 
-    True also when the budget was used up, which leaves judgements pending.
+    It cannot be stored when another worker has the run. True does not mean that all is judged: where nothing more may be asked, because of
+    the budget for example, the rest stays pending. A call counts as failed when it brought no answer at all.
     """
     with closing(ask_all(_questions_to_ask(context, dimension), ask=context.ask)) as answers:
         for answer in answers:

@@ -141,7 +141,7 @@ class RunSpec:
             raise ValueError(f"{name} {value}: {least} to {most}")
 
     def _check_target(self) -> None:
-        """Refuse a target that the dimensions, or a swap test, cannot measure."""
+        """Refuse a target that the dimensions, or a swap test, cannot measure, with a `ValueError`."""
         if (self.agent is None) == (self.channel is None):
             raise ValueError("an evaluation targets an agent or a channel, exactly one of them")
         of_agents = [name for name in self.dimensions if name not in CHANNEL_DIMENSIONS]
@@ -342,7 +342,9 @@ def _columns_of_proposition(proposition: Proposition, variables: dict[str, str])
 def propositions_asked(
     target: Agent | Channel, dimension: str, *, hard: bool = False, files: Sequence[LoadedFile] | None = None
 ) -> list[Proposition]:
-    """Load the propositions of a run about an agent or a channel, as files and traits are now; in a hard run all that can be hard are.
+    """Load the propositions of a run about an agent or a channel, as files and traits are now.
+
+    In a hard run all are hard but anti-patterns, rules and what is counted.
 
     Args:
         files: What `load_all` returned; None reads them.
@@ -436,7 +438,9 @@ class Plan:
 
 
 def make_plan(spec: RunSpec, *, files: Sequence[LoadedFile] | None = None) -> Plan:
-    """Load what a run needs; `files` is what `load_all` returned, for callers that plan several runs at once.
+    """Load what a run needs: the propositions of its own dimensions, and the digest of the persona (empty for a channel).
+
+    `files` is what `load_all` returned, for callers that plan several runs at once; None reads them.
 
     Raises:
         PropositionError: Proposition files cannot be used.
@@ -497,7 +501,11 @@ def prepare_run(spec: RunSpec, *, channels: list[PreparedChannel] | None = None)
 
 
 def prepare_plan(plan: Plan, *, channels: list[PreparedChannel] | None = None) -> PreparedRun:
-    """Return the run for a plan that was made before; see `prepare_run`."""
+    """Return the unfinished run that asked for the same as this plan, else store a new one; `channels` as for `prepare_run`.
+
+    Unfinished are runs of the last 24 hours, those paused for a budget of the last 7 days; also one that completed with failed calls, which
+    are pending again. The runs of the agent's channels are prepared with it.
+    """
     with transaction.atomic():
         wait_for_other_plans()
         earlier = _earlier_run_to_resume(plan.spec_digest)
@@ -553,10 +561,10 @@ def _channel_run(spec: RunSpec, channels: list[PreparedChannel], files: Sequence
 
 
 def _reopened_with_failed_calls(spec_digest: str, since: datetime) -> EvaluationRun | None:
-    """Return the newest run since then if it, or a channel's run it is linked to, completed with judgements whose call failed; else None.
+    """Reopen the newest run since then if it completed but calls failed, its own or those of its channels' runs; return it, else None.
 
-    These judgements and their runs are pending again, so that only they are asked. It is returned, pending, also when nothing of its own
-    failed but a channel's run is unfinished. Cancelled runs do not count.
+    What failed is pending again, and so are the runs, so that only that is asked. A channel's run that is unfinished is reason enough, too.
+    Cancelled runs are passed over.
     """
     runs = EvaluationRun.objects.filter(spec_digest=spec_digest, created_at__gte=since).exclude(status="cancelled")
     run: EvaluationRun | None = runs.order_by("-pk").first()
@@ -618,6 +626,9 @@ def plan_later(run: EvaluationRun, spec: RunSpec, *, owner: str) -> bool:
 
     Returns:
         Whether `owner` still held it; if not, nothing was changed.
+
+    Raises:
+        PropositionError: Proposition files cannot be used.
     """
     plan = make_plan(spec)
     planned = new_run(plan)

@@ -117,6 +117,7 @@ def fire_now(schedule: EvaluationSchedule) -> Fired:
         rows.select_for_update().get()  # a second click waits, and sees the runs of the first
         return bool(rows.update(last_fired_at=now))
 
+    # By hand it is always taken; `_fire` returns None only where another worker took it.
     return _fire(schedule, take, until=now) or Fired(schedule=schedule)
 
 
@@ -293,7 +294,11 @@ def first_time(at: str, *, now: datetime | None = None) -> datetime:
 
 
 def schedule_json(schedule: EvaluationSchedule) -> dict[str, Any]:
-    """Dump a schedule as commands print it. `agents` null: every active one; `dimensions` null: all with propositions."""
+    """Dump a schedule as commands print it.
+
+    `agents` null: every active one; `dimensions` null: all with propositions; `judge` null: the configured one; `last_fired_at` null: never
+    fired.
+    """
     columns = (
         "name",
         "window",

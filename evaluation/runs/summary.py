@@ -174,9 +174,9 @@ def why_too_little(share: Share) -> str:
 
 
 def shares_of(runs: Collection[int]) -> dict[int, dict[str, Share]]:
-    """Return the share scored per evaluation and dimension, in two queries.
+    """Return the share scored per evaluation and dimension, in two queries; dimensions without judgements are left out.
 
-    An agent's channel dimensions are in its channels' evaluations.
+    An agent's channel dimensions are in its channels' evaluations: their shares are added up.
 
     Args:
         runs: Primary keys.
@@ -199,7 +199,8 @@ def shares_of(runs: Collection[int]) -> dict[int, dict[str, Share]]:
 def window_statistics(stored: Mapping[str, Any]) -> dict[str, dict[str, list[Observation]]]:
     """Return by dimension and proposition the exact statistic of a window, message by message, from `EvaluationRun.figures`.
 
-    Comparisons go by it, also where the claim itself is unscored: see `evaluation.scorers.fluency.figures`.
+    Comparisons go by it, also where the claim itself is unscored: see `evaluation.scorers.fluency.figures`. Dimensions without it are left
+    out. A message goes by the key of its text.
     """
     statistics: dict[str, dict[str, list[Observation]]] = {}
     for dimension, figures in stored.items():
@@ -294,7 +295,10 @@ class DimensionSummary(Numbers):
 
     @model_serializer
     def _dump(self) -> dict[str, Any]:
-        """Dump it; ``noise``, ``channels`` and ``reason`` only where there are any. ``coverage`` is the share scored, 0 to 1 or null."""
+        """Dump it, with ``count`` instead of ``score`` where ideas are counted; ``noise``, ``channels``, ``reason`` only if there are any.
+
+        ``coverage`` is the share scored, 0 to 1 or null.
+        """
         number = "count" if self.dimension in COUNTED else "score"
         document: dict[str, Any] = {
             number: getattr(self, number),
@@ -541,7 +545,7 @@ def _dimension(dimension: str, sums: Sequence[_PropositionSums]) -> DimensionSum
 
 
 def _weighted_mean(sums: Sequence[_PropositionSums]) -> float | None:
-    """Return the mean over all items, each weighted by its proposition; None when none was scored (AC-6.0.9)."""
+    """Return the mean over all scored items, each weighted by its proposition, counts left out; None when none was scored (AC-6.0.9)."""
     points = weights = 0.0
     for proposition in sums:
         if not proposition.is_counted:
@@ -579,6 +583,8 @@ def _why_no_score(sums: Sequence[_PropositionSums]) -> str:
 
 def _numbers_together(parts: Sequence[tuple[int, Numbers]]) -> Numbers:
     """Return the numbers of several parts: the mean of their scores, weighted; the sums of their counts and judgements.
+
+    Score and count are None where no part has one.
 
     Args:
         parts: Each with its weight.

@@ -200,7 +200,12 @@ Speaker = tuple[int | None, str]  # an agent's id, or None and the name of an ou
 def _learn_voices(subject: Subject) -> Voices:
     """Learn the agent's voice from its newest earlier messages, and the others' from what was said in the same channels until then.
 
-    Others are agents and outsiders. Where fewer than two of them are agents, foils join them: people write unlike any agent.
+    Others are agents and outsiders with at least five messages. Where fewer than two of them are agents, foils join them: people write
+    unlike any agent.
+
+    Returns:
+        Without a voice, with the reason, for fewer than ten messages of the agent, for no other agent and fewer than two outsiders, and
+        where its messages cannot be told from those of the others.
     """
     history = subject.halves().history[-MOST_OWN:]
     spoken = list(Message.objects.filter(pk__in=history).order_by("pk").values_list("text", "channel", "position"))
@@ -292,7 +297,7 @@ def _stock_voices(tested: Collection[str]) -> list[list[str]]:
 
 
 def _name_others(*, agents: int, outsiders: int, stock: int) -> str:
-    """Say how many voices of each kind the agent's is compared with."""
+    """Say how many voices of each kind the agent's is compared with, e.g. ``1 other agent and 4 stock voices``."""
     parts: list[str] = []
     if agents:
         parts.append(counted(agents, "other agent"))

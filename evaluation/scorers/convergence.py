@@ -125,7 +125,7 @@ def _agents_lines(subject: ChannelSubject, proposition: Proposition) -> Lines:
 
 
 def _statistics_shown(subject: ChannelSubject, measured: Measured) -> dict[str, Any]:
-    """Return the figures that the judge is shown as data."""
+    """Return the figures that the judge is shown as data, by the agents' names; of pairs the 40 most alike, and how many are left out."""
     speakers = subject.speakers()
     names = {agent_id: speakers.get(agent_id, str(agent_id)) for agent_id in measured.vocabulary}
     pairs = _named_pairs(measured.pairs, names)

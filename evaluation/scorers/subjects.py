@@ -566,7 +566,9 @@ class Subject:
         return not self.simulated and self.history.spec == BEFORE and self.window.spec == "all" and not self.where
 
     def _past(self, *, first_now: int) -> QuerySet[Message]:
-        """Return the messages of the history; they may include what is said now.
+        """Return the messages of the history: of the history's own window, else what was said before the first message of now.
+
+        Where the window is compared with itself, they are all of it: they may include what is said now. None for simulated speech.
 
         Args:
             first_now: Primary key of the first message that is said now.
@@ -602,7 +604,11 @@ class Subject:
         return ShownWindow(window, number)
 
     def _read_ends(self, message: Message, end: int, first_n: int, last_n: int) -> Ends:
-        """Read what the messages of the stretch that ends at the position `end` are shown, once for all who speak in the channel."""
+        """Read what the messages of the stretch that ends at the position `end` are shown, once for all who speak in the channel.
+
+        Nothing that was said after the window's end is among it. Where neighbouring stretches begin with the same events, it says after how
+        many events each of them up to this one ends.
+        """
         key = (message.channel_id, end, first_n, last_n, self.window.end, self.window.stored_by, message.synthetic)
         if key in self.read:
             return self.read[key]
@@ -766,7 +772,7 @@ def read_ends(
         further: How many messages after `upto`, at most, are among the last ones, too.
 
     Returns:
-        All messages as the first ones, and only those after `upto` as the last ones, where nothing lies between.
+        Where nothing is left out, all up to `upto` are among the first ones, and only those after it are the last ones.
     """
     # One more than is shown tells whether anything is left out.
     newest = read_plain_messages(messages.order_by("-position")[: first_n + last_n + further + 1])

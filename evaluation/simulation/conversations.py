@@ -179,6 +179,7 @@ def simulate(
         situations: What happens to it, see `load_situations`.
         actor_model: The model that acts; default the agent's own, else `ACTOR_MODEL`.
         repeats: How often each situation is simulated, 1 to 20.
+        progress: Called with the number of lines done, and of all lines.
         reuse: Use the newest simulation of the same, whatever its age and even if it was measured, and only add what it lacks.
 
     Raises:
@@ -346,7 +347,7 @@ class Scene:
     first_line: int
 
     def simulate(self, progress: Progress, total: int) -> Conversation:
-        """Say the lines that are missing, until one fails, the persona is changed, or the budget is used up.
+        """Say the lines that are missing, until one fails, the persona is changed, or the budget is used up; say how far it came, and why.
 
         Args:
             progress: Called after each line but the last.

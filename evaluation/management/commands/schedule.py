@@ -110,7 +110,12 @@ class Command(CodedCommand):
             raise wrong(error) from None
 
     def _do(self, asked: Namespace) -> None:
-        """Do what was asked for."""
+        """Do what was asked for; nothing but ``list`` and ``add`` works without a schedule of that name.
+
+        Raises:
+            UnknownSchedule: There is none of that name.
+            ValueError, CommandError: As `_save`.
+        """
         if asked.action == "list":
             self._list(as_json=asked.json)
             return
