@@ -110,7 +110,12 @@ class Command(CodedCommand):
             raise wrong(error) from None
 
     def _do(self, asked: Namespace) -> None:
-        """Do what was asked for."""
+        """Do what was asked for; nothing but ``list`` and ``add`` works without a schedule of that name.
+
+        Raises:
+            UnknownSchedule: There is none of that name.
+            ValueError, CommandError: As `_save`.
+        """
         if asked.action == "list":
             self._list(as_json=asked.json)
             return
@@ -152,7 +157,7 @@ class Command(CodedCommand):
         return save_schedule(schedule, agents=self._agents_asked(asked.agents))
 
     def _agents_asked(self, slugs: str | None) -> list[Agent] | None:
-        """Return the agents named; an empty list means all, None that nothing was asked."""
+        """Return the agents named; an empty list means all that are active, None that the option was not given."""
         if slugs is None:
             return None
         if slugs.strip().lower() == "all":
@@ -169,7 +174,7 @@ class Command(CodedCommand):
             self.stdout.write(f"Removed {schedule.name}. What it measured stays.")
 
     def _show_changed(self, schedule: EvaluationSchedule, asked: Namespace) -> None:
-        """Print a schedule after a change, with a note where its window overlaps."""
+        """Print a schedule after a change, with a note where drift is tested more rarely than it measures, or not at all."""
         note = overlap_note(schedule)
         if asked.json:
             document: dict[str, Any] = {"schedule": schedule_json(schedule)}
