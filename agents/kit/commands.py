@@ -135,9 +135,8 @@ def _be_strict(parser: ArgumentParser) -> None:
             if word in subcommands or word == "--":  # what follows is the subcommand's, or no option
                 break
             name = word.partition("=")[0]
-            is_option = (
-                name.startswith("--") and " " not in word
-            )  # a word with a space is a text that begins with dashes
+            is_text = " " in word  # that begins with dashes
+            is_option = name.startswith("--") and not is_text
             if is_option and name not in parser._option_string_actions:
                 parser.error(_unknown_option(parser, name))
         return parse_as_argparse(args, namespace)

@@ -13,7 +13,7 @@ from django.utils.functional import cached_property
 from unfold.paginator import InfinitePaginator
 
 from agents.kit.console.display import EMPTY
-from agents.kit.console.extensions import extensions
+from agents.kit.console.extensions import extensions_for_user
 from agents.kit.registry import table_of
 
 if TYPE_CHECKING:
@@ -81,7 +81,9 @@ class PagedList(ChangeList):
             self.full_result_count = self.result_count  # else the theme offers to show all, where all are shown
         rows = self._rows_of_page()
         self.model_admin.fill_in(rows)  # type: ignore[attr-defined]
-        notes = [extension.fill(rows) for extension in extensions(self.model, request) if extension.fill is not None]
+        notes = [
+            extension.fill(rows) for extension in extensions_for_user(self.model, request) if extension.fill is not None
+        ]
         self.result_list = rows
         notes.insert(0, self._take_out_common_column(rows))
         self.note_above = next((note for note in notes if note is not None), None)

@@ -314,9 +314,8 @@ def _open_item(request: HttpRequest, items: Sequence[_Item], place: int, filters
 
     An item whose row is gone meanwhile is listed as ``gone``, and the page has no body for it.
     """
-    listed_items = (
-        2 * AROUND + 1
-    )  # also at the beginning and the end of the queue, where the open one is not in the middle
+    # As many are listed at the beginning and the end of the queue, where the open one is not in the middle.
+    listed_items = 2 * AROUND + 1
     start = max(0, min(place - AROUND, len(items) - listed_items))
     around = items[start : start + listed_items]
     current = items[place]

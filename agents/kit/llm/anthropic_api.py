@@ -22,10 +22,10 @@ from agents.kit.llm.requests import (
     Turn,
     Usage,
     call_part,
-    one_line,
     read_answer,
     request_digest,
     result_part,
+    short_line,
     tool_blocks,
     tool_part,
 )
@@ -157,7 +157,7 @@ def describe(problem: Exception, route: Route, trace: Trace) -> tuple[Status, st
         logger.error("a call of %s failed in an unforeseen way", route.model, exc_info=problem)
         status, error = Status.REJECTED, f"the call failed: {type(problem).__name__}: {problem}"
     could_be_a_word = len(route.key) <= 7  # such a key is no secret, and blanking it would spoil the sentence
-    return status, one_line(error if could_be_a_word else error.replace(route.key, "***"))
+    return status, short_line(error if could_be_a_word else error.replace(route.key, "***"))
 
 
 def _status_error(problem: object, route: Route) -> str:
@@ -174,7 +174,7 @@ def _status_error(problem: object, route: Route) -> str:
         hint = _not_found(words, route)
     if problem.status_code == 429 and SPEND_LIMIT in (problem.error_code or ""):
         hint = "a spend limit is reached; retrying will not help before it is raised"
-    return one_line(f"HTTP {problem.status_code}: {words}", MAX_DETAIL) + (f" ({hint})" if hint else "")
+    return short_line(f"HTTP {problem.status_code}: {words}", MAX_DETAIL) + (f" ({hint})" if hint else "")
 
 
 def _not_found(words: str, route: Route) -> str:
@@ -194,7 +194,7 @@ class Call:
     """A request on its way. The calling thread makes it, the loop's writes it.
 
     Attributes:
-        deadline: Seconds for everything; `waiting_counts`: whether they run while the request waits for a slot.
+        deadline: Seconds for everything; `deadline_includes_waiting`: whether they run while the request waits for a slot.
         handed_at: When it was handed over, and `give_up_at`: until when it may take, in seconds on the loop's clock.
         sent_at: When it was first sent, in seconds since the epoch; None while it waits for a slot.
     """
@@ -203,7 +203,7 @@ class Call:
     route: Route
     background: Background
     deadline: float
-    waiting_counts: bool
+    deadline_includes_waiting: bool
     handed_at: float
     give_up_at: float = 0.0
     sent_at: float | None = None
@@ -214,7 +214,7 @@ class Call:
         """Return a reply with this status and error and what is known of the call, without answer or usage unless `fields` have them."""
         return Reply(
             status=status,
-            error=one_line(error),
+            error=short_line(error),
             provider="anthropic",
             endpoint=self.route.endpoint,
             model=self.route.model,
@@ -237,14 +237,14 @@ async def answer(call: Call) -> list[Exchange]:
     call.digest = request_digest(request)  # before the wait: it takes time, in which a slot would be held for nothing
     started_at = time.time()
     try:
-        async with asyncio.timeout_at(call.give_up_at if call.waiting_counts else None):
+        async with asyncio.timeout_at(call.give_up_at if call.deadline_includes_waiting else None):
             slot = await limiter.acquire(gate=request.gate)
     except TimeoutError:
         call.waited_ms = _milliseconds(clock() - call.handed_at)
         return [Exchange(_reply_without_slot(call, limiter), started_at)]
     try:
         call.sent_at, call.waited_ms = time.time(), _milliseconds(clock() - call.handed_at)
-        if not call.waiting_counts:
+        if not call.deadline_includes_waiting:
             call.give_up_at = clock() + call.deadline
         return await _ask_and_ask_again(call)
     finally:

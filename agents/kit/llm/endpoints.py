@@ -29,10 +29,10 @@ from agents.kit.llm.requests import (
     Role,
     Status,
     Usage,
-    one_line,
     parsed,
     read_answer,
     request_digest,
+    short_line,
 )
 from agents.kit.models import LLMPayload
 
@@ -256,12 +256,14 @@ def _respond(request: LLMRequest, model: str, digest: str) -> tuple[Answer, dict
             if not isinstance(given, str) or not _are_objects(blocks):
                 raise InvalidAnswer("the responder's text must be a string and its tool_calls a list of objects")
     except LookupError as problem:
-        answer = Answer(Status.REJECTED, error=one_line(str(problem.args[0] if problem.args else "no offline answer")))
+        answer = Answer(
+            Status.REJECTED, error=short_line(str(problem.args[0] if problem.args else "no offline answer"))
+        )
     except InvalidAnswer as problem:
-        answer = Answer(Status.MALFORMED, error=one_line(str(problem)))
+        answer = Answer(Status.MALFORMED, error=short_line(str(problem)))
     except Exception as problem:
         logger.exception("the offline responder of task %s failed", request.task)
-        error = one_line(f"the offline responder failed: {type(problem).__name__}: {problem}")
+        error = short_line(f"the offline responder failed: {type(problem).__name__}: {problem}")
         answer = Answer(Status.REJECTED, error=error)
     else:
         if not isinstance(given, str):
@@ -298,7 +300,7 @@ def _replay(request: LLMRequest, model: str, digest: str) -> tuple[Answer, dict[
         text, stop_reason = str(stored.get("text", "")), str(stored.get("stop_reason", ""))
         return read_answer(request, text=text, stop_reason=stop_reason, tool_blocks=blocks), stored
     except (OSError, ValueError) as problem:
-        return Answer(Status.REJECTED, error=one_line(f"cannot read {path}: {problem}")), {}
+        return Answer(Status.REJECTED, error=short_line(f"cannot read {path}: {problem}")), {}
 
 
 # The providers that answer in this process, at no cost, by what stands before the colon in a model's name. Given the request, the model

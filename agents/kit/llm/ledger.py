@@ -22,7 +22,7 @@ from django.db.models.sql import InsertQuery
 from django.utils import timezone
 
 from agents.kit.llm import prices
-from agents.kit.llm.requests import Exchange, LLMRequest, Status, Usage, one_line
+from agents.kit.llm.requests import Exchange, LLMRequest, Status, Usage, short_line
 from agents.kit.models import LLMCall, LLMPayload
 from agents.kit.running import OUTAGE, retry_on_outage
 from agents.kit.text.storable import storable
@@ -70,13 +70,13 @@ def record_all(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]
             logger.info("%d ledger rows could not be written at once, now one by one: %r", len(calls), problem)
             keys = [_write_alone(row) for row in rows]
     except OUTAGE:
-        room = max(0, MOST_LATE - len(_late))
-        _late.extend(rows[:room])
-        logger.warning("%d ledger rows wait for the database, and are written afterwards", len(_late))
+        room = max(0, MOST_LATE - len(_delayed_rows))
+        _delayed_rows.extend(rows[:room])
+        logger.warning("%d ledger rows wait for the database, and are written afterwards", len(_delayed_rows))
         if lost := rows[room:]:
-            logger.error("%d ledger rows are lost: %d wait for the database already", len(lost), len(_late))
+            logger.error("%d ledger rows are lost: %d wait for the database already", len(lost), len(_delayed_rows))
         return [None] * len(rows)
-    write_late()
+    write_delayed_rows()
     return keys
 
 
@@ -140,37 +140,37 @@ def _keys_of_written(rows: Sequence[_Row]) -> dict[tuple[datetime, str, str], in
     return {(at, digest, work): key for at, digest, work, key in identities if (at, digest, work) in wanted}
 
 
-_late: deque[_Row] = deque()
+_delayed_rows: deque[_Row] = deque()
 _writing = threading.Lock()
 
 
-def write_late() -> None:
+def write_delayed_rows() -> None:
     """Write the rows that an outage delayed, oldest first, each once and with its own time; what the next outage stops waits on.
 
     Nothing is done inside a transaction, which may be rolled back with the rows, or while another thread writes them.
     """
-    if not _late or connection.in_atomic_block or not _writing.acquire(blocking=False):
+    if not _delayed_rows or connection.in_atomic_block or not _writing.acquire(blocking=False):
         return
     try:
-        while _late:
-            _write_alone(_late[0], again=True)
-            _late.popleft()
+        while _delayed_rows:
+            _write_alone(_delayed_rows[0], again=True)
+            _delayed_rows.popleft()
     except OUTAGE as problem:
-        logger.info("the database is away again, %d ledger rows wait: %s", len(_late), problem)
+        logger.info("the database is away again, %d ledger rows wait: %s", len(_delayed_rows), problem)
     finally:
         _writing.release()
 
 
 def _write_at_exit() -> None:
-    write_late()
-    if _late:
-        logger.error("%d ledger rows are lost: the process ends and the database is still away", len(_late))
+    write_delayed_rows()
+    if _delayed_rows:
+        logger.error("%d ledger rows are lost: the process ends and the database is still away", len(_delayed_rows))
 
 
 def forget_late() -> None:
     """Give up the rows that wait: a forked child must not write those of its parent."""
-    global _late, _writing
-    _late, _writing = deque(), threading.Lock()
+    global _delayed_rows, _writing
+    _delayed_rows, _writing = deque(), threading.Lock()
 
 
 os.register_at_fork(after_in_child=forget_late)
@@ -220,12 +220,12 @@ def _columns(request: LLMRequest, exchange: Exchange, at: datetime) -> dict[str,
         "run_id": label.run_id,
         "work_id": label.work_id[:80],
         "provider": reply.provider,
-        "endpoint": one_line(reply.endpoint, 200),
-        "model": one_line(reply.model, 200),
-        "served_model": one_line(reply.served_model, 200),
+        "endpoint": short_line(reply.endpoint, 200),
+        "model": short_line(reply.model, 200),
+        "served_model": short_line(reply.served_model, 200),
         "status": reply.status.value,
-        "error": one_line(reply.error),
-        "stop_reason": one_line(reply.stop_reason, 32),
+        "error": short_line(reply.error),
+        "stop_reason": short_line(reply.stop_reason, 32),
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "cache_read_tokens": usage.cache_read_tokens,
@@ -235,7 +235,7 @@ def _columns(request: LLMRequest, exchange: Exchange, at: datetime) -> dict[str,
         "batch": reply.batch,
         "temperature": request.temperature,
         "temperature_applied": None if request.temperature is None else reply.temperature_applied,
-        "request_id": one_line(reply.request_id, 120),
+        "request_id": short_line(reply.request_id, 120),
         "request_digest": reply.request_digest,
     }
 

@@ -515,7 +515,7 @@ def _with_tool_calls(request: LLMRequest, text: str, blocks: Sequence[Mapping[st
     try:
         calls = read_tool_calls(request, blocks)
     except InvalidAnswer as problem:
-        return Answer(Status.MALFORMED, error=one_line(str(problem)))
+        return Answer(Status.MALFORMED, error=short_line(str(problem)))
     answer = parsed(request, text) if text.strip() else Answer(Status.OK)
     return replace(answer, tool_calls=calls) if answer.status is Status.OK else answer
 
@@ -532,11 +532,11 @@ def parsed(request: LLMRequest, raw: Any) -> Answer:
     except ValidationError as problem:
         return Answer(Status.MALFORMED, error=describe_validation(problem))
     except InvalidAnswer as problem:
-        return Answer(Status.MALFORMED, error=one_line(str(problem)))
+        return Answer(Status.MALFORMED, error=short_line(str(problem)))
     except Exception as problem:
         logger.exception("parse of task %s failed on an answer", request.task)
         return Answer(
-            Status.MALFORMED, error=one_line(f"reading the answer failed: {type(problem).__name__}: {problem}")
+            Status.MALFORMED, error=short_line(f"reading the answer failed: {type(problem).__name__}: {problem}")
         )
 
 
@@ -557,10 +557,10 @@ def describe_validation(problem: ValidationError) -> str:
     value = repr(first["input"])
     got = f", got {value}" if len(value) <= 40 else ""
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return one_line(f"{field}: {first['msg']}{got}{more}")
+    return short_line(f"{field}: {first['msg']}{got}{more}")
 
 
-def one_line(text: str, limit: int = MAX_ERROR) -> str:
+def short_line(text: str, limit: int = MAX_ERROR) -> str:
     """Return a text for people in one line of at most `limit` characters, fit for every database."""
     line = " ".join(storable(text).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -104,9 +104,8 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
     def may_hand_over() -> bool:
         if source_is_empty or not arrived.empty():
             return False
-        return (
-            not in_flight or _handed_over_by_process.calls < window
-        )  # each stream may have one call, however many others have
+        # A stream may always have one call, however many others have.
+        return not in_flight or _handed_over_by_process.calls < window
 
     try:
         while in_flight or not source_is_empty:
@@ -125,8 +124,11 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
                 if not destination.is_distant:
                     yield index, _settle_all([(request, [_at_hand(request, destination)])])[0]
                     continue
-                window = LOOKAHEAD * (destination.max_concurrency + destination.gate_slots)
-                call = _prepare_call(request, destination, deadline=deadline, waiting_counts=request.gate)
+                slots_of_endpoint = (
+                    destination.max_concurrency + destination.gate_slots
+                )  # the latter for gate calls only
+                window = LOOKAHEAD * slots_of_endpoint
+                call = _prepare_call(request, destination, deadline=deadline, deadline_includes_waiting=request.gate)
                 future = call.background.submit(anthropic_api.answer(call))
                 in_flight[future] = index, call
                 _handed_over_by_process.add(1)
@@ -180,7 +182,7 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
     calls: dict[int, Call] = {}
     for index, (request, destination) in enumerate(asked):
         if destination.is_distant:
-            calls[index] = _prepare_call(request, destination, deadline=deadline, waiting_counts=True)
+            calls[index] = _prepare_call(request, destination, deadline=deadline, deadline_includes_waiting=True)
     futures: dict[int, Future] = {}
     exchanges: dict[int, list[Exchange]] = {}
     handed_at = time.monotonic()
@@ -263,7 +265,7 @@ def _settle_all(answered: Sequence[tuple[LLMRequest, list[Exchange]]]) -> list[R
     return settled
 
 
-def _prepare_call(request: LLMRequest, destination: Route, *, deadline: float, waiting_counts: bool) -> Call:
+def _prepare_call(request: LLMRequest, destination: Route, *, deadline: float, deadline_includes_waiting: bool) -> Call:
     """Return a call that can be handed over: the loop has the client of its endpoint, which is made once and which no deadline counts."""
     loop = background()
     loop.clients.get(base_url=destination.base_url, key=destination.key, retries=request.retries)
@@ -272,7 +274,7 @@ def _prepare_call(request: LLMRequest, destination: Route, *, deadline: float, w
         route=destination,
         background=loop,
         deadline=deadline,
-        waiting_counts=waiting_counts,
+        deadline_includes_waiting=deadline_includes_waiting,
         handed_at=time.monotonic(),
     )
 
@@ -378,7 +380,7 @@ class Breaker:
     silent: set[Hashable] = field(default_factory=set)  # what the time-outs in a row were about
     probe_at: float | None = None  # when the next probe may begin; None while the breaker is closed
 
-    def enter(self, about: Hashable | None) -> bool:
+    def lets_through(self, about: Hashable | None) -> bool:
         """Return whether to call. While the endpoint hangs only a probe is let through every PROBE_PAUSE seconds; a call without `about`
         is none, as its time-out would prove nothing."""
         with self.lock:
@@ -442,7 +444,7 @@ def complete_guarded(requests: Sequence[LLMRequest], *, deadline: float, about: 
     breaker = _breakers.get(destination.base_url) or _breakers.setdefault(
         destination.base_url, Breaker(destination.endpoint, _clock)
     )
-    if not breaker.enter(about):
+    if not breaker.lets_through(about):
         return [_without_answer(destination, Status.TIMEOUT, breaker.reason)] * len(requests)
     replies = complete_together(requests, deadline=deadline)
     breaker.note(about, _endpoint_answered(replies, deadline))

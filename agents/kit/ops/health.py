@@ -30,7 +30,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonR
 from django.utils import timezone
 
 from agents.kit.llm.endpoints import route_of
-from agents.kit.llm.ledger import write_late
+from agents.kit.llm.ledger import write_delayed_rows
 from agents.kit.llm.requests import Role
 from agents.kit.models import LLMCall
 from agents.kit.ops.metrics import CONTENT_TYPE, exposition
@@ -133,7 +133,7 @@ def _database() -> str:
         if time.monotonic() - _latest.get("write", (-WRITE_SECONDS, ""))[0] >= WRITE_SECONDS:
             _write()
             _latest["write"] = time.monotonic(), ""
-            write_late()
+            write_delayed_rows()
     except DatabaseError as error:
         connection.close()
         return str(error).strip().partition("\n")[0][:200]

@@ -430,7 +430,11 @@ class Answers:
 
 
 def reply_of(request: LLMRequest, row: LLMBatchRequest, destination: Route) -> Reply:
-    """Read an answer as a live one is read, and add to its ledger row what was not known when it came in."""
+    """Read an answer as a live one is read, and add to its ledger row what was not known when it came in.
+
+    The worker that stored the answer had neither the request's schema nor its text: only now its payload can be stored, and an answer
+    found malformed. A row whose status is no longer ``ok`` stays as it is.
+    """
     answer = read_answer(request, text=row.text, stop_reason=row.stop_reason)
     reply = Reply(
         status=answer.status,
@@ -447,11 +451,12 @@ def reply_of(request: LLMRequest, row: LLMBatchRequest, destination: Route) -> R
         batch=True,
     )
     if row.call_id is not None:
+        # As `Outgoing.add` made it: no batch is sent with the example.
         body = body_of(
             request, model=destination.model, structured=endpoints.ability(destination).schema, example=False
         )
         ledger.store_payload_if_wanted(row.call_id, request, Exchange(reply, time.time(), body))
-        if answer.status is ReplyStatus.MALFORMED:  # the ledger says ok: it was written without the request's schema
+        if answer.status is ReplyStatus.MALFORMED:  # refused and cut answers were known as such already
             LLMCall.objects.filter(pk=row.call_id, status=ReplyStatus.OK.value).update(
                 status=reply.status.value, error=reply.error[:500]
             )

@@ -22,7 +22,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet, Value
 from django.db.models.functions import Concat
 from django.utils import timezone
 
-from agents.kit.llm.ledger import write_late
+from agents.kit.llm.ledger import write_delayed_rows
 from agents.kit.llm.loop import slots
 from agents.kit.models import WorkerHeartbeat
 from agents.kit.models.lease import owner_name
@@ -93,7 +93,7 @@ class Worker:
         began, name = time.monotonic(), ""
         with patient(settings.WORKER_PATIENCE):
             try:
-                write_late()
+                write_delayed_rows()
                 if group != "interactive":
                     self._do_chores()
                 for name in self._queues_in_order(group):

@@ -47,9 +47,8 @@ class Command(BaseCommand):
 
         previous = signal.signal(signal.SIGTERM, asked_to_stop)
         try:
-            parent = (
-                os.getppid()
-            )  # another one later: whoever started this has died, and the children must not go on alone
+            # Another parent later says that whoever started this has died: the children must not go on alone.
+            parent = os.getppid()
             while all(child.poll() is None for child in children) and os.getppid() == parent:
                 time.sleep(0.5)
         except KeyboardInterrupt:
