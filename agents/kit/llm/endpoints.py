@@ -95,7 +95,7 @@ def replay_file(model: str) -> Path:
 
 
 def problem_of(role: Role, model: str) -> str:
-    """Return a sentence on what to set when `model` cannot be called for want of a usable key; empty when all is well."""
+    """Return a sentence on what to set when `model` cannot be called for want of a usable key or base URL; empty when it can."""
     key = settings.ANTHROPIC_API_KEY
     if provider_of(model) != "anthropic":
         return ""
@@ -116,7 +116,7 @@ def _url_fault(url: str) -> str:
     """Return what is wrong with a base URL, without showing it: it may hold a password."""
     try:
         parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
+        host, _ = parts.hostname, parts.port  # ValueError where the port is none
     except ValueError:
         return "is not a URL: write http:// or https://, a host, and a port from 1 to 65535"
     if parts.scheme not in ("http", "https") or not host:
@@ -317,7 +317,11 @@ def _are_objects(value: Any) -> bool:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[str]]:
-    """Open a file of answers, or the one named `ANSWERS` in a zip, for reading line by line."""
+    """Open a file of answers, or the one named `ANSWERS` in a zip, for reading line by line.
+
+    Raises:
+        ValueError: A zip holds no such file, or one of more than MOST_UNPACKED bytes.
+    """
     if not zipfile.is_zipfile(path):
         with path.open(encoding="utf-8") as lines:
             yield lines
@@ -359,7 +363,7 @@ def export_answers(out: Path, *, since: datetime | None = None, work_ids: Collec
 
     One per request digest: the newest that was ``ok``, else the newest that the model gave at all, so that a replay
     meets the same refusals and malformed answers. Calls whose payload was not stored are not among them. Without any answer no file
-    is written.
+    is written, and an old one stays.
 
     Args:
         out: The file; written beside its place first, so that a broken run leaves the old one.

@@ -123,6 +123,7 @@ def _write(rows: Sequence[_Row], *, again: bool) -> list[int | None]:
     # Not `bulk_create`: it would store the time of writing for that of the call.
     query, fields = InsertQuery(LLMCall), [field for field in LLMCall._meta.concrete_fields if not field.primary_key]
     query.insert_values(fields, [LLMCall(**row.columns, cost_usd=_cost(row.columns)) for row in rows], raw=True)
+    # A savepoint inside a transaction, so that a failed insert does not break the caller's.
     with transaction.atomic() if connection.in_atomic_block else nullcontext():
         inserted = query.get_compiler(using=DEFAULT_DB_ALIAS).execute_sql([LLMCall._meta.pk])
     keys = [key for (key,) in inserted]
@@ -184,7 +185,7 @@ def store_payload_if_wanted(call_id: int, request: LLMRequest, exchange: Exchang
 
 
 def _payload(request: LLMRequest, exchange: Exchange) -> dict[str, Any] | None:
-    """Return what `LLMPayload` holds of a call; None where it is not to be stored."""
+    """Return what `LLMPayload` holds of a call; None where nothing was sent, or LLM_STORE_PAYLOADS leaves out calls of this role."""
     choice = settings.LLM_STORE_PAYLOADS
     if exchange.body is None or not (choice == "all" or (choice == "judge" and request.role == "judge")):
         return None
@@ -243,6 +244,7 @@ def _columns(request: LLMRequest, exchange: Exchange, at: datetime) -> dict[str,
 def _cost(call: Mapping[str, Any]) -> Decimal | None:
     """Return the cost of a call with these columns in US dollars: 0 where nothing is billed, None where price or tokens are unknown.
 
+    Not billed are calls that were not sent or not connected, and HTTP errors; a time-out may be billed, and its tokens are unknown.
     Reads prices from the database.
     """
     turned_away = (
@@ -251,7 +253,7 @@ def _cost(call: Mapping[str, Any]) -> Decimal | None:
         or "ConnectError" in call["error"]
     )
     was_sent = call["attempts"] > 0
-    if not was_sent or turned_away:  # an HTTP error is not billed
+    if not was_sent or turned_away:
         return Decimal(0)
     usage = Usage(**{kind: call[kind] for kind in _KINDS})
     day = call["created_at"].astimezone(UTC).date()

@@ -275,7 +275,7 @@ def estimate_tokens(request: LLMRequest) -> int:
         characters += len(json.dumps(request.schema))
     for tool in request.tools:
         characters += len(tool.name) + len(tool.description) + len(json.dumps(dict(tool.input_schema)))
-    return -(-characters // CHARACTERS_PER_TOKEN)
+    return -(-characters // CHARACTERS_PER_TOKEN)  # rounded up
 
 
 # A list of objects hides which of them is meant, so it is refused like two objects. A brace that opens no object is
@@ -328,7 +328,7 @@ def extract_object(text: str) -> dict[str, Any]:
         start = opening.start()
         if opening.group() != "{":
             raise NotOneObject("the answer holds a list of objects, not one JSON object")
-        if placeholder := _PLACEHOLDER.match(text, start):
+        if placeholder := _PLACEHOLDER.match(text, start):  # such as "{name}"
             position = placeholder.end()
             continue
         value, position = _decode(text, start)
@@ -419,6 +419,7 @@ def read_tool_calls(request: LLMRequest, blocks: Sequence[Mapping[str, Any]]) ->
         InvalidAnswer: A call names no tool, or its input is not an object.
     """
     in_use = {call.id for turn in request.turns for call in turn.tool_calls}
+    # Looked for one by one: an id that a block before has brought along is in use, too.
     new_ids = (name for number in range(1, 10**9) if (name := f"call_{number}") not in in_use)
     return tuple(_read_tool_call(block, in_use, new_ids) for block in blocks)
 

@@ -89,7 +89,8 @@ def complete_many(
 def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[tuple[int, Reply], None, None]:
     """Hand requests over while the window has room, and yield what arrives; see `complete_many`.
 
-    The window is shared by all streams of the process. Requests that need no network are answered at once, in this thread.
+    The window is shared by all streams of the process. Requests that need no network are answered at once, in this thread. What is in
+    flight when the caller stops is cancelled; its ledger rows are written, its replies are dropped.
     """
     in_flight: dict[Future, tuple[int, Call]] = {}
     arrived: queue.SimpleQueue[Future] = queue.SimpleQueue()
@@ -124,9 +125,8 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
                 if not destination.is_distant:
                     yield index, _settle_all([(request, [_at_hand(request, destination)])])[0]
                     continue
-                slots_of_endpoint = (
-                    destination.max_concurrency + destination.gate_slots
-                )  # the latter for gate calls only
+                # The latter are for gate calls only.
+                slots_of_endpoint = destination.max_concurrency + destination.gate_slots
                 window = LOOKAHEAD * slots_of_endpoint
                 call = _prepare_call(request, destination, deadline=deadline, deadline_includes_waiting=request.gate)
                 future = call.background.submit(anthropic_api.answer(call))
@@ -428,7 +428,7 @@ os.register_at_fork(after_in_child=forget)  # another thread of the parent may h
 
 
 def complete_guarded(requests: Sequence[LLMRequest], *, deadline: float, about: Hashable | None) -> list[Reply]:
-    """Ask as `complete_together` does, but do not ask an endpoint that hangs.
+    """Ask as `complete_together` does, but do not ask an endpoint that hangs (see `Breaker`); all requests are for one endpoint.
 
     Args:
         deadline: Seconds for all of it.

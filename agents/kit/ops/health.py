@@ -286,9 +286,10 @@ def call_health(*, role: Role, since: datetime, end: datetime | None = None) -> 
         raw_where=of_role,
         where=of_role,
     ):
-        calls[row["k_status"]] += row["s_calls"]
+        calls[row["k_status"]] += row["s_calls"]  # `read` gives a key the prefix k_, a sum s_
         milliseconds += row["s_latency_ms"]
-    number, ok = calls.total(), calls.pop(LLMCall.Status.OK, 0)
+    number = calls.total()
+    ok = calls.pop(LLMCall.Status.OK, 0)  # the failed ones are left
     failed = {status: count for status, count in calls.most_common() if count}
     last = None
     if failed:

@@ -111,6 +111,7 @@ def submit_batch(
     """
     questions, token = outgoing.questions, secrets.token_hex(8)
     outgoing.questions, outgoing.bytes = [], 0
+    # The custom ids, by which the answers are told apart, and the batch from other ones.
     names = [f"pl-{token}-{number}" for number in range(1, len(questions) + 1)]
     if not allowed():
         return None
@@ -132,7 +133,7 @@ def submit_batch(
             why = f"{outgoing.way.endpoint} has no Message Batches ({problem}): ask without batches"
             raise BatchRefused(why) from None
         raise BatchRefused(f"the batch was refused: {problem}") from None
-    except BaseException:  # the work is to stop
+    except BaseException:  # the work is to stop: the worker looks for the batch on the server
         batch.finish(owner=owner, status=Status.PENDING, error="unknown whether it arrived: broken off")
         raise
     due = timezone.now() + timedelta(seconds=settings.LLM_BATCH_POLL_SECONDS)
@@ -218,7 +219,8 @@ def work_one(*, owner: str) -> bool:
 def _look_at(batch: LLMBatch, owner: str) -> None:
     """Ask the server how far a batch is, and store it: its results when it has ended.
 
-    Nothing is asked where the settings no longer name the server that has the batch.
+    Nothing is asked where the settings no longer name the server that has the batch. One whose id is not known is looked for. A batch
+    that a person cancelled is cancelled at the server first. One that the server does not know, or did not end in time, is given up.
 
     Raises:
         BatchProblem: The server did not say.
@@ -315,8 +317,10 @@ def _store_results(batch: LLMBatch, destination: Route, seen: MessageBatch, owne
         if not batch.extend_lease(owner=owner, lease=LEASE):
             return
         if not batch.rows.filter(custom_id__in=[entry.custom_id for entry in entries]).exists():
-            unknown = {"batch_id": "", "presumed": False, "provider_status": "", "expires_at": None}
-            _end_lease_until(batch, owner, "", timezone.now(), not_ours=[*batch.not_ours, batch.batch_id], **unknown)
+            without_name = {"batch_id": "", "presumed": False, "provider_status": "", "expires_at": None}
+            _end_lease_until(
+                batch, owner, "", timezone.now(), not_ours=[*batch.not_ours, batch.batch_id], **without_name
+            )
             return
         if batch.presumed:
             LLMBatch.objects.filter(pk=batch.pk).update(presumed=False)

@@ -83,7 +83,8 @@ class Worker:
     def work_once(self, group: Group | None = None) -> Piece:
         """Do one piece of work, if there is one. What goes wrong is in the result; nothing is raised but for the end of the process.
 
-        Before it come ledger rows that an outage delayed and, unless only interactive work is wanted, chores that are due.
+        Before it come ledger rows that an outage delayed and, unless only interactive work is wanted, chores that are due. Bulk work
+        that is not done after WORKER_SLICE seconds is handed back.
 
         Args:
             group: Only queues of this group; None = all.
