@@ -118,7 +118,10 @@ class _OutputToLeavingReader(io.TextIOWrapper):
 
 
 def _be_strict(parser: ArgumentParser) -> None:
-    """Make a parser, and those of its subcommands, refuse options that are not written out, and name the one that was meant."""
+    """Make a parser, and those of its subcommands, refuse options that are not written out, and name the one that was meant.
+
+    Its mistakes are reported by `_wrong_usage`.
+    """
     subcommands: dict[str, ArgumentParser] = {}
     for action in parser._actions:
         if isinstance(action, _SubParsersAction):

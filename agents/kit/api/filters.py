@@ -103,6 +103,15 @@ class Parameter(django_filters.Filter):  # type: ignore[misc]  # as above
         about: str = "",
         **kwargs: Any,
     ) -> None:
+        """Make a parameter that filters by a column.
+
+        Args:
+            field: The column; None: that of the parameter's name.
+            read: Turns the text into a value.
+            allowed: What the text may be, for the sentence of a refusal.
+            schema: What OpenAPI says besides that it is a text.
+            about: Its description; default for people: what is allowed.
+        """
         super().__init__(field, lookup, read=read, allowed=allowed, **{"help_text": about or allowed, **kwargs})
         shape: dict[str, Any] = {"type": "string", **(schema or {})}
         set_override(self, "field", {**shape, "description": about} if about else shape)

@@ -81,6 +81,8 @@ def confirmed(
 ) -> Callable[[Callable[..., None]], Callable[..., HttpResponse | None]]:
     """Make a function an admin action that first says what it will do, and does it after a confirmation.
 
+    The page that asks comes back while its form is not valid. After the action the list is shown again.
+
     Args:
         verb: What the button says.
         what: What it will do to the rows, a sentence or two.

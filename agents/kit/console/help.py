@@ -123,9 +123,8 @@ def render(text: str, resolve: LinkResolver, *, heading: int = 2) -> SafeString:
         if token.type != "inline":
             continue
         token_before = tokens[number - 1] if number > 0 else None
-        if (
-            token_before is not None and token_before.type == "heading_open"
-        ):  # the tag of the heading whose text this is
+        # Such a token is the tag of the heading whose text this is.
+        if token_before is not None and token_before.type == "heading_open":
             token_before.attrSet("id", anchor_of(token.content))
         token.children = _resolve_links_and_drop_pictures(token.children or [], resolve)
     html: str = _markdown.renderer.render(tokens, _markdown.options, {})
@@ -154,7 +153,7 @@ def anchor_of(heading: str) -> str:
 
 
 def _resolve_links_and_drop_pictures(children: Sequence[Token], resolve: LinkResolver) -> list[Token]:
-    """Return the tokens with the URLs of their links; of a link that leads nowhere, and of a picture, only the text stays."""
+    """Return the tokens with the URLs of their links; a link that leads nowhere becomes its text, and pictures are left out."""
     kept = []
     leads_somewhere = []  # of each link that is open here
     for token in children:

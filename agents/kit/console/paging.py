@@ -99,9 +99,10 @@ class PagedList(ChangeList):
         return [by_key[key] for key in keys if key in by_key]  # one may have been deleted since its key was read
 
     def _take_out_common_column(self, rows: list[Any]) -> tuple[object, object] | None:
-        """Take the last column out of the list where it says the same in all rows; return its label and that value.
+        """Take the last column, if it is one of `COLUMNS_SAID_ONCE`, out of a list in which it says the same in all rows.
 
-        Rows in which it says nothing do not count. None where the column stays.
+        Returns:
+            Its label and that value, to be shown once. Rows in which it says nothing do not count. None where the column stays.
         """
         column = self.list_display[-1]
         if isinstance(column, str):

@@ -125,6 +125,7 @@ def _run_in_loop(destination: Route, action: Callable[[AsyncBatches], Awaitable[
     import httpx2  # of the SDK, which does not wrap what breaks off a stream
 
     async def guarded() -> T:
+        """Run the action, with each failure as a `BatchProblem`."""
         try:
             async with asyncio.timeout(seconds):
                 return await action(client.messages.batches)

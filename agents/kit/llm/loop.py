@@ -50,7 +50,7 @@ class Limiter:
         self.gate_slots = 0
         self.in_use: dict[Slot, int] = {"gate": 0, "ordinary": 0}
         self._waiting: dict[Slot, deque[asyncio.Future[Slot]]] = {"gate": deque(), "ordinary": deque()}
-        self._successes = 0
+        self._successes = 0  # since the limit was changed
         self._last_cut = float("-inf")
         self._paused_until = float("-inf")
 

@@ -38,6 +38,7 @@ class NameMask:
     """
 
     def __init__(self, names: Iterable[str]) -> None:
+        """Sort the words of the names: those that stand between spaces, and those whose script attaches them to others."""
         words: set[str] = set()
         for name in names:
             words.update(word for word in _WORD.findall(_folded(name)) if len(word) >= 2)

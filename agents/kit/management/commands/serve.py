@@ -31,6 +31,10 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=int, default=8000, help="port on 127.0.0.1 (default: 8000)")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Migrate, make the user `admin`, and run web and worker as child processes until one of them ends or this one is to stop.
+
+        Both children are ended then. That one ended by itself with an error is an error of the command; that somebody stopped it is none.
+        """
         if settings.PRODUCTION:
             raise unusable("serve is for local use; in production run gunicorn project.wsgi and `manage.py work`.")
         self._check_port(options["port"])
