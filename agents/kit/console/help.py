@@ -357,7 +357,8 @@ class CountedDeletion(_Admin):
         """Return what Django's method does, with a line per model instead of one per row.
 
         Returns:
-            Lines of what goes, numbers of it by name, names of models that the user may not delete, and lines of what forbids it.
+            Lines of what goes, numbers of it by name, names of models that the user may not delete, and lines of what forbids it. Rows of
+            a model without pages of its own need no permission.
         """
         rows = list(objs)
         outcome = consequences(rows)

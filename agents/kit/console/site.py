@@ -361,6 +361,7 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
         form_url: str = "",
         obj: M | None = None,
     ) -> HttpResponse:
+        """Show the form, and around it what extensions add for the object; a new one has nothing of it."""
         if obj is not None:
             context["panels"] = self.get_panels(request, obj)
             context["sections"] = self.get_sections(request, obj)

@@ -284,7 +284,7 @@ def _look_again_later(batch: LLMBatch, owner: str, error: str) -> None:
 
 
 def _find_by_time_and_size(batch: LLMBatch, destination: Route, owner: str) -> None:
-    """Find a batch whose name was never stored: the server's only unknown one of that time and size, or it never arrived.
+    """Find a batch whose id was never stored: the first of that time on the server that has its size and is not known, or it never arrived.
 
     That it is ours is seen from the custom ids once there are results. Until then it is presumed, and left alone: it may be another
     installation's with the same key.
@@ -406,7 +406,8 @@ def _ledger_call(
         request_digest=row.request_digest,
         batch=True,
     )
-    return request, Exchange(reply, 0.0)
+    started_at = 0.0  # not known; the ledger row has the time at which it is written
+    return request, Exchange(reply, started_at)
 
 
 def _role(batch: LLMBatch) -> Role:
@@ -434,7 +435,7 @@ class Answers:
 
 
 def reply_of(request: LLMRequest, row: LLMBatchRequest, destination: Route) -> Reply:
-    """Read an answer as a live one is read, and add to its ledger row what was not known when it came in.
+    """Return an answer of a batch, read as a live one is, and add to its ledger row what was not known when it came in.
 
     The worker that stored the answer had neither the request's schema nor its text: only now its payload can be stored, and an answer
     found malformed. A row whose status is no longer ``ok`` stays as it is.
@@ -459,7 +460,8 @@ def reply_of(request: LLMRequest, row: LLMBatchRequest, destination: Route) -> R
         body = body_of(
             request, model=destination.model, structured=endpoints.ability(destination).schema, example=False
         )
-        ledger.store_payload_if_wanted(row.call_id, request, Exchange(reply, time.time(), body))
+        exchange = Exchange(reply, time.time(), body)  # of the time nothing is stored
+        ledger.store_payload_if_wanted(row.call_id, request, exchange)
         if answer.status is ReplyStatus.MALFORMED:  # refused and cut answers were known as such already
             LLMCall.objects.filter(pk=row.call_id, status=ReplyStatus.OK.value).update(
                 status=reply.status.value, error=reply.error[:500]
