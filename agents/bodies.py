@@ -37,7 +37,7 @@ def the_channel(slug: str) -> Channel:
 
 
 def no_channel(slug: str) -> str:
-    """A sentence for a slug that is no channel's."""
+    """Return a sentence for a slug that is no channel's, with the first 20 that are."""
     known = list(Channel.objects.order_by("slug").values_list("slug", flat=True)[:21])
     rest = " …" if len(known) > 20 else ""
     return f"there is no channel {slug[:80]!r}; channels: {', '.join(known[:20]) or 'none yet'}{rest}"
@@ -58,7 +58,7 @@ class NamedAgents(Body):
         return self.agents.lower() == "all"
 
     def find_agents(self) -> list[Agent]:
-        """Return them.
+        """Return the agents that are named.
 
         Raises:
             UnknownAgent: A name is no agent's, or none is given.
@@ -66,7 +66,7 @@ class NamedAgents(Body):
         return find_agents(self.agents)
 
     def find_few_agents(self, most: int) -> list[Agent]:
-        """Return them, for what is done in one transaction or shown on one page.
+        """Return the agents that are named, at most so many, for what is done in one transaction or shown on one page.
 
         Raises:
             ValueError: There is no such agent, or there are too many at once; begins with the name of the field.
@@ -90,6 +90,7 @@ class TraitBody(Body):
 
 
 def _trait_values(traits: list[TraitBody]) -> list[TraitValue]:
+    """Return the traits as they are stored; a fault names the second of two with the same name, whatever the case."""
     seen: set[str] = set()
     for number, trait in enumerate(traits):
         if (name := trait.name.casefold()) in seen:

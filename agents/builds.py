@@ -16,14 +16,20 @@ NEWEST = 20_000  # messages that are looked through
 BEFORE = 500  # older ones; a tag that is among them began before, so it has no date here
 
 
-def first_of_tags(agents: Collection[int]) -> dict[tuple[int, Tag], datetime]:
+def first_said_with_tag(agents: Collection[int]) -> dict[tuple[int, Tag], datetime]:
     """Return when each of these agents first said something with a tag of `BUILD_TAGS`, in one query.
+
+    A tag that was said before those messages (among the 500 older ones) has no entry: when it was said first is not known.
 
     Args:
         agents: Primary keys; of their messages together the newest 20,000 are looked through.
+
+    Returns:
+        Primary key of the agent and tag such as ``("build", "41")`` to the moment.
     """
     said = Message.objects.filter(agent__in=agents)
     newest_first = said.order_by("-said_at").values("said_at")
+    # Each is NULL where there are not so many messages.
     newest_older, oldest_older = newest_first[NEWEST : NEWEST + 1], newest_first[NEWEST + BEFORE - 1 : NEWEST + BEFORE]
     always = Value(datetime.min.replace(tzinfo=UTC), output_field=DateTimeField())
     rows = (
@@ -33,7 +39,7 @@ def first_of_tags(agents: Collection[int]) -> dict[tuple[int, Tag], datetime]:
         .annotate(at=Min("said_at"), older=Subquery(newest_older))
     )
     first: dict[tuple[int, Tag], datetime] = {}
-    before: datetime | None = None
+    before: datetime | None = None  # when the newest of the older messages was said; None = all are looked through
     for agent, tags, at, older in rows:
         before = older
         for key in BUILD_TAGS:

@@ -92,7 +92,7 @@ def begin_chat(agent: Agent, *, user: AbstractBaseUser | None = None) -> Channel
 
 
 def _new_direct_message(prefix: str, agent: Agent, user: AbstractBaseUser | None) -> Channel:
-    """Make a synthetic direct message; its slug is the prefix and the next free number."""
+    """Make a synthetic direct message with an agent and, where one is given, a user; its slug is the prefix and the next free number."""
     for number in count(1 + Channel.objects.filter(slug__startswith=prefix).count()):
         slug = f"{prefix}{number}"
         try:
@@ -116,7 +116,7 @@ def ask(
     person: str = PERSON,
     overrides: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Say something to an agent and queue its turn; the stages hear of it once that is committed.
+    """Say something to an agent and queue its turn; the stages hear of it once that is committed, and nothing they raise is raised here.
 
     Args:
         user: Who says it; without one `person` does, who is no user.
@@ -140,6 +140,8 @@ def ask_again(
 ) -> Run:
     """Have a question of a chat answered under another system prompt, in a copy of what was said up to it. Traits stay.
 
+    The copy is a new channel with the last messages that a turn is shown, at the same positions. A worker takes the turn.
+
     Raises:
         TurnRefused: The agent may not speak.
     """
@@ -150,7 +152,8 @@ def ask_again(
         Message.objects.bulk_create(copies)
         Channel.objects.filter(pk=channel.pk).update(next_position=question.position + 1)
         overrides_of_copy = {**(overrides or {}), "system_prompt": system_prompt}
-        return start_turn(agent=agent, channel=channel, trigger=copies[-1], overrides=overrides_of_copy)
+        copy_of_question = copies[-1]
+        return start_turn(agent=agent, channel=channel, trigger=copy_of_question, overrides=overrides_of_copy)
 
 
 def _copy_of(message: Message, channel: Channel) -> Message:
@@ -190,7 +193,7 @@ def delete_chat(chat: Channel) -> None:
             rows = relation.related_model._base_manager
             rows.filter(**{f"{relation.field.name}__in": channels}).delete()
         for relation in _relations_set_null(Message):
-            # A measurement and the record of another turn stay, without the message.
+            # Models say themselves whether their rows go; a measurement and the record of another turn stay, without the message.
             if getattr(relation.related_model, "deleted_with_chat", False):
                 rows = relation.related_model._base_manager
                 rows.filter(**{f"{relation.field.name}__channel__in": channels}).delete()
@@ -220,7 +223,7 @@ def _relations_set_null(model: type[Model]) -> list[Any]:
 def exchange(
     agent: Agent, channel: Channel, text: str, *, person: str = PERSON, overrides: Mapping[str, Any] | None = None
 ) -> Exchange:
-    """Say something to an agent and have it answer in this process.
+    """Say something to an agent and have it answer in this process; a turn that failed is no exception, see `status` and `error`.
 
     Raises:
         SendRefused: The text cannot be said.

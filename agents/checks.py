@@ -28,7 +28,7 @@ def check_turn_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) 
 
 @register("plumbline")
 def check_pipeline(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """Every stage of `TURN_PIPELINE` can be made and does something."""
+    """Yield an error for each stage of `TURN_PIPELINE` that cannot be made, is of an app that is not installed, or has no method of one."""
     for path in settings.TURN_PIPELINE:
         if missing := app_missing_for(path):
             problem = f"is part of {missing}: that app is not in INSTALLED_APPS"
@@ -49,7 +49,7 @@ def check_pipeline(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> It
 
 @register("plumbline")
 def check_tools(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """The tools that swarms offer can be loaded."""
+    """Yield an error for each tool that an app offers to agents (`turn_tools`) and that cannot be loaded or is no `Tool`."""
     from agents.turn.tools import Tool
 
     for name, path in declared("turn_tools").items():

@@ -40,7 +40,9 @@ def keys_said_by(person: Person) -> QuerySet[Message, Any]:
 
 
 def of_messages(*lookups: str) -> Derived:
-    """Find the rows that refer to one of their messages by one of these keys."""
+    """Find the rows that refer to one of the person's messages by one of these keys, such as ``pk`` or ``run__trigger``."""
+    if not lookups:
+        raise ValueError("name at least one key: without a condition all rows would be found")
 
     def condition(person: Person) -> Q:
         refers_to_one = Q()
@@ -70,7 +72,7 @@ def find_outsider(name: str, *, channels: Collection[str] = ()) -> Person:
     if missing:
         raise Unknown(f"channel {', '.join(sorted(missing))}: there is none; allowed: slugs of channels")
     label = f"erased-{salted_hmac(SALT, name).hexdigest()[:8]}"
-    said = Q(outsider__in=[name, label])
+    said = Q(outsider__in=[name, label])  # the label: what an earlier erasure has reached bears it instead of the name
     if channels:
         said &= Q(channel__slug__in=channels)
     if not name or not Message.objects.filter(said).exists():
@@ -82,7 +84,10 @@ def find_outsider(name: str, *, channels: Collection[str] = ()) -> Person:
 
 
 def find_user(who: str, *, deactivate: bool = False) -> Person:
-    """Return the user of this id or username.
+    """Return the user of this username, else of this id.
+
+    Args:
+        deactivate: Whether erasing them closes the account, too.
 
     Raises:
         Unknown: There is none.
@@ -106,7 +111,12 @@ def find_user(who: str, *, deactivate: bool = False) -> Person:
 
 
 def _person(*, said: Q, user: AbstractBaseUser | None = None, **fields: Any) -> Person:
-    """Return a person with the channels where they spoke, since when, and the agents that were there."""
+    """Return a person with the channels where they spoke, since when, and the agents that spoke, are members or took a turn there.
+
+    Args:
+        said: Which messages are theirs.
+        fields: Further attributes of `Person`.
+    """
     first_messages = Message.objects.filter(said).order_by().values_list("channel").annotate(first=Min("created_at"))
     first = {channel: moment - CLOCK_DIFFERENCE for channel, moment in first_messages}
     agents: set[int | None] = set()
@@ -138,7 +148,14 @@ def forget(person: Person, *, dry_run: bool = False) -> Iterator[Erased]:
 
 
 def _follow(rule: Erase, person: Person, *, dry_run: bool) -> Erased:
-    """Erase, portion by portion, what a rule says derives from a person's messages."""
+    """Erase, portion by portion (500 rows), what a rule says derives from a person's messages.
+
+    Args:
+        dry_run: Find the rows and change nothing.
+
+    Returns:
+        The rule with the keys of the rows that it deletes or would change; rows that already are as they should be are not among them.
+    """
     erased = Erased(rule)
     derived_keys: set[Any] = set()
     for find_keys in rule.rows:
@@ -157,12 +174,12 @@ def _follow(rule: Erase, person: Person, *, dry_run: bool) -> Erased:
                 changes[row["pk"]] = changed_columns
         erased.keys.update(changes)
         if not (dry_run or rule.report_only):
-            _write(rule.of, changes)
+            _write_changes(rule.of, changes)
     return erased
 
 
 def _changed_columns(rule: Erase, person: Person, row: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns of a row that must change, with their new values."""
+    """Return the columns of a row that must change, with their new values; empty where all are erased already."""
     keep = _STRUCTURE.union(rule.keep.split())
     labels = dict.fromkeys((*person.names, person.label), person.label)
     after: dict[str, Any] = {}
@@ -172,18 +189,20 @@ def _changed_columns(rule: Erase, person: Person, row: dict[str, Any]) -> dict[s
             longest = rule.of._meta.get_field(column).max_length  # type: ignore[union-attr]
             after[column] = person.label[:longest]  # a label may be longer than the name it stands for
         elif column in rule.emptied.split():
-            after[column] = type(value)()
+            after[column] = type(value)()  # an empty text, object or list
         else:
             after[column] = blanked(value, keep=keep, labels=labels)
     return {column: value for column, value in after.items() if row[column] and value != row[column]}
 
 
 def blanked(value: Any, *, keep: Collection[str] = _STRUCTURE, labels: dict[str, str] | None = None) -> Any:
-    """Return a text or JSON value with every text in it replaced by the mark; its structure and its numbers stay.
+    """Return a text or JSON value with every text in it replaced by the mark ``[erased]``.
+
+    Its structure, numbers and empty texts stay, and keys that are no name.
 
     Args:
-        keep: Keys whose values stay.
-        labels: What replaces a text or key that is nothing but a name.
+        keep: Keys whose values stay, unless these are lists or objects, or nothing but a name.
+        labels: Name to what replaces a text or key that is nothing but this name.
     """
     labels = labels or {}
     if value == "":
@@ -206,18 +225,18 @@ def blanked(value: Any, *, keep: Collection[str] = _STRUCTURE, labels: dict[str,
     return result
 
 
-def _write(model: type[Model], changes: dict[Any, dict[str, Any]]) -> None:
+def _write_changes(model: type[Model], changes: dict[Any, dict[str, Any]]) -> None:
     """Change these rows; those that get the same values by one statement."""
     keys_by_values: dict[str, list[Any]] = defaultdict(list)
     for key, values in changes.items():
         keys_by_values[json.dumps(values, sort_keys=True)].append(key)
     with transaction.atomic():
         for keys in keys_by_values.values():
-            model._default_manager.filter(pk__in=keys).update(**changes[keys[0]])
+            model._default_manager.filter(pk__in=keys).update(**changes[keys[0]])  # the same for all of these keys
 
 
 def _clear_account(person: Person) -> None:
-    """Take the name from the account; where it is closed, also username, address, password and tokens."""
+    """Take the name from the account; where it is to be closed (`deactivate`), also username, address, password and tokens."""
     user: Any = person.user
     user.first_name = user.last_name = ""
     if person.deactivate:
@@ -240,9 +259,11 @@ class NameInColumn(NamedTuple):
 
 def places_with_name(person: Person) -> Iterator[NameInColumn]:
     """Find columns whose texts hold a name of the person in any case: no key leads there, so people look at them. Reads every table."""
+    if not person.names:  # without a condition all rows would be found
+        return
     has_name = Q()
     for name in person.names:
-        as_json = json.dumps(name)[1:-1]
+        as_json = json.dumps(name)[1:-1]  # as a column of JSON may hold it: "Zoë" is Zo\u00eb there
         has_name |= Q(_text__icontains=name) | Q(_text__icontains=as_json)
     for table in tables().values():
         columns_without_speech = table.no_speech.split()

@@ -48,7 +48,7 @@ def _read_files(_person: Person) -> Q:
 
 
 def _entries(person: Person) -> Q:
-    """Select entries of the console's log about their messages, which it names by author and text, and about their account."""
+    """Select entries of the console's log about their messages, which it names by author and text, and about an account that is closed."""
     ids = keys_said_by(person).values(id_text=Cast("pk", CharField()))
     theirs = Q(content_type__app_label="agents", content_type__model="message", object_id__in=ids)
     if person.user is not None and person.deactivate:

@@ -71,7 +71,10 @@ def _text(value: object) -> str:
 
 
 def without_password(url: str) -> str:
-    """Return scheme, host and path of `url`, without the user. Where there is a query, which may hold a password, only the scheme."""
+    """Return scheme, host and path of `url`, with ``•••`` for the user. Of an http(s) address the path is left out, too.
+
+    E.g. ``redis://•••@cache:6379/0``; with a query, which may hold a password, only ``redis://•••``; without ``://`` only ``•••``.
+    """
     scheme, separator, rest = url.partition("://")
     if not separator:
         return HIDDEN

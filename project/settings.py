@@ -33,7 +33,10 @@ from project.environment import (  # noqa: F401
 
 
 def _local_secret_key() -> str:
-    """Return the key kept in an ignored file for local use; made once, safe when two processes start together."""
+    """Return the key kept in an ignored file for local use; made once, safe when two processes start together.
+
+    A file that exists is never written to: it only appears when it is complete.
+    """
     LOCAL_DIR.mkdir(exist_ok=True)
     path = LOCAL_DIR / "secret_key"
     if not path.exists():

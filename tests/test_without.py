@@ -35,6 +35,7 @@ print({path: status for path in paths if (status := client.get(path).status_code
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("app", REMOVABLE)
 def test_the_product_works_without_an_app(app: str, tmp_path: Path) -> None:
     copy = copy_without(app, tmp_path)

@@ -128,11 +128,11 @@ class ChatPages(ModelAdmin[Channel]):
 
     @console_page("chats/<int:agent_id>/", *READING)
     def chats_view(self, request: HttpRequest, agent_id: int) -> HttpResponse:
-        """Show the chats of an agent; POST begins one with a first message."""
+        """Show the newest 50 chats of an agent, with their number of messages and when the last was sent; POST begins a chat."""
         agent = get_object_or_404(Agent, pk=agent_id)
         form = ChatForm(request.POST or None, agent=agent, last=None)
         if request.method == "POST":
-            return self._say(request, agent, None, form)
+            return self._say(request, agent, chat=None, form=form)
         chats_shown = list(chats_of(agent).prefetch_related("memberships__user")[:MOST_CHATS])
         messages_in_them = Message.objects.filter(channel__in=chats_shown).order_by()
         newest_at: dict[int, Any] = dict(messages_in_them.values_list("channel").annotate(Max("sent_at")))
@@ -144,14 +144,17 @@ class ChatPages(ModelAdmin[Channel]):
             request,
             f"{PAGES}chats.html",
             f"Chat with {display.marked(agent.display_name)}",
-            **self._frame(request, agent, None, form),
+            **self._frame(request, agent, chat=None, form=form),
             chats=rows,
-            most=MOST_CHATS if len(rows) == MOST_CHATS else 0,
+            most=MOST_CHATS if len(rows) == MOST_CHATS else 0,  # 0: the page need not say that there may be more
         )
 
     @console_page("<int:chat_id>/chat/", *READING)
     def chat_view(self, request: HttpRequest, chat_id: int) -> HttpResponse:
-        """Show a chat; POST says something, asks again for an answer that failed, stops a turn, or deletes the chat."""
+        """Show a chat; POST says something, asks again for an answer that failed, stops a turn, or deletes the chat.
+
+        With ``?progress`` only a digest of what may have changed is answered; a page of older messages does not ask for it.
+        """
         chat, agent = _chat_and_agent(chat_id)
         last = Run.objects.filter(channel=chat).order_by("-pk").first()
         form = ChatForm(request.POST or None, agent=agent, last=last)
@@ -177,7 +180,10 @@ class ChatPages(ModelAdmin[Channel]):
 
     @console_page("<int:chat_id>/chat/<int:position>/", *READING)
     def again_view(self, request: HttpRequest, chat_id: int, position: int) -> HttpResponse:
-        """Show a question and its answer beside the one under an edited persona; POST asks again, or saves what was edited."""
+        """Show a question and its answer beside the newest one under an edited persona; POST asks again, or saves what was edited.
+
+        The form begins with the system prompt of the newest try, else with the agent's. With ``?progress`` only a digest is answered.
+        """
         chat, agent = _chat_and_agent(chat_id)
         question = get_object_or_404(
             Message.objects.select_related("user"), channel=chat, position=position, agent=None
@@ -197,7 +203,9 @@ class ChatPages(ModelAdmin[Channel]):
             form.initial["system_prompt"] = agent.system_prompt
             if newest_try is not None:
                 form.initial["system_prompt"] = Overrides.of(newest_try.overrides).system_prompt
-            form.initial["opened"] = current_digest(agent)
+            form.initial["opened"] = current_digest(
+                agent
+            )  # so that a change made meanwhile is noticed when it is saved
         edited = str(form["system_prompt"].value() or "")
         return self.page(
             request,
@@ -216,7 +224,11 @@ class ChatPages(ModelAdmin[Channel]):
     def _answer_again_form(
         self, request: HttpRequest, agent: Agent, question: Message, form: AgainForm
     ) -> HttpResponse | None:
-        """Stop the turn, save the edited persona, or ask again, as the form says; None where the form is shown with its errors."""
+        """Stop the turn, save the edited persona, or ask again, as the form says; None where the form is shown with its errors.
+
+        Raises:
+            PermissionDenied: The user may not do that; asking, stopping and saving need permissions of their own.
+        """
         if not request.user.has_perm(MAY_RUN):
             raise PermissionDenied
         chat = question.channel
@@ -236,7 +248,11 @@ class ChatPages(ModelAdmin[Channel]):
         return HttpResponseRedirect(here)
 
     def _frame(self, request: HttpRequest, agent: Agent, chat: Channel | None, form: ChatForm) -> dict[str, Any]:
-        """Return what the pages have in common: who answers, what a message takes, and what is in the way of an answer."""
+        """Return what the pages have in common: who answers, what a message takes, and what is in the way of an answer.
+
+        Args:
+            chat: None = it has not begun: what a first message takes is shown.
+        """
         may_talk = request.user.has_perm(MAY_RUN)
         needs: dict[str, Any] = {}
         problem = ""
@@ -265,7 +281,13 @@ class ChatPages(ModelAdmin[Channel]):
         }
 
     def _say(self, request: HttpRequest, agent: Agent, chat: Channel | None, form: ChatForm) -> HttpResponse:
-        """Say what was typed in a chat, or begin one with it; the page's script is answered with JSON."""
+        """Say what was typed in a chat, or begin one with it; the page's script is answered with JSON.
+
+        Where the message is refused nothing is stored, also no new chat, and the user is told why.
+
+        Args:
+            chat: None = a new one.
+        """
         if not request.user.has_perm(MAY_RUN):
             raise PermissionDenied
         user = user_of(request)
@@ -276,7 +298,7 @@ class ChatPages(ModelAdmin[Channel]):
                 with transaction.atomic():
                     chat_or_new = chat or begin_chat(agent, user=user)
                     ask(agent, chat_or_new, text, user=user, overrides=form.overrides)
-                chat = chat_or_new
+                chat = chat_or_new  # only now: of a refused message no new chat is left
             except (SendRefused, TurnRefused) as refused:
                 problem = str(refused)
         else:
@@ -290,7 +312,10 @@ class ChatPages(ModelAdmin[Channel]):
         return HttpResponseRedirect(url)
 
     def _stop_or_retry(self, request: HttpRequest, agent: Agent, chat: Channel, back: str) -> HttpResponse:
-        """Stop the turn whose key the form has as ``stop``, or queue one like an ended turn (``retry``)."""
+        """Stop the turn whose key the form has as ``stop``, or queue one like an ended turn (``retry``); then lead to `back`.
+
+        One that has not ended is not queued again. A turn of another agent, or outside of simulations, is a 404.
+        """
         action = "stop" if "stop" in request.POST else "retry"
         if not request.user.has_perm(CANCELLING if action == "stop" else MAY_RUN):
             raise PermissionDenied
@@ -325,7 +350,10 @@ class ChatPages(ModelAdmin[Channel]):
     def _save(
         self, request: HttpRequest, agent: Agent, chat: Channel, form: ChatForm, here: str
     ) -> HttpResponseRedirect:
-        """Save the edited system prompt as a new version of the persona, unless it was changed since the page was opened."""
+        """Save the edited system prompt as a new version of the persona, unless it was changed since the page was opened.
+
+        Then it leads to the chat; where nothing was saved, back to the page (`here`).
+        """
         if not request.user.has_perm(EDITING):
             raise PermissionDenied
         chosen = form.cleaned_data
@@ -374,7 +402,10 @@ def _digest_response(html: str) -> JsonResponse:
 
 
 def chat_box(request: HttpRequest, agent: Agent, chat: Channel) -> str:
-    """Return the part of the page that changes while one looks: messages with their turns, and what is known of the newest turn."""
+    """Return the part of the page that changes while one looks: messages with their turns, and what is known of the newest turn.
+
+    While that turn is open, also what it waits for: that no worker is alive, or that the agent takes a turn elsewhere.
+    """
     page = transcript_page(channel=chat, before=number_in(request.GET, "before"))
     add_notes(request, page.lines)
     questions = [line["message"].pk for line in page.lines if line["message"].agent_id is None]
@@ -420,7 +451,7 @@ def again_box(request: HttpRequest, agent: Agent, question: Message, first: Run 
 
 
 def _answer_shown(request: HttpRequest, name: str, run: Run | None) -> dict[str, Any]:
-    """Return an answer as the template shows it: what was said in a turn, and the turn."""
+    """Return an answer as the template shows it: what was said in a turn, and the turn; None = there was no turn."""
     if run is None:
         return {"name": name, "run": None, "lines": [], "turn": None}
     said = Message.objects.filter(run=run).select_related("agent", "user", "parent", "persona_version")
@@ -455,10 +486,13 @@ def _turns_shown(runs: list[Run], runs_that_spoke: Collection[int | None]) -> li
 
 
 def _known_of_turn(request: HttpRequest, agent: Agent, chat: Channel, run: Run) -> dict[str, Any]:
-    """Return what stands beside a chat: what the stages wrote on the newest turn, and what the other apps know of it."""
+    """Return what stands beside a chat: what the stages wrote on the newest turn, and what the other apps know of it.
+
+    Of the stages those that did something worth a word: with a reason or a counter that is not 0; skipped ones with their reason only.
+    """
     system = RunMessage.objects.filter(run=run, role=RunMessage.Role.SYSTEM).order_by("number").first()
     sections = system.content.get("sections", []) if system else []
-    of_every_turn = ("persona", "instructions", "memory", "")
+    of_every_turn = ("persona", "instructions", "memory", "")  # sections of these and of no stage are not shown
     acted = []
     skipped = set()
     for entry in run.trace:

@@ -80,7 +80,7 @@ def count_work(request: HttpRequest) -> Questions:
 
 
 def workers_card(request: HttpRequest, answers: Answers) -> SafeString:
-    """Return the card with the number of workers that are alive, and what waits for them."""
+    """Return the card with the number of workers that are alive, and what waits for them; it is red where work waits and none is."""
     workers = workers_alive(answers)
     waiting: list[object] = []
     for model in work_models():

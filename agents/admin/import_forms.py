@@ -95,6 +95,7 @@ class ImportForm(forms.Form):
         return [self[name] for name in self.fields if name.startswith(COLUMN_PREFIX)]
 
     def clean_tags(self) -> dict[str, str]:
+        """Return the tags of ``build=41, locale=en``; of a key that is there twice the last value counts."""
         tags = {}
         for part in self.cleaned_data["tags"].split(","):
             if not part.strip():
@@ -126,7 +127,7 @@ class ImportForm(forms.Form):
         chosen = self.cleaned_data
         columns = self._chosen_columns()
         self.options = ReadOptions(
-            format="csv" if columns and chosen["format"] == AUTO else chosen["format"],
+            format="csv" if columns and chosen["format"] == AUTO else chosen["format"],  # only tables have columns
             channel=chosen["channel"].strip(),
             speaker_map=self._chosen_speakers(),
             tags=chosen["tags"],
@@ -162,7 +163,7 @@ class ImportForm(forms.Form):
 
 
 def _initial_choices(stored: ReadOptions) -> dict[str, Any]:
-    """Return what the form of an import shows at first: the stored choices."""
+    """Return what the form of an import shows at first: the stored choices; `NO_COLUMN` where a field is chosen to have no column."""
     initial: dict[str, Any] = {
         "format": stored.format,
         "channel": stored.channel,
@@ -186,7 +187,7 @@ class SpeakerForm(forms.Form):
         self.name = name = str(speaker["name"])
         self.row = speaker
         must_be_chosen = bool(speaker["why"])  # says why the name alone does not tell who it is
-        slug = options.speaker_map.get(name)
+        slug = options.speaker_map.get(name)  # None: nothing is chosen yet; empty: is no agent
         super().__init__(data, prefix=prefix, initial={"who": _initial_who(slug, must_be_chosen), "agent": slug or ""})
         self.fields["who"].choices = [  # type: ignore[attr-defined]
             ("", "– choose –") if must_be_chosen else ("auto", "as recognised by name"),
@@ -197,6 +198,7 @@ class SpeakerForm(forms.Form):
             self.fields[key].widget.attrs["aria-label"] = f"{display.marked(name)}: {label}"
 
     def clean(self) -> dict[str, Any]:
+        """Refuse the slug of no agent where the speaker is to be an agent; what is written there is ignored otherwise."""
         chosen: dict[str, Any] = super().clean() or {}
         slug = chosen.get("agent", "")
         if chosen.get("who") == "agent" and not Agent.objects.filter(slug=slug).exists():

@@ -76,6 +76,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
 
     @admin.display(description="state", ordering="status")
     def state(self, job: Import) -> SafeString:
+        """Return a badge with what happens to an import; one that is being undone has the statuses of work, too."""
         if job.undoing and job.status in Import.OPEN:
             return display.badge("being undone", "info")
         labels: dict[str, tuple[str, display.Tone]] = {
@@ -119,13 +120,15 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         )
 
     def _take_files(self, request: HttpRequest) -> HttpResponse:
-        """Take the files of the form: a transcript to be imported, or personas to be previewed or imported.
+        """Take the files of the form: a transcript to be imported, or personas to be previewed or imported. Empty files are left out.
+
+        Personas of more than 1 MB are imported without a preview, whose page could not hold them.
 
         Raises:
             NotNow, NotImported: They are refused, or the user may not upload them.
         """
         files: list[File[bytes]] = [file for file in request.FILES.getlist("files") if file.size]
-        files += _files_held_by_preview(request)
+        files += _files_held_by_preview(request)  # none, unless its button was pressed
         if files_were_too_large(request):
             most = filesizeformat(settings.IMPORT_MOST_BYTES)
             raise NotNow(f"larger than {most} together; use manage.py import_transcript, or upload it in parts")
@@ -146,7 +149,10 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         return HttpResponseRedirect(self.url("change", job))
 
     def _preview_personas(self, request: HttpRequest, files: Sequence[File[bytes]]) -> HttpResponse:
-        """Show what importing them would do; the button carries it out with the same files, which the page holds."""
+        """Show what importing them would do; the button carries it out with the same files, which the page holds.
+
+        At most 20 personas are shown and the others counted; up to three stand there in full, more are folded.
+        """
         reset = "reset" in request.POST
         previews = personas.preview_uploaded(files, user=user_of(request), reset=reset)
         show_persona = display.block if len(previews) <= MOST_UNFOLDED else display.folded
@@ -170,7 +176,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         )
 
     def _import_personas(self, request: HttpRequest, files: Sequence[File[bytes]]) -> HttpResponse:
-        """Import personas, and tell the user what became of each."""
+        """Import personas, and tell the user what became of each: of 20 by name, of more how many. Leads to the list of agents."""
         results = personas.import_uploaded(files, user=user_of(request), reset="reset" in request.POST)
         for result in results[:MOST_SAID]:
             tone = messages.WARNING if result.outcome == Outcome.KEPT_EDITED else messages.SUCCESS
@@ -190,7 +196,14 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         return self._show(request, self._visible(request, key))
 
     def _show(self, request: HttpRequest, job: Import, form: ImportForm | None = None) -> HttpResponse:
-        """Show the page of an import, with a form that was refused where there is one."""
+        """Show the page of an import, with what the user may do and see of it.
+
+        Its uploader decides, while the file is stored; the error and what was said in the file, which may be private, are for them and for
+        those who may view messages.
+
+        Args:
+            form: One that was refused, to be shown with its errors; None = the stored choices.
+        """
         user = user_of(request)
         is_own = job.created_by_id == user.pk
         may_add = self.has_add_permission(request)
@@ -258,7 +271,16 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
     def _decide(
         self, request: HttpRequest, job: Import, carry_out: Callable[[Import], None], done: str, **who: bool
     ) -> str:
-        """Carry out a decision of the user who uploaded the import; return what is told of it."""
+        """Carry out a decision of the user who uploaded the import; return what is told of it.
+
+        Args:
+            done: What is told after ``Import 12``.
+            who: ``or_superuser=True`` lets a superuser decide, too.
+
+        Raises:
+            ValueError: It cannot be done now; says why.
+            PermissionDenied, Http404: See `_own`.
+        """
         self._own(request, job.pk, **who)
         try:
             carry_out(job)
@@ -273,7 +295,12 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         return JsonResponse({"status": job.status, "doing": job.doing, "done": job.done})
 
     def _visible(self, request: HttpRequest, pk: int) -> Import:
-        """Return the import with this key, if the user may view it."""
+        """Return the import with this key, if the user may view it.
+
+        Raises:
+            PermissionDenied: They may view no imports, or not this one.
+            Http404: There is none that they could view.
+        """
         job = self.get_queryset(request).filter(pk=pk).first() if self.has_view_permission(request) else None
         if not self.has_view_permission(request, job):
             raise PermissionDenied
@@ -282,7 +309,12 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         return job
 
     def _own(self, request: HttpRequest, pk: int, *, or_superuser: bool = False) -> Import:
-        """Return the import, if this user uploaded it: it is imported with their permissions."""
+        """Return the import, if this user uploaded it: it is imported with their permissions.
+
+        Raises:
+            PermissionDenied: They did not (nor is a superuser allowed and they are one), or may not upload anything any more.
+            Http404: There is none that they could view.
+        """
         job = self._visible(request, pk)
         is_own = job.created_by_id == request.user.pk
         is_allowed_superuser = or_superuser and user_of(request).is_superuser
@@ -319,7 +351,7 @@ def _progress(job: Import) -> dict[str, Any] | None:
         "done": job.done,
         "total": job.total,
         "share": share,
-        "counts": job.doing in ("Importing", "Comparing", "Deleting"),
+        "counts": job.doing in ("Importing", "Comparing", "Deleting"),  # of these `done` and `total` are messages
     }
 
 
@@ -349,6 +381,7 @@ def _result_shown(job: Import) -> dict[str, Any]:
     links = _channel_links(result["channels"])
     there_before = 0
     if job.stored:
+        # What an earlier try of this import stored is among the duplicates, and yet was not there before.
         there_before = max(0, result["imported"] + result["duplicates"] - job.stored)
     return {
         **result,
@@ -361,7 +394,7 @@ def _result_shown(job: Import) -> dict[str, Any]:
 
 
 def _notes(report: Mapping[str, Any]) -> list[str]:
-    """Return what else a report says, one sentence each."""
+    """Return what else a report says, one sentence each, such as ``12 skipped: no text``; nothing for what did not happen."""
     notes = list(report.get("warnings", ()))
     if report.get("first_sent_at"):
         notes.append(f"sent from {_moment_text(report['first_sent_at'])} to {_moment_text(report['last_sent_at'])}")

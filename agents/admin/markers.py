@@ -31,10 +31,12 @@ def persona_edits(agents: Collection[int], since: datetime, until: datetime) -> 
 def builds(
     request: HttpRequest, tags: Mapping[tuple[int, Tag], datetime], since: datetime, until: datetime
 ) -> list[Marker]:
-    """Return a marker at the first message of each tag such as ``build=41``, whichever agent said it.
+    """Return a marker at the first message of each tag such as ``build=41``, whichever agent said it; the newest where there are many.
+
+    None for a user who may not view agents.
 
     Args:
-        tags: When each agent first said something with a tag, see `first_of_tags`.
+        tags: When each agent first said something with a tag, see `first_said_with_tag`.
     """
     if not request.user.has_perm("agents.view_agent"):
         return []

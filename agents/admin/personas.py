@@ -115,6 +115,7 @@ class LinesField(forms.JSONField):
     """A list of texts as JSON, one text a line; a text may itself have line breaks."""
 
     def prepare_value(self, value: Any) -> Any:
+        """Return what the field shows: a list as JSON with each text on a line of its own; what was typed as it is."""
         if isinstance(value, list):
             return json.dumps(value, indent=0, ensure_ascii=False) if value else "[]"
         return super().prepare_value(value)
@@ -170,6 +171,7 @@ class AgentForm(AgentModelForm):
         return self.cleaned_data["aliases"] or []
 
     def clean_slug(self) -> str:
+        """Return the slug; refuse a reserved one, unless the agent has it already."""
         slug = str(self.cleaned_data["slug"])
         if self.instance._state.adding or slug != self.initial.get("slug"):
             try:
@@ -182,7 +184,10 @@ class AgentForm(AgentModelForm):
         return as_stored(self.cleaned_data["system_prompt"], self.initial.get("system_prompt", ""))
 
     def clean(self) -> None:
-        """Refuse, once, to save a page that shows an older persona. Workers wait for the lock until the save is done."""
+        """Refuse, once, to save a page that shows an older persona. Workers wait for the lock until the save is done.
+
+        A description that was typed is noted as a person's; one that was not typed stays as it is stored, for models write it, too.
+        """
         super().clean()
         typed = self.cleaned_data.get("description", "")
         origin = Agent.DescriptionOrigin
@@ -193,7 +198,9 @@ class AgentForm(AgentModelForm):
         self.data: Any = self.data.copy()  # where something changed meanwhile, saving again is a decision about it
         problem = what_changed(stored, self.cleaned_data.get("opened", ""))
         if problem:
-            self.data["opened"] = current_digest(stored)
+            self.data["opened"] = current_digest(
+                stored
+            )  # the form that is shown again is of this persona: saving it works
             self.add_error(None, problem)
         differs_from_stored = typed != _without_browser_line_ends(stored.description)
         if "description" in self.changed_data and differs_from_stored:
@@ -205,7 +212,7 @@ class AgentForm(AgentModelForm):
             self.instance.description_origin = stored.description_origin
 
     def _refuse_newer_description(self, stored: Agent) -> None:
-        """Refuse, once, to replace a description that was changed since the page was opened."""
+        """Add an error, once, where a description was changed since the page was opened: it would be replaced unseen."""
         name_of_initial = self.add_initial_prefix("description")
         shown_when_opened = _without_browser_line_ends(self.data.get(name_of_initial, ""))
         if shown_when_opened == _without_browser_line_ends(stored.description):
@@ -292,6 +299,7 @@ class AgentAdmin(ModelAdmin[Agent]):
         return super().get_search_results(request, queryset.filter(synthetic=False), search_term)
 
     def fill_in(self, rows: list[Any]) -> None:
+        """Set of each agent how many messages it said, up to 1,001 (one more than is shown), for the page in one query."""
         own = Message.objects.filter(agent=OuterRef("pk"), synthetic=False)  # simulated messages do not count
         counted = own.order_by("sent_at").values("pk")[: MOST_MESSAGES + 1]  # the order of an index, which is then used
         agents = Agent.objects.filter(pk__in=[agent.pk for agent in rows]).order_by()
@@ -303,6 +311,7 @@ class AgentAdmin(ModelAdmin[Agent]):
         return [TraitInline, MemoryBlockInline]
 
     def get_buttons(self, request: HttpRequest, obj: Agent) -> list[Button]:
+        """Return the buttons of an agent's page, each only where the user may do what it leads to."""
         buttons = super().get_buttons(request, obj)
         may = request.user.has_perms
         if may((*MAY_PREVIEW, "agents.view_channel")):
@@ -454,7 +463,10 @@ class AgentAdmin(ModelAdmin[Agent]):
 
     @console_page("<int:pk>/versions/", MAY_SEE_VERSIONS)
     def versions_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Show a page of versions, the newest first, each with what changed in it."""
+        """Show a page of versions, the newest first, each with what changed in it; ``?before=NUMBER`` shows older ones.
+
+        The first page also says whether the persona differs from its newest version, as after a change that left none.
+        """
         agent = get_object_or_404(Agent, pk=pk)
         before = number_in(request.GET, "before")
         rows = PersonaVersion.objects.filter(agent=agent).select_related("created_by").order_by("-number")
@@ -477,7 +489,7 @@ class AgentAdmin(ModelAdmin[Agent]):
             newest=newest,
             now=digest_now,
             may_restore=self.has_change_permission(request, agent),
-            older=versions[VERSIONS_SHOWN - 1].number if len(versions) > VERSIONS_SHOWN else 0,
+            older=versions[VERSIONS_SHOWN - 1].number if len(versions) > VERSIONS_SHOWN else 0,  # 0: there are none
             is_first_page=is_first_page,
             unsaved=is_first_page and bool(versions) and versions[0].digest != digest_now,
         )
@@ -496,13 +508,16 @@ class AgentAdmin(ModelAdmin[Agent]):
         else:
             if made is not None:
                 self.log_change(request, agent, f"restored version {number}")
-            text = "it holds from the next turn on" if made else "it said so already"
+            text = "it holds from the next turn on" if made else "it said so already"  # None: no version was needed
             self.message_user(request, f"The persona says what version {number} said; {text}.", messages.SUCCESS)
         return HttpResponseRedirect(self.url("versions", agent))
 
 
 def _changes(before: PersonaVersion, after: PersonaVersion) -> dict[str, Any]:
-    """Return what changed between two versions: trait by trait, and the system prompt word by word."""
+    """Return what changed between two versions: trait by trait, and the system prompt word by word.
+
+    ``diff`` is None where the prompt is the same; ``nothing`` is true where the traits are, too.
+    """
     changed = differences(before, after)
     prompt_changed = before.system_prompt != after.system_prompt
     return {

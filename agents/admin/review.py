@@ -41,7 +41,15 @@ MOST_LEFT_OUT = 1_000  # newest alerts that are looked through
 
 
 def failures(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
-    """Return work that failed in the last days and was not dismissed, newest first."""
+    """Return work that failed in the last days and was not dismissed, newest first, of the tables that the user may view.
+
+    Args:
+        agent: Slug; only what is of this agent, so that tables without agents are left out. Empty = all.
+        keys: Only these keys of the queue; None = all.
+
+    Returns:
+        One more than is counted at most, by which one sees that there are more.
+    """
     tables: list[QuerySet[Any, Any]] = []
     for model in _viewable_work(request):
         if agent and not _has_agent(model):
@@ -103,7 +111,10 @@ def _has_agent(model: type[Any]) -> bool:
 
 
 def failed_rows(keys: Collection[str]) -> dict[str, Any]:
-    """Return rows of work by their keys in the queue, with a query for each table among them."""
+    """Return rows of work by their keys in the queue, such as ``agents.run/12``, with a query for each table among them.
+
+    A key of no row is left out.
+    """
     rows: dict[str, Any] = {}
     for model in work_models():
         name = model._meta.label_lower
@@ -132,7 +143,7 @@ def _show(request: HttpRequest, row: Any) -> SafeString:
 
 
 def _dismiss(request: HttpRequest, row: Any, note: str) -> None:
-    """Dismiss a failure; a ValueError where somebody else was faster."""
+    """Dismiss a failure; a ValueError where it is dismissed already. The note is not kept: this kind asks for none."""
     item, _ = ReviewItem.objects.get_or_create(kind=FAILURES, key=f"{row._meta.label_lower}/{row.pk}")
     rows = ReviewItem.objects.filter(pk=item.pk, dismissed_at=None)
     if not rows.update(dismissed_at=timezone.now(), dismissed_by=user_of(request)):

@@ -30,22 +30,27 @@ CANCELLING = "agents.change_run"
 
 
 def run_waterfall(run: Run, steps: Sequence[RunStep]) -> SafeString:
-    """Return the turn's steps on one scale of time; empty for a turn that has not begun. One query."""
+    """Return the turn's steps on one scale of time; empty for a turn that has not begun. One query.
+
+    Below each step stand its parts: stages and calls of judges. Before the first step stands what prepared the turn, at the end what the
+    stages did when it had ended: the trace has no moments, so that their time is counted back from the end.
+    """
     begun = run.started_at
     if begun is None or not (steps or run.trace):
         return SafeString("")
     calls = _calls_of_judges(run, steps)
     total = _seconds_since(begun, run.finished_at or timezone.now())
+    # A step is stored when it ends.
     starts = [max(0.0, _seconds_since(begun, step.created_at) - _seconds_of_step(step)) for step in steps]
     first_start = min(starts, default=total)
     spans = [
         *_stage_spans(run.trace, ("received", "prepare"), start=0.0, is_part=False),
-        *_call_spans(calls, begun, 0.0, first_start, is_part=False),
+        *_call_spans(calls, begun, since=0.0, until=first_start, is_part=False),
     ]
     for step, start in zip(steps, starts, strict=True):
         spans.append(_step_span(step, start))
         spans += _stage_spans(step.detail.get("stages", []), ("review", "committed"), start=start, is_part=True)
-        spans += _call_spans(calls, begun, start, start + _seconds_of_step(step), is_part=True)
+        spans += _call_spans(calls, begun, since=start, until=start + _seconds_of_step(step), is_part=True)
     finishing = [entry for entry in run.trace if entry["phase"] == "finish"]
     finishing_seconds = sum(entry["ms"] for entry in finishing if entry["status"] != "skipped") / 1000
     spans += _stage_spans(finishing, ("finish",), start=max(0.0, total - finishing_seconds), is_part=False)
@@ -72,7 +77,12 @@ def _seconds_of_step(step: RunStep) -> float:
 def _stage_spans(
     trace: Sequence[Mapping[str, Any]], phases: Collection[str], *, start: float, is_part: bool
 ) -> Iterator[Span]:
-    """Yield the stages of some phases, which run one after the other; skipped ones are left to the table of stages."""
+    """Yield the stages of some phases, which run one after the other; skipped ones are left to the table of stages.
+
+    Args:
+        start: When the first of them began, in seconds since the turn began.
+        is_part: Whether they belong to the step above them.
+    """
     for entry in trace:
         if entry["phase"] not in phases:
             continue
@@ -86,9 +96,9 @@ def _stage_spans(
 
 
 def _call_spans(
-    calls: Sequence[LLMCall], begun: datetime, since: float, until: float, *, is_part: bool
+    calls: Sequence[LLMCall], begun: datetime, *, since: float, until: float, is_part: bool
 ) -> Iterator[Span]:
-    """Yield the calls that were answered in a stretch of time, in seconds since the turn began."""
+    """Yield the calls that were answered in a stretch of time, in seconds since the turn began; one begins no earlier than the stretch."""
     for call in calls:
         seconds = call.latency_ms / 1000
         answered = _seconds_since(begun, call.created_at)
@@ -124,7 +134,10 @@ def _step_span(step: RunStep, start: float) -> Span:
 
 
 def timeline_context(run: Run) -> dict[str, Any]:
-    """Return what the template shows of a turn, in three queries: the parts of its prompt, and steps with what was said in each."""
+    """Return what the template shows of a turn, in three queries: the parts of its prompt, and steps with what was said in each.
+
+    A step of a tool whose answer was deleted shows neither draft nor answer.
+    """
     steps: list[Any] = list(RunStep.objects.filter(run=run).order_by("number"))
     exchange = list(RunMessage.objects.filter(run=run).select_related("message").order_by("number"))
     inputs_of_calls: dict[str, Any] = {}
@@ -147,7 +160,9 @@ def timeline_context(run: Run) -> dict[str, Any]:
             step.answer = answer.content.get("text", "")
             step.place = transcript_url(answer.message) if answer.message else ""
     parts = []
-    for entry in entries_of_step[None]:
+    for entry in entries_of_step[
+        None
+    ]:  # of no step: the prompt, a reminder, what a stage answered in the model's place
         blocks = [block["text"] for block in entry.content.get("blocks", [])]
         title = TITLES.get(entry.role, entry.role)
         parts.append({"title": title, "text": "\n\n".join(blocks), "content": entry.content})
@@ -176,7 +191,7 @@ class RunAdmin(LogAdmin[Run]):
 
     @console_action("cancel", CANCELLING)
     def cancel_view(self, request: HttpRequest, row: Run) -> str:
-        """Ask a turn to stop."""
+        """Ask a turn to stop; a ValueError where it has ended otherwise already."""
         run = cancel(row)
         if run.status == Run.Status.CANCELLED:
             return f"Turn {run.pk} is cancelled."

@@ -32,8 +32,9 @@ MOST_COUNTED = 10_000  # messages of a channel; beyond, it has "more than" that
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some messages in order, and the positions where the pages around them start; None where there are none.
+    """Some messages in order, and where the pages around them are.
 
+    `older` is the position before which the older page ends, `newer` that after which the newer one begins; None where there is none.
     `total` counts no further than `MOST_COUNTED`; then there are `more`.
     """
 
@@ -78,7 +79,7 @@ templates.filter("channel_link", channel_link)
 def transcript_page(
     *, channel: Channel, at: int | None = None, before: int | None = None, after: int | None = None
 ) -> Page:
-    """Return a page of at most `PAGE_SIZE` messages; the newest ones when no position is given.
+    """Return a page of at most `PAGE_SIZE` messages, in order; the newest ones when none of the three positions is given.
 
     Args:
         channel: Whose messages.

@@ -32,10 +32,11 @@ class Target(NamedTuple):
 
 
 def target_of(url: str) -> Target:
-    """Read the address of a webhook.
+    """Read the address of a webhook. A host's name is not resolved here: what it leads to is checked when it is posted to.
 
     Raises:
-        AddressRefused: It is none that may be posted to; says what is allowed.
+        AddressRefused: It is no http(s) address in printable ASCII; it holds a user name or password; its IP address is not public; or
+            it is without TLS, and WEBHOOK_PRIVATE_HOSTS names neither the host nor its network. Says what is allowed.
     """
     allowed = "allowed: an address such as https://example.com/hook"
     try:

@@ -64,7 +64,7 @@ def page_url(alert: Alert) -> str:
 
 def next_pages(alert: Alert) -> list[SafeString]:
     """Return links to what an alert is about, by its name, and to what changed in the agent that drifted."""
-    app_label, _, rest = alert.page.partition("/")
+    app_label, _, rest = alert.page.partition("/")  # such as evaluation/run/12/change/
     model_name = rest.partition("/")[0]
     links = []
     try:
@@ -210,11 +210,12 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
 
 
 def _delivery_log(receiver: Receiver) -> SafeString:
-    """Return a table of the newest deliveries to a receiver; empty without any."""
+    """Return a table of the ten newest deliveries to a receiver, with when one that failed is tried next; empty without any."""
     rows = []
     for delivery in receiver.deliveries.select_related("alert").order_by("-pk")[:DELIVERIES_SHOWN]:
         next_try = SafeString("")
         if delivery.status == Delivery.Status.PENDING and delivery.tries:
+            # No worker takes it before: what waits has no lease.
             next_try = format_html("next try {}", display.moment(delivery.lease_expires_at))
         about = display.page_of(delivery.alert) if delivery.alert else "test"
         outcome = display.lines(display.status_badge(delivery), display.visible(delivery.error), next_try)
@@ -284,7 +285,7 @@ add_review(
 
 
 def bell(request: HttpRequest, answers: Answers) -> SafeString:
-    """Return the bell of the header: how many alerts nobody has acknowledged, and the newest."""
+    """Return the bell of the header: how many alerts nobody has acknowledged (up to "100+"), and the five newest. One query."""
     alerts = list(
         unacknowledged().only("title", "created_at").annotate(waiting=CountUpTo(unacknowledged()))[:ALERTS_UNDER_BELL]
     )

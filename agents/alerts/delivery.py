@@ -42,16 +42,20 @@ class Outcome:
     Attributes:
         code: HTTP status of the answer; None where there was none, and for e-mail.
         problem: Why it was not delivered; empty where it was.
-        was_reached: Whether the receiver, or what leads to it, works: others are not tried for a while where it does not.
+        is_receiver_up: Whether the receiver, and what leads to it, works: nothing at all is sent to it for a while where it does not.
+            It does not decide whether this delivery is tried again.
     """
 
     code: int | None = None
     problem: str = ""
-    was_reached: bool = True
+    is_receiver_up: bool = True
 
 
 def deliver(delivery: Delivery) -> dict[str, Any]:
-    """Try once; return the columns of the end. No transaction is open while the receiver is waited for."""
+    """Try once; return the columns of the end. No transaction is open while the receiver is waited for.
+
+    Nothing is sent to a receiver that was deleted or switched off. An address that may not be written to counts as a failed try.
+    """
     receiver = delivery.receiver
     if receiver is None or not receiver.is_active:
         return {"status": Delivery.Status.CANCELLED}
@@ -60,11 +64,17 @@ def deliver(delivery: Delivery) -> dict[str, Any]:
     except AddressRefused as refused:
         outcome = Outcome(problem=str(refused))
     except (Unreachable, OSError) as error:
-        outcome = Outcome(problem=_reason(error), was_reached=False)
-    return _columns_of_end(delivery, receiver, outcome)
+        outcome = Outcome(problem=_reason(error), is_receiver_up=False)
+    return _note_on_receiver(delivery, receiver, outcome)
 
 
 def _try_once(delivery: Delivery, receiver: Receiver) -> Outcome:
+    """Send it; return the outcome by the HTTP status of the answer: delivered from 200 to 299, not delivered otherwise.
+
+    Raises:
+        AddressRefused: The address may not be written to.
+        Unreachable, OSError: There was no answer.
+    """
     if receiver.channel == Receiver.Channel.EMAIL:
         _mail(delivery, receiver)
         return Outcome()
@@ -73,9 +83,9 @@ def _try_once(delivery: Delivery, receiver: Receiver) -> Outcome:
     if 200 <= code < 300:
         return Outcome(code)
     if 300 <= code < 400:
-        return Outcome(code, f"it answered {code}; redirects are not followed", was_reached=False)
-    is_its_refusal = 400 <= code < 500
-    return Outcome(code, f"it answered {code}", was_reached=is_its_refusal)
+        return Outcome(code, f"it answered {code}; redirects are not followed", is_receiver_up=False)
+    is_its_refusal = 400 <= code < 500  # it works, and does not take this alert
+    return Outcome(code, f"it answered {code}", is_receiver_up=is_its_refusal)
 
 
 def payload(alert: Alert | None, *, at: datetime | None = None) -> dict[str, Any]:
@@ -115,7 +125,12 @@ def _notify(delivery: Delivery, receiver: Receiver) -> int:
 
 
 def _mail(delivery: Delivery, receiver: Receiver) -> None:
-    """Send it by e-mail. The id of the message is the same at every try, so that mail programs can tell a second one."""
+    """Send it by e-mail. The id of the message is the same at every try, so that mail programs can tell a second one.
+
+    Raises:
+        AddressRefused: The setting EMAIL_URL is empty.
+        OSError: The mail server was not reached, or refused it.
+    """
     if not settings.EMAIL_URL:
         raise AddressRefused("no e-mail is sent: the setting EMAIL_URL is empty")
     data = payload(delivery.alert)["data"]
@@ -139,15 +154,16 @@ def _reason(error: OSError) -> str:
     return f"the mail server was not reached: {error.strerror or type(error).__name__}"
 
 
-def _columns_of_end(delivery: Delivery, receiver: Receiver, outcome: Outcome) -> dict[str, Any]:
-    """Note on the receiver whether it was reached, and return the columns of the delivery after a try.
+def _note_on_receiver(delivery: Delivery, receiver: Receiver, outcome: Outcome) -> dict[str, Any]:
+    """Note on the receiver whether it is up, and return the columns of the delivery after a try.
 
-    One that failed is tried again after a pause, unless the receiver is gone for ever (410) or it was the last try.
+    A delivery that failed is tried again after a pause, unless the receiver is gone for ever (410) or it was the seventh try. A
+    receiver that is not up is left alone, by all deliveries, for a pause that grows with its failures in a row.
     """
     now = timezone.now()
     tries = delivery.tries + 1
     stored_receiver = Receiver.objects.filter(pk=receiver.pk)
-    if outcome.was_reached:
+    if outcome.is_receiver_up:
         stored_receiver.update(failures=0, retry_at=None)
     else:
         failures = receiver.failures + 1
@@ -165,5 +181,5 @@ def _columns_of_end(delivery: Delivery, receiver: Receiver, outcome: Outcome) ->
         columns["status"] = Delivery.Status.FAILED
     elif outcome.problem:
         columns["status"] = Delivery.Status.PENDING
-        columns["lease_expires_at"] = now + timedelta(minutes=PAUSES[tries - 1])
+        columns["lease_expires_at"] = now + timedelta(minutes=PAUSES[tries - 1])  # no worker takes it before
     return columns

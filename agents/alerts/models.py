@@ -142,7 +142,7 @@ class Receiver(models.Model):
             elif self.channel == self.Channel.SERVICE:
                 service_of(self.address)
             elif not self.addresses:
-                raise ValidationError("")
+                raise ValidationError("")  # gets its text below
             else:
                 for address in self.addresses:
                     validate_email(address)

@@ -22,7 +22,10 @@ from agents.models import Agent
 def raise_alert(
     *, kind: str, about: str, title: str, agent: Agent | None = None, page: Model | None = None, lasts: bool = False
 ) -> Alert:
-    """Raise an alert, unless the same is open; `agents.kit.alerting.raise_alert` has the arguments.
+    """Raise an alert, and queue it for its receivers; where one of the kind and object is open, only count that one up.
+
+    Not even counted is what lasts, while the alert of it has not ended. A newer title and page replace the older. The arguments:
+    `agents.kit.alerting.raise_alert`.
 
     Returns:
         The alert that is open now: a new one, or the one that was.
@@ -54,7 +57,12 @@ def raise_alert(
 
 
 def end_alerts(*, kind: str, still: Iterable[str] = (), about: str | None = None) -> int:
-    """Note that what lasted is over: that object, or all of a kind but those that still last; return how many ended."""
+    """Note that what lasted is over; return how many alerts ended.
+
+    Args:
+        still: Objects that still last, whose alerts stay as they are.
+        about: The one object that is over; None = all of the kind.
+    """
     over = Alert.objects.filter(kind=kind, ended_at__isnull=True).exclude(about__in=list(still))
     if about is not None:
         over = over.filter(about=about)
@@ -66,27 +74,37 @@ def acknowledge(alerts: QuerySet[Alert], *, user: Any, note: str = "") -> int:
     state = {"acknowledged_at": timezone.now(), "acknowledged_by": user, "note": note.strip()[:500]}
     with transaction.atomic():
         waiting = Alert.objects.select_for_update().filter(pk__in=alerts.values("pk"), acknowledged_at__isnull=True)
-        return _change(dict(waiting.order_by("pk").values_list("pk", "kind")), state)
+        return _write_state_and_tell_observers(dict(waiting.order_by("pk").values_list("pk", "kind")), state)
 
 
 def acknowledge_alerts(*, ids: Collection[int], user: Any, note: str = "") -> int:
-    """Do the same with the alerts of these ids."""
+    """Note who has seen the alerts of these ids, see `acknowledge`."""
     return acknowledge(Alert.objects.filter(pk__in=ids), user=user, note=note)
 
 
 def reopen(alert: Alert) -> bool:
-    """Take an acknowledgement back. False where a newer alert of the same object is open."""
+    """Take an acknowledgement back, with its note; return whether that was done.
+
+    False where the alert is not acknowledged, or a newer alert of the same object is open: only one may be open at a time.
+    """
     state = {"acknowledged_at": None, "acknowledged_by": None, "note": ""}
     try:
         with transaction.atomic():
             rows = Alert.objects.select_for_update().filter(pk=alert.pk, acknowledged_at__isnull=False)
-            return bool(_change(dict(rows.values_list("pk", "kind")), state))
+            return bool(_write_state_and_tell_observers(dict(rows.values_list("pk", "kind")), state))
     except IntegrityError:
         return False
 
 
-def _change(kinds: Mapping[int, str], state: Mapping[str, Any]) -> int:
-    """Write the state of alerts, whose kinds are given by id, and call the observers of those kinds."""
+def _write_state_and_tell_observers(kinds: Mapping[int, str], state: Mapping[str, Any]) -> int:
+    """Write the columns of a state to alerts, and call what apps declare to observe alerts of a kind (`alert_observers`).
+
+    Args:
+        kinds: Id to kind of each alert.
+
+    Returns:
+        How many alerts were changed.
+    """
     changed = Alert.objects.filter(pk__in=kinds).update(**state)
     for kind, observer in declared("alert_observers").items():
         ids = [pk for pk, alert_kind in kinds.items() if alert_kind == kind]
@@ -115,7 +133,10 @@ def remove_alerts(agents: Sequence[Agent]) -> dict[str, int]:
 
 
 def queue_deliveries(alert: Alert) -> None:
-    """Make a delivery for each receiver that asked for such alerts."""
+    """Make a delivery for each active receiver that asked for alerts of this kind and agent; workers send them after the commit.
+
+    A receiver that names no kinds, or no agents, asked for all. An alert of no agent goes to receivers of any agents.
+    """
     wanted = Receiver.objects.filter(is_active=True)
     if alert.agent_id is not None:
         wanted = wanted.filter(Q(agents=alert.agent_id) | Q(agents=None))

@@ -32,7 +32,13 @@ def secret_of(salt: str, key: str = "") -> str:
 
 
 def headers_for(body: bytes, *, message_id: str, salt: str, now: float | None = None) -> dict[str, str]:
-    """Return the headers of a try. While SECRET_KEY changes, each of SECRET_KEY_FALLBACKS signs, too."""
+    """Return the headers of a try. While SECRET_KEY changes, each of SECRET_KEY_FALLBACKS signs, too: a receiver takes any signature.
+
+    Args:
+        message_id: The same at every try of a delivery.
+        salt: Of the receiver, see `secret_of`.
+        now: Seconds since 1970; None = now.
+    """
     timestamp = str(int(time.time() if now is None else now))
     signatures = []
     for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS):
@@ -78,7 +84,7 @@ def post(url: str, body: bytes, headers: dict[str, str], *, seconds: float) -> i
             )
             return answer.status_code
     except requests.RequestException as error:
-        if allowed and not any(allowed):
+        if allowed and not any(allowed):  # the host's name was resolved, and none of its addresses may be posted to
             raise AddressRefused(not_public(target.host)) from None
         if isinstance(error, requests.Timeout) or time.monotonic() >= end:
             raise Unreachable(f"no answer within {seconds:g} s") from None

@@ -79,7 +79,11 @@ class WholeAgent(AgentRow, columns=("aliases", "system_prompt", "sample_lines", 
 
 
 def _callable_model(model: str) -> str:
-    """Return the name of a model that can act as an agent; empty = ACTOR_MODEL."""
+    """Return the name of a model that can act as an agent; empty = ACTOR_MODEL.
+
+    Raises:
+        ValueError: It cannot be called here, or is a replay, which would read a file of this machine.
+    """
     if not model:
         return model
     if provider_of(model) == "replay":  # a file of this machine
@@ -239,7 +243,7 @@ class Agents(Editable):
         traits = fields.pop("traits", None)
         agent = Agent.objects.get(pk=row.pk)
         if fields.get("description", agent.description) != agent.description:
-            agent.description_origin = _PERSON
+            agent.description_origin = _PERSON  # so that no generated one replaces it
         for name, value in fields.items():
             setattr(agent, name, value)
         version_note = f"edited: {note}" if note else WITHOUT_NOTE
@@ -254,7 +258,7 @@ class Agents(Editable):
         would answer. No model is asked and nothing is written; so an intervention that needs a judge is named in `trace`, not evaluated.
         """
         agent: Agent = self.get_object()
-        channel = self.query["channel"] or _usual_channel(agent)
+        channel = self.query["channel"] or _channel_spoken_in_last(agent)
         if not ChannelMember.objects.filter(agent=agent, channel=channel).exists():
             joined = Channel.objects.filter(memberships__agent=agent).order_by("slug").values_list("slug", flat=True)
             raise Conflict(
@@ -280,8 +284,14 @@ class Agents(Editable):
         return Response(answer)
 
 
-def _usual_channel(agent: Agent) -> Channel:
-    """Return the channel where an agent spoke last, if it is a member still, else its first one; a 409 where it has joined none."""
+def _channel_spoken_in_last(agent: Agent) -> Channel:
+    """Return the channel where an agent spoke last (simulations aside), if it is a member still, else its first one by slug.
+
+    Channels of simulations come after all others.
+
+    Raises:
+        Conflict: It has joined none.
+    """
     last = Message.objects.filter(agent=agent, synthetic=False).select_related("channel").order_by("-pk").first()
     if last is not None and last.channel.memberships.filter(agent=agent).exists():
         return last.channel

@@ -137,6 +137,8 @@ class Channels(Editable):
 def _members(fields: dict[str, Any]) -> dict[str, set[int]]:
     """Take the members out of the fields: by column of `ChannelMember` the primary keys of all, for each kind that is given.
 
+    A kind that is not given (`agents` or `users`) is not in the result: its members stay. An empty list removes them all.
+
     Raises:
         ValidationError: A name is unknown.
     """

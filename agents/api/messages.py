@@ -169,6 +169,7 @@ class MessageFilters(OfMessages):
     channel = of_channel()
 
     def filter_queryset(self, queryset: Any) -> Any:
+        """Return the messages that are asked for; refuse a search in the texts of all: no index serves it."""
         wanted = self.form.cleaned_data
         if wanted["search"] and not any(wanted[name] for name in NARROWING):
             raise ValidationError({"search": [f"search reads every text; allowed: with one of {', '.join(NARROWING)}"]})
@@ -179,6 +180,7 @@ class MessagePages(Log):
     """By the index that what is asked for has: in a channel by position, of an agent within a time by time, else by id."""
 
     def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
+        """Return the columns to order by, each with a - where the newest come first; an agent alone is served by id."""
         order = super().get_ordering(request, queryset, view)
         query = request.query_params
         sign = "-" if order[0].startswith("-") else ""
@@ -264,6 +266,7 @@ class Messages(Rows):
         return self._sent(result)
 
     def _sent(self, result: SendResult) -> Response:
+        """Return 201 with the message that was said, or 200 with the feedback, and the session to go on with where there is one."""
         message = MessageRow.of(result.message, self.row_context()) if result.message else None
         session = None
         if not result.committed and result.session:

@@ -27,6 +27,7 @@ class ProtobufParser(BaseParser):
     media_type = PROTOBUF
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
+        """Return the message; a ParseError where it is not understood or holds too many values. The size is bounded by the route."""
         from google.protobuf.message import DecodeError
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -53,7 +54,7 @@ class ProtobufRenderer(BaseRenderer):
 
         if "partialSuccess" not in data:
             return bytes(JSONRenderer().render(data))
-        fields = {"partialSuccess": data["partialSuccess"]} if data["partialSuccess"] else {}
+        fields = {"partialSuccess": data["partialSuccess"]} if data["partialSuccess"] else {}  # not set: all was taken
         renderer_context["response"].add_post_render_callback(_set_content_type)
         return bytes(ParseDict(fields, ExportTraceServiceResponse()).SerializeToString())
 
@@ -79,6 +80,7 @@ class _Batch:
         return {"resource": {"attributes": self._attributes(resource.resource.attributes)}, "scopeSpans": scopes}
 
     def _span(self, span: Any) -> dict[str, Any]:
+        """Return the parts of a span that messages are read from, as OTLP's JSON has them; its name, status and links are left out."""
         events = []
         for event in self._counted(span.events):
             events.append({"name": event.name, "attributes": self._attributes(event.attributes)})
@@ -96,6 +98,7 @@ class _Batch:
         return [{"key": pair.key, "value": self._value(pair.value)} for pair in self._counted(pairs)]
 
     def _value(self, value: Any) -> dict[str, Any]:
+        """Return a value as OTLP's JSON has it: integers as texts, bytes in base64; an empty object for one that is not set."""
         match value.WhichOneof("value"):
             case "array_value":
                 return {"arrayValue": {"values": [self._value(p) for p in self._counted(value.array_value.values)]}}

@@ -74,7 +74,7 @@ def overrides_of(request: Request, body: Any, *, agent: Agent, channel: Channel,
         raise PermissionDenied(f"overrides: only for users with the permission {NEEDED}")
     permission_of_guards = declared_one("turn_overrides_need") or NEEDED
     may_set_all = request.user.has_perms((NEEDED, permission_of_guards))
-    guarded = [name for name in overrides if name not in HARMLESS]
+    guarded = [name for name in overrides if name not in HARMLESS]  # could switch off what watches over agents
     if guarded and not may_set_all:
         names = ", ".join(guarded)[:80]
         raise PermissionDenied(f"overrides {names}: only for users with the permission {permission_of_guards}")
@@ -88,11 +88,11 @@ def overrides_of(request: Request, body: Any, *, agent: Agent, channel: Channel,
         if errors:
             raise ValidationError(errors)
     path_of_deadlines = declared_one("turn_deadlines")
-    if path_of_deadlines and body.deadline is not None:
+    if path_of_deadlines and body.deadline is not None:  # None: not given
         overrides_of_deadline = import_string(path_of_deadlines)
         try:
             deadlines = overrides_of_deadline(agent=agent, seconds=body.deadline, any_length=may_set_all)
         except ValueError as error:
             raise ValidationError({"deadline": [str(error)]}) from None
-        overrides = {**deadlines, **overrides}
+        overrides = {**deadlines, **overrides}  # what is given itself counts
     return overrides

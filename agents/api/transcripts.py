@@ -108,6 +108,7 @@ class Transcripts(View):
         try:
             pieces = export_transcript(channel=channel, format=form, agent=slug, where=tags)
         except OptionError as error:
+            # It is written for the command `export_transcript`.
             raise ValidationError({"agent": [str(error).replace("Say --agent", "Say agent=SLUG")]}) from None
         encoded = (piece.encode("utf-8", "replace") for piece in pieces)
         response = StreamingHttpResponse(encoded, content_type=f"{TYPES[form]}; charset=utf-8")
@@ -148,6 +149,7 @@ class Transcripts(View):
                 where = f"line {error.line}: " if error.line else ""
                 raise ValidationError({"content": [f"{where}{error.reason}"]}) from None
             except OptionError as error:
+                # It names options of the command `import_transcript`, which are fields here.
                 raise ValidationError({"non_field_errors": [str(error).replace("--", "")]}) from None
         return Response(report)
 

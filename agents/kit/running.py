@@ -227,9 +227,9 @@ def retry_on_outage(action: Callable[[], T]) -> T:
             if connection.in_atomic_block or not is_outage(error):
                 raise
             connection.close()  # what is left of it would fail every later statement
-            if patience.away_since is None:
-                patience.away_since = time.monotonic()
-            gives_up_at = patience.away_since + patience.seconds
+            away_since = patience.away_since or time.monotonic()  # another thread, whose statement worked, may reset it
+            patience.away_since = away_since
+            gives_up_at = away_since + patience.seconds
             if pause_seconds > 0 and time.monotonic() + pause_seconds > gives_up_at:
                 raise
             logger.warning("database: %s; trying again", str(error).strip().partition("\n")[0])

@@ -157,7 +157,7 @@ class Agent(models.Model):
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Store the agent, and mark outsiders who have spoken under its name before, as new ones are."""
-        has_same_name = False
+        has_same_name = False  # as what is stored: then outsiders are marked already
         if self.pk is not None:
             has_same_name = Agent.objects.filter(pk=self.pk, display_name=self.display_name).exists()
         super().save(*args, **kwargs)
@@ -309,7 +309,9 @@ def find_agent(name: str) -> Agent:
 
 
 def find_agents(names: str) -> list[Agent]:
-    """Return the agents of ``--agents``: ``all`` (every active one), or slugs separated by commas, each agent once; see `find_agent`.
+    """Return the agents of ``--agents``: ``all`` (every active one, none of an experiment), or slugs separated by commas, each once.
+
+    A display name, and other capitals, are understood, too. Those that are named may be inactive.
 
     Raises:
         UnknownAgent: A name is no agent's, or none is given.
@@ -376,7 +378,7 @@ def _folded_name(name: str) -> str:
 
 
 def no_agent(name: str) -> str:
-    """Return a sentence about a name that is no agent's, with the nearest slugs."""
+    """Return a sentence about a name that is no agent's, with up to three slugs that are like it, else the first 20."""
     slugs = list(Agent.objects.listed().order_by("slug").values_list("slug", flat=True)[:1000])
     if not slugs:
         return "there are no agents yet: `manage.py seed` loads examples, `manage.py import_agents` your own"
@@ -389,7 +391,7 @@ def no_agent(name: str) -> str:
 
 def validate_tags(value: object) -> None:
     """Refuse tags that are no object of texts such as ``{"build": "41", "locale": "en"}``, whose keys start with a letter."""
-    texts = [*value.keys(), *value.values()] if isinstance(value, dict) else [None]
+    texts = [*value.keys(), *value.values()] if isinstance(value, dict) else []
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in texts):
         raise ValidationError('Tags are pairs of texts, e.g. {"build": "41"}; got %(value)r.', params={"value": value})
     for key in value:

@@ -74,9 +74,13 @@ class Run(Leasable):
 
     @classmethod
     def in_turn(cls, free: QuerySet[Any] | None = None, *, lost_first: bool = True) -> list[Self]:
-        """The turns that may begin or go on now, those that were lost first: they hold their agent until they end.
+        """Return the turns that may begin or go on now, those that were lost first: they hold their agent until they end.
 
-        Turns of an agent that is busy with another one wait, and do not hold up other agents'.
+        Turns of an agent that is busy with another one wait, and do not hold up other agents'. Turns whose process is known to be dead may
+        go on before their lease ends.
+
+        Args:
+            free: What may be leased; None = what `leasable` says, and the turns of dead processes.
         """
         now, dead, busy = timezone.now(), [], []
         for run in cls.objects.filter(status=cls.Status.RUNNING).only("agent_id", "lease_owner", "lease_expires_at"):

@@ -117,7 +117,7 @@ class LeasedTurn:
         return storable([*self.earlier, *(entry.as_json() for entry in self.turn.trace)])  # type: ignore[no-any-return]
 
     def load(self) -> None:
-        """Rebuild the exchange from its rows, and in the turn what the tools' answers say of it."""
+        """Rebuild the exchange from its rows, and in the turn what the tools' answers say of it. A turn that has not begun has none."""
         for row in RunMessage.objects.filter(run=self.run).order_by("number"):
             self.number = row.number
             if row.role == Role.SYSTEM:
@@ -125,7 +125,7 @@ class LeasedTurn:
             elif row.role == Role.USER:
                 was_reminder = bool(self.turns)  # the first one is the conversation
                 self.reminded = was_reminder
-                self.answered = False
+                self.answered = False  # after a reminder the model is asked again
                 self.turns.append(llm.Turn("user", _blocks(row.content)))
             elif row.role == Role.ASSISTANT and "draft" in row.content:
                 draft = row.content["draft"]
@@ -133,7 +133,7 @@ class LeasedTurn:
             elif row.role == Role.ASSISTANT:
                 calls = [llm.ToolCall(call["id"], call["name"], call["input"]) for call in row.content["tool_calls"]]
                 self._add_reply(row.content["text"], tuple(calls))
-            else:
+            else:  # the answer of a tool
                 self._add_result(row.content)
                 self._restore_turn(row.content)
         for number, kind in RunStep.objects.filter(run=self.run).values_list("number", "kind"):
@@ -145,7 +145,9 @@ class LeasedTurn:
         """Set the system prompt, and in the turn what stages decided when it was prepared."""
         self.system = _blocks(content)
         self.turn.nonce = content["nonce"]
-        self.turn.answer = Answer(**content["answer"]) if "answer" in content else None
+        self.turn.answer = (
+            Answer(**content["answer"]) if "answer" in content else None
+        )  # None: no typed one is asked for
         installed = declared("turn_tools")  # an app may have been taken out since
         self.turn.tools = [name for name in content.get("tools", []) if name in installed]
         self.turn.temperature = content.get("temperature")
@@ -165,7 +167,7 @@ class LeasedTurn:
         detail = content["detail"]
         if self.draft is not None:
             written = self.draft.text
-            self.draft = None
+            self.draft = None  # no call of the model, so it gets no result
         else:
             call = self.pending.pop(0)
             written = str(call.input.get("text", ""))
@@ -173,11 +175,11 @@ class LeasedTurn:
         self.turn.performed.append(ToolOutcome(content["tool"], not content["is_error"], content["text"]))
         if content["ends"]:
             self.ended = True
-        if detail.get("refused"):
+        if detail.get("refused"):  # the call could not be carried out, e.g. a field was missing
             self.refusals.append(content["text"])
         else:
-            self.refusals = []
-        committed = detail.get("committed")  # None for a tool that says nothing
+            self.refusals = []  # only those in a row count
+        committed = detail.get("committed")  # False: a stage sent it back; None: the tool says nothing
         if committed is True:
             self.sent += 1
         elif committed is False:
@@ -191,7 +193,10 @@ class LeasedTurn:
         self.turns.append(llm.Turn("user", tool_results=tuple(results)))
 
     def _restore_turn(self, content: Mapping[str, Any]) -> None:
-        """Leave the turn as the tool's answer left it: abandoned, and with its open session in the channel."""
+        """Leave the turn as the tool's answer left it: abandoned, and with its open session in the channel.
+
+        What was said ends the session there; what was sent back counts as a revision. Other tools change neither.
+        """
         detail = content["detail"]
         channel = detail.get("channel_id")
         if content["tool"] == "do_nothing" and content["ends"]:
@@ -205,10 +210,12 @@ class LeasedTurn:
                 self.turn.sessions[channel] = detail["session"]
 
     def renew(self) -> None:
-        """Renew the lease, store the trace, and read whether the turn is to be cancelled. Called with everything that a step stores.
+        """Renew the lease, store the trace, and set `cancelled` where a cancellation was asked for.
+
+        Called in the transaction of all that a step stores, so that a worker without the lease stores nothing.
 
         Raises:
-            LeaseLost: The run is not ours any more.
+            LeaseLost: The run has ended, or another worker has leased it.
         """
         until = connection.ops.adapt_datetimefield_value(timezone.now() + lease())
         with connection.cursor() as cursor:
@@ -219,7 +226,15 @@ class LeasedTurn:
         self.cancelled = bool(row[0])
 
     def begin(self, prompt: Prompt, draft: Draft | None) -> None:
-        """Record what the agent is shown, and what a stage answers in place of the model."""
+        """Record what the agent is shown, and what a stage answers in place of the model.
+
+        Args:
+            prompt: Its system prompt is stored with what stages decided in `prepare`, so that another process can resume the turn.
+            draft: None = the model is asked.
+
+        Raises:
+            LeaseLost: The run is not ours any more; nothing is stored.
+        """
         turn = self.turn
         system = {
             **_blocks_json(prompt.system),
@@ -244,7 +259,14 @@ class LeasedTurn:
         self.turns.append(prompt.user)
 
     def ask(self) -> llm.Reply:
-        """Ask the agent's model what to do next, and record the call, and its reply when it can be used."""
+        """Ask the agent's model what to do next, and record the call, and its reply when it can be used.
+
+        Returns:
+            The reply. A failed one (not `ok`) counts as a model call too, and adds nothing to the exchange.
+
+        Raises:
+            LeaseLost: The run is not ours any more; nothing is stored.
+        """
         begun = time.perf_counter()
         reply = llm.complete(self._request(), deadline=settings.TURN_STEP_DEADLINE)
         detail = {
@@ -314,7 +336,12 @@ class LeasedTurn:
     def act(self) -> None:
         """Carry out the stage's draft or the next pending tool call, and record its answer.
 
-        What only touches the database is carried out in the transaction that records it; what may ask a model before it.
+        What only touches the database is carried out in the transaction that records it; what may ask a model before it. After a call
+        that ended the turn, the other calls of that reply are answered "Not done".
+
+        Raises:
+            LeaseLost: The run is not ours any more; nothing is recorded.
+            RequiredStageFailed: A stage without which nothing may be said failed; nothing is recorded.
         """
         begun = time.perf_counter()
         done: Performed | None = None
@@ -332,7 +359,7 @@ class LeasedTurn:
                 done = self._perform(call)
         with transaction.atomic():
             self.renew()
-            if done is None:
+            if done is None:  # it asks no model
                 done = self._perform(self.pending[0])
             answer = {"text": done.text, "is_error": done.is_error, "ends": done.ends, "detail": done.detail}
             content = storable({"call_id": call_id, "tool": tool, **answer})
@@ -387,7 +414,8 @@ def _blocks_json(blocks: tuple[llm.Block, ...]) -> dict[str, Any]:
 def run_turn(run: Run, *, owner: str) -> Run:
     """Lease a queued or lost turn, unless `owner` has it already, and take it to its end.
 
-    An interrupted turn (Ctrl-C, SIGTERM) goes back to the queue; a crash marks it errored. Neither blocks the agent.
+    An interrupted turn (Ctrl-C, SIGTERM, the database away) goes back to the queue, and the exception is raised on; a crash marks it
+    errored. Neither blocks the agent.
 
     Args:
         run: The turn. One that another process holds, or whose agent is taking another turn, is left alone.
@@ -416,6 +444,9 @@ def finish_turn(run: Run, *, waiting: Callable[[], object] = lambda: None) -> Ru
         run: The turn.
         waiting: Called between two looks, e.g. to renew the lease of the work that the turn is part of.
 
+    Returns:
+        The run, which has ended in any of the statuses `Run.FINAL`, also as failed or cancelled.
+
     Raises:
         TurnRefused: The agent's present turn will not end: its process is gone, and no worker resumes it. The turn waits on.
     """
@@ -434,7 +465,7 @@ def _refuse_to_wait_for(present: Run, run: Run) -> None:
     """Put the agent's present turn back into the queue where its process was killed on this machine.
 
     Raises:
-        TurnRefused: It lost its lease a while ago, and no worker resumes it.
+        TurnRefused: Its lease ended more than two minutes ago (`ABANDONED`), and no worker resumed it.
     """
     if owner_is_dead(present.lease_owner):
         present.release()
@@ -451,7 +482,7 @@ def work_one(*, owner: str) -> bool:
 
 def cancel(run: Run) -> Run:
     """Ask for a turn to end: at once when it has not begun, else before its next step. One that has ended stays as it is."""
-    has_not_begun = Run.objects.filter(pk=run.pk, status=Status.PENDING, attempt=0)
+    has_not_begun = Run.objects.filter(pk=run.pk, status=Status.PENDING, attempt=0)  # `attempt` counts its leases
     is_cancelled = has_not_begun.update(
         status=Status.CANCELLED,
         stop_reason=StopReason.CANCELLED,
@@ -477,7 +508,14 @@ def _take_turn(run: Run, owner: str) -> dict[str, Any]:
 
 
 def _columns_of_end(run: Run, owner: str) -> dict[str, Any]:
-    """Take a turn to its end, let the stages finish, and return the columns of its end; a crash of the turn is one of its ends."""
+    """Take a turn to its end, let the stages finish, and return the columns of its end; a crash of the turn is one of its ends.
+
+    A turn that cannot begin or go on, e.g. of an agent that was made inactive, fails at once, and its stages hear nothing of it.
+
+    Raises:
+        LeaseLost: Another worker has the turn.
+        DatabaseError: The database is away; the turn is to resume where it stopped.
+    """
     hindrance = _hindrance(run)
     if hindrance:
         return {"status": Status.FAILED, "error": hindrance, "stop_reason": StopReason.ERROR}
@@ -488,11 +526,11 @@ def _columns_of_end(run: Run, owner: str) -> dict[str, Any]:
         leased.load()
         ending = _begin_or_resume(leased)
         if ending is CANCELLED:
-            turn.abandoned = True  # nothing more is to be said
+            turn.abandoned = True  # so that no stage says its best attempt when it finishes
         try:
             pipeline(turn.overrides).finish(turn)
         except StageFailed as error:
-            ending = _failed(str(error))
+            ending = _failed_ending(str(error))
     except LeaseLost:
         raise
     except Exception as error:
@@ -520,25 +558,31 @@ def _hindrance(run: Run) -> str:
     return ""
 
 
-def _failed(why: str) -> Ending:
+def _failed_ending(why: str) -> Ending:
     return Ending(Status.FAILED, StopReason.ERROR, why)
 
 
 def _begin_or_resume(leased: LeasedTurn) -> Ending:
-    """Begin a turn, or resume one that was interrupted, and take it to its end."""
+    """Begin a turn, or resume one that was interrupted, and take it to its end; a required stage that failed is an end."""
     if leased.run.cancel_requested:
         return CANCELLED
     try:
-        if not leased.turns:
+        if not leased.turns:  # it has not begun
             draft = pipeline(leased.turn.overrides).prepare(leased.turn)
             leased.begin(build_prompt(leased.turn, prompt=leased.run.prompt), draft)
         return _exchange_until_end(leased)
     except (StageFailed, RequiredStageFailed) as error:
-        return _failed(str(error))
+        return _failed_ending(str(error))
 
 
 def _exchange_until_end(leased: LeasedTurn) -> Ending:
-    """Carry out what the model asked for and ask it again, until it ends its turn or something else does."""
+    """Carry out what the model asked for and ask it again, until it ends its turn or something else does.
+
+    Something else: a cancellation, the agent's most model calls, a model call that failed, two unusable replies in a row.
+
+    Raises:
+        RequiredStageFailed: A stage without which nothing may be said failed.
+    """
     agent = leased.turn.agent
     malformed_replies = 0  # in a row
     while True:
@@ -563,17 +607,18 @@ def _exchange_until_end(leased: LeasedTurn) -> Ending:
         if reply.status is llm.Status.MALFORMED:
             malformed_replies += 1
         if reply.status is not llm.Status.MALFORMED or malformed_replies >= MALFORMED_IN_A_ROW:
-            return _failed(f"the model call failed: {reply.status}: {reply.error}")
+            return _failed_ending(f"the model call failed: {reply.status}: {reply.error}")
 
 
 def _ending_of_model(leased: LeasedTurn) -> Ending | None:
-    """Return how the model's last reply ends the turn; None where the model is to be asked again.
+    """Return how the model's last reply ends the turn; None where the model is to be asked (again).
 
-    Where a typed answer is asked for, a reply of text alone is answered once with a reminder.
+    Where a typed answer is asked for, two refused calls in a row end the turn, and a reply of text alone is answered once with a
+    reminder, which is recorded.
     """
     needs_answer = leased.turn.answer is not None
     if needs_answer and len(leased.refusals) >= MALFORMED_IN_A_ROW:
-        return _failed(f"no valid answer: {leased.refusals[-1]}")
+        return _failed_ending(f"no valid answer: {leased.refusals[-1]}")
     if leased.ended:
         return ENDED
     if leased.answered and needs_answer and not leased.reminded:

@@ -68,6 +68,7 @@ class Overrides(BaseModel):
     @field_validator("*", mode="wrap")
     @classmethod
     def ignore_other_types(cls, value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        """Return the value; the default of its field where it has another type or is not allowed."""
         try:
             return handler(value)
         except ValidationError:
@@ -164,6 +165,7 @@ class TraceEntry:
     counters: dict[str, int] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
+        """Return the entry as it is stored in `Run.trace`; without `why` and `counters` where they are empty."""
         entry: dict[str, Any] = {
             "stage": self.stage,
             "phase": self.phase,
@@ -311,10 +313,14 @@ class Pipeline:
         self.stages = tuple(stages)
 
     def received(self, *, message: Message, agent: Agent) -> list[TraceEntry]:
-        """Tell the stages that a human message arrived for `agent`; return what they did."""
+        """Tell the stages that a human message arrived for `agent`; return what they did.
+
+        Raises:
+            StageFailed: A required stage raised. An exception of another stage is only noted in what is returned.
+        """
         trace: list[TraceEntry] = []
         for stage, method in self._having("received"):
-            with _noted(stage, "received", trace, []):
+            with _trace_and_catch(stage, "received", trace, []):
                 why_nothing_is_done = method(message, agent)
                 if why_nothing_is_done:
                     trace[-1].status = "skipped"
@@ -322,36 +328,54 @@ class Pipeline:
         return trace
 
     def ingested(self, messages: Sequence[Message]) -> list[str]:
-        """Tell the stages that messages that were said elsewhere were stored; return their texts for the program that sent them."""
+        """Tell the stages that messages that were said elsewhere were stored; return their texts for the program that sent them.
+
+        Raises:
+            StageFailed: A required stage raised. An exception of another stage is only logged.
+        """
         notes: list[str] = []
         for stage, method in self._having("ingested"):
-            with _noted(stage, "ingested", [], []):
+            with _trace_and_catch(stage, "ingested", [], []):
                 note = method(messages)
                 if note:
                     notes.append(note)
         return notes
 
     def prepare(self, turn: Turn) -> Draft | None:
-        """Let the stages add to the prompt; return a draft when one of them answers at once (the later ones are not asked)."""
+        """Let the stages add to the prompt; return a draft when one of them answers at once (the later ones are not asked).
+
+        Returns:
+            The draft, which is sent in place of asking the model; None where no stage answers.
+
+        Raises:
+            StageFailed: A required stage raised. An exception of another stage is noted on the trace, and the next one goes on.
+        """
         for stage, method in self._having("prepare"):
-            with _noted(stage, "prepare", turn.trace, turn.running):
-                if _has_no_part(stage, turn):
+            with _trace_and_catch(stage, "prepare", turn.trace, turn.running):
+                if _skip_for_lacking_fact(stage, turn):
                     continue
                 answer = method(turn)
                 if answer is not None:
-                    draft: Draft = _typed(answer, Draft)
+                    draft: Draft = _checked_type(answer, Draft)
                     return draft
         return None
 
     def review(self, turn: Turn, draft: Draft) -> Accept | Revise:
-        """Pass a draft through the stages; the first that sends it back decides. No transaction may be open here."""
+        """Pass a draft through the stages; the first that sends it back decides. No transaction may be open here.
+
+        Returns:
+            What sends it back, or the draft as the stages rewrote it one after the other, with the last outcome that one of them gave.
+
+        Raises:
+            StageFailed: A required stage raised. One that is not required is noted on the trace and lets the draft pass as it was.
+        """
         turn.original = draft
         accepted = Accept(draft)
         for stage, method in self._having("review"):
-            with _noted(stage, "review", turn.trace, turn.running):
-                if _has_no_part(stage, turn):
+            with _trace_and_catch(stage, "review", turn.trace, turn.running):
+                if _skip_for_lacking_fact(stage, turn):
                     continue
-                answer = _typed(method(turn, accepted.draft), Accept, Revise)
+                answer = _checked_type(method(turn, accepted.draft), Accept, Revise)
                 if isinstance(answer, Revise):
                     return answer
                 accepted = Accept(answer.draft, answer.outcome or accepted.outcome)
@@ -361,6 +385,9 @@ class Pipeline:
         """Tell the stages that the message is saved, inside the transaction that saved it, each in a savepoint of its own.
 
         A stage that skipped its review of the message has nothing to do with it.
+
+        Raises:
+            StageFailed: A required stage raised. What another stage wrote before it raised is rolled back alone.
         """
         review_status = {}
         for entry in turn.trace:
@@ -369,13 +396,13 @@ class Pipeline:
         for stage, method in self._having("committed"):
             if review_status.get(stage_name(stage)) == "skipped":
                 continue
-            with _noted(stage, "committed", turn.trace, turn.running), transaction.atomic():
+            with _trace_and_catch(stage, "committed", turn.trace, turn.running), transaction.atomic():
                 method(turn, message)
 
     def finish(self, turn: Turn) -> None:
         """Tell the stages that the turn ends, for any reason."""
         for stage, method in self._having("finish"):
-            with _noted(stage, "finish", turn.trace, turn.running):
+            with _trace_and_catch(stage, "finish", turn.trace, turn.running):
                 method(turn)
 
     def _having(self, method: str) -> Iterator[tuple[Any, Callable[..., Any]]]:
@@ -393,7 +420,7 @@ def pipeline(overrides: Mapping[str, Any] | None = None) -> Pipeline:
         ImportError: A path leads nowhere (the system check ``agents.E006`` says so at start-up).
     """
     whole = _built(tuple(settings.TURN_PIPELINE))
-    chosen = Overrides.of(overrides).stages if overrides else None
+    chosen = Overrides.of(overrides).stages if overrides else None  # None: all
     if chosen is None:
         return whole
     stages = []
@@ -414,16 +441,20 @@ def stage_name(stage: Any) -> str:
     return str(getattr(stage, "name", "") or type(stage).__name__)
 
 
-def _typed(answer: Any, *allowed: type) -> Any:
-    """Return what a stage answered; a TypeError where it is of no allowed type."""
+def _checked_type(answer: Any, *allowed: type) -> Any:
+    """Return what a stage answered.
+
+    Raises:
+        TypeError: It is of no allowed type.
+    """
     if not isinstance(answer, allowed):
         names = " or ".join(kind.__name__ for kind in allowed)
         raise TypeError(f"expected {names}, got {type(answer).__name__}")
     return answer
 
 
-def _has_no_part(stage: Any, turn: Turn) -> bool:
-    """Return whether the agent lacks what the stage needs, and note it on the trace."""
+def _skip_for_lacking_fact(stage: Any, turn: Turn) -> bool:
+    """Note the stage as skipped where the agent is known to lack the fact that it needs; return whether it is."""
     if turn.facts.get(getattr(stage, "needs", ""), True):
         return False
     turn.skip(stage.lacking)
@@ -436,8 +467,15 @@ def agent_facts() -> dict[str, Exists]:
 
 
 @contextmanager
-def _noted(stage: Any, phase: Phase, trace: list[TraceEntry], running: list[TraceEntry]) -> Iterator[None]:
-    """Note on the trace what the stage does; an exception ends the stage, not the turn, unless the stage is required."""
+def _trace_and_catch(stage: Any, phase: Phase, trace: list[TraceEntry], running: list[TraceEntry]) -> Iterator[None]:
+    """Add an entry for the stage to the trace, with its time; catch, note and log an exception of the block.
+
+    Args:
+        running: The entries of the stages at work, to which it belongs meanwhile.
+
+    Raises:
+        StageFailed: The block raised, and the stage is required.
+    """
     entry = TraceEntry(stage_name(stage), phase)
     trace.append(entry)
     running.append(entry)

@@ -47,8 +47,9 @@ def recent_messages(
     The first message of a thread is always among them. Messages of a simulation are shown in its channel, and nowhere else.
 
     Args:
+        trigger: The message that is answered; None, or one outside of threads = the channel's messages, those in threads among them.
         until: Position of the last message that is shown; None = the newest.
-        apart: An agent that is shown no messages of other agents.
+        apart: An agent that is shown no messages of other agents, only its own and people's; None = all are shown.
     """
     limit = settings.TURN_HISTORY_MESSAGES
     messages = Message.objects.filter(channel=channel).select_related("agent", "user", "channel")
@@ -65,7 +66,7 @@ def recent_messages(
     thread = list(newest_first.filter(in_thread)[:limit])
     has_first_message = any(message.pk == trigger.parent_id for message in thread)
     if not has_first_message:
-        thread = [*thread[: limit - 1], *messages.filter(pk=trigger.parent_id)]
+        thread = [*thread[: limit - 1], *messages.filter(pk=trigger.parent_id)]  # in place of the oldest one
     return thread[::-1]
 
 
@@ -88,7 +89,7 @@ def _line(message: Message, agent: Agent) -> str:
 
 
 def within_reach(agent: Agent, channel: Channel) -> QuerySet[Channel]:
-    """Return the channels an agent can speak in while it is in `channel`, by slug.
+    """Return the channels an agent can speak in while it takes a turn in `channel`, by slug.
 
     Those where it is a member; but from a simulation or a debate only that channel itself is reached, and no other channel reaches them.
     """
@@ -174,7 +175,8 @@ def new_turn(
 ) -> Turn:
     """Return a turn with the conversation it begins from and the version of the persona that speaks.
 
-    In a debate a stage decides which messages are shown.
+    In a debate the conversation is empty here: a stage decides which messages are shown. Under a system prompt of the overrides there is
+    no version.
     """
     given = overrides or {}
     newest_version = PersonaVersion.objects.filter(agent=OuterRef("pk")).order_by("-number").values("pk")[:1]
@@ -263,10 +265,10 @@ def _static_parts(turn: Turn) -> list[Section]:
 
 
 def _memory_part(agent: Agent, nonce: str) -> list[Section]:
-    """Return the section of the agent's memory notes; none where all of them are empty."""
+    """Return the section of the agent's memory notes; none where all of them are empty. What exceeds 8,000 characters of a note is cut."""
     notes = []
     for block in agent.memory_blocks.order_by("label"):
-        label = neutral(" ".join(block.label.split()), 100)[0]
+        label = neutral(" ".join(block.label.split()), 100)[0]  # cut there, and without what could pass for a fence
         text = neutral(block.value, MEMORY_CHARACTERS)[0].strip().replace("\n", "\n    | ")
         if block.value.strip():
             notes.append(f"{label}: {text}")
@@ -297,6 +299,9 @@ def _now(turn: Turn, prompt: str) -> str:
     """Return the part of the prompt that says what to do now: what an operator asks, and the message to answer.
 
     The text of that message is given where it is not in the conversation that is shown.
+
+    Args:
+        prompt: What an operator asks, cut at 20,000 characters; empty = nothing.
     """
     values: dict[str, Any] = {"trigger": False, "author": "", "number": 0, "thread": False, "trigger_text": ""}
     trigger = turn.trigger

@@ -55,8 +55,12 @@ def receive_message(
         idempotency_key: The same key saves one message only. Calling again with it makes up for what a crash left undone.
         tags: Tags of the message.
 
+    Returns:
+        The message; where the key had saved one before, that one. It is saved also where an agent's turn could not be queued.
+
     Raises:
-        SendRefused: The text, the author, the parent, the tags or the key are not allowed, or it is addressed to too many agents.
+        SendRefused: The text, the author, the parent, the tags or the key are not allowed, it is addressed to more than 50 agents, the
+            channel is gone, or the key belongs to another message. Nothing is saved.
     """
     author = _checked_author(user, outsider)
     check_message(channel=channel, text=text, parent=parent, key=idempotency_key, tags=tags)
@@ -93,11 +97,11 @@ def receive_message(
                 f"idempotency_key {idempotency_key!r} was used for another message; allowed: a key per message"
             ) from None
         message = first
-    if message.synthetic:
+    if message.synthetic:  # the channel may have become a simulation since it was read
         return message
     for agent in agents:
         try:
-            _notify(message, agent)
+            _tell_stages_and_queue_turn(message, agent)
         except Exception:  # it is committed: the others are notified, and its sender is not asked to say it again
             logger.exception("no turn of agent %s for message %s", agent.slug, message.pk)
     return message
@@ -146,8 +150,11 @@ def addressed(channel: Channel, text: str, *, parent: Message | None, author: Ha
     return [agent for agent in members if agent.pk in called]
 
 
-def _notify(message: Message, agent: Agent) -> None:
-    """Pass the message to the stages, then queue the agent's turn; once, however often it is tried."""
+def _tell_stages_and_queue_turn(message: Message, agent: Agent) -> None:
+    """Pass the message to the stages, then queue the agent's turn; once, however often it is tried.
+
+    Where a required stage fails no turn is queued, and the log says why.
+    """
     key = reply_key(message, agent)
     if Run.objects.filter(idempotency_key=key).exists():
         return
@@ -168,7 +175,8 @@ def _notify(message: Message, agent: Agent) -> None:
 def why_nobody_is_called(message: Message) -> str:
     """Return why a person's message calls no agent of its group, and how to call one.
 
-    Empty where it calls one, and where agents are not called: in direct messages, simulations and debates.
+    E.g. ``no agent takes a turn: 'Ada' is named and not addressed; to call one, write @ada, or its name with a comma``. Empty where it
+    calls one, and where agents are not called: in direct messages, simulations and debates.
     """
     channel = message.channel
     if channel.synthetic or channel.kind in (Channel.Kind.DM, Channel.Kind.DEBATE):
@@ -183,7 +191,7 @@ def why_nobody_is_called(message: Message) -> str:
         return ""
     reasons: list[str] = []
     suggested: list[str] = [slugs[key] for _, key in calls.names if key in slugs]
-    for name, key in calls.names:
+    for name, key in calls.names:  # as written in the text, with the key of who has it: an agent, a person, or `SHARED`
         if key in slugs:
             reasons.append(f"{name[:80]!r} is named and not addressed")
             continue
@@ -207,7 +215,12 @@ def read_calls_in(
 ) -> Calls:
     """Read whom a person's text calls in a channel, agents by their primary keys. One query.
 
-    The people who wrote lately are known by name, too, so that what is said to them is said to no agent. The author is not among them.
+    The people who wrote lately (the last 100 messages) are known by name, too, so that what is said to them is said to no agent. The
+    author is not among them, nor anyone with the full name of an agent: that name calls the agent.
+
+    Args:
+        parent: The message that is replied to: its author is called by that alone.
+        author: Key of `_person_key` of who wrote the text; None = unknown.
     """
     recent = Message.objects.filter(channel=channel).order_by("-position")
     rows: Any = recent.values_list(
@@ -243,7 +256,10 @@ def _person_key(user_id: int | None, outsider: str | None) -> Hashable:
 
 
 def text_addressed_to(message: Message, agent: Agent) -> str:
-    """Return the sentences of a person's message that concern an agent: all, where it is the only agent of the channel."""
+    """Return the sentences of a person's message that are said to an agent or to nobody in particular.
+
+    All of the text where it is the only active agent of the channel; empty where every sentence is said to others.
+    """
     agents = agents_of(message.channel)
     is_alone = [member.pk for member in agents] == [agent.pk]
     if is_alone:

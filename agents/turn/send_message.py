@@ -61,7 +61,8 @@ def check_message(
     """Check that text, parent, idempotency key and tags can be stored as a message of the channel.
 
     Raises:
-        SendRefused: They cannot.
+        SendRefused: The text is blank, over 100,000 characters or holds what no database stores; the parent is in another channel; the
+            key is too long; a tag is no pair of texts. Says what is allowed.
     """
     fault = fault_of(text)
     if fault:
@@ -222,21 +223,28 @@ def send_message(
 def _review_and_commit(
     turn: Turn, draft: Draft, *, parent: Message | None, tags: Mapping[str, str] | None
 ) -> SendResult:
-    """Pass a draft of the turn through the review stages, and commit it or return it with their feedback."""
-    begun = len(turn.trace)
+    """Pass a draft of the turn through the review stages, and commit it or return it with their feedback.
+
+    A draft whose key (`turn.draft_key`) committed a message before is not reviewed: the result is that message.
+
+    Raises:
+        SendRefused: The agent may not speak there, the channel is gone, or the key belongs to another message.
+        StageFailed: A required stage failed.
+    """
+    begun = len(turn.trace)  # the entries from here on are about this draft
     admission = _admit(turn.agent, turn.channel, turn.draft_key)
     turn.facts = admission.facts
     if admission.was_sent:
-        return _sent_before(_first_message(turn, turn.channel, turn.draft_key), turn, begun)
+        return _result_of_earlier_send(_message_committed_first(turn, turn.channel, turn.draft_key), turn, begun)
     speaks_as_stored = not Overrides.of(turn.overrides).system_prompt
-    if speaks_as_stored:
+    if speaks_as_stored:  # under another prompt it speaks as no stored version
         turn.persona_version_id = turn.persona_version_id or admission.version_id
-    outcome = _review(turn, draft)
+    outcome = _review_within_limits(turn, draft)
     if isinstance(outcome, Revise):
         return _sent_back(turn, draft.text, outcome, begun)
     message, is_new = commit(turn=turn, draft=outcome.draft, idempotency_key=turn.draft_key, parent=parent, tags=tags)
     if not is_new:
-        return _sent_before(message, turn, begun)
+        return _result_of_earlier_send(message, turn, begun)
     return SendResult(
         committed=True,
         outcome=outcome.outcome or "sent",
@@ -247,7 +255,7 @@ def _review_and_commit(
     )
 
 
-def _sent_before(message: Message, turn: Turn, begun: int) -> SendResult:
+def _result_of_earlier_send(message: Message, turn: Turn, begun: int) -> SendResult:
     """Return the result of a draft whose key had committed a message before; the stages' reports are not of that message."""
     return SendResult(committed=True, outcome="sent", text=message.text, message=message, trace=turn.trace[begun:])
 
@@ -299,25 +307,28 @@ def commit(
                 idempotency_key=idempotency_key or None,
                 tags={**Overrides.of(turn.overrides).tags, **(tags or {})},
             )
-            pipeline(turn.overrides).committed(turn, message)
+            pipeline(turn.overrides).committed(turn, message)  # calls the hook `committed` of every stage, e.g. to log
             queue_replies(message=message, depth=turn.run.depth + 1 if turn.run is not None else 1)
     except ChannelGone as error:
         raise SendRefused(str(error)) from error
     except IntegrityError:  # another process was faster with this key; the savepoint keeps an outer transaction usable
         if not idempotency_key or not Message.objects.filter(idempotency_key=idempotency_key).exists():
             raise
-        message = _first_message(turn, where, idempotency_key)
+        message = _message_committed_first(turn, where, idempotency_key)
         is_new = False
     turn.sessions.pop(where.pk, None)
     turn.revisions.pop(where.pk, None)
     return message, is_new
 
 
-def _review(turn: Turn, draft: Draft) -> Accept | Revise:
-    """Return what the stages decide of the draft.
+def _review_within_limits(turn: Turn, draft: Draft) -> Accept | Revise:
+    """Return what the stages decide of the draft, and count it where they send it back.
 
-    It is accepted as the agent wrote it, and the trace says why, where a stage rewrote it to what cannot be said, or where it was sent
-    back as often as the setting allows.
+    It is accepted as the agent wrote it, and the trace says why, where a stage rewrote it to what cannot be said, or where a stage
+    would send it back once more than `TURN_MAX_REVISIONS` allows.
+
+    Raises:
+        StageFailed: A required stage failed.
     """
     outcome = pipeline(turn.overrides).review(turn, draft)
     if isinstance(outcome, Accept):
@@ -350,7 +361,7 @@ def _sent_back(turn: Turn, text: str, revise: Revise, begun: int) -> SendResult:
     )
 
 
-def _first_message(turn: Turn, channel: Channel, key: str) -> Message:
+def _message_committed_first(turn: Turn, channel: Channel, key: str) -> Message:
     """Return the message that this idempotency key committed first, and end the turn's session in the channel.
 
     Raises:
@@ -386,7 +397,7 @@ def start_turn(
         trigger: The message it answers.
         depth: How many agents' replies led to it without a person.
         overrides: Settings of the stages for this turn only.
-        idempotency_key: The same key queues one turn only: the first is returned.
+        idempotency_key: The same key queues one turn only: the first is returned as it is, whatever the other arguments.
 
     Raises:
         TurnRefused: The agent is inactive or not a member, the trigger stands elsewhere, or the key belongs to another turn.
@@ -407,7 +418,15 @@ def start_turn(
 
 
 def queue(*, agent: Agent, channel: Channel, idempotency_key: str | None = None, **fields: Any) -> Run:
-    """Save the row that is the work, once per key, and wake a worker when the transaction is committed."""
+    """Save the row that is the work, and wake a worker when the transaction is committed.
+
+    Args:
+        idempotency_key: Of the turn; None or empty = it has none.
+        fields: Further columns of `Run`.
+
+    Returns:
+        The new run; where the key had queued one before, that one, which may be of another agent: nothing is saved then.
+    """
     try:
         with transaction.atomic():
             run: Run = Run.objects.create(
@@ -432,7 +451,10 @@ def queue_replies(*, message: Message, depth: int) -> list[Run]:
 
     Args:
         message: What was just saved, in the same transaction.
-        depth: Of the turns to queue.
+        depth: Of the turns to queue: how many agents' replies led to them without a person.
+
+    Returns:
+        The turns queued now, without those that waited already.
     """
     channel = message.channel
     if channel.kind != Channel.Kind.DM or message.synthetic or depth > settings.TURN_MAX_REPLY_DEPTH:
@@ -441,6 +463,7 @@ def queue_replies(*, message: Message, depth: int) -> list[Run]:
     for other in agents_of(channel):
         if other.pk == message.agent_id:
             continue
+        # A turn that was leased before (`attempt`) has read the conversation; one with a prompt does what an operator asks.
         waiting = Run.objects.filter(
             agent=other, channel=channel, depth=depth, status=Run.Status.PENDING, attempt=0, prompt=""
         )

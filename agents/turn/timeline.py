@@ -17,7 +17,7 @@ class Event:
 
     Attributes:
         at: When it began, in seconds since the turn was first leased.
-        what: ``model call``, the name of a tool, or ``stage``.
+        what: ``model call``, the name of a tool, or ``stages``.
         text: What was said, asked or answered, in one or more lines.
         ms: How long it took; None where that was not measured.
         stages: Entries of what the stages did with it, as in `Run.trace`.
@@ -31,7 +31,10 @@ class Event:
 
 
 def events(run: Run) -> list[Event]:
-    """Return the turn's events in order: what the stages prepared, each model call and tool, and what the stages did at the end."""
+    """Return the turn's events in order: what the stages prepared, each model call and tool, and what the stages did at the end.
+
+    The first and the last are there only where the trace has entries for them.
+    """
     begun = run.started_at or run.created_at
     happened = []
     before = _of_phases(run.trace, "received", "prepare")
@@ -42,7 +45,7 @@ def events(run: Run) -> list[Event]:
     at = 0.0
     for step in run.steps.order_by("number"):
         at = (step.created_at - begun).total_seconds() - (step.duration_ms or 0) / 1000  # a step is stored when it ends
-        row = row_of_step.get(step.pk)
+        row = row_of_step.get(step.pk)  # None: a model call without a usable reply, or the exchange was deleted
         if step.kind == "model_call":
             for call in row.content.get("tool_calls", []) if row else []:
                 calls[call["id"]] = call
@@ -53,12 +56,12 @@ def events(run: Run) -> list[Event]:
     after = _of_phases(run.trace, "finish")
     if after:
         end = ((run.finished_at or begun) - begun).total_seconds()
-        happened.append(Event(max(end, at), "stages", _said_at_end(run), stages=after))
+        happened.append(Event(max(end, at), "stages", _said_at_end(run), stages=after))  # not before the last step
     return happened
 
 
 def as_json(run: Run) -> dict[str, Any]:
-    """Return the turn as one JSON object."""
+    """Return the turn as one JSON object, with its events, what was said, and what it used without and with the stages' model calls."""
     own, with_stages = spent(run)
     said = []
     for message in messages_of(run):
@@ -108,6 +111,7 @@ def lines(run: Run) -> Iterator[str]:
 
 
 def _event_lines(event: Event) -> Iterator[str]:
+    """Yield an event as ``   1.20 s  model call  (830 ms): …``, further lines of its text, and a line for each stage."""
     first, *others = event.text.splitlines() or [""]
     head = f"{max(event.at, 0):7.2f} s  {event.what}"
     if event.ms is not None:
@@ -122,7 +126,7 @@ def _event_lines(event: Event) -> Iterator[str]:
 
 
 def stage_line(entry: Mapping[str, Any]) -> str:
-    """Return one entry of a trace on one line."""
+    """Return one entry of a trace on one line, such as ``· gate review ran, 812.5 ms, judged 2``."""
     why = f": {entry['why']}" if entry.get("why") else ""
     counters = "".join(f", {name} {number}" for name, number in entry.get("counters", {}).items())
     return f"· {entry['stage']} {entry['phase']} {entry['status']}, {entry['ms']:g} ms{counters}{why}"
@@ -155,7 +159,12 @@ def _reply_text(detail: Mapping[str, Any], row: RunMessage | None) -> str:
 
 
 def _result_text(row: RunMessage | None, calls: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return what became of a tool call: what was said, the feedback with which it was sent back, or the tool's answer."""
+    """Return what became of a tool call: what was said, the feedback with which it was sent back, or the tool's answer.
+
+    Args:
+        row: The recorded answer; None = it was deleted, and the result is empty.
+        calls: What the model asked for, by id of the call; a stage's draft is none of them.
+    """
     if row is None:
         return ""
     content = row.content

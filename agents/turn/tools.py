@@ -126,6 +126,7 @@ class SendMessage(Tool):
     )
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
+        """Pass the text through the review stages and say it; a typed answer that was said ends the turn."""
         channel = self._chosen_channel(turn)
         fields_of_answer = self.model_dump(mode="json", exclude=set(SendMessage.model_fields))
         result = send_message(
@@ -141,7 +142,9 @@ class SendMessage(Tool):
         return _performed_send(result, channel, self.text, ends=gives_answer)
 
     def _chosen_channel(self, turn: Turn) -> Channel:
-        """Return the channel that the model names; a typed answer can only be given in the channel of the turn.
+        """Return the channel that the model names, also with a # or in capitals; the channel of the turn where it names none.
+
+        A typed answer can only be given in the channel of the turn.
 
         Raises:
             ToolFault: It names none that the agent can speak in.
@@ -184,6 +187,7 @@ class ReactToMessage(Tool):
     emoji: Annotated[str, StringConstraints(max_length=32), AfterValidator(_one_emoji)] = Field(description="one emoji")
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
+        """Store the reaction to a message of the turn's channel, once; a ToolFault where there is no such message."""
         membership = ChannelMember.objects.filter(agent=turn.agent, agent__is_active=True, channel=turn.channel)
         if not membership.exists():
             raise ToolFault(f"You are not an active member of {turn.channel.slug}.")
@@ -219,6 +223,11 @@ class UpdateMemory(Tool):
     value: Annotated[str, StringConstraints(max_length=BLOCK_CHARACTERS)] = Field(description="its whole new text")
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
+        """Store the note, unless the turn is in a simulation, which the agent does not learn.
+
+        Raises:
+            ToolFault: It would be one note too many.
+        """
         stored_labels = MemoryBlock.objects.filter(agent=turn.agent).values_list("label", flat=True)
         by_spelling = {plain_label(label): label for label in stored_labels}
         if self.label not in by_spelling and len(by_spelling) >= MEMORY_BLOCKS:
@@ -242,7 +251,7 @@ class SearchMemory(Tool):
     )
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
-        """Find the passages that hold most of the words looked for, the newer first among equals."""
+        """Find the five passages that hold most of the words looked for, the newer first among equals; the newest 1,000 are read."""
         words = set(tokenize(self.query))
         newest_first = MemoryPassage.objects.filter(agent=turn.agent).order_by("-created_at", "-pk")
         matches = []
@@ -306,7 +315,12 @@ def tool_definitions(answer: Answer | None = None, more: Sequence[str] = ()) -> 
 
 @lru_cache(maxsize=32)
 def _definitions(path_of_answer: str, more: tuple[str, ...]) -> tuple[llm.Tool, ...]:
-    """Return the definitions of tools, with pydantic's schemas but without the titles that it adds."""
+    """Return the definitions of tools, with pydantic's schemas but without the titles that it adds.
+
+    Args:
+        path_of_answer: Dotted path of a typed answer: then `send_message` with its fields is the only tool; empty = all tools.
+        more: Names of further tools.
+    """
     if path_of_answer:
         tools: Mapping[str, type[Tool]] = {"send_message": _send_message_with(path_of_answer)}
     else:
@@ -322,7 +336,14 @@ def _definitions(path_of_answer: str, more: tuple[str, ...]) -> tuple[llm.Tool, 
 
 
 def perform(call: llm.ToolCall, *, turn: Turn) -> Performed:
-    """Check and carry out what the model asked for, see `Tool.perform`. What cannot be done is an error for the model."""
+    """Check and carry out what the model asked for, see `Tool.perform`.
+
+    Returns:
+        The outcome; what cannot be done, or is not offered in this turn, is an error for the model, marked as `refused`.
+
+    Raises:
+        RequiredStageFailed: A stage without which nothing may be said failed.
+    """
     tools = tools_for(turn.answer, turn.tools)
     try:
         tool = tools.get(call.name)
@@ -355,7 +376,11 @@ def calls_models(call: llm.ToolCall, turn: Turn) -> bool:
 
 
 def send_draft(draft: Draft, *, turn: Turn) -> Performed:
-    """Send what a stage answered at once in place of the model."""
+    """Send what a stage answered at once in place of the model; that ends the turn, also where it is sent back or refused.
+
+    Raises:
+        RequiredStageFailed: A stage without which nothing may be said failed.
+    """
     if turn.run is None:
         raise ValueError("a stage's draft is sent by a run")
     try:
@@ -376,7 +401,11 @@ def send_draft(draft: Draft, *, turn: Turn) -> Performed:
 
 
 def _performed_send(result: SendResult, channel: Channel, draft: str, *, ends: bool = False) -> Performed:
-    """Return the outcome of sending a draft as the outcome of the tool that sent it."""
+    """Return the outcome of sending a draft as the outcome of the tool that sent it; an error for the model where it was sent back.
+
+    Args:
+        draft: The text as it was written: the model is told where a stage changed it.
+    """
     detail: dict[str, Any] = {
         "channel": channel.slug,
         "channel_id": channel.pk,
@@ -401,7 +430,10 @@ def shown(value: Any, limit: int = 80) -> str:
 
 
 def _complaint(model: type[Tool], detail: dict[str, Any]) -> str:
-    """Return an error of pydantic as a sentence for the model: the field, its value, and what is allowed."""
+    """Return an error of pydantic as a sentence for the model: the field, its value, and what is allowed.
+
+    E.g. ``The field emoji is missing; allowed: message, emoji.``
+    """
     name = ".".join(str(part) for part in detail["loc"]) or "input"
     fields = ", ".join(model.model_fields)
     if detail["type"] == "missing":

@@ -56,7 +56,9 @@ def detections(comparisons: Sequence[Comparison], points: float) -> list[Detecti
 
 
 def _detection(target: str, change: ChangeResult, sd: float, points: float, *, alpha: float) -> Detection:
-    """Return what one comparison can detect.
+    """Return what one comparison can detect, and how many messages it takes to detect `points`.
+
+    `needed_now`, with the baseline as it is, is the same as `needed` where pairs grow on both sides, or the baseline has fewer than two.
 
     Args:
         sd: Of `change`, where it is known.

@@ -51,7 +51,7 @@ def look_for_drift(run: EvaluationRun) -> list[DriftAlert]:
     """Add a run to its series, and raise an alert for each lasting fall of at least the schedule's limit that shows in it.
 
     The points, the alerts and the mark that this run was looked at are one transaction: a look that crashed is repeated, and of two
-    workers one looks. Returns the new alerts; none for a run that was looked at before.
+    workers one looks. Returns the new alerts; none for a run that was looked at before, or that no schedule asked for.
     """
     if run.agent is None or run.schedule_id is None:
         return []
@@ -67,7 +67,7 @@ def look_for_drift(run: EvaluationRun) -> list[DriftAlert]:
         new_alerts = []
         for own_series in series:
             for drop in own_series.drops:
-                if drop.noticed < end_of_window(run):
+                if drop.noticed < end_of_window(run):  # by an earlier evaluation, which raised the alert
                     continue
                 alert = _alert_for(own_series, drop)
                 if alert is not None:
@@ -105,7 +105,11 @@ class _NewChange:
 
 
 def _alert_for_sharp_fall(run: EvaluationRun, change: _NewChange) -> DriftAlert | None:
-    """Store and return the alert for a sharp fall; None where it is known, or may be old news."""
+    """Store, send and return the alert for a sharp fall; None where it is known, or may be old news.
+
+    It is known where this evaluation raised one, or one says that a fall began after the messages it is compared with. It may be old
+    where no schedule asked for the evaluation and a message has no time.
+    """
     line = {
         "agent": run.agent,
         "dimension": change.result.dimension,
@@ -142,7 +146,8 @@ def _messages_behind(run: EvaluationRun, change: _NewChange) -> QuerySet[Message
 def _changes_to_judge(run: EvaluationRun) -> list[_NewChange]:
     """Return what a completed evaluation says of each dimension, against its baseline; without one, against the evaluation before it.
 
-    Only what was judged of newer messages than that, by the same judge and procedure, of the same persona.
+    Only what was judged of newer messages than that, by the same judge and procedure, of the same persona. None of an evaluation of a
+    channel, of simulated speech, by position, or made to test the judge; none against a baseline that was replaced meanwhile.
     """
     if run.agent is None or run.simulated or run.swap_test or run.position_bins:
         return []
@@ -176,7 +181,10 @@ def _change_since(before: EvaluationRun, run: EvaluationRun, dimension: str) -> 
 
 
 def _alert_for(series: Series, drop: Drop) -> DriftAlert | None:
-    """Store and return the alert for a fall; None where one was raised before that was noticed and began in the same stretch of time."""
+    """Store, send and return the alert for a fall; None where one was raised already.
+
+    That is one of the same series that began before this fall was noticed, and was itself noticed after this one began.
+    """
     line = {
         "schedule": series.schedule,
         "agent": series.agent,

@@ -176,6 +176,7 @@ def drift_overview(
         _correct_together(drifts)
     for drift in drifts:
         drift.state, drift.main = state_of(drift)
+    # Within a state those who lost propositions first, then the largest fall.
     drifts.sort(key=lambda drift: (ORDER.index(drift.state), not drift.lost, drift.delta or 0.0, drift.agent.slug))
     in_state = [drift for drift in drifts if state in (None, drift.state)]
     wanted = in_state[start:stop]
@@ -213,7 +214,7 @@ def _stored_drifts(agents: Sequence[Agent], judged: Judged, *, with_runs: bool) 
 
 
 def _add_baselines(drifts: Mapping[int, AgentDrift], judged: Judged) -> None:
-    """Add the current baselines of agents: name, scores, and when the newest message was said.
+    """Add the current baselines of agents: the name of the one captured last, scores, and when the newest message was said.
 
     Args:
         drifts: By the agent's primary key.
@@ -244,7 +245,8 @@ def _drifts_of_tags(
 ) -> list[AgentDrift]:
     """Compare the messages of two tags, of each agent once for the same evaluations.
 
-    An agent takes 25 ms, with 6,000 judgements 170 ms, so what two tags gave is kept for some minutes.
+    An agent takes 25 ms, with 6,000 judgements 170 ms, so what two tags gave is kept for some minutes. With one tag alone nothing is
+    kept: baselines change.
     """
     if baseline is None or candidate is None:
         return [_drift_of_tags(agent, judged, baseline, candidate) for agent in agents]
@@ -402,7 +404,12 @@ def _has_undecided_hits(drift: AgentDrift) -> bool:
 
 # -- the evidence for it
 def _describe(drifts: Sequence[AgentDrift], *, quotes: bool, stored: bool) -> None:
-    """Add the claims that sentences are about and the messages that show it; two statements for all where they are stored."""
+    """Add the claims that sentences are about and the messages that show it; two statements for all where they are stored.
+
+    Args:
+        quotes: Whether messages are added, too.
+        stored: Whether the changes are stored rows, which name their messages; else the messages are looked for.
+    """
     mains = [drift.main for drift in drifts if drift.main is not None]
     if not mains:
         return

@@ -172,7 +172,7 @@ def _judged_messages(
     judged: list[_JudgedMessage] = []
     outside: set[int] = set()
     for row in rows:
-        channel, position = positions.get(row["message_id"], (0, 0))
+        channel, position = positions.get(row["message_id"], (0, 0))  # gone: 0 is in no stretch
         stretch = bin_of(position, bins)
         if stretch is None:
             outside.add(row["message_id"])
@@ -250,7 +250,10 @@ def _drawn_by_conversation(judged: Iterable[_JudgedMessage]) -> list[Observation
 
 
 def _change_within(bins: Sequence[Bin], judged: Sequence[_JudgedMessage], margin: float) -> PositionChange:
-    """Return the difference between the first and the last stretch with scores, inside the conversations that have scores in both."""
+    """Return the difference between the first and the last stretch with scores, inside the conversations that have scores in both.
+
+    From six conversations on each is compared with itself; of fewer the messages are drawn, and the result holds for these alone.
+    """
     scored = [message for message in judged if message.score is not None]
     scored_by_stretch = Counter((message.channel, message.stretch) for message in scored)
     stretches = sorted({message.stretch for message in scored})
@@ -260,7 +263,7 @@ def _change_within(bins: Sequence[Bin], judged: Sequence[_JudgedMessage], margin
         return decided(nothing, None, margin, n=None)
     first = stretches[0]
     last = stretches[-1]
-    conversations = spanning(scored_by_stretch)
+    conversations = spanning(scored_by_stretch)  # those with scores in the first and in the last stretch
     inside = _weighted_equally([message for message in scored if message.channel in conversations])
     is_by_conversation = len(conversations) >= ENOUGH_CONVERSATIONS
     drawn = _drawn_by_conversation if is_by_conversation else _drawn_by_message
@@ -282,7 +285,7 @@ def _change_within(bins: Sequence[Bin], judged: Sequence[_JudgedMessage], margin
 
 
 def _weighted_equally(judged: Sequence[_JudgedMessage]) -> list[_JudgedMessage]:
-    """Return the messages with weights by which each conversation weighs the same in each stretch."""
+    """Return the messages with weights by which each conversation weighs the same in each stretch; those of weight 0 are left out."""
     totals: dict[tuple[int, int], float] = defaultdict(float)
     for message in judged:
         totals[message.channel, message.stretch] += message.weight

@@ -101,7 +101,11 @@ class Finding(BaseModel):
 
 # -- what could not be judged
 def find_unjudged(results: Sequence[AgentResult], simulations: Sequence[Simulation], limits: Limits) -> list[Finding]:
-    """Return what could not be judged enough: of the build, of agents, and of their dimensions."""
+    """Return what could not be judged enough: of the build, of agents, and of their dimensions.
+
+    A simulation counts where nothing of it can be used, or more of its conversations than `max_unscored` did not end; one without
+    conversations counts as wholly unfinished.
+    """
     findings = []
     for simulation in simulations:
         unfinished_share = 1.0
@@ -159,9 +163,13 @@ def _unjudged_dimensions(result: AgentResult, limits: Limits) -> Iterator[Findin
 
 
 def _lacks_required_score(result: AgentResult, dimension: str, limits: Limits) -> bool:
-    """Return whether a dimension has a threshold, and no score to hold against it although it must have one."""
+    """Return whether a dimension has a threshold, and no score to hold against it although it must have one.
+
+    A threshold of its own always demands a score; that for all dimensions only where too few of enough judgements were scored.
+    """
     if result.score(dimension) is not None:
         return False
+    # An agent that was not named and has no baseline may have nothing scored at all.
     if not result.expected and not result.summary.measured:
         return False
     # Statistics of a window prove what is wrong, or nothing: such a dimension can only fall below its threshold.
@@ -174,7 +182,7 @@ def _lacks_required_score(result: AgentResult, dimension: str, limits: Limits) -
 
 
 def _unjudged_overall_score(result: AgentResult, limits: Limits) -> Iterator[Finding]:
-    """Yield why there is no overall score, where it has a threshold."""
+    """Yield why there is no overall score, where it has a threshold and anything of the agent was scored."""
     if limits.threshold(OVERALL) is None or result.overall_score is not None or not result.summary.measured:
         return
     reasons = []
@@ -226,10 +234,12 @@ def _regression_of_dimension(
 ) -> _Regression:
     """Return the fall of a dimension with what fell significantly in it; where nothing did, with what fell most."""
     if significant:
+        # Without an entry in ``--json``: those of its propositions hold its change.
         findings = [_change_finding(result, dimension, kind="regressions", verdict=WORSE)]
         for change in significant:
             findings.append(_regression_finding(result, change, dimension, scope="dimension"))
     else:
+        # A fall without a delta is one of hits.
         fell_most = [change for change in fallen if change.delta][:MOST_PROPOSITIONS]
         findings = [_regression_finding(result, dimension, dimension, scope="dimension", fell_most=fell_most)]
         for change in fell_most:
@@ -260,7 +270,7 @@ def _regression_finding(
     worst = _worst_message(result.summary, change.dimension, proposition)
     further = []
     if change.hits is not None:
-        further = lowest_messages(result.run.pk, change.dimension, change.proposition)[1:]
+        further = lowest_messages(result.run.pk, change.dimension, change.proposition)[1:]  # the first is `worst`
     shown = change.model_dump()
     data: dict[str, Any] = {"proposition": change.proposition or None, "scope": scope}
     for figure in REGRESSION_FIGURES:
@@ -401,13 +411,13 @@ def find_not_enough_data(results: Sequence[AgentResult], unjudged: Sequence[Find
 
 
 def _dimensions_without_score(result: AgentResult) -> Iterator[Finding]:
-    """Yield the dimensions that have too little for a score, or no proposition that is in the baseline, too."""
+    """Yield the dimensions that have too little for a score, or no proposition that is scored in the baseline, too."""
     for name, summary in result.summary.dimensions.items():
         if name in result.lost_dimensions:
             continue  # `_scored_much_less` has them
         change = result.change(name)
         nothing_shared = change is not None and change.reason == NONE_IN_COMMON
-        if nothing_shared or _too_little_counts(result, summary, change):
+        if nothing_shared or _lacks_score_it_should_have(result, summary, change):
             yield _too_little(
                 result,
                 dimension=name,
@@ -417,12 +427,12 @@ def _dimensions_without_score(result: AgentResult) -> Iterator[Finding]:
             )
 
 
-def _too_little_counts(result: AgentResult, summary: DimensionSummary, change: ChangeResult | None) -> bool:
+def _lacks_score_it_should_have(result: AgentResult, summary: DimensionSummary, change: ChangeResult | None) -> bool:
     """Return whether too little is scored of a dimension that should have a score.
 
     An agent that was not named and has no baseline may have few judgements: it lacks a score only where there were enough of them.
     """
-    if not summary.reason:
+    if not summary.reason:  # it has enough for a score
         return False
     had_score = change is not None and change.baseline is not None
     partly_scored = result.expected and summary.scored > 0
@@ -436,7 +446,7 @@ def _scored_much_less(result: AgentResult) -> Iterator[Finding]:
             result,
             dimension=lost.dimension,
             proposition=lost.proposition,
-            why=str(lost).removeprefix(f"{lost.proposition}: "),
+            why=str(lost).removeprefix(f"{lost.proposition}: "),  # the finding names it anyway
             now=lost.now,
             before=lost.before,
         )
@@ -455,7 +465,7 @@ def _too_little(
         dimension=dimension,
         proposition=proposition,
         before=with_share("", before),
-        now=with_share("", now) if before else "",
+        now=with_share("", now) if before else "",  # the share alone, e.g. "24 %": beside one before it
         why="; ".join(reason for reason in reasons if reason),
         data={
             "proposition": proposition or None,
@@ -477,7 +487,7 @@ def find_one_sided(results: Sequence[AgentResult]) -> list[Finding]:
         for shown in result.comparison.shown if result.comparison else ():
             summary = result.summary.dimensions.get(shown.dimension)
             too_little_now = summary is not None and summary.reason
-            if not shown.proposition and not too_little_now:
+            if not shown.proposition and not too_little_now:  # with a proposition it shows hits: `find_hits`
                 findings.append(_one_sided(result, shown))
     return findings
 
@@ -511,13 +521,14 @@ def _one_sided(result: AgentResult, shown: Shown) -> Finding:
 
 
 def find_undecided(results: Sequence[AgentResult], limits: Limits) -> list[Finding]:
-    """Return the dimensions of which the judgements do not decide, the largest fall first."""
+    """Return the dimensions scored in both of which more judgements could decide, the largest fall first; counts are left out."""
     findings = []
     for result in results:
         for change in result.changes:
             scored_in_both = change.baseline is not None and change.candidate is not None
             if not change.undecided or not scored_in_both or change.counted:
                 continue
+            # `p_value` is not corrected for all that was compared.
             suspected = fell_far(change, limits) and change.p_value is not None and change.p_value <= ALPHA
             finding = _change_finding(
                 result,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95  # of every confidence interval
 CELLS_AT_ONCE = 1_000_000  # 8 MB
+FEW = 30  # with fewer labels, that all resamples are alike says that they are few
 LEAST_SHARE_DEFINED = 0.9  # of the resamples; an interval from fewer would describe only the lucky ones
 
 
@@ -96,7 +97,9 @@ def percentile_estimate(value: float, replicates: Floats, *, n: int) -> Estimate
             value, None, n, f"undefined in {undefined} of {replicates.size} resamples: too few different ratings"
         )
     if np.ptp(defined) <= 1e-12:
-        return Estimate(value, None, n, f"too few labels for an interval (n = {n})")
+        if n < FEW:
+            return Estimate(value, None, n, f"too few labels for an interval (n = {n})")
+        return Estimate(value, None, n, f"no interval: no resample of {n} differs from the others")
     low, high = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Estimate(value, Interval(float(low), float(high)), n)
 
@@ -151,6 +154,7 @@ class _Cluster:
 def cluster_sums(*samples: Sequence[Observation]) -> list[Floats]:
     """Return one table per stratum: a row per cluster, Σ weight · value per sample and then Σ weight per sample.
 
+    Observations of weight 0 are left out; one without a cluster is a cluster of its own. No tables where nothing is left.
     Strata of a single cluster are joined (a lone one with the smallest other), for a cluster drawn from itself alone cannot vary. The order
     of the observations changes nothing.
 
@@ -179,17 +183,17 @@ def cluster_sums(*samples: Sequence[Observation]) -> list[Floats]:
                 raise ValueError(f"cluster {observation.cluster!r} lies in two strata, {strata}")
             cluster.points[column] += float(observation.weight) * float(observation.value)
             cluster.weights[column] += float(observation.weight)
-    joined = _too_small(Counter(cluster.stratum for cluster in clusters.values()))
+    joined = _strata_to_join(Counter(cluster.stratum for cluster in clusters.values()))
     tables: dict[Hashable, list[list[float]]] = {}
     for cluster in clusters.values():
         table: Hashable = ("joined",) if cluster.stratum in joined else ("own", cluster.stratum)
         tables.setdefault(table, []).append([*cluster.points, *cluster.weights])
-    sorted_tables = [sorted(rows) for rows in tables.values()]
+    sorted_tables = [sorted(rows) for rows in tables.values()]  # so that the random draws do not depend on the order
     return [np.array(rows) for rows in sorted(sorted_tables)]
 
 
-def _too_small(sizes: Counter[Hashable]) -> set[Hashable]:
-    """Return the strata of one cluster, and where that is only one the smallest other."""
+def _strata_to_join(sizes: Counter[Hashable]) -> set[Hashable]:
+    """Return the strata of one cluster, and where that is only one the smallest other; empty where none has a single cluster."""
     lonely = {stratum for stratum, size in sizes.items() if size == 1}
     others = [stratum for stratum, size in sizes.items() if size > 1]
     if len(lonely) == 1 and others:
@@ -217,7 +221,7 @@ class Outcomes(NamedTuple):
 
     @property
     def are_two(self) -> bool:
-        """Return whether there is no value but the two ends: Σ (x − low)(x − high) is 0."""
+        """Return whether there is no value but the two ends, or all are equal: Σ (x − low)(x − high) is 0."""
         strays = self.squares - (self.low + self.high) * self.total + self.n * self.low * self.high
         return self.n > 0 and abs(strays) <= 1e-6 * max(1.0, self.squares)
 
@@ -245,7 +249,8 @@ def least_variance(
 
     Args:
         other: The sample that this one is compared with; None for a lone one.
-        unseen: False: rounding alone; for what is no draw from many outcomes, such as repeats of one judgement.
+        unseen: Whether other draws could show values that the sample does not. False: rounding alone; for what is no draw from many
+            outcomes, such as repeats of one judgement.
     """
     rounding = resolution**2 / 12
     if not unseen or not sample.are_two:
@@ -263,7 +268,11 @@ def least_variance(
 
 
 def least_variance_of_pairs(tables: Sequence[Floats], *, unseen: bool = True) -> float:
-    """Return the same of paired differences: where only two scores occur at all, a pair differs by their distance or not at all."""
+    """Return the variance between paired differences that is taken at least (see `least_variance`), of tables of two samples.
+
+    Where only two scores occur, a pair differs by their distance or not at all, so a difference that no pair shows lies that far off.
+    Where more occur, rounding alone counts: that of two scores.
+    """
     import numpy as np
 
     rows = np.concatenate(list(tables))
@@ -298,6 +307,9 @@ def bootstrap_mean(observations: Sequence[Observation], *, unseen: bool = True, 
     either end the interval reaches at least as far as Student's t would, with a standard deviation no smaller than `least_variance` gives:
     three equal scores do not prove that all are equal.
 
+    Args:
+        unseen: Whether other draws could show scores that these do not, so that equal scores prove little (see `least_variance`).
+
     Returns:
         `n` counts the clusters. No value without observations of positive weight; no interval for fewer than two clusters.
 
@@ -325,13 +337,14 @@ def bootstrap_difference(
     Args:
         paired: Clusters are items that occur in both samples and are drawn together; those that occur in one only are left out. Without it
             the two samples are drawn independently.
-        unseen: As in `least_variance`.
+        unseen: Whether other draws could show scores that these do not, so that equal scores prove little (see `least_variance`).
 
     Returns:
-        `n` counts the pairs, or unpaired the clusters of the smaller sample. No value when one is empty (paired: no item in both).
+        `n` counts the pairs, or unpaired the clusters of the smaller sample. No value when one is empty (paired: no item in both), no
+        interval for fewer than two clusters in one. `bootstrap_mean` gives method and source.
 
     Raises:
-        ValueError: As in `bootstrap_mean`, where method and source are given.
+        ValueError: A value or weight that is no finite number, a negative weight, a cluster in two strata.
     """
     if paired:
         return _paired_difference(baseline, current, unseen=unseen, resamples=resamples)
@@ -343,6 +356,7 @@ def bootstrap_difference(
         return Estimate(None, None, 0, "no scores now")
     outcomes_before = outcomes_of(before)
     outcomes_now = outcomes_of(now)
+    # Each from its own random numbers: with the same ones the two would rise and fall together.
     drawn_before = _draw(before, resamples, streams=2, stream=0)
     drawn_now = _draw(now, resamples, streams=2, stream=1)
     least_before = least_variance(outcomes_before, outcomes_now, unseen=unseen)
@@ -387,9 +401,10 @@ def mean_of(tables: Sequence[Floats]) -> float:
 
 
 def _draw(tables: Sequence[Floats], resamples: int, *, streams: int = 1, stream: int = 0) -> _Drawn:
-    """Return replicates of the mean.
+    """Return replicates of the mean (of two samples: of their difference), the same at every call.
 
     Args:
+        tables: As `cluster_sums` makes them; at least one.
         streams, stream: Which of so many independent streams of random numbers is used.
     """
     import numpy as np
@@ -412,7 +427,7 @@ class MeanVariance:
 
 
 def _variance_of(drawn: _Drawn, least: float) -> MeanVariance:
-    """Return the variance of the mean of a drawn sample.
+    """Return the variance of the mean of a drawn sample; 0 without degrees of freedom, where no interval is given.
 
     Args:
         least: The variance between clusters that it has at least.
@@ -421,7 +436,9 @@ def _variance_of(drawn: _Drawn, least: float) -> MeanVariance:
 
     if drawn.freedom < 1:
         return MeanVariance(0.0, drawn.freedom)
-    variance = float(np.var(drawn.replicates)) * drawn.clusters / drawn.freedom
+    variance = (
+        float(np.var(drawn.replicates)) * drawn.clusters / drawn.freedom
+    )  # resampling alone gives (n − 1) ÷ n of it
     return MeanVariance(max(variance, least / drawn.clusters), drawn.freedom)
 
 
@@ -433,7 +450,9 @@ def variance_of_difference(means: Sequence[MeanVariance]) -> MeanVariance:
 
 
 def _estimate(value: float, replicates: Floats, variances: Sequence[MeanVariance], *, n: int) -> Estimate:
-    """Return the value with expanded percentiles of its replicates.
+    """Return the value with an interval: expanded percentiles of its replicates, reaching at least as far as Student's t to either end.
+
+    No interval where a sample has no degree of freedom.
 
     Args:
         variances: Of the mean of each sample that is drawn.
@@ -447,6 +466,7 @@ def _estimate(value: float, replicates: Floats, variances: Sequence[MeanVariance
     t = -float(stdtrit(total.freedom, (1 - LEVEL) / 2))
     reach = t * math.sqrt(total.variance)
     spread = float(np.std(replicates))
+    # Expanded: the percentiles that a normal distribution as wide as the replicates has at ±reach, not the outer 2.5 %.
     tail = math.erfc(reach / spread / math.sqrt(2)) / 2 if spread else 0.5
     low, high = np.quantile(replicates, [tail, 1 - tail])
     # Percentiles of a handful of clusters end where the data end.

@@ -31,7 +31,8 @@ def prediction_powered_mean(labels: Sequence[float], judged: Sequence[float], ju
         judged_rest: What the judge gave all other messages, shape (N,).
 
     Returns:
-        `n` counts the labels. No value for fewer than 50: the interval is asymptotic. λ is 0 with an empty rest, where none can help.
+        `n` counts the labels. No value for fewer than 50: the interval is asymptotic. λ is 0 with fewer than two in the rest, which says
+        nothing of its spread: the mean of the labels.
 
     Raises:
         ValueError: Lists that do not match, or a score that is no finite number.

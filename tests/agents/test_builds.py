@@ -10,7 +10,7 @@ from django.test import RequestFactory
 
 from agents import builds
 from agents.admin.markers import builds as markers
-from agents.builds import first_of_tags
+from agents.builds import first_said_with_tag
 from agents.models import Agent
 from tests.console import superuser
 from tests.factories import MONDAY, make_agent, talk
@@ -31,7 +31,7 @@ def test_a_build_begins_with_the_first_message_of_its_tag_for_each_agent() -> No
     said(bob, 1.5, build="41")
     said(bob, 0)
 
-    assert first_of_tags([ada.pk, bob.pk]) == {
+    assert first_said_with_tag([ada.pk, bob.pk]) == {
         (ada.pk, ("build", "40")): MONDAY + DAY,
         (ada.pk, ("build", "41")): MONDAY + 2 * DAY,
         (ada.pk, ("model", "m")): MONDAY + 3 * DAY,
@@ -39,7 +39,7 @@ def test_a_build_begins_with_the_first_message_of_its_tag_for_each_agent() -> No
     }
     request = RequestFactory().get("/")
     request.user = superuser()
-    drawn = markers(request, first_of_tags([ada.pk, bob.pk]), MONDAY + 1.2 * DAY, MONDAY + 9 * DAY)
+    drawn = markers(request, first_said_with_tag([ada.pk, bob.pk]), MONDAY + 1.2 * DAY, MONDAY + 9 * DAY)
     assert [(one.title, one.at) for one in drawn] == [
         ("build 41: first message", MONDAY + 1.5 * DAY),
         ("model m: first message", MONDAY + 3 * DAY),
@@ -56,4 +56,4 @@ def test_of_very_many_messages_a_build_that_began_before_those_looked_at_has_no_
         said(ada, day, build=build)
 
     with django_assert_num_queries(1):
-        assert first_of_tags([ada.pk]) == {(ada.pk, ("build", "41")): MONDAY + 5 * DAY}
+        assert first_said_with_tag([ada.pk]) == {(ada.pk, ("build", "41")): MONDAY + 5 * DAY}

@@ -253,10 +253,10 @@ def _settle_all(answered: Sequence[tuple[LLMRequest, list[Exchange]]]) -> list[R
     """
     calls: list[tuple[LLMRequest, Exchange]] = []
     for request, exchanges in answered:
-        for exchange in exchanges:
-            calls.append((request, exchange))
-            _add_sentry_span(request, exchange)
+        calls += [(request, exchange) for exchange in exchanges]
     call_ids = iter(ledger.record_all(calls))
+    for request, exchange in calls:  # after the ledger: paid calls must have their rows whatever tracing does
+        _add_sentry_span(request, exchange)
     settled: list[Reply] = []
     for _, exchanges in answered:
         replies = [replace(exchange.reply, call_id=next(call_ids)) for exchange in exchanges]

@@ -24,6 +24,7 @@ EVERYONE = "everyone"  # the key of a word for all parties
 SHARED = "shared"  # the key of a name that several parties have
 
 WORDS_FOR_ALL = ("everyone", "everybody", "all of you")
+NO_FIT = 5  # of a name and a party
 WORDS_FOR_ALL_AFTER_AT = ("all", "everyone", "everybody")
 TITLES = frozenset(
     ["dr", "dr.", "prof", "prof.", "mr", "mr.", "mrs", "mrs.", "ms", "ms.", "sir", "lady", "the", "a", "an"]
@@ -296,11 +297,11 @@ def _key_of(name: NameInText, parties: Sequence[Party], said_to: frozenset[Hasha
     A name that fits several equally well means the one of them to whom the sentence before was said.
     """
     written = _folded(name.text)
-    if written in (WORDS_FOR_ALL_AFTER_AT if name.after_at else WORDS_FOR_ALL):
-        return EVERYONE
-    # Every name was found as one of a party's, so at least one party fits.
     misfits = {party.key: _misfit(party, written, after_at=name.after_at) for party in parties}
-    best = min(misfits.values())
+    best = min(misfits.values(), default=NO_FIT)
+    words_for_all = WORDS_FOR_ALL_AFTER_AT if name.after_at else WORDS_FOR_ALL
+    if best == NO_FIT and written in words_for_all:  # an agent may be called "Everybody"
+        return EVERYONE
     bearers = [key for key, misfit in misfits.items() if misfit == best]
     if len(bearers) > 1:
         bearers = [key for key in bearers if key in said_to]
@@ -308,23 +309,22 @@ def _key_of(name: NameInText, parties: Sequence[Party], said_to: frozenset[Hasha
 
 
 def _misfit(party: Party, written: str, *, after_at: bool) -> int:
-    """Return how badly a name fits a party: 0 best, 5 not at all.
+    """Return how badly a name fits a party, from 0; `NO_FIT` where it is none of its names.
 
     Slugs and display names go before aliases and first names; after an @, agents before people, so that no visitor can take an agent's
     name.
     """
-    if after_at and not party.person:
-        if written in (party.slug, party.full_name):
-            return 0
-        if written in party.short_names:
-            return 1
+    if after_at and not party.person and written in (party.slug, party.full_name):
+        return 0
     if after_at and written == party.slug:
+        return 1
+    if after_at and not party.person and written in party.short_names:
         return 2
     if written == party.full_name:
         return 3
     if written in party.short_names:
         return 4
-    return 5
+    return NO_FIT
 
 
 def _folded(name: str) -> str:

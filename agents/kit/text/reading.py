@@ -428,20 +428,29 @@ class _Words:
     def _number_in_words(self) -> Word:
         """Pass number words that follow each other; return them as one number, value by value, with its unit: ``20 5 kilogram``."""
         first = self.position - 1
+        self.position = first
         values = []
-        for token in self.tokens[first:]:
-            value = self.number_words.get(token.group().casefold().removesuffix("'s"))
-            if value is None:
-                break
+        while (value := self._number_word(self.position)) is not None:
             values.append(value)
-        self.position = first + len(values)
+            self.position += 1
+            # "two hundred and fifty" and "two and a half" are one number, whose parts may not change places.
+            for linking_words in (["and"], ["and", "a"]):
+                after_them = self.position + len(linking_words)
+                words = [token.group().casefold() for token in self.tokens[self.position : after_them]]
+                if words == linking_words and self._number_word(after_them) is not None:
+                    self.position = after_them
+                    break
+        value = _with_unit(" ".join(values), self._take_unit(shortest=2))  # a letter alone is no unit here: "two m"
         written = " ".join(token.group() for token in self.tokens[first : self.position])
-        value = " ".join(values)
         if value == "1" and self.tokens[first].group().casefold() == "one" and self._is_pronoun(first):
             value = PRONOUN_ONE
-        elif values[-1].isdecimal():  # no unit follows "third" or "twice"
-            value = _with_unit(value, self._take_unit(shortest=2))  # a letter alone is no unit here: "two m"
         return Word(value, "number", self.sentence, value, written)
+
+    def _number_word(self, position: int) -> str | None:
+        """Return the value of the number word at a position; None where there is none."""
+        if position >= len(self.tokens):
+            return None
+        return self.number_words.get(self.tokens[position].group().casefold().removesuffix("'s"))
 
     def _is_pronoun(self, position: int) -> bool:
         """Return whether the "one" at a position is one of the kind, as in "the red one": a determiner stands shortly before it."""

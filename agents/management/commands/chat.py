@@ -50,13 +50,17 @@ Exit code: 0 all was answered, 1 a turn failed."""
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Answer each message in this process and print the replies; with --json print one object when all are answered.
+
+        A turn that failed does not end the conversation: the first such turn is the error of the command when it is over.
+        """
         if options["json"] and options["script"] is None:
             raise wrong("--json: allowed with --script FILE (or -)")
         try:
             agent = find_agent(options["agent"])
         except UnknownAgent as error:
             raise unusable(error) from None
-        messages = self._typed(agent) if options["script"] is None else iter(_messages_of(options["script"]))
+        messages = self._lines_typed(agent) if options["script"] is None else iter(_messages_of(options["script"]))
         channel = self._channel(agent, options["channel"])
         if options["trace"] and not options["json"]:
             self._say_why_untraced(agent)
@@ -67,7 +71,7 @@ Exit code: 0 all was answered, 1 a turn failed."""
                     with sentry_sdk.start_transaction(op="agents.command", name="chat"):
                         exchanges.append(exchange(agent, channel, text))
                     if not options["json"]:
-                        is_echoed = options["script"] is not None
+                        is_echoed = options["script"] is not None  # what a person types stands in the terminal already
                         self._show(agent, exchanges[-1], trace=options["trace"], echo=is_echoed)
         except (SendRefused, TurnRefused) as error:
             raise unusable(error) from None
@@ -87,12 +91,13 @@ Exit code: 0 all was answered, 1 a turn failed."""
 
     def _say_why_untraced(self, agent: Agent) -> None:
         """Say why there will be no trace, where no app traces the agent's turns."""
+        # Each app says why it does not trace them; empty where it does.
         reasons = [import_string(path)(agent) for path in declared_list("chat_untraced")]
         if all(reasons):
             self.stderr.write(" ".join(reasons) or "No installed app traces turns.")
 
     def _channel(self, agent: Agent, slug: str | None) -> Channel:
-        """Return the earlier conversation of this slug; without one begin a new one."""
+        """Return the earlier conversation of this slug; without one begin a new one. An error of the command where there is none."""
         if slug is None:
             return begin_chat(agent)
         talks = Channel.objects.filter(memberships__agent=agent, synthetic=True, kind=Channel.Kind.DM)
@@ -102,8 +107,8 @@ Exit code: 0 all was answered, 1 a turn failed."""
             raise unusable(f"--channel {slug[:80]!r}: allowed for {agent.slug}: {names}")
         return channel
 
-    def _typed(self, agent: Agent) -> Iterator[str]:
-        """Yield what a person types, line by line."""
+    def _lines_typed(self, agent: Agent) -> Iterator[str]:
+        """Yield what a person types, line by line, without blank lines, until the input ends (Ctrl-D)."""
         self.stdout.write(f"You talk to {printable(agent.display_name)}. Ctrl-D ends it.")
         while True:
             try:
@@ -115,7 +120,12 @@ Exit code: 0 all was answered, 1 a turn failed."""
                 yield text
 
     def _show(self, agent: Agent, done: Exchange, *, trace: bool, echo: bool) -> None:
-        """Print the replies to a message, and the message itself where it comes from a file."""
+        """Print the replies to a message, or why the agent says nothing.
+
+        Args:
+            trace: Also what the app that took part in the turn did.
+            echo: Print the message itself first.
+        """
         replies = done.replies
         if not replies:
             replies = [f"(says nothing: {done.silent})" if done.silent else "(says nothing)"]
@@ -132,7 +142,10 @@ Exit code: 0 all was answered, 1 a turn failed."""
 
 
 def _messages_of(name: str) -> list[str]:
-    """Return the messages of a file, a line each; ``-`` is standard input."""
+    """Return the messages of a file, a line each, without blank lines and those that begin with #; ``-`` is standard input.
+
+    An error of the command where it cannot be read or holds none.
+    """
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -28,6 +28,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Write the messages of the channel that have all tags of --where, to --out or standard output."""
         channel = Channel.objects.filter(slug=options["channel"]).first()
         if channel is None:
             known = ", ".join(Channel.objects.order_by("slug").values_list("slug", flat=True)[:20])
@@ -54,6 +55,7 @@ class Command(BaseCommand):
                     self.stdout.write(piece, ending="")
                 self.stdout.flush()
             except BrokenPipeError:  # the reader, e.g. `head`, has enough
+                # Python writes out what is left when it ends, which would fail once more.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return
         part = out.with_name(out.name + ".part")

@@ -52,6 +52,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Erase the person, or count what would be (--dry-run), or only list the texts with their name (--search)."""
         person = self._person(options)
         if options["search"]:
             self._show_places(list(erasure.places_with_name(person)), as_json=options["json"])
@@ -63,6 +64,7 @@ class Command(BaseCommand):
             self._show(results, dry_run=options["dry_run"])
 
     def _person(self, options: dict[str, Any]) -> Person:
+        """Return whom --outsider or --user names; an error of the command where there is nobody, or other options do not fit."""
         for option, needed in (("channel", "outsider"), ("deactivate", "user")):
             if options[option] and options[needed] is None:
                 raise wrong(f"--{option}: allowed with --{needed} only")
@@ -74,6 +76,7 @@ class Command(BaseCommand):
             raise unusable(error) from None
 
     def _show_places(self, places: list[erasure.NameInColumn], *, as_json: bool) -> None:
+        """Print a line such as ``messages.text: 12 (981, 977, 970, 964, 951 …)`` for each column, or all as JSON."""
         if as_json:
             self.stdout.write(json.dumps([place._asdict() for place in places], indent=2))
             return
@@ -88,6 +91,7 @@ class Command(BaseCommand):
             self.stdout.write("Their name stands in no text.")
 
     def _show(self, results: list[erasure.Erased], *, dry_run: bool) -> None:
+        """Print the rows of each table, those without any in one sentence, then what people have to look at themselves."""
         what = "would be erased" if dry_run else "erased"
         tables = _per_table(results)
         for table, rows in tables.items():
@@ -107,7 +111,10 @@ class Command(BaseCommand):
 
 
 def _per_table(results: Iterable[erasure.Erased], *, report_only: bool = False) -> dict[str, int]:
-    """Return rows per table, of the rules that erase or of those that only report; one that several rules name is one row."""
+    """Return rows per table, of the rules that erase or of those that only report; a row that several rules name counts once.
+
+    A table in which nothing was found has 0.
+    """
     keys: dict[str, set[Any]] = {}
     for erased in results:
         if erased.rule.report_only == report_only:

@@ -33,6 +33,10 @@ class Command(CodedCommand):
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Import the personas, and print what became of each; warnings about those that were kept go to standard error.
+
+        One that cannot be read is an error of the command, and nothing is imported.
+        """
         examples = set(Agent.objects.filter(origin=Agent.Origin.SEED).values_list("slug", flat=True))
         try:
             results = import_agents(path=options["path"], reset=options["reset"], dry_run=options["dry_run"])
@@ -41,6 +45,7 @@ class Command(CodedCommand):
         kept = [result.agent.slug for result in results if result.outcome == Outcome.KEPT_EDITED]
         kept_edited = [slug for slug in kept if slug not in examples]
         kept_examples = [slug for slug in kept if slug in examples]
+        # Imported over an example (--reset): it is the user's own from now on.
         former_examples = [
             result.agent.slug for result in results if result.agent.slug in examples and not result.agent.seeded
         ]
@@ -70,7 +75,7 @@ class Command(CodedCommand):
 
 
 def as_json(results: list[UpsertResult], *, dry_run: bool) -> dict[str, Any]:
-    """Return the object that ``--json`` prints."""
+    """Return the object that ``--json`` prints: the agents, and how many had each outcome, also 0."""
     agents = []
     for result in results:
         agents.append(

@@ -57,6 +57,10 @@ class Command(CodedCommand):
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Import the file and print what was in it; say so where no speaker is an agent and none was named with --map.
+
+        A file or option that cannot be used is an error of the command, and nothing is imported. Warnings go to standard error.
+        """
         try:
             report = self._import(options)
         except (FileError, NotThere) as error:
@@ -82,7 +86,7 @@ class Command(CodedCommand):
         with Progress(*columns, console=console_for_bars(sys.stderr), transient=True) as bar:
             tasks: dict[str, Any] = {}
 
-            def progress(what: str, done: int, total: int) -> None:
+            def progress(what: str, done: int, total: int) -> None:  # a bar for each thing that is done
                 if what not in tasks:
                     tasks[what] = bar.add_task(what, total=total)
                 bar.update(tasks[what], completed=done)
@@ -92,6 +96,7 @@ class Command(CodedCommand):
             )
 
     def _show(self, report: ImportReport) -> None:
+        """Print the speakers, how much was read, imported and skipped, and a line for each thing worth a note that did happen."""
         table = Table("speaker", "agent", "messages")
         for name, speaker in report.speakers.items():
             table.add_row(name, speaker.agent or "outsider", str(speaker.messages))
@@ -123,12 +128,13 @@ class Command(CodedCommand):
 
 
 def _read_options(options: dict[str, Any]) -> ReadOptions:
-    """Return how the file is to be read, from the options of the command line."""
+    """Return how the file is to be read, from the options of the command line, each of which may hold several parts: ``a=1,b=2``."""
     tags = [text for part in options["tag"] for text in part.split(",")]
     columns = [text for part in options["columns"] for text in part.split(",") if text]
     return ReadOptions(
         format=options["format"],
         channel=options["channel"],
+        # Split at the last =, for a speaker's name may hold one.
         speaker_map=dict(pair(text, "--map", last=True) for text in options["map"]),
         tags=dict(pair(text, "--tag") for text in tags),
         columns=dict(pair(text, "--columns") for text in columns),

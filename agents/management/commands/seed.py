@@ -40,6 +40,7 @@ class Command(CodedCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Load the examples; or store the defaults of one app (e.g. --propositions) and nothing else, or remove the examples."""
         default = next((name for name in DEFAULTS if options[name]), "")
         if options["remove"] and default:
             raise wrong(f"--remove or --{default}, one of the two")
@@ -51,7 +52,7 @@ class Command(CodedCommand):
         if default and options["reset"]:
             raise wrong(f"--{default} or --reset, one of the two")
         if default:
-            store_defaults = import_string(DEFAULTS[default])
+            store_defaults = import_string(DEFAULTS[default])  # of these agents, none; returns what it did
             self.stdout.write(store_defaults([]))
             return
         self._load(options)
@@ -74,6 +75,7 @@ class Command(CodedCommand):
             )
 
     def _remove(self, options: dict[str, Any]) -> None:
+        """Remove the examples with --yes, else say what would go; an error of the command where something speaks against it."""
         if options["reset"]:
             raise wrong("--remove or --reset, one of the two")
         is_confirmed = options["yes"]

@@ -36,6 +36,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Queue a turn, take it here and print what happened; a turn that did not complete is then an error of the command."""
         agent = self._agent(options["agent"])
         run = self._queue(agent, options["channel"], options["prompt"])
         try:
@@ -58,6 +59,7 @@ class Command(BaseCommand):
             raise unusable(error) from None
 
     def _queue(self, agent: Agent, slug: str, prompt: str) -> Run:
+        """Return the queued turn; an error of the command where there is no such channel, or the agent may not speak there."""
         channel = Channel.objects.filter(slug=slug.removeprefix("#")).first()
         if channel is None:
             joined = Channel.objects.filter(memberships__agent=agent).order_by("slug").values_list("slug", flat=True)
@@ -69,7 +71,10 @@ class Command(BaseCommand):
             raise unusable(error) from None
 
     def _take(self, run: Run, *, quiet: bool) -> Run:
-        """Take the turn here, or wait for the worker that was faster, or until the agent's present turn has ended."""
+        """Take the turn here, or wait for the worker that was faster, or until the agent's present turn has ended.
+
+        Looks again every half second, without end; unless `quiet` it says once what it waits for.
+        """
         owner = owner_name()
         has_said_so = False
         while True:

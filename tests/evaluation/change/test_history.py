@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from agents.builds import first_of_tags
+from agents.builds import first_said_with_tag
 from agents.models import Agent
 from evaluation.change.evidence import Judged
 from evaluation.change.history import ROLLING, History, histories
@@ -25,7 +25,7 @@ DAY = timedelta(days=1)
 
 def read(*agents: Agent, **choice: Any) -> list[History]:
     pks = [agent.pk for agent in agents]
-    return histories(agents=pks, tags=first_of_tags(pks), **choice)
+    return histories(agents=pks, tags=first_said_with_tag(pks), **choice)
 
 
 def values(one: History) -> list[float | None]:

@@ -97,7 +97,7 @@ VERDICT_SENTENCES = {
 
 
 def show_trial(agent: Agent, trial: Trial, out: Any) -> None:
-    """Print the trial for people: the tiers, the decision, the trait before and after."""
+    """Print the trial for people: a table of the tiers, warnings, the decision, the trait before and after (if any), and the cost."""
     console = console_on(out)
     rows = []
     for tier, question in TIER_QUESTIONS.items():
@@ -115,7 +115,7 @@ def show_trial(agent: Agent, trial: Trial, out: Any) -> None:
 
 
 def _show_decision(trial: Trial, console: Console) -> None:
-    """Print what would be decided, else why nothing is."""
+    """Print what would be decided, with the reasons and where it would hold; else why nothing is decided."""
     if trial.failure:
         console.print(_text(f"No answer. {trial.failure}"), style="red")
     elif trial.decision is not None:
