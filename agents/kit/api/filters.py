@@ -30,7 +30,10 @@ class Filters(django_filters.FilterSet):  # type: ignore[misc]  # the package ha
 
     @classmethod
     def refuse_unknown(cls, names: Iterable[str], *also: str) -> None:
-        """Raise a 400 for names that are no parameter of this route; names in `also`, such as those of pages, are allowed, too."""
+        """Raise a 400 for names that are no parameter of this route.
+
+        Names in `also`, such as those of pages, and those of `ALWAYS_KNOWN` are allowed, too; the sentence does not name the latter.
+        """
         allowed = ", ".join((*cls.base_filters, *also)) or "none"
         known = {*cls.base_filters, *also, *ALWAYS_KNOWN}
         errors = {}

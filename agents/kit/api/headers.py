@@ -221,7 +221,7 @@ def _is_to_be_stored(response: Any) -> bool:
 
 
 def begin(*, user_id: int, key: str, sent: Sent) -> tuple[IdempotentRequest, bool]:
-    """Begin a request, or find its answer; the unique constraint lets one of two at once through. Keys older than a day are forgotten.
+    """Begin a request, or find its answer; the unique constraint lets one of two at once through. A key older than a day is forgotten.
 
     A request whose process died before it was answered is taken over.
 

@@ -244,7 +244,8 @@ def _columns(request: LLMRequest, exchange: Exchange, at: datetime) -> dict[str,
 def _cost(call: Mapping[str, Any]) -> Decimal | None:
     """Return the cost of a call with these columns in US dollars: 0 where nothing is billed, None where price or tokens are unknown.
 
-    Not billed are calls that were not sent or not connected, and HTTP errors; a time-out may be billed, and its tokens are unknown.
+    Not billed are calls that were not sent or not connected, that the server rejected or limited, and its errors from HTTP 500 on. A
+    time-out may be billed, and its tokens are unknown.
     Reads prices from the database.
     """
     turned_away = (
