@@ -37,9 +37,8 @@ def app_missing_for(path: str) -> str:
     folder, package = Path(around.path), around.name
     for name in path.removeprefix(f"{around.name}.").split("."):
         folder, package = folder / name, f"{package}.{name}"
-        if (
-            folder / "apps.py"
-        ).is_file():  # an app inside the installed one: installed itself it would contain the path
+        # An app inside the installed one: were it installed itself, it would be the one that contains the path.
+        if (folder / "apps.py").is_file():
             return package
     return ""
 

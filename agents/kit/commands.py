@@ -118,7 +118,10 @@ class _OutputToLeavingReader(io.TextIOWrapper):
 
 
 def _be_strict(parser: ArgumentParser) -> None:
-    """Make a parser, and those of its subcommands, refuse options that are not written out, and name the one that was meant."""
+    """Make a parser, and those of its subcommands, refuse options that are not written out, and name the one that was meant.
+
+    Its mistakes are reported by `_wrong_usage`.
+    """
     subcommands: dict[str, ArgumentParser] = {}
     for action in parser._actions:
         if isinstance(action, _SubParsersAction):
@@ -135,9 +138,8 @@ def _be_strict(parser: ArgumentParser) -> None:
             if word in subcommands or word == "--":  # what follows is the subcommand's, or no option
                 break
             name = word.partition("=")[0]
-            is_option = (
-                name.startswith("--") and " " not in word
-            )  # a word with a space is a text that begins with dashes
+            is_text = " " in word  # that begins with dashes
+            is_option = name.startswith("--") and not is_text
             if is_option and name not in parser._option_string_actions:
                 parser.error(_unknown_option(parser, name))
         return parse_as_argparse(args, namespace)

@@ -27,6 +27,8 @@ _before: dict[tuple[str, str], _BeforeMigrations] = {}  # by database and app, u
 def grants() -> dict[str, list[str]]:
     """Return the patterns of permissions of each group, beside those of the groups before it: all viewing, and what tables register.
 
+    For example ``agents.view_*``, ``agents.change_agent`` and, for a table that registers ``*``, ``agents.*_agent``.
+
     Users and tokens belong to other apps: only superusers may view them.
     """
     granted: dict[str, list[str]] = {

@@ -82,7 +82,7 @@ def export_of(
         columns: Names separated by spaces: a field, or ``agent=agent.slug`` with the path to it (null where a part of it is).
         special: Further columns, each a function of the row; those that `columns` names stand where it does.
         prefetch: What these read, so that the number of queries does not grow with the rows. What paths read is joined.
-        texts: As for `Export`.
+        texts: The columns that quote messages, which not every user gets; see `Export`.
     """
     readers: dict[str, Callable[[Any], Any]] = {}
     related: set[str] = set()  # lookups of the rows that the paths lead through

@@ -313,7 +313,7 @@ def _add_option(parser: Any, field: UseCaseField) -> None:
         return
     settings["metavar"] = _metavar(field)
     if field.kind == "tags":
-        settings["action"] = "append"
+        settings["action"] = "append"  # the option may be given several times
     if field.kind == "file":
         settings["type"] = Path
     if field.option.startswith("--"):

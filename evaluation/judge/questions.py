@@ -31,7 +31,7 @@ from agents.kit.llm import (
     complete_guarded,
     complete_many,
 )
-from agents.kit.llm.requests import one_line as storable_line
+from agents.kit.llm.requests import short_line as storable_line
 from agents.kit.text.fences import fence, neutral, new_nonce, one_line, render_prompt
 from agents.kit.text.patterns import Undecided, one_message
 from agents.personas.persona import cut_persona

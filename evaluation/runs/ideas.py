@@ -328,7 +328,7 @@ class _Count:
         reply = self.last_reply
         if reply is None:
             return {"judge": judge, "served_model": "", "call": None}
-        return {"judge": judge, "served_model": requests.one_line(reply.served_model, 200), "call": reply.call_id}
+        return {"judge": judge, "served_model": requests.short_line(reply.served_model, 200), "call": reply.call_id}
 
     def _note_reply(self, reply: Reply) -> None:
         """Count a reply, and note it for the judge's health."""
@@ -520,8 +520,8 @@ def _store_listing(part: IdeaPart, positions: list[int], listed: list[ListedIdea
         idea = Idea(
             part=part,
             number=number,
-            idea=requests.one_line(entry.idea, LONGEST_IDEA),
-            description=requests.one_line(entry.description, LONGEST_DESCRIPTION),
+            idea=requests.short_line(entry.idea, LONGEST_IDEA),
+            description=requests.short_line(entry.description, LONGEST_DESCRIPTION),
             positions=sorted(mentioned),
         )
         ideas.append(idea)

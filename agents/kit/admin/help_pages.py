@@ -49,7 +49,7 @@ def _help_rows(request: HttpRequest, main: Table) -> list[dict[str, Any]]:
 
 
 def glossary_page(request: HttpRequest) -> HttpResponse:
-    """Show every term, linkable by its anchor."""
+    """Show every term, linkable by its anchor, and above them the letters, which lead to their first terms."""
     terms = []
     first_anchor_of_letter: dict[str, str] = {}
     for term in glossary():

@@ -38,9 +38,8 @@ def _totals_shown(sums: Totals | None) -> dict[str, Any]:
     if sums is None:
         return {"limit": f"{TOTALLED_ROWS:,}"}
     tokens = sum(getattr(sums, kind) for kind in TOKENS)
-    priced = (
-        sums.cost_usd if sums.calls > sums.unpriced else None
-    )  # None: no call has a price, so there is no cost to show
+    some_are_priced = sums.calls > sums.unpriced
+    priced = sums.cost_usd if some_are_priced else None
     return {"calls": f"{sums.calls:,}", "tokens": f"{tokens:,}", "cost": display.money(priced, unpriced=sums.unpriced)}
 
 

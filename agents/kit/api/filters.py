@@ -30,7 +30,10 @@ class Filters(django_filters.FilterSet):  # type: ignore[misc]  # the package ha
 
     @classmethod
     def refuse_unknown(cls, names: Iterable[str], *also: str) -> None:
-        """Raise a 400 for names that are no parameter of this route; names in `also`, such as those of pages, are allowed, too."""
+        """Raise a 400 for names that are no parameter of this route.
+
+        Names in `also`, such as those of pages, and those of `ALWAYS_KNOWN` are allowed, too; the sentence does not name the latter.
+        """
         allowed = ", ".join((*cls.base_filters, *also)) or "none"
         known = {*cls.base_filters, *also, *ALWAYS_KNOWN}
         errors = {}
@@ -103,6 +106,15 @@ class Parameter(django_filters.Filter):  # type: ignore[misc]  # as above
         about: str = "",
         **kwargs: Any,
     ) -> None:
+        """Make a parameter that filters by a column.
+
+        Args:
+            field: The column; None: that of the parameter's name.
+            read: Turns the text into a value.
+            allowed: What the text may be, for the sentence of a refusal.
+            schema: What OpenAPI says besides that it is a text.
+            about: Its description; default for people: what is allowed.
+        """
         super().__init__(field, lookup, read=read, allowed=allowed, **{"help_text": about or allowed, **kwargs})
         shape: dict[str, Any] = {"type": "string", **(schema or {})}
         set_override(self, "field", {**shape, "description": about} if about else shape)

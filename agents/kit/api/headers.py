@@ -221,7 +221,7 @@ def _is_to_be_stored(response: Any) -> bool:
 
 
 def begin(*, user_id: int, key: str, sent: Sent) -> tuple[IdempotentRequest, bool]:
-    """Begin a request, or find its answer; the unique constraint lets one of two at once through. Keys older than a day are forgotten.
+    """Begin a request, or find its answer; the unique constraint lets one of two at once through. A key older than a day is forgotten.
 
     A request whose process died before it was answered is taken over.
 
@@ -304,7 +304,7 @@ def idempotency_key_of(request: Request, rows: type[Model]) -> str:
     in_range = rows._default_manager.filter(idempotency_key__gte=prefix, idempotency_key__lt=f"{prefix}g")
     used = {}
     for stored_key, pk in in_range.values_list("idempotency_key", "pk"):
-        if str(stored_key).startswith(prefix):
+        if str(stored_key).startswith(prefix):  # a database that sorts in another order may give others, too
             used[stored_key] = pk
     if used and key not in used:
         kind = rows._meta.verbose_name

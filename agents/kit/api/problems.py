@@ -133,7 +133,11 @@ class DatabaseOutages:
         return self._get_response(request)
 
     def process_view(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
-        """Look the user up here: an error of a look-up in a later middleware would not reach `process_exception`."""
+        """Look the user up here: an error of a look-up in a later middleware would not reach `process_exception`.
+
+        Returns:
+            A 503 while the database cannot be used; None to go on. Other errors are raised.
+        """
         try:
             request.user.is_authenticated  # noqa: B018 (looked up by this, once for the whole request)
         except Exception as error:

@@ -204,7 +204,7 @@ def tidied(result: Any, **kwargs: Any) -> Any:
 
 
 def _without_additions_of_pydantic(schema: Any) -> Any:
-    """Return a part of the schema without the additions of pydantic, at any depth."""
+    """Return a part of the schema, at any depth, without titles, null defaults and the bounds of a 64-bit column."""
     if isinstance(schema, list):
         return [_without_additions_of_pydantic(part) for part in schema]
     if not isinstance(schema, dict):

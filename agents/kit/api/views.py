@@ -92,7 +92,10 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
         )
 
     def get_filterset_class(self) -> type[Filters]:
-        """Return the parameters of this action: of a list those of the view, of another one those of its decorator."""
+        """Return the parameters of this action: of a list those of the view, of another one those of its decorator.
+
+        A request that changes something has none, and no other action either unless its decorator names some.
+        """
         if self.request is not None and self.request.method not in SAFE_METHODS:
             return Filters
         if self.action == "list":

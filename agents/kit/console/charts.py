@@ -137,6 +137,7 @@ def line_chart(
             for marker in markers_inside
         ],
         "zone": timezone.get_current_timezone_name(),
+        # Where dots surround a mean, a hint is that of the dot under the mouse, not of the nearest one.
         "exact": any(line.means for line in lines),
     }
     if small:

@@ -95,7 +95,7 @@ def list_filter(page: Any, name: str) -> Any:
     return recent_values(name, str(field.verbose_name))
 
 
-def related(model: type[Model], names: list[str]) -> list[str]:
+def related_paths(model: type[Model], names: list[str]) -> list[str]:
     """Return the paths to related rows that these columns show, to be read together with the rows of a list.
 
     Columns of the row itself, and those that are no field (methods of the admin class), need none.

@@ -81,6 +81,8 @@ def confirmed(
 ) -> Callable[[Callable[..., None]], Callable[..., HttpResponse | None]]:
     """Make a function an admin action that first says what it will do, and does it after a confirmation.
 
+    The page that asks comes back while its form is not valid. After the action the list is shown again.
+
     Args:
         verb: What the button says.
         what: What it will do to the rows, a sentence or two.
@@ -186,9 +188,8 @@ class RequestForm(Form):
             self.asked = read_texts(self.kind, typed)
         except Refused as refused:
             for place, sentence in refused.errors.items():
-                name = place.partition(".")[0].partition("[")[
-                    0
-                ]  # ``tags.build`` and ``agents[1]`` are parts of a field
+                # ``tags.build`` and ``agents[1]`` are parts of a field.
+                name = place.partition(".")[0].partition("[")[0]
                 is_shown = name in self.fields and name in fields_of(self.kind)
                 self.add_error(name if is_shown else None, sentence)
         return cleaned

@@ -111,7 +111,7 @@ _HOST = re.compile(r"https?://", re.IGNORECASE)
 
 
 def render(text: str, resolve: LinkResolver, *, heading: int = 2) -> SafeString:
-    """Return the HTML of a Markdown text.
+    """Return the HTML of a Markdown text: headings get their anchors as ids, pictures are left out, tables scroll in their own box.
 
     Args:
         resolve: Gives the URL of each link; of a link without one (None) only the text is shown.
@@ -122,11 +122,12 @@ def render(text: str, resolve: LinkResolver, *, heading: int = 2) -> SafeString:
     for number, token in enumerate(tokens):
         if token.type != "inline":
             continue
-        if number > 0 and tokens[number - 1].type == "heading_open":
-            tokens[number - 1].attrSet("id", anchor_of(token.content))
-        token.children = _with_resolved_links(token.children or [], resolve)
+        token_before = tokens[number - 1] if number > 0 else None
+        # Such a token is the tag of the heading whose text this is.
+        if token_before is not None and token_before.type == "heading_open":
+            token_before.attrSet("id", anchor_of(token.content))
+        token.children = _resolve_links_and_drop_pictures(token.children or [], resolve)
     html: str = _markdown.renderer.render(tokens, _markdown.options, {})
-    # Tables scroll inside their own box.
     html = html.replace("<table>", '<div class="pl-scroll" tabindex="0"><table class="pl-table">')
     return mark_safe(html.replace("</table>", "</table></div>"))  # noqa: S308 (made by the renderer, which escapes all text)
 
@@ -151,8 +152,8 @@ def anchor_of(heading: str) -> str:
     return _NO_LETTER.sub("", heading.replace("`", "").lower()).replace(" ", "-")
 
 
-def _with_resolved_links(children: Sequence[Token], resolve: LinkResolver) -> list[Token]:
-    """Return the tokens with the URLs of their links; of a link that leads nowhere, and of a picture, only the text stays."""
+def _resolve_links_and_drop_pictures(children: Sequence[Token], resolve: LinkResolver) -> list[Token]:
+    """Return the tokens with the URLs of their links; a link that leads nowhere becomes its text, and pictures are left out."""
     kept = []
     leads_somewhere = []  # of each link that is open here
     for token in children:
@@ -356,7 +357,8 @@ class CountedDeletion(_Admin):
         """Return what Django's method does, with a line per model instead of one per row.
 
         Returns:
-            Lines of what goes, numbers of it by name, names of models that the user may not delete, and lines of what forbids it.
+            Lines of what goes, numbers of it by name, names of models that the user may not delete, and lines of what forbids it. Rows of
+            a model without pages of its own need no permission.
         """
         rows = list(objs)
         outcome = consequences(rows)

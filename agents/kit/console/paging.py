@@ -13,7 +13,7 @@ from django.utils.functional import cached_property
 from unfold.paginator import InfinitePaginator
 
 from agents.kit.console.display import EMPTY
-from agents.kit.console.extensions import extensions
+from agents.kit.console.extensions import extensions_for_user
 from agents.kit.registry import table_of
 
 if TYPE_CHECKING:
@@ -81,7 +81,9 @@ class PagedList(ChangeList):
             self.full_result_count = self.result_count  # else the theme offers to show all, where all are shown
         rows = self._rows_of_page()
         self.model_admin.fill_in(rows)  # type: ignore[attr-defined]
-        notes = [extension.fill(rows) for extension in extensions(self.model, request) if extension.fill is not None]
+        notes = [
+            extension.fill(rows) for extension in extensions_for_user(self.model, request) if extension.fill is not None
+        ]
         self.result_list = rows
         notes.insert(0, self._take_out_common_column(rows))
         self.note_above = next((note for note in notes if note is not None), None)
@@ -97,9 +99,10 @@ class PagedList(ChangeList):
         return [by_key[key] for key in keys if key in by_key]  # one may have been deleted since its key was read
 
     def _take_out_common_column(self, rows: list[Any]) -> tuple[object, object] | None:
-        """Take the last column out of the list where it says the same in all rows; return its label and that value.
+        """Take the last column, if it is one of `COLUMNS_SAID_ONCE`, out of a list in which it says the same in all rows.
 
-        Rows in which it says nothing do not count. None where the column stays.
+        Returns:
+            Its label and that value, to be shown once. Rows in which it says nothing do not count. None where the column stays.
         """
         column = self.list_display[-1]
         if isinstance(column, str):

@@ -314,9 +314,8 @@ def _open_item(request: HttpRequest, items: Sequence[_Item], place: int, filters
 
     An item whose row is gone meanwhile is listed as ``gone``, and the page has no body for it.
     """
-    listed_items = (
-        2 * AROUND + 1
-    )  # also at the beginning and the end of the queue, where the open one is not in the middle
+    # As many are listed at the beginning and the end of the queue, where the open one is not in the middle.
+    listed_items = 2 * AROUND + 1
     start = max(0, min(place - AROUND, len(items) - listed_items))
     around = items[start : start + listed_items]
     current = items[place]
@@ -452,7 +451,8 @@ def _decision_named(kind: ReviewKind, name: str) -> Decision | None:
 def _answer_form(request: HttpRequest, kinds: Mapping[str, ReviewKind], filters: Mapping[str, str]) -> HttpResponse:
     """Carry out what a form of the page asks for: assign, undo or decide. Return the address to go on at.
 
-    After a decision that is the next item; after everything else, also a refusal, the same one. The user is told what was not done.
+    After a decision that is the next item, and so where the item is gone; after everything else, also a refusal, the same one. The user is
+    told what was not done.
     """
     form = request.POST
     key = form.get("key", "")[:300]
@@ -513,7 +513,13 @@ def _decision_or_refusal(kind: ReviewKind, name: str) -> Decision:
 
 
 def assign(request: HttpRequest, kind: str, key: str) -> None:
-    """Assign an item to the person whose key is ``assign`` of the form, to nobody where it is empty, and tell the user."""
+    """Assign an item to the person whose key is ``assign`` of the form, to nobody where it is empty, and tell the user.
+
+    Whoever is no active user of the console is refused with a message.
+
+    Raises:
+        PermissionDenied: The user may not assign items.
+    """
     if not request.user.has_perm(ASSIGNING):
         raise PermissionDenied
     typed = request.POST.get("assign", "")

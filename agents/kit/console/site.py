@@ -36,10 +36,10 @@ from unfold.widgets import (
     UnfoldAdminTextInputWidget,
 )
 
-from agents.kit.console.columns import column, list_filter, related
+from agents.kit.console.columns import column, list_filter, related_paths
 from agents.kit.console.extensions import Button as Button
 from agents.kit.console.extensions import extend as extend
-from agents.kit.console.extensions import extensions
+from agents.kit.console.extensions import extensions_for_user
 from agents.kit.console.help import CountedDeletion, FieldHelp, Helped
 from agents.kit.console.home import search
 from agents.kit.console.paging import MOST_COUNTED, BoundedPaginator, LogPaginator, PagedList
@@ -209,8 +209,9 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
         options: dict[str, Any] = {}
         if self.table.columns:
             names = self.table.columns.split()
+            # For a method of the admin class its name, else a function that shows the field.
             options["list_display"] = [column(self, name, is_list=True) for name in names]
-            options["list_select_related"] = self.list_select_related or related(self.model, names)
+            options["list_select_related"] = self.list_select_related or related_paths(self.model, names)
         if self.table.filters:
             options["list_filter"] = [list_filter(self, name) for name in self.table.filters.split()]
         return options
@@ -226,9 +227,8 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
             lookups.append(field.name if name.endswith("*") else f"{field.name}__exact")
             labels.append(str(field.verbose_name))
         help_text = " or ".join(labels)
-        is_exact = lookups[0].endswith(
-            "__exact"
-        )  # tables are searched exactly in all their columns, or by a part in all
+        # A table is searched exactly in all of these columns, or by a part in all: the first one tells which.
+        is_exact = lookups[0].endswith("__exact")
         if is_exact:
             help_text += ", exactly"
         return {"search_fields": lookups, "search_help_text": help_text}
@@ -301,7 +301,7 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
 
     def get_list_display(self, request: HttpRequest) -> Any:
         columns = [*super().get_list_display(request)]
-        for extension in extensions(self.model, request):
+        for extension in extensions_for_user(self.model, request):
             columns += extension.columns
         return columns
 
@@ -311,7 +311,7 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
         actions.pop("delete_selected", None)
         if self.actions is None:  # as for a log
             return actions
-        for extension in extensions(self.model, request):
+        for extension in extensions_for_user(self.model, request):
             for function in extension.actions:
                 action = self.get_action(function)
                 if action is not None:
@@ -322,21 +322,21 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
     def get_panels(self, request: HttpRequest, obj: M) -> list[SafeString]:
         """Return HTML for the top of the object's page."""
         panels = []
-        for extension in extensions(self.model, request):
+        for extension in extensions_for_user(self.model, request):
             panels += [panel(request, obj) for panel in extension.panels]
         return panels
 
     def get_sections(self, request: HttpRequest, obj: M) -> list[SafeString]:
         """Return HTML for below the form of the object's page, without sections that have nothing to show."""
         sections = []
-        for extension in extensions(self.model, request):
+        for extension in extensions_for_user(self.model, request):
             sections += [section(request, obj) for section in extension.sections]
         return [html for html in sections if html]
 
     def get_buttons(self, request: HttpRequest, obj: M) -> list[Button]:
         """Return what the user may do with the object."""
         buttons = []
-        for extension in extensions(self.model, request):
+        for extension in extensions_for_user(self.model, request):
             for buttons_of in extension.buttons:
                 buttons += buttons_of(request, obj)
         return buttons
@@ -344,7 +344,7 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
     def get_anchors(self, request: HttpRequest) -> list[tuple[str, str]]:
         """Return the parts of the object's page, by id and name."""
         anchors: list[tuple[str, str]] = []
-        for extension in extensions(self.model, request):
+        for extension in extensions_for_user(self.model, request):
             anchors += extension.anchors
         return anchors
 
@@ -361,6 +361,7 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
         form_url: str = "",
         obj: M | None = None,
     ) -> HttpResponse:
+        """Show the form, and around it what extensions add for the object; a new one has nothing of it."""
         if obj is not None:
             context["panels"] = self.get_panels(request, obj)
             context["sections"] = self.get_sections(request, obj)

@@ -118,7 +118,7 @@ def _is_json_lines(source: Source) -> bool:
 
 
 def _elements(text: str, path: str) -> Iterator[tuple[int, Any]]:
-    """Yield (line, element) of an array, one after the other: all together they take many times the memory of the text.
+    """Yield (line, element) of the array with which a text begins, one after the other: together they take many times its memory.
 
     Raises:
         FileError: An element is not JSON, the array ends too early, or text follows it; after the elements before it were yielded.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from agents.kit.llm.anthropic_api import describe, text_of, usage_of
 from agents.kit.llm.endpoints import Route
 from agents.kit.llm.loop import Trace, background
-from agents.kit.llm.requests import Status, Usage, one_line
+from agents.kit.llm.requests import Status, Usage, short_line
 
 if TYPE_CHECKING:
     from anthropic.resources.messages import AsyncBatches
@@ -125,13 +125,14 @@ def _run_in_loop(destination: Route, action: Callable[[AsyncBatches], Awaitable[
     import httpx2  # of the SDK, which does not wrap what breaks off a stream
 
     async def guarded() -> T:
+        """Run the action, with each failure as a `BatchProblem`."""
         try:
             async with asyncio.timeout(seconds):
                 return await action(client.messages.batches)
         except TimeoutError:
             raise BatchProblem(Status.TIMEOUT, f"{destination.endpoint} did not answer within {seconds:g} s") from None
         except httpx2.TransportError as problem:
-            error = one_line(f"{destination.endpoint} broke off: {type(problem).__name__}: {problem}")
+            error = short_line(f"{destination.endpoint} broke off: {type(problem).__name__}: {problem}")
             raise BatchProblem(Status.UNAVAILABLE, error) from None
         except Exception as problem:  # noqa: BLE001 (a failure is a value; unforeseen ones are logged with it)
             code = getattr(problem, "status_code", 0)
@@ -167,4 +168,4 @@ def _entry(line: Any) -> Entry:
     if kind in ("expired", "canceled"):
         return Entry(name, kind)
     said = getattr(getattr(getattr(result, "error", None), "error", None), "message", None)
-    return Entry(name, "errored", error=one_line(str(said or "the server gave no reason")))
+    return Entry(name, "errored", error=short_line(str(said or "the server gave no reason")))

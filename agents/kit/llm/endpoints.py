@@ -29,10 +29,10 @@ from agents.kit.llm.requests import (
     Role,
     Status,
     Usage,
-    one_line,
     parsed,
     read_answer,
     request_digest,
+    short_line,
 )
 from agents.kit.models import LLMPayload
 
@@ -95,7 +95,7 @@ def replay_file(model: str) -> Path:
 
 
 def problem_of(role: Role, model: str) -> str:
-    """Return a sentence on what to set when `model` cannot be called for want of a usable key; empty when all is well."""
+    """Return a sentence on what to set when `model` cannot be called for want of a usable key or base URL; empty when it can."""
     key = settings.ANTHROPIC_API_KEY
     if provider_of(model) != "anthropic":
         return ""
@@ -116,7 +116,7 @@ def _url_fault(url: str) -> str:
     """Return what is wrong with a base URL, without showing it: it may hold a password."""
     try:
         parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
+        host, _ = parts.hostname, parts.port  # ValueError where the port is none
     except ValueError:
         return "is not a URL: write http:// or https://, a host, and a port from 1 to 65535"
     if parts.scheme not in ("http", "https") or not host:
@@ -256,12 +256,14 @@ def _respond(request: LLMRequest, model: str, digest: str) -> tuple[Answer, dict
             if not isinstance(given, str) or not _are_objects(blocks):
                 raise InvalidAnswer("the responder's text must be a string and its tool_calls a list of objects")
     except LookupError as problem:
-        answer = Answer(Status.REJECTED, error=one_line(str(problem.args[0] if problem.args else "no offline answer")))
+        answer = Answer(
+            Status.REJECTED, error=short_line(str(problem.args[0] if problem.args else "no offline answer"))
+        )
     except InvalidAnswer as problem:
-        answer = Answer(Status.MALFORMED, error=one_line(str(problem)))
+        answer = Answer(Status.MALFORMED, error=short_line(str(problem)))
     except Exception as problem:
         logger.exception("the offline responder of task %s failed", request.task)
-        error = one_line(f"the offline responder failed: {type(problem).__name__}: {problem}")
+        error = short_line(f"the offline responder failed: {type(problem).__name__}: {problem}")
         answer = Answer(Status.REJECTED, error=error)
     else:
         if not isinstance(given, str):
@@ -298,7 +300,7 @@ def _replay(request: LLMRequest, model: str, digest: str) -> tuple[Answer, dict[
         text, stop_reason = str(stored.get("text", "")), str(stored.get("stop_reason", ""))
         return read_answer(request, text=text, stop_reason=stop_reason, tool_blocks=blocks), stored
     except (OSError, ValueError) as problem:
-        return Answer(Status.REJECTED, error=one_line(f"cannot read {path}: {problem}")), {}
+        return Answer(Status.REJECTED, error=short_line(f"cannot read {path}: {problem}")), {}
 
 
 # The providers that answer in this process, at no cost, by what stands before the colon in a model's name. Given the request, the model
@@ -315,7 +317,11 @@ def _are_objects(value: Any) -> bool:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[str]]:
-    """Open a file of answers, or the one named `ANSWERS` in a zip, for reading line by line."""
+    """Open a file of answers, or the one named `ANSWERS` in a zip, for reading line by line.
+
+    Raises:
+        ValueError: A zip holds no such file, or one of more than MOST_UNPACKED bytes.
+    """
     if not zipfile.is_zipfile(path):
         with path.open(encoding="utf-8") as lines:
             yield lines
@@ -357,7 +363,7 @@ def export_answers(out: Path, *, since: datetime | None = None, work_ids: Collec
 
     One per request digest: the newest that was ``ok``, else the newest that the model gave at all, so that a replay
     meets the same refusals and malformed answers. Calls whose payload was not stored are not among them. Without any answer no file
-    is written.
+    is written, and an old one stays.
 
     Args:
         out: The file; written beside its place first, so that a broken run leaves the old one.

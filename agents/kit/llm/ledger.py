@@ -22,7 +22,7 @@ from django.db.models.sql import InsertQuery
 from django.utils import timezone
 
 from agents.kit.llm import prices
-from agents.kit.llm.requests import Exchange, LLMRequest, Status, Usage, one_line
+from agents.kit.llm.requests import Exchange, LLMRequest, Status, Usage, short_line
 from agents.kit.models import LLMCall, LLMPayload
 from agents.kit.running import OUTAGE, retry_on_outage
 from agents.kit.text.storable import storable
@@ -70,13 +70,13 @@ def record_all(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]
             logger.info("%d ledger rows could not be written at once, now one by one: %r", len(calls), problem)
             keys = [_write_alone(row) for row in rows]
     except OUTAGE:
-        room = max(0, MOST_LATE - len(_late))
-        _late.extend(rows[:room])
-        logger.warning("%d ledger rows wait for the database, and are written afterwards", len(_late))
+        room = max(0, MOST_LATE - len(_delayed_rows))
+        _delayed_rows.extend(rows[:room])
+        logger.warning("%d ledger rows wait for the database, and are written afterwards", len(_delayed_rows))
         if lost := rows[room:]:
-            logger.error("%d ledger rows are lost: %d wait for the database already", len(lost), len(_late))
+            logger.error("%d ledger rows are lost: %d wait for the database already", len(lost), len(_delayed_rows))
         return [None] * len(rows)
-    write_late()
+    write_delayed_rows()
     return keys
 
 
@@ -123,6 +123,7 @@ def _write(rows: Sequence[_Row], *, again: bool) -> list[int | None]:
     # Not `bulk_create`: it would store the time of writing for that of the call.
     query, fields = InsertQuery(LLMCall), [field for field in LLMCall._meta.concrete_fields if not field.primary_key]
     query.insert_values(fields, [LLMCall(**row.columns, cost_usd=_cost(row.columns)) for row in rows], raw=True)
+    # A savepoint inside a transaction, so that a failed insert does not break the caller's.
     with transaction.atomic() if connection.in_atomic_block else nullcontext():
         inserted = query.get_compiler(using=DEFAULT_DB_ALIAS).execute_sql([LLMCall._meta.pk])
     keys = [key for (key,) in inserted]
@@ -140,37 +141,37 @@ def _keys_of_written(rows: Sequence[_Row]) -> dict[tuple[datetime, str, str], in
     return {(at, digest, work): key for at, digest, work, key in identities if (at, digest, work) in wanted}
 
 
-_late: deque[_Row] = deque()
+_delayed_rows: deque[_Row] = deque()
 _writing = threading.Lock()
 
 
-def write_late() -> None:
+def write_delayed_rows() -> None:
     """Write the rows that an outage delayed, oldest first, each once and with its own time; what the next outage stops waits on.
 
     Nothing is done inside a transaction, which may be rolled back with the rows, or while another thread writes them.
     """
-    if not _late or connection.in_atomic_block or not _writing.acquire(blocking=False):
+    if not _delayed_rows or connection.in_atomic_block or not _writing.acquire(blocking=False):
         return
     try:
-        while _late:
-            _write_alone(_late[0], again=True)
-            _late.popleft()
+        while _delayed_rows:
+            _write_alone(_delayed_rows[0], again=True)
+            _delayed_rows.popleft()
     except OUTAGE as problem:
-        logger.info("the database is away again, %d ledger rows wait: %s", len(_late), problem)
+        logger.info("the database is away again, %d ledger rows wait: %s", len(_delayed_rows), problem)
     finally:
         _writing.release()
 
 
 def _write_at_exit() -> None:
-    write_late()
-    if _late:
-        logger.error("%d ledger rows are lost: the process ends and the database is still away", len(_late))
+    write_delayed_rows()
+    if _delayed_rows:
+        logger.error("%d ledger rows are lost: the process ends and the database is still away", len(_delayed_rows))
 
 
 def forget_late() -> None:
     """Give up the rows that wait: a forked child must not write those of its parent."""
-    global _late, _writing
-    _late, _writing = deque(), threading.Lock()
+    global _delayed_rows, _writing
+    _delayed_rows, _writing = deque(), threading.Lock()
 
 
 os.register_at_fork(after_in_child=forget_late)
@@ -184,7 +185,7 @@ def store_payload_if_wanted(call_id: int, request: LLMRequest, exchange: Exchang
 
 
 def _payload(request: LLMRequest, exchange: Exchange) -> dict[str, Any] | None:
-    """Return what `LLMPayload` holds of a call; None where it is not to be stored."""
+    """Return what `LLMPayload` holds of a call; None where nothing was sent, or LLM_STORE_PAYLOADS leaves out calls of this role."""
     choice = settings.LLM_STORE_PAYLOADS
     if exchange.body is None or not (choice == "all" or (choice == "judge" and request.role == "judge")):
         return None
@@ -220,12 +221,12 @@ def _columns(request: LLMRequest, exchange: Exchange, at: datetime) -> dict[str,
         "run_id": label.run_id,
         "work_id": label.work_id[:80],
         "provider": reply.provider,
-        "endpoint": one_line(reply.endpoint, 200),
-        "model": one_line(reply.model, 200),
-        "served_model": one_line(reply.served_model, 200),
+        "endpoint": short_line(reply.endpoint, 200),
+        "model": short_line(reply.model, 200),
+        "served_model": short_line(reply.served_model, 200),
         "status": reply.status.value,
-        "error": one_line(reply.error),
-        "stop_reason": one_line(reply.stop_reason, 32),
+        "error": short_line(reply.error),
+        "stop_reason": short_line(reply.stop_reason, 32),
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "cache_read_tokens": usage.cache_read_tokens,
@@ -235,7 +236,7 @@ def _columns(request: LLMRequest, exchange: Exchange, at: datetime) -> dict[str,
         "batch": reply.batch,
         "temperature": request.temperature,
         "temperature_applied": None if request.temperature is None else reply.temperature_applied,
-        "request_id": one_line(reply.request_id, 120),
+        "request_id": short_line(reply.request_id, 120),
         "request_digest": reply.request_digest,
     }
 
@@ -243,6 +244,8 @@ def _columns(request: LLMRequest, exchange: Exchange, at: datetime) -> dict[str,
 def _cost(call: Mapping[str, Any]) -> Decimal | None:
     """Return the cost of a call with these columns in US dollars: 0 where nothing is billed, None where price or tokens are unknown.
 
+    Not billed are calls that were not sent or not connected, that the server rejected or limited, and its errors from HTTP 500 on. A
+    time-out may be billed, and its tokens are unknown.
     Reads prices from the database.
     """
     turned_away = (
@@ -251,7 +254,7 @@ def _cost(call: Mapping[str, Any]) -> Decimal | None:
         or "ConnectError" in call["error"]
     )
     was_sent = call["attempts"] > 0
-    if not was_sent or turned_away:  # an HTTP error is not billed
+    if not was_sent or turned_away:
         return Decimal(0)
     usage = Usage(**{kind: call[kind] for kind in _KINDS})
     day = call["created_at"].astimezone(UTC).date()

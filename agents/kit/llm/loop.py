@@ -50,7 +50,7 @@ class Limiter:
         self.gate_slots = 0
         self.in_use: dict[Slot, int] = {"gate": 0, "ordinary": 0}
         self._waiting: dict[Slot, deque[asyncio.Future[Slot]]] = {"gate": deque(), "ordinary": deque()}
-        self._successes = 0
+        self._successes = 0  # since the limit was changed
         self._last_cut = float("-inf")
         self._paused_until = float("-inf")
 
@@ -63,7 +63,10 @@ class Limiter:
         self._wake()
 
     async def acquire(self, *, gate: bool) -> Slot:
-        """Wait for a slot; the caller gives the same slot back to `release`."""
+        """Wait for a slot; the caller gives the same slot back to `release`.
+
+        A caller that is cancelled while it waits leaves the queue; a slot that it was handed in that moment goes to the next one.
+        """
         if slot := self._take(gate):
             return slot
         queue = self._waiting["gate" if gate else "ordinary"]
@@ -234,7 +237,8 @@ async def _on_request(request: httpx2.Request) -> None:
 async def _on_response(response: httpx2.Response) -> None:
     """Note an answer in the call's trace, tell the limiter of it, and stop the SDK from useless retries.
 
-    Those are retries past the call's deadline, or against a spend limit. That is no overload: it neither lowers the limit nor pauses.
+    Those are retries past the call's deadline, or against a spend limit. 429 and 529 lower the limit; with a retry-after they, and 503,
+    pause ordinary calls. A spend limit is a 429, too, but no overload: it neither lowers the limit nor pauses.
     """
     trace = trace_of_call.get()
     if trace is None:
@@ -257,7 +261,7 @@ async def _on_response(response: httpx2.Response) -> None:
 
 
 def _retry_after(response: httpx2.Response) -> float:
-    """Return the seconds that the server asks to wait, from retry-after-ms or retry-after (seconds or a date); 0 where it does not say."""
+    """Return the seconds that the server asks to wait, from retry-after-ms or retry-after (seconds or a date); 0 if neither is usable."""
     headers = response.headers
     for value, unit in ((headers.get("retry-after-ms", ""), 0.001), (headers.get("retry-after", ""), 1.0)):
         try:

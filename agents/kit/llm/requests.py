@@ -275,7 +275,7 @@ def estimate_tokens(request: LLMRequest) -> int:
         characters += len(json.dumps(request.schema))
     for tool in request.tools:
         characters += len(tool.name) + len(tool.description) + len(json.dumps(dict(tool.input_schema)))
-    return -(-characters // CHARACTERS_PER_TOKEN)
+    return -(-characters // CHARACTERS_PER_TOKEN)  # rounded up
 
 
 # A list of objects hides which of them is meant, so it is refused like two objects. A brace that opens no object is
@@ -328,7 +328,7 @@ def extract_object(text: str) -> dict[str, Any]:
         start = opening.start()
         if opening.group() != "{":
             raise NotOneObject("the answer holds a list of objects, not one JSON object")
-        if placeholder := _PLACEHOLDER.match(text, start):
+        if placeholder := _PLACEHOLDER.match(text, start):  # such as "{name}"
             position = placeholder.end()
             continue
         value, position = _decode(text, start)
@@ -419,6 +419,7 @@ def read_tool_calls(request: LLMRequest, blocks: Sequence[Mapping[str, Any]]) ->
         InvalidAnswer: A call names no tool, or its input is not an object.
     """
     in_use = {call.id for turn in request.turns for call in turn.tool_calls}
+    # Looked for one by one: an id that a block before has brought along is in use, too.
     new_ids = (name for number in range(1, 10**9) if (name := f"call_{number}") not in in_use)
     return tuple(_read_tool_call(block, in_use, new_ids) for block in blocks)
 
@@ -515,7 +516,7 @@ def _with_tool_calls(request: LLMRequest, text: str, blocks: Sequence[Mapping[st
     try:
         calls = read_tool_calls(request, blocks)
     except InvalidAnswer as problem:
-        return Answer(Status.MALFORMED, error=one_line(str(problem)))
+        return Answer(Status.MALFORMED, error=short_line(str(problem)))
     answer = parsed(request, text) if text.strip() else Answer(Status.OK)
     return replace(answer, tool_calls=calls) if answer.status is Status.OK else answer
 
@@ -532,11 +533,11 @@ def parsed(request: LLMRequest, raw: Any) -> Answer:
     except ValidationError as problem:
         return Answer(Status.MALFORMED, error=describe_validation(problem))
     except InvalidAnswer as problem:
-        return Answer(Status.MALFORMED, error=one_line(str(problem)))
+        return Answer(Status.MALFORMED, error=short_line(str(problem)))
     except Exception as problem:
         logger.exception("parse of task %s failed on an answer", request.task)
         return Answer(
-            Status.MALFORMED, error=one_line(f"reading the answer failed: {type(problem).__name__}: {problem}")
+            Status.MALFORMED, error=short_line(f"reading the answer failed: {type(problem).__name__}: {problem}")
         )
 
 
@@ -557,10 +558,10 @@ def describe_validation(problem: ValidationError) -> str:
     value = repr(first["input"])
     got = f", got {value}" if len(value) <= 40 else ""
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return one_line(f"{field}: {first['msg']}{got}{more}")
+    return short_line(f"{field}: {first['msg']}{got}{more}")
 
 
-def one_line(text: str, limit: int = MAX_ERROR) -> str:
+def short_line(text: str, limit: int = MAX_ERROR) -> str:
     """Return a text for people in one line of at most `limit` characters, fit for every database."""
     line = " ".join(storable(text).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"

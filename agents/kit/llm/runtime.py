@@ -89,7 +89,8 @@ def complete_many(
 def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[tuple[int, Reply], None, None]:
     """Hand requests over while the window has room, and yield what arrives; see `complete_many`.
 
-    The window is shared by all streams of the process. Requests that need no network are answered at once, in this thread.
+    The window is shared by all streams of the process. Requests that need no network are answered at once, in this thread. What is in
+    flight when the caller stops is cancelled; its ledger rows are written, its replies are dropped.
     """
     in_flight: dict[Future, tuple[int, Call]] = {}
     arrived: queue.SimpleQueue[Future] = queue.SimpleQueue()
@@ -104,9 +105,8 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
     def may_hand_over() -> bool:
         if source_is_empty or not arrived.empty():
             return False
-        return (
-            not in_flight or _handed_over_by_process.calls < window
-        )  # each stream may have one call, however many others have
+        # A stream may always have one call, however many others have.
+        return not in_flight or _handed_over_by_process.calls < window
 
     try:
         while in_flight or not source_is_empty:
@@ -125,8 +125,10 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
                 if not destination.is_distant:
                     yield index, _settle_all([(request, [_at_hand(request, destination)])])[0]
                     continue
-                window = LOOKAHEAD * (destination.max_concurrency + destination.gate_slots)
-                call = _prepare_call(request, destination, deadline=deadline, waiting_counts=request.gate)
+                # The latter are for gate calls only.
+                slots_of_endpoint = destination.max_concurrency + destination.gate_slots
+                window = LOOKAHEAD * slots_of_endpoint
+                call = _prepare_call(request, destination, deadline=deadline, deadline_includes_waiting=request.gate)
                 future = call.background.submit(anthropic_api.answer(call))
                 in_flight[future] = index, call
                 _handed_over_by_process.add(1)
@@ -180,7 +182,7 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
     calls: dict[int, Call] = {}
     for index, (request, destination) in enumerate(asked):
         if destination.is_distant:
-            calls[index] = _prepare_call(request, destination, deadline=deadline, waiting_counts=True)
+            calls[index] = _prepare_call(request, destination, deadline=deadline, deadline_includes_waiting=True)
     futures: dict[int, Future] = {}
     exchanges: dict[int, list[Exchange]] = {}
     handed_at = time.monotonic()
@@ -263,7 +265,7 @@ def _settle_all(answered: Sequence[tuple[LLMRequest, list[Exchange]]]) -> list[R
     return settled
 
 
-def _prepare_call(request: LLMRequest, destination: Route, *, deadline: float, waiting_counts: bool) -> Call:
+def _prepare_call(request: LLMRequest, destination: Route, *, deadline: float, deadline_includes_waiting: bool) -> Call:
     """Return a call that can be handed over: the loop has the client of its endpoint, which is made once and which no deadline counts."""
     loop = background()
     loop.clients.get(base_url=destination.base_url, key=destination.key, retries=request.retries)
@@ -272,7 +274,7 @@ def _prepare_call(request: LLMRequest, destination: Route, *, deadline: float, w
         route=destination,
         background=loop,
         deadline=deadline,
-        waiting_counts=waiting_counts,
+        deadline_includes_waiting=deadline_includes_waiting,
         handed_at=time.monotonic(),
     )
 
@@ -378,7 +380,7 @@ class Breaker:
     silent: set[Hashable] = field(default_factory=set)  # what the time-outs in a row were about
     probe_at: float | None = None  # when the next probe may begin; None while the breaker is closed
 
-    def enter(self, about: Hashable | None) -> bool:
+    def lets_through(self, about: Hashable | None) -> bool:
         """Return whether to call. While the endpoint hangs only a probe is let through every PROBE_PAUSE seconds; a call without `about`
         is none, as its time-out would prove nothing."""
         with self.lock:
@@ -426,7 +428,7 @@ os.register_at_fork(after_in_child=forget)  # another thread of the parent may h
 
 
 def complete_guarded(requests: Sequence[LLMRequest], *, deadline: float, about: Hashable | None) -> list[Reply]:
-    """Ask as `complete_together` does, but do not ask an endpoint that hangs.
+    """Ask as `complete_together` does, but do not ask an endpoint that hangs (see `Breaker`); all requests are for one endpoint.
 
     Args:
         deadline: Seconds for all of it.
@@ -442,7 +444,7 @@ def complete_guarded(requests: Sequence[LLMRequest], *, deadline: float, about: 
     breaker = _breakers.get(destination.base_url) or _breakers.setdefault(
         destination.base_url, Breaker(destination.endpoint, _clock)
     )
-    if not breaker.enter(about):
+    if not breaker.lets_through(about):
         return [_without_answer(destination, Status.TIMEOUT, breaker.reason)] * len(requests)
     replies = complete_together(requests, deadline=deadline)
     breaker.note(about, _endpoint_answered(replies, deadline))

@@ -126,6 +126,7 @@ def _next_in_turn(free: QuerySet[Any], *, whose: Any, most: int, lost_first: boo
     look = _NEXT_ROWS_SQL.format(rows=sql, pending=pending, lost=lost, table=table)
     values = (*params, *params, *params, model._meta.db_table, *pending_params, most, *lost_params)
     with connection.cursor() as cursor:
+        # Twice as many, as one row may be both its agent's oldest and among the oldest of all.
         cursor.execute(look, [*values, most if lost_first else 0, 2 * most])
         keys = [pk for (pk,) in cursor.fetchall()]
     return list(dict.fromkeys(keys))[:most]
@@ -255,7 +256,7 @@ class Leasable(models.Model):
         if self.status == self.Status.RUNNING:
             if self.lease_owner and owner_is_dead(self.lease_owner):
                 free |= running & Q(lease_owner=self.lease_owner)
-            if self._end_if_it_costs_workers(free):
+            if self._end_if_lost_too_often(free):
                 return False
         leased = {
             "status": self.Status.RUNNING,
@@ -267,7 +268,7 @@ class Leasable(models.Model):
             "finished_at": None,
             "error": "",
         }
-        rows = type(self)._default_manager.exclude(running & self._costs_too_many_workers())
+        rows = type(self)._default_manager.exclude(running & self._ends_with_one_more_loss())
         try:
             with transaction.atomic():
                 won = rows.filter(free, pk=self.pk).update(**leased)
@@ -281,7 +282,7 @@ class Leasable(models.Model):
         """Take running work from the owner that this object names, who is known to be dead: pending again, or errored if it cost too many
         workers. False when another has it by now, or it ended."""
         lost = Q(lease_owner=self.lease_owner)
-        if self._end_if_it_costs_workers(lost):
+        if self._end_if_lost_too_often(lost):
             return True
         rows = type(self)._default_manager.filter(lost, pk=self.pk, status=self.Status.RUNNING)
         return bool(
@@ -291,17 +292,17 @@ class Leasable(models.Model):
         )
 
     @staticmethod
-    def _costs_too_many_workers() -> Q:
+    def _ends_with_one_more_loss() -> Q:
         """Return the condition for rows that end when one more worker is lost with them in hand."""
         return Q(worker_losses__gte=settings.WORKER_MOST_LOSSES - 1)
 
-    def _end_if_it_costs_workers(self, lost: Q) -> bool:
-        """End this row as errored if it runs, is `lost` and cost too many workers; return whether it ended.
+    def _end_if_lost_too_often(self, lost: Q) -> bool:
+        """End this row as errored if it runs, is `lost` and with this worker cost too many; return whether it ended.
 
         What `given_up` stores is in the same transaction. Its count begins at 0 when it is resumed.
         """
         rows = type(self)._default_manager.filter(
-            lost, self._costs_too_many_workers(), pk=self.pk, status=self.Status.RUNNING
+            lost, self._ends_with_one_more_loss(), pk=self.pk, status=self.Status.RUNNING
         )
         most = settings.WORKER_MOST_LOSSES
         why = (

@@ -43,7 +43,10 @@ def consequences(rows: Sequence[Model]) -> Consequences:
 
 
 def _count_what_refers_to(rows: QuerySet[Model], counts: Consequences, way: tuple[type[Model], ...]) -> None:
-    """Add to `counts` what refers to `rows`, and what refers to what goes with them. Models on the `way` here are not entered again."""
+    """Add to `counts` what refers to `rows`, and what refers to what goes with them. Models on the `way` here are not entered again.
+
+    Relations that do something else on deletion, such as setting a default, are not counted.
+    """
     relations: list[Any] = list(get_candidate_relations_to_delete(rows.model._meta))
     for relation in relations:
         related, on_delete = relation.related_model, relation.on_delete

@@ -30,7 +30,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonR
 from django.utils import timezone
 
 from agents.kit.llm.endpoints import route_of
-from agents.kit.llm.ledger import write_late
+from agents.kit.llm.ledger import write_delayed_rows
 from agents.kit.llm.requests import Role
 from agents.kit.models import LLMCall
 from agents.kit.ops.metrics import CONTENT_TYPE, exposition
@@ -133,7 +133,7 @@ def _database() -> str:
         if time.monotonic() - _latest.get("write", (-WRITE_SECONDS, ""))[0] >= WRITE_SECONDS:
             _write()
             _latest["write"] = time.monotonic(), ""
-            write_late()
+            write_delayed_rows()
     except DatabaseError as error:
         connection.close()
         return str(error).strip().partition("\n")[0][:200]
@@ -286,9 +286,10 @@ def call_health(*, role: Role, since: datetime, end: datetime | None = None) -> 
         raw_where=of_role,
         where=of_role,
     ):
-        calls[row["k_status"]] += row["s_calls"]
+        calls[row["k_status"]] += row["s_calls"]  # `read` gives a key the prefix k_, a sum s_
         milliseconds += row["s_latency_ms"]
-    number, ok = calls.total(), calls.pop(LLMCall.Status.OK, 0)
+    number = calls.total()
+    ok = calls.pop(LLMCall.Status.OK, 0)  # the failed ones are left
     failed = {status: count for status, count in calls.most_common() if count}
     last = None
     if failed:

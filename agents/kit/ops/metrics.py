@@ -33,7 +33,7 @@ def collect_work() -> Iterator[Metric]:
         kind = model._meta.db_table
         age = (now - waits["first"]).total_seconds() if waits["first"] else 0.0
         waiting.add_metric([kind], waits["number"])
-        oldest.add_metric([kind], max(0.0, age))  # the database's clock may be ahead
+        oldest.add_metric([kind], max(0.0, age))  # another machine's clock may be ahead
     for row in alive().order_by().values("kind").annotate(n=Count("pk")):
         workers.add_metric([row["kind"]], row["n"])
     yield from (waiting, oldest, workers)

@@ -40,7 +40,7 @@ class Pruned:
 
 
 def parse_age(text: str) -> timedelta:
-    """Read an age such as ``90d`` or ``12w``.
+    """Read an age such as ``90d`` or ``12w``, from 1 to 3650 days.
 
     Raises:
         ValueError: Names the value and what is allowed.

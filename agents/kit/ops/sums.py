@@ -77,6 +77,7 @@ class HourlySums:
         """Replace the sums of an hour. Not an upsert: a row that changed its group would stay counted in the old one."""
         rows = self.table._default_manager
         rows.filter(hour=hour).delete()
+        # The table's columns by those of the groups; a key that is a foreign key is stored by its id.
         names = {f"k_{name}": self.table._meta.get_field(name).attname for name in self.keys}  # type: ignore[union-attr]
         names |= {f"s_{name}": name for name in self.sums}
         groups = _grouped(self.of_hour(hour), self.keys, self.sums)

@@ -58,6 +58,7 @@ class About(logging.Filter):
     """Puts the ids on each record, one by one for JSON and as one text for people."""
 
     def filter(self, record: logging.LogRecord) -> bool:
+        """Set the ids of this moment, and the one of the record's request, on the record; attributes that it has stay. Drops no record."""
         ids = _about.get()
         of_request = getattr(getattr(record, "request", None), "log_id", None)
         if of_request and "request_id" not in ids:  # Django's own lines of it come when all middleware is done

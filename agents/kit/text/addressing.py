@@ -213,6 +213,8 @@ def _called_by_sentence(
 ) -> frozenset[Hashable]:
     """Return the keys of those a sentence is said to: all after an @, all set off at its start (else its end), all in "you and NAME".
 
+    Those of the sentence before are kept where it calls nobody, and besides where it calls only those in "you and NAME".
+
     Args:
         text: Up to the end of the sentence, which begins at `start`.
         said_to: The keys of those to whom the sentence before was said.

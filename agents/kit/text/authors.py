@@ -38,6 +38,7 @@ class NameMask:
     """
 
     def __init__(self, names: Iterable[str]) -> None:
+        """Sort the words of the names: those that stand between spaces, and those whose script attaches them to others."""
         words: set[str] = set()
         for name in names:
             words.update(word for word in _WORD.findall(_folded(name)) if len(word) >= 2)
@@ -133,12 +134,13 @@ def learn_voice(own: Sequence[str], others: Sequence[Sequence[str]]) -> Voice | 
     style = _Style.of_messages(own, others)
     wording_figures = wording.figures()
     style_figures = style.figures
-    wording_evidence = _evidence(wording_figures)
-    style_evidence = _evidence(style_figures)
+    wording_evidence = _learn_evidence(wording_figures)
+    style_evidence = _learn_evidence(style_figures)
     odds = []  # per author, of each message
     for ratios, distances in zip(wording_figures, style_figures, strict=True):
+        # Arrays with a number for each message: its log odds by wording and by style are added.
         odds.append(wording_evidence.odds(ratios) + style_evidence.odds(distances))
-    difference, spread = _difference_and_spread(odds)
+    difference, spread = _difference_and_spread(odds)  # of the author, who comes first, from the others
     if difference <= LEAST_DISTINCT * spread:
         return None
     return Voice(
@@ -281,7 +283,7 @@ def _difference_and_spread(figures: Sequence[Floats]) -> tuple[float, float]:
     return float(own.mean() - mean_of_others), float(spread)
 
 
-def _evidence(figures: Sequence[Floats]) -> Evidence:
+def _learn_evidence(figures: Sequence[Floats]) -> Evidence:
     """Return what a figure says of a text, learned from that of each message, per author: two normal distributions of one spread.
 
     For those the log odds grow in a straight line, from 0 half-way between the means. A figure that is lower for the author than for

@@ -61,7 +61,8 @@ def neutral(text: str, limit: int = MAX_EVENT_CHARACTERS) -> tuple[str, int]:
     """Return a text made safe to stand inside a fence, and how many characters were cut (0: none).
 
     Marker-like brackets are replaced, control and direction-changing characters are written out as ``<U+202E>``, and what exceeds
-    `limit` characters is cut with a visible mark. Nothing is escaped: the judge reads what was said.
+    `limit` characters is cut with a visible mark. It is cut first, so the result may be longer than `limit`. Nothing is escaped: the judge
+    reads what was said.
     """
     if len(text) <= limit and text.isprintable() and "<<" not in text and ">>" not in text:
         return text, 0  # nearly every line is such a text; it saves the work below

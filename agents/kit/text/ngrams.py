@@ -72,7 +72,7 @@ AMONG = 5  # messages that are drawn
 
 
 def typical_recurrence(messages: Sequence[Sequence[Ngram]], among: int = AMONG) -> tuple[float, list[float]]:
-    """Return the share of n-gram tokens that recur among five of the messages, on average over all ways to draw five.
+    """Return the share of n-gram tokens that recur among `among` (five) of the messages, on average over all ways to draw so many.
 
     The more messages, the more recurs in any of them; this share is the same for ten and for a hundred that repeat alike
     (rarefaction: Hurlbert, Ecology 52, 1971).
@@ -109,7 +109,8 @@ def typical_recurrence(messages: Sequence[Sequence[Ngram]], among: int = AMONG) 
 def _recurring(by_holding: Mapping[int, int], messages: int, among: int) -> float:
     """Return the share of tokens that recur, on average over all ways to draw `among` of the messages.
 
-    A token recurs unless none of the other messages drawn with its own is among those that hold it.
+    A token recurs unless none of the other messages drawn with its own is among those that hold it: that has the probability
+    ``comb(messages - held, others) / ways``. 0 for fewer than two messages.
 
     Args:
         by_holding: Number of tokens by how many messages hold their n-gram.

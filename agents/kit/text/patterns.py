@@ -49,7 +49,7 @@ def check_phrase(phrase: str) -> None:
     """Refuse what cannot be looked for, without compiling it: that would take half a second for the shipped files.
 
     Raises:
-        ValueError: The phrase is empty, or the ``/regex/`` is not valid or too large.
+        ValueError: The phrase is empty or longer than MOST_CHARACTERS, or the ``/regex/`` is not valid or too large.
     """
     if not phrase.strip():
         raise ValueError("an empty phrase matches everything; write at least one word")
@@ -59,7 +59,7 @@ def check_phrase(phrase: str) -> None:
         return
     try:
         parsed = _parser.parse(phrase[1:-1], IGNORECASE)
-        # Cheaper than to count, and enough for nearly all: no expression has more elements than this.
+        # Cheaper than to count, and enough for nearly all: no expression has more elements, as each + makes two of what it repeats.
         at_most = len(phrase) * 2 ** phrase.count("+")  # as `_size` counts, if nothing is repeated by a number
         size = at_most if at_most <= LARGEST and "{" not in phrase else _size(parsed)
     except (ReError, OverflowError, RecursionError) as error:
@@ -79,7 +79,7 @@ def phrase_pattern(phrase: str) -> regex.Pattern[str]:
     A phrase matches whatever the case, on word boundaries, with any white space between its words and either shape of apostrophe.
 
     Raises:
-        ValueError: As for `check_phrase`.
+        ValueError: The phrase is empty or too long, or the ``/regex/`` is too large, or not valid for `re` or for `regex`.
     """
     check_phrase(phrase)
     body = phrase[1:-1]

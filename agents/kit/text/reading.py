@@ -225,7 +225,7 @@ class ParsedText:
 
 
 def parse_text(text: str, *, names: Collection[str] = (), context: str = "") -> ParsedText:
-    """Parse a text for the guards.
+    """Parse a text for the guards. Links and code are taken out before its words are read; the words of quotes count, too.
 
     Args:
         names: Names, as of agents, each word of which counts as one also at the start of a sentence or in lower case.
@@ -341,6 +341,12 @@ class _Words:
     """Reads the tokens of a text one after the other. A sentence ends at its mark and at a line break."""
 
     def __init__(self, text: str, language: str, names: Collection[str]) -> None:
+        """Cut a text, whose dates are marked and contractions written out, into tokens.
+
+        Args:
+            language: As `language_of` names it; its negations and number words count besides English ones.
+            names: Single words, case-folded, that are names wherever they stand.
+        """
         text = _LIST_NUMBER.sub("\n", text)
         lowered = text.casefold()
         if any(phrase in lowered for phrase in _FILLER_PHRASES):

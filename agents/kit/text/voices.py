@@ -148,7 +148,7 @@ class PairSimilarity:
 
 
 def vocabulary_statistics(messages: Sequence[str]) -> VocabularyStatistics:
-    """Return the figures of one speaker's messages; all 0 when there is no word."""
+    """Return the figures of one speaker's messages; those of words are 0 when there is no word."""
     words = [word for message in messages for word in tokenize(message)]
     sentences = sum(len(split_sentences(message)) for message in messages)
     return VocabularyStatistics(

@@ -111,6 +111,7 @@ def submit_batch(
     """
     questions, token = outgoing.questions, secrets.token_hex(8)
     outgoing.questions, outgoing.bytes = [], 0
+    # The custom ids, by which the answers are told apart, and the batch from other ones.
     names = [f"pl-{token}-{number}" for number in range(1, len(questions) + 1)]
     if not allowed():
         return None
@@ -132,7 +133,7 @@ def submit_batch(
             why = f"{outgoing.way.endpoint} has no Message Batches ({problem}): ask without batches"
             raise BatchRefused(why) from None
         raise BatchRefused(f"the batch was refused: {problem}") from None
-    except BaseException:  # the work is to stop
+    except BaseException:  # the work is to stop: the worker looks for the batch on the server
         batch.finish(owner=owner, status=Status.PENDING, error="unknown whether it arrived: broken off")
         raise
     due = timezone.now() + timedelta(seconds=settings.LLM_BATCH_POLL_SECONDS)
@@ -218,7 +219,8 @@ def work_one(*, owner: str) -> bool:
 def _look_at(batch: LLMBatch, owner: str) -> None:
     """Ask the server how far a batch is, and store it: its results when it has ended.
 
-    Nothing is asked where the settings no longer name the server that has the batch.
+    Nothing is asked where the settings no longer name the server that has the batch. One whose id is not known is looked for. A batch
+    that a person cancelled is cancelled at the server first. One that the server does not know, or did not end in time, is given up.
 
     Raises:
         BatchProblem: The server did not say.
@@ -282,7 +284,7 @@ def _look_again_later(batch: LLMBatch, owner: str, error: str) -> None:
 
 
 def _find_by_time_and_size(batch: LLMBatch, destination: Route, owner: str) -> None:
-    """Find a batch whose name was never stored: the server's only unknown one of that time and size, or it never arrived.
+    """Find a batch whose id was never stored: the first of that time on the server that has its size and is not known, or it never arrived.
 
     That it is ours is seen from the custom ids once there are results. Until then it is presumed, and left alone: it may be another
     installation's with the same key.
@@ -315,8 +317,10 @@ def _store_results(batch: LLMBatch, destination: Route, seen: MessageBatch, owne
         if not batch.extend_lease(owner=owner, lease=LEASE):
             return
         if not batch.rows.filter(custom_id__in=[entry.custom_id for entry in entries]).exists():
-            unknown = {"batch_id": "", "presumed": False, "provider_status": "", "expires_at": None}
-            _end_lease_until(batch, owner, "", timezone.now(), not_ours=[*batch.not_ours, batch.batch_id], **unknown)
+            without_name = {"batch_id": "", "presumed": False, "provider_status": "", "expires_at": None}
+            _end_lease_until(
+                batch, owner, "", timezone.now(), not_ours=[*batch.not_ours, batch.batch_id], **without_name
+            )
             return
         if batch.presumed:
             LLMBatch.objects.filter(pk=batch.pk).update(presumed=False)
@@ -402,7 +406,8 @@ def _ledger_call(
         request_digest=row.request_digest,
         batch=True,
     )
-    return request, Exchange(reply, 0.0)
+    started_at = 0.0  # not known; the ledger row has the time at which it is written
+    return request, Exchange(reply, started_at)
 
 
 def _role(batch: LLMBatch) -> Role:
@@ -430,7 +435,11 @@ class Answers:
 
 
 def reply_of(request: LLMRequest, row: LLMBatchRequest, destination: Route) -> Reply:
-    """Read an answer as a live one is read, and add to its ledger row what was not known when it came in."""
+    """Return an answer of a batch, read as a live one is, and add to its ledger row what was not known when it came in.
+
+    The worker that stored the answer had neither the request's schema nor its text: only now its payload can be stored, and an answer
+    found malformed. A row whose status is no longer ``ok`` stays as it is.
+    """
     answer = read_answer(request, text=row.text, stop_reason=row.stop_reason)
     reply = Reply(
         status=answer.status,
@@ -447,11 +456,13 @@ def reply_of(request: LLMRequest, row: LLMBatchRequest, destination: Route) -> R
         batch=True,
     )
     if row.call_id is not None:
+        # As `Outgoing.add` made it: no batch is sent with the example.
         body = body_of(
             request, model=destination.model, structured=endpoints.ability(destination).schema, example=False
         )
-        ledger.store_payload_if_wanted(row.call_id, request, Exchange(reply, time.time(), body))
-        if answer.status is ReplyStatus.MALFORMED:  # the ledger says ok: it was written without the request's schema
+        exchange = Exchange(reply, time.time(), body)  # of the time nothing is stored
+        ledger.store_payload_if_wanted(row.call_id, request, exchange)
+        if answer.status is ReplyStatus.MALFORMED:  # refused and cut answers were known as such already
             LLMCall.objects.filter(pk=row.call_id, status=ReplyStatus.OK.value).update(
                 status=reply.status.value, error=reply.error[:500]
             )

@@ -139,13 +139,13 @@ def carry_out(
             row.finish(owner=owner, status=row.Status.PENDING, **handed_back or {})
             raise
         status = row.Status.PENDING if row.attempt < attempts else row.Status.ERRORED
-        row.finish(owner=owner, status=status, error=reported(crash, row))
+        row.finish(owner=owner, status=status, error=report_crash(crash, row))
     except BaseException:  # `Stopped`, or Ctrl-C
         row.finish(owner=owner, status=row.Status.PENDING, **handed_back or {})
         raise
 
 
-def reported(crash: Exception, row: Leasable) -> str:
+def report_crash(crash: Exception, row: Leasable) -> str:
     """Log a crash of the work of a row, send it to Sentry, and return the row's error text, at most 1,000 characters.
 
     The text of an OSError names a path of this machine, which users should not see: only its reason is kept.

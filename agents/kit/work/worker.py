@@ -22,7 +22,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet, Value
 from django.db.models.functions import Concat
 from django.utils import timezone
 
-from agents.kit.llm.ledger import write_late
+from agents.kit.llm.ledger import write_delayed_rows
 from agents.kit.llm.loop import slots
 from agents.kit.models import WorkerHeartbeat
 from agents.kit.models.lease import owner_name
@@ -83,7 +83,8 @@ class Worker:
     def work_once(self, group: Group | None = None) -> Piece:
         """Do one piece of work, if there is one. What goes wrong is in the result; nothing is raised but for the end of the process.
 
-        Before it come ledger rows that an outage delayed and, unless only interactive work is wanted, chores that are due.
+        Before it come ledger rows that an outage delayed and, unless only interactive work is wanted, chores that are due. Bulk work
+        that is not done after WORKER_SLICE seconds is handed back.
 
         Args:
             group: Only queues of this group; None = all.
@@ -93,7 +94,7 @@ class Worker:
         began, name = time.monotonic(), ""
         with patient(settings.WORKER_PATIENCE):
             try:
-                write_late()
+                write_delayed_rows()
                 if group != "interactive":
                     self._do_chores()
                 for name in self._queues_in_order(group):

@@ -69,7 +69,10 @@ class Command(BaseCommand):
         self.stdout.write(f"Older than {cutoff:%Y-%m-%d %H:%M} UTC. Nothing was deleted (--dry-run).")
 
     def _prune(self, cutoff: datetime, options: dict[str, Any]) -> None:
-        """Delete what is old, with a bar per rule on stderr, then print how much went of each table, as `_show` does."""
+        """Delete what is old, with a bar per rule on stderr, then print how much went of each table.
+
+        As JSON all tables are listed, for people those of which something went, and a sentence says how many others there are.
+        """
         gone: Counter[str] = Counter()
         console = console_for_bars(sys.stderr, quiet=options["json"])
         with Progress(console=console, transient=True) as progress:

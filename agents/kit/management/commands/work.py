@@ -62,6 +62,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Work until stopped, or with ``--once`` until nothing waits, and print what was done; ``--check`` only says if a worker lives."""
         if options["check"]:
             if not alive_here():
                 raise CommandError("no worker of this machine was heard of lately", returncode=FAILED)
@@ -109,6 +110,7 @@ class Command(BaseCommand):
 
         connections.close_all()  # this thread only waits
         has_both_groups = len({name in settings.INTERACTIVE_QUEUES for name in worker.queues}) == 2
+        # None: a thread for queues of both groups.
         groups: list[Group | None] = ["interactive" if has_both_groups else None, *[None] * (count - 1)]
         threads = [threading.Thread(target=thread, args=(group,), daemon=True) for group in groups]
         for each in threads:
