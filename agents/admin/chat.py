@@ -203,9 +203,8 @@ class ChatPages(ModelAdmin[Channel]):
             form.initial["system_prompt"] = agent.system_prompt
             if newest_try is not None:
                 form.initial["system_prompt"] = Overrides.of(newest_try.overrides).system_prompt
-            form.initial["opened"] = current_digest(
-                agent
-            )  # so that a change made meanwhile is noticed when it is saved
+            # By this digest a change that was made meanwhile is noticed when the prompt is saved.
+            form.initial["opened"] = current_digest(agent)
         edited = str(form["system_prompt"].value() or "")
         return self.page(
             request,

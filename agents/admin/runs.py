@@ -160,9 +160,8 @@ def timeline_context(run: Run) -> dict[str, Any]:
             step.answer = answer.content.get("text", "")
             step.place = transcript_url(answer.message) if answer.message else ""
     parts = []
-    for entry in entries_of_step[
-        None
-    ]:  # of no step: the prompt, a reminder, what a stage answered in the model's place
+    # Of no step are the prompt, a reminder, and what a stage answered in the model's place.
+    for entry in entries_of_step[None]:
         blocks = [block["text"] for block in entry.content.get("blocks", [])]
         title = TITLES.get(entry.role, entry.role)
         parts.append({"title": title, "text": "\n\n".join(blocks), "content": entry.content})

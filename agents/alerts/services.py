@@ -35,10 +35,11 @@ ALLOWED = (
 
 
 def service_of(address: str) -> NotifyBase:
-    """Read the address of a service.
+    """Read the address of a service: Apprise's (``slack://…``), or the https address of a webhook that the service shows.
 
     Raises:
-        AddressRefused: It is none that may be written to; says what is allowed, without what may be secret in the address.
+        AddressRefused: It is of none of `SERVICES`, has a space, a character beyond ASCII or a parameter that is not allowed, or is a
+            host that is not of Teams in an address for Teams. Says what is allowed, without what may be secret in the address.
     """
     from apprise import Apprise, AppriseAsset
 

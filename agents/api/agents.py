@@ -277,7 +277,7 @@ class Agents(Editable):
             user=prompt.user_text,
             sections=prompt.sections,
             transcript=prompt.transcript,
-            tools=tool_definitions(prompt.answer),
+            tools=tool_definitions(prompt.wanted_answer),
             draft=prompt.draft,
             trace=[entry.as_json() for entry in prompt.trace],
         )

@@ -143,7 +143,7 @@ class Prompt:
         user: The agent's channels, the conversation, and what to do now.
         sections: Every part of the system prompt under its heading, with who added it.
         transcript: The conversation as shown, one entry per message.
-        answer: The typed answer that is asked for, if one is.
+        wanted_answer: The typed answer that is asked for, if one is.
         draft: In a preview what a stage would answer at once, without asking the model. `trace`: there what the stages did.
     """
 
@@ -151,7 +151,7 @@ class Prompt:
     user: llm.Turn
     sections: tuple[Section, ...]
     transcript: tuple[str, ...]
-    answer: Answer | None = None
+    wanted_answer: Answer | None = None
     draft: Draft | None = None
     trace: tuple[TraceEntry, ...] = ()
 
@@ -227,7 +227,7 @@ def build_prompt(turn: Turn, *, prompt: str = "") -> Prompt:
         user=llm.Turn("user", (situation, now)),
         sections=(*static, *memory, *turn.sections),
         transcript=transcript,
-        answer=turn.answer,
+        wanted_answer=turn.wanted_answer,
     )
 
 
@@ -250,11 +250,14 @@ def preview_prompt(
 
 
 def _static_parts(turn: Turn) -> list[Section]:
-    """Return the parts of the system prompt that are the same in all turns of an agent: its persona and the instructions."""
+    """Return the parts of the system prompt that are the same in all turns of an agent: its persona and the instructions.
+
+    Where a typed answer is asked for, the instructions name its fields and the channel.
+    """
     agent = turn.agent
     values = {"name": one_line(agent.display_name)}
-    if turn.answer is not None:
-        shape: type[BaseModel] = import_string(declared("turn_answers")[turn.answer.name])
+    if turn.wanted_answer is not None:
+        shape: type[BaseModel] = import_string(declared("turn_answers")[turn.wanted_answer.name])
         values["fields"] = ", ".join(shape.model_fields)
         values["channel"] = turn.channel.slug
     persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
@@ -291,7 +294,7 @@ def _situation(turn: Turn, transcript: Sequence[str]) -> str:
         channel=turn.channel.slug,
         conversation=conversation,
         thread=turn.trigger is not None and turn.trigger.parent_id is not None,
-        answer=turn.answer is not None,
+        answer=turn.wanted_answer is not None,
     )
 
 
@@ -318,7 +321,7 @@ def _now(turn: Turn, prompt: str) -> str:
         name=one_line(turn.agent.display_name),
         channel=turn.channel.slug,
         prompt=neutral(prompt.strip(), PROMPT_CHARACTERS)[0],
-        answer=turn.answer is not None,
+        answer=turn.wanted_answer is not None,
         **values,
     )
 

@@ -134,7 +134,7 @@ _TAKE_POSITION = """
 
 
 def append(*, channel: Channel, **fields: Any) -> Message:
-    """Save the next message of a channel, said now. Two statements; call it inside a short transaction.
+    """Save the next message of a channel, said now; it is synthetic where the channel is. Two statements, inside a short transaction.
 
     The statement that raises the counter also takes the position (`select_for_update` does nothing on SQLite), so two writers wait
     for each other and never share one.
@@ -285,6 +285,7 @@ def commit(
     Raises:
         SendRefused: The channel is gone, or the key belongs to another message.
         StageFailed: A required stage failed; nothing was saved.
+        IntegrityError: Another constraint than that of the key speaks against it.
     """
     where = channel or turn.channel
     trigger = turn.trigger
