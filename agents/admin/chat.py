@@ -180,7 +180,7 @@ class ChatPages(ModelAdmin[Channel]):
 
     @console_page("<int:chat_id>/chat/<int:position>/", *READING)
     def again_view(self, request: HttpRequest, chat_id: int, position: int) -> HttpResponse:
-        """Show a question and its answer beside the newest one under an edited persona; POST asks again, or saves what was edited.
+        """Show a question and its answer beside the newest one under an edited persona; POST asks again, stops that, or saves the edit.
 
         The form begins with the system prompt of the newest try, else with the agent's. With ``?progress`` only a digest is answered.
         """
@@ -189,7 +189,9 @@ class ChatPages(ModelAdmin[Channel]):
             Message.objects.select_related("user"), channel=chat, position=position, agent=None
         )
         here = reverse("admin:agents_channel_again", args=[chat.pk, position])
-        first = Run.objects.filter(trigger=question).order_by("-pk").first()
+        first = (
+            Run.objects.filter(trigger=question).order_by("-pk").first()
+        )  # in the chat itself; its newest if repeated
         tries = list(answers_again(question)[:MOST_TRIES])
         newest_try = tries[0] if tries else None
         if request.method == "GET" and "progress" in request.GET:
@@ -329,6 +331,7 @@ class ChatPages(ModelAdmin[Channel]):
         return HttpResponseRedirect(back)
 
     def _delete(self, request: HttpRequest, agent: Agent, chat: Channel) -> HttpResponse:
+        """Delete the chat and lead to the agent's chats; while a turn of it is open, say so and lead back to it."""
         if not self._may_delete(request, chat):
             raise PermissionDenied
         try:

@@ -578,7 +578,8 @@ def turn_needs(agent: Agent, channel: Channel) -> dict[str, Any]:
     for tool in tool_definitions(prompt.wanted_answer):
         characters += len(tool.description) + len(json.dumps(tool.input_schema))
     tokens_of_first_call = characters // CHARACTERS_PER_TOKEN
-    input_tokens = [tokens_of_first_call + earlier * REPLY_TOKENS for earlier in range(CALLS)]  # of each call
+    # Of each call: it reads the replies before it, too.
+    input_tokens = [tokens_of_first_call + earlier * REPLY_TOKENS for earlier in range(CALLS)]
     return {
         "model": model,
         "calls": CALLS,

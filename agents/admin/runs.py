@@ -173,6 +173,7 @@ class RunAdmin(LogAdmin[Run]):
     list_select_related = ("agent", "channel", "trigger")
 
     def get_panels(self, request: HttpRequest, obj: Run) -> list[SafeString]:
+        """Show the turn step by step above the other panels; one that has not ended is looked at again (`live`) and can be stopped."""
         is_final = obj.status in Run.FINAL
         may_cancel = not is_final and not obj.cancel_requested and request.user.has_perm(CANCELLING)
         context = {

@@ -73,7 +73,7 @@ def recent_messages(
 def lines(messages: Sequence[Message], *, agent: Agent) -> list[str]:
     """Return an entry per message: its number, who said it, when, and the text, which cannot pass for another entry.
 
-    The number is the message's position in its channel.
+    The number is the message's position in its channel. Where that of the first one is above 1, an entry says that others came before.
     """
     entries = [_line(message, agent) for message in messages]
     if messages and messages[0].position > 1:
@@ -82,7 +82,10 @@ def lines(messages: Sequence[Message], *, agent: Agent) -> list[str]:
 
 
 def _line(message: Message, agent: Agent) -> str:
-    """Return a message as `agent` reads it; further lines of its text are indented."""
+    """Return a message as `agent` reads it, cut after 4,000 characters; further lines of its text are indented.
+
+    E.g. ``12. Ada [2026-03-01 09:30]: Good morning.``; of its own messages ``12. (you) …``.
+    """
     who = "(you)" if message.agent_id == agent.pk else one_line(message.author_name)
     when = f" [{timezone.localtime(message.sent_at):%Y-%m-%d %H:%M}]" if message.sent_at else ""
     return f"{message.position}. {who}{when}: " + neutral(message.text)[0].replace("\n", "\n    | ")
@@ -100,7 +103,7 @@ def within_reach(agent: Agent, channel: Channel) -> QuerySet[Channel]:
 
 
 def channel_lines(agent: Agent, channel: Channel) -> list[str]:
-    """Return a line per channel within the agent's reach, by slug, with what kind it is and who else is in a direct message."""
+    """Return a line per channel within the agent's reach, by slug, at most 30, with what kind it is and who is in a direct message."""
     channels = list(within_reach(agent, channel)[:MAX_CHANNELS])
     direct_messages = [reached for reached in channels if reached.kind == Channel.Kind.DM]
     prefetch_related_objects(direct_messages, "memberships__agent", "memberships__user")
@@ -108,6 +111,7 @@ def channel_lines(agent: Agent, channel: Channel) -> list[str]:
 
 
 def _channel_line(channel: Channel, agent: Agent) -> str:
+    """Return ``dm-1: direct message with Ada, Bob`` (the others in it), or ``news: public channel News, about: the topic``."""
     slug = _on_one_line(channel.slug)
     if channel.kind == Channel.Kind.DM:
         names = []

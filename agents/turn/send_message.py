@@ -215,7 +215,7 @@ def send_message(
             return result
     except StageFailed as error:
         raise RequiredStageFailed(f"not sent: a required stage failed ({error})") from error
-    finally:
+    finally:  # the turn may say more, elsewhere
         turn.channel = channel_of_turn
         turn.draft_key = key_before
 
@@ -348,7 +348,10 @@ def _review_within_limits(turn: Turn, draft: Draft) -> Accept | Revise:
 
 
 def _sent_back(turn: Turn, text: str, revise: Revise, begun: int) -> SendResult:
-    """Return the result of a draft that a stage sent back; the next attempt continues its session."""
+    """Return the result of a draft that a stage sent back; the next attempt continues its session.
+
+    The feedback is masked: it names nobody whom the agent must not know (`Turn.mask`).
+    """
     if revise.session:
         turn.sessions[turn.channel.pk] = revise.session
     return SendResult(
