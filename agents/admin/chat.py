@@ -464,7 +464,10 @@ def _answer_shown(request: HttpRequest, name: str, run: Run | None) -> dict[str,
 
 
 def _turns_shown(runs: list[Run], runs_that_spoke: Collection[int | None]) -> list[dict[str, Any]]:
-    """Return turns as the template shows them; with their steps where nothing was said, and why not. One query."""
+    """Return turns as the template shows them; with their steps where nothing was said, and why not. One query.
+
+    `why` is meant for those that ended and said nothing; `took` is empty for those that have not ended.
+    """
     silent = [run for run in runs if run.pk not in runs_that_spoke]
     steps: dict[int, list[RunStep]] = defaultdict(list)
     for step in RunStep.objects.filter(run__in=silent).order_by("number"):

@@ -116,7 +116,7 @@ def _call_spans(
 
 
 def _step_span(step: RunStep, start: float) -> Span:
-    """Return the span of a model call or of the use of a tool, linked to the step below."""
+    """Return the span of a model call or of a tool, linked to the step below; a failed call, or a draft sent back, has a badge."""
     is_call = step.kind == "model_call"
     problem: SafeString | str = ""
     if is_call:

@@ -64,7 +64,7 @@ def notify(address: str, *, title: str, body: str, seconds: float) -> int:
 
     Raises:
         AddressRefused: The address may not be written to.
-        Unreachable: There was no answer in time.
+        Unreachable: There was no answer in time, or none with a status.
     """
     from apprise import Apprise, NotifyType
 
@@ -78,6 +78,7 @@ def notify(address: str, *, title: str, body: str, seconds: float) -> int:
     )
     if result:
         return 200
+    # Apprise tells the status of an answer in its log alone, as error=403.
     answer = re.search(r"error=(\d{3})\b", " ".join(entry.message for entry in result.logs()))
     if answer is None:
         raise Unreachable(f"it was not reached, or gave no answer within {seconds:g} s")

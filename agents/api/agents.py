@@ -226,7 +226,7 @@ class Agents(Editable):
 
     def create(self, request: Request) -> Response:
         """Create an agent. It needs `slug`, `display_name` and `system_prompt`; 201 with the agent."""
-        fields = self.read_body().sent
+        fields = self.read_body().sent  # without those that are left out
         user = request.user
         traits = fields.pop("traits", None)
         note = fields.pop("note", "") or "created over the API"

@@ -304,7 +304,7 @@ class Messages(Rows):
             raise PermissionDenied(str(error)) from None
         except IngestRefused as error:
             raise ValidationError({name: [text] for name, text in error.errors.items()}) from None
-        slugs = dict.fromkeys(message.channel for message in body.messages)
+        slugs = dict.fromkeys(message.channel for message in body.messages)  # each once, in their order
         channels = {slug: reverse("channel-detail", [slug], request=request) for slug in slugs}
         return Response(IngestAnswer(**dict(ingested), channels=channels))
 

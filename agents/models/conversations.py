@@ -353,7 +353,7 @@ def names_of_agents() -> frozenset[str]:
 
 
 def outsider_name(name: str, names: Container[str]) -> str:
-    """Return the name under which an outsider is stored: marked where an agent has the same name.
+    """Return the name under which an outsider is stored: marked where an agent has the same name, cut where the mark needs the room.
 
     Args:
         name: As the outsider gave it.

@@ -391,7 +391,12 @@ class LeasedTurn:
         tool_name: str = "",
         message: Message | None = None,
     ) -> None:
-        """Record the next entry of the exchange."""
+        """Record the next entry of the exchange.
+
+        Args:
+            step: Of which it is; None = of none, as the prompt.
+            message: What was said by it; None = nothing.
+        """
         self.number += 1
         RunMessage.objects.create(
             run=self.run,

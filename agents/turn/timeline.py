@@ -93,7 +93,7 @@ def as_json(run: Run) -> dict[str, Any]:
 
 
 def lines(run: Run) -> Iterator[str]:
-    """Yield the turn as a readable timeline."""
+    """Yield the turn as a readable timeline; the last line has the sums with the stages' model calls, where there were any."""
     where = f"#{run.channel.slug}" if run.channel else "a deleted channel"
     yield f"Turn {run.pk}: {run.agent.display_name} in {where}"
     for event in events(run):

@@ -60,6 +60,9 @@ def _own_label(text: str) -> str:
     """Return the label of a note in its one spelling, unless it is not the agent's to change.
 
     The protected label is recognised however it is written: what differs only in case, spaces or signs is the same to a reader.
+
+    Raises:
+        ValueError: It is protected, or no label; says what is allowed.
     """
     label = plain_label(text)
     if label.replace("_", "") == PROTECTED_LABEL:
