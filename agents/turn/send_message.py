@@ -231,33 +231,35 @@ def _review_and_commit(
         SendRefused: The agent may not speak there, the channel is gone, or the key belongs to another message.
         StageFailed: A required stage failed.
     """
-    begun = len(turn.trace)  # the entries from here on are about this draft
+    first_entry = len(turn.trace)  # of the trace that is about this draft
     admission = _admit(turn.agent, turn.channel, turn.draft_key)
     turn.facts = admission.facts
     if admission.was_sent:
-        return _result_of_earlier_send(_message_committed_first(turn, turn.channel, turn.draft_key), turn, begun)
+        return _result_of_earlier_send(_message_committed_first(turn, turn.channel, turn.draft_key), turn, first_entry)
     speaks_as_stored = not Overrides.of(turn.overrides).system_prompt
     if speaks_as_stored:  # under another prompt it speaks as no stored version
         turn.persona_version_id = turn.persona_version_id or admission.version_id
     outcome = _review_within_limits(turn, draft)
     if isinstance(outcome, Revise):
-        return _sent_back(turn, draft.text, outcome, begun)
+        return _sent_back(turn, draft.text, outcome, first_entry)
     message, is_new = commit(turn=turn, draft=outcome.draft, idempotency_key=turn.draft_key, parent=parent, tags=tags)
     if not is_new:
-        return _result_of_earlier_send(message, turn, begun)
+        return _result_of_earlier_send(message, turn, first_entry)
     return SendResult(
         committed=True,
         outcome=outcome.outcome or "sent",
         text=message.text,
         message=message,
         reports=dict(turn.reports),
-        trace=turn.trace[begun:],
+        trace=turn.trace[first_entry:],
     )
 
 
-def _result_of_earlier_send(message: Message, turn: Turn, begun: int) -> SendResult:
+def _result_of_earlier_send(message: Message, turn: Turn, first_entry: int) -> SendResult:
     """Return the result of a draft whose key had committed a message before; the stages' reports are not of that message."""
-    return SendResult(committed=True, outcome="sent", text=message.text, message=message, trace=turn.trace[begun:])
+    return SendResult(
+        committed=True, outcome="sent", text=message.text, message=message, trace=turn.trace[first_entry:]
+    )
 
 
 def commit(
@@ -347,10 +349,14 @@ def _review_within_limits(turn: Turn, draft: Draft) -> Accept | Revise:
     return Accept(draft)
 
 
-def _sent_back(turn: Turn, text: str, revise: Revise, begun: int) -> SendResult:
+def _sent_back(turn: Turn, text: str, revise: Revise, first_entry: int) -> SendResult:
     """Return the result of a draft that a stage sent back; the next attempt continues its session.
 
     The feedback is masked: it names nobody whom the agent must not know (`Turn.mask`).
+
+    Args:
+        text: The draft.
+        first_entry: Index of the first entry of the trace that is about this draft.
     """
     if revise.session:
         turn.sessions[turn.channel.pk] = revise.session
@@ -361,7 +367,7 @@ def _sent_back(turn: Turn, text: str, revise: Revise, begun: int) -> SendResult:
         feedback=turn.mask(revise.feedback),
         session=turn.session,
         reports=dict(turn.reports),
-        trace=turn.trace[begun:],
+        trace=turn.trace[first_entry:],
     )
 
 

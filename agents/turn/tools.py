@@ -258,7 +258,10 @@ class SearchMemory(Tool):
     )
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
-        """Find the five passages that hold most of the words looked for, the newer first among equals; the newest 1,000 are read."""
+        """Find the five passages that hold most of the words looked for, the newer first among equals; the newest 1,000 are read.
+
+        They are given within a fence, numbered.
+        """
         words = set(tokenize(self.query))
         newest_first = MemoryPassage.objects.filter(agent=turn.agent).order_by("-created_at", "-pk")
         matches = []
