@@ -40,7 +40,7 @@ def keys_said_by(person: Person) -> QuerySet[Message, Any]:
 
 
 def of_messages(*lookups: str) -> Derived:
-    """Find the rows that refer to one of the person's messages by one of these keys, such as ``pk`` or ``run__trigger``."""
+    """Return what finds the rows that refer to one of a person's messages by any of these keys, such as ``pk`` or ``run__trigger``."""
 
     def condition(person: Person) -> Q:
         refers_to_one = Q()

@@ -260,9 +260,8 @@ class ChatPages(ModelAdmin[Channel]):
         if not agent.is_active:
             problem = f"{agent.display_name} is inactive: it takes no turns until it is made active."
         elif may_talk:
-            new_chat = Channel(
-                pk=0, slug="chat", name="chat", kind=Channel.Kind.DM, synthetic=True
-            )  # no row has this key
+            # Stands for a chat that is not stored yet: no row has this key.
+            new_chat = Channel(pk=0, slug="chat", name="chat", kind=Channel.Kind.DM, synthetic=True)
             try:
                 needs = turn_needs(agent, chat or new_chat)
                 problem = problem_of("actor", needs["model"])

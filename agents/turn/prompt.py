@@ -44,7 +44,8 @@ def recent_messages(
 ) -> list[Message]:
     """Return the last `TURN_HISTORY_MESSAGES` messages of the channel, oldest first; of a trigger in a thread, those of its thread.
 
-    The first message of a thread is always among them. Messages of a simulation are shown in its channel, and nowhere else.
+    The first message of a thread is always among them, unless `until` or `apart` leaves it out. Messages of a simulation are shown in its
+    channel, and nowhere else.
 
     Args:
         trigger: The message that is answered; None, or one outside of threads = the channel's messages, those in threads among them.

@@ -62,7 +62,7 @@ def check_message(
 
     Raises:
         SendRefused: The text is blank, over 100,000 characters or holds what no database stores; the parent is in another channel; the
-            key is too long; a tag is no pair of texts. Says what is allowed.
+            key is over 200 characters; a tag is no pair of texts, or its key does not begin with a letter. Says what is allowed.
     """
     fault = fault_of(text)
     if fault:
