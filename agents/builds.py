@@ -29,7 +29,7 @@ def first_said_with_tag(agents: Collection[int]) -> dict[tuple[int, Tag], dateti
     """
     said = Message.objects.filter(agent__in=agents)
     newest_first = said.order_by("-said_at").values("said_at")
-    # Each is NULL where there are not so many messages.
+    # When the newest and the oldest of the 500 older messages were said; each is NULL where there are not so many messages.
     newest_older, oldest_older = newest_first[NEWEST : NEWEST + 1], newest_first[NEWEST + BEFORE - 1 : NEWEST + BEFORE]
     always = Value(datetime.min.replace(tzinfo=UTC), output_field=DateTimeField())
     rows = (

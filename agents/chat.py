@@ -188,7 +188,7 @@ def delete_chat(chat: Channel) -> None:
     if Run.objects.filter(channel__in=channels).exclude(status__in=Run.FINAL).exists():
         raise ChatOpen("a turn of this chat has not ended; stop it first")
     with transaction.atomic():
-        # Rows that would only lose their channel or message, and count as logs of real messages from then on.
+        # Rows that would only lose their channel or message (SET_NULL), and count as logs of real messages from then on.
         for relation in _relations_set_null(Channel):
             rows = relation.related_model._base_manager
             rows.filter(**{f"{relation.field.name}__in": channels}).delete()

@@ -136,10 +136,13 @@ class Erased:
 
 
 def forget(person: Person, *, dry_run: bool = False) -> Iterator[Erased]:
-    """Erase a person; yield what each rule erased as it is done.
+    """Erase a person; yield what each rule erased as it is done, and take the name from their account at the end.
 
     May be stopped at any time and begun again. A second call changes nothing more. Work under way is left: call it again when that
     has ended.
+
+    Args:
+        dry_run: Change nothing; yield what would be erased.
     """
     for rule in erasures():
         yield _follow(rule, person, dry_run=dry_run)
@@ -154,7 +157,8 @@ def _follow(rule: Erase, person: Person, *, dry_run: bool) -> Erased:
         dry_run: Find the rows and change nothing.
 
     Returns:
-        The rule with the keys of the rows that it deletes or would change; rows that already are as they should be are not among them.
+        The rule with the keys of the rows that it deletes or changes, with `dry_run` or a `report_only` rule would change; rows that
+        already are as they should be are not among them.
     """
     erased = Erased(rule)
     derived_keys: set[Any] = set()

@@ -180,7 +180,7 @@ class ChatPages(ModelAdmin[Channel]):
 
     @console_page("<int:chat_id>/chat/<int:position>/", *READING)
     def again_view(self, request: HttpRequest, chat_id: int, position: int) -> HttpResponse:
-        """Show a question and its answer beside the newest one under an edited persona; POST asks again, or saves what was edited.
+        """Show a question and its answer beside the newest one under an edited persona; POST asks again, stops that, or saves the edit.
 
         The form begins with the system prompt of the newest try, else with the agent's. With ``?progress`` only a digest is answered.
         """
@@ -189,7 +189,9 @@ class ChatPages(ModelAdmin[Channel]):
             Message.objects.select_related("user"), channel=chat, position=position, agent=None
         )
         here = reverse("admin:agents_channel_again", args=[chat.pk, position])
-        first = Run.objects.filter(trigger=question).order_by("-pk").first()
+        first = (
+            Run.objects.filter(trigger=question).order_by("-pk").first()
+        )  # in the chat itself; its newest if repeated
         tries = list(answers_again(question)[:MOST_TRIES])
         newest_try = tries[0] if tries else None
         if request.method == "GET" and "progress" in request.GET:
@@ -203,9 +205,8 @@ class ChatPages(ModelAdmin[Channel]):
             form.initial["system_prompt"] = agent.system_prompt
             if newest_try is not None:
                 form.initial["system_prompt"] = Overrides.of(newest_try.overrides).system_prompt
-            form.initial["opened"] = current_digest(
-                agent
-            )  # so that a change made meanwhile is noticed when it is saved
+            # By this digest a change that was made meanwhile is noticed when the prompt is saved.
+            form.initial["opened"] = current_digest(agent)
         edited = str(form["system_prompt"].value() or "")
         return self.page(
             request,
@@ -259,9 +260,8 @@ class ChatPages(ModelAdmin[Channel]):
         if not agent.is_active:
             problem = f"{agent.display_name} is inactive: it takes no turns until it is made active."
         elif may_talk:
-            new_chat = Channel(
-                pk=0, slug="chat", name="chat", kind=Channel.Kind.DM, synthetic=True
-            )  # no row has this key
+            # Stands for a chat that is not stored yet: no row has this key.
+            new_chat = Channel(pk=0, slug="chat", name="chat", kind=Channel.Kind.DM, synthetic=True)
             try:
                 needs = turn_needs(agent, chat or new_chat)
                 problem = problem_of("actor", needs["model"])
@@ -330,6 +330,7 @@ class ChatPages(ModelAdmin[Channel]):
         return HttpResponseRedirect(back)
 
     def _delete(self, request: HttpRequest, agent: Agent, chat: Channel) -> HttpResponse:
+        """Delete the chat and lead to the agent's chats; while a turn of it is open, say so and lead back to it."""
         if not self._may_delete(request, chat):
             raise PermissionDenied
         try:
@@ -462,7 +463,10 @@ def _answer_shown(request: HttpRequest, name: str, run: Run | None) -> dict[str,
 
 
 def _turns_shown(runs: list[Run], runs_that_spoke: Collection[int | None]) -> list[dict[str, Any]]:
-    """Return turns as the template shows them; with their steps where nothing was said, and why not. One query."""
+    """Return turns as the template shows them; with their steps where nothing was said, and why not. One query.
+
+    `why` is meant for those that ended and said nothing; `took` is empty for those that have not ended.
+    """
     silent = [run for run in runs if run.pk not in runs_that_spoke]
     steps: dict[int, list[RunStep]] = defaultdict(list)
     for step in RunStep.objects.filter(run__in=silent).order_by("number"):

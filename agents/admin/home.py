@@ -47,7 +47,7 @@ def count_agents(request: HttpRequest) -> Questions:
 
 
 def agents_card(request: HttpRequest, answers: Answers) -> SafeString:
-    """Return the card with the number of agents."""
+    """Return the card with the number of active agents, and below it that of the inactive ones, where there are any."""
     active = answers["active agents"]
     inactive = answers["inactive agents"]
     url = display.list_url(Agent)

@@ -63,7 +63,7 @@ class ImportForm(forms.Form):
         formats = [(name, form.label) for name, form in FORMATS.items()]
         self.fields["format"].choices = [(AUTO, as_recognised), *formats]  # type: ignore[attr-defined]
         header = [name for name in dict.fromkeys(job.contents.get("header", ())) if name]
-        if len(header) > 1:
+        if len(header) > 1:  # a table; one column alone cannot hold speakers and texts
             self._add_column_fields(header)
         self.speakers = []
         for number, speaker in enumerate(job.contents.get("speakers", ())):
@@ -138,7 +138,10 @@ class ImportForm(forms.Form):
         return True
 
     def _chosen_columns(self) -> dict[str, str]:
-        """Return the chosen columns by field of ours; an empty name where the file has none for it."""
+        """Return the chosen columns by field of ours; an empty name where the file has none for it.
+
+        A column that is stored as a tag has the field ``tags.KEY``: the usual key of its name, else one made of the name.
+        """
         chosen = self.cleaned_data
         columns = {}
         for name, column in chosen.items():

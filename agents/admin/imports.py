@@ -176,7 +176,13 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         )
 
     def _import_personas(self, request: HttpRequest, files: Sequence[File[bytes]]) -> HttpResponse:
-        """Import personas, and tell the user what became of each: of 20 by name, of more how many. Leads to the list of agents."""
+        """Import personas, and tell the user what became of each: of 20 by name, of more how many. Leads to the list of agents.
+
+        Personas that were edited here stay as they are, unless ``reset`` is chosen.
+
+        Raises:
+            NotImported: They cannot be read, or the user may not import them; nothing is imported.
+        """
         results = personas.import_uploaded(files, user=user_of(request), reset="reset" in request.POST)
         for result in results[:MOST_SAID]:
             tone = messages.WARNING if result.outcome == Outcome.KEPT_EDITED else messages.SUCCESS
@@ -241,7 +247,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
 
     @console_page("<int:pk>/choose/", post=True)
     def choose_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Take the form (POST): import the file, or look into it again with other choices."""
+        """Take the form (POST): import the file, or look into it again with other choices; shown again where a choice is impossible."""
         job = self._own(request, pk)
         form = ImportForm(request.POST, job=job)
         if not form.is_valid():
@@ -359,7 +365,7 @@ def _contents_shown(job: Import, *, may_read: bool) -> dict[str, Any]:
     """Return what the page shows of the file: its contents, with links to channels that are here, and columns stored as tags.
 
     Args:
-        may_read: Whether the user may read what was said in it.
+        may_read: Whether the user may read what was said in it; else warnings and the sample, which quote it, are left out.
     """
     contents = job.contents
     links = _channel_links(dict(contents["channels"]))
@@ -381,7 +387,8 @@ def _result_shown(job: Import) -> dict[str, Any]:
     links = _channel_links(result["channels"])
     there_before = 0
     if job.stored:
-        # What an earlier try of this import stored is among the duplicates, and yet was not there before.
+        # What an earlier try of this import stored is among the duplicates, and yet was not there before. Without `stored` (nothing
+        # was new, or it is undone) the page says nothing of this number.
         there_before = max(0, result["imported"] + result["duplicates"] - job.stored)
     return {
         **result,

@@ -15,7 +15,10 @@ from agents.models import PersonaVersion
 
 
 def persona_edits(agents: Collection[int], since: datetime, until: datetime) -> list[Marker]:
-    """Return a marker for each version of a persona after the first."""
+    """Return a marker for each version of a persona after the first, saved in that time; the newest where there are many.
+
+    It leads to the page of versions that begins with this one.
+    """
     versions = PersonaVersion.objects.filter(agent__in=agents, created_at__range=(since, until), number__gt=1)
     rows = versions.select_related("agent", "created_by").order_by("-created_at", "-pk")[:MOST_OF_A_KIND]
     markers = []

@@ -198,9 +198,8 @@ class AgentForm(AgentModelForm):
         self.data: Any = self.data.copy()  # where something changed meanwhile, saving again is a decision about it
         problem = what_changed(stored, self.cleaned_data.get("opened", ""))
         if problem:
-            self.data["opened"] = current_digest(
-                stored
-            )  # the form that is shown again is of this persona: saving it works
+            # The form that is shown again is of this persona: saving it works.
+            self.data["opened"] = current_digest(stored)
             self.add_error(None, problem)
         differs_from_stored = typed != _without_browser_line_ends(stored.description)
         if "description" in self.changed_data and differs_from_stored:
@@ -415,7 +414,7 @@ class AgentAdmin(ModelAdmin[Agent]):
         if channel is not None:
             try:
                 prompt = preview_prompt(agent=agent, channel=channel)
-                answer = prompt.answer
+                answer = prompt.wanted_answer
                 context["prompt"] = prompt
             except StageFailed as error:
                 context["problem"] = error
@@ -576,10 +575,11 @@ def turn_needs(agent: Agent, channel: Channel) -> dict[str, Any]:
     model = agent.model_id or model_of("actor")
     prompt = preview_prompt(agent=agent, channel=channel)
     characters = len(prompt.system_text) + len(prompt.user_text)
-    for tool in tool_definitions(prompt.answer):
+    for tool in tool_definitions(prompt.wanted_answer):
         characters += len(tool.description) + len(json.dumps(tool.input_schema))
     tokens_of_first_call = characters // CHARACTERS_PER_TOKEN
-    input_tokens = [tokens_of_first_call + earlier * REPLY_TOKENS for earlier in range(CALLS)]  # of each call
+    # Of each call: it reads the replies before it, too.
+    input_tokens = [tokens_of_first_call + earlier * REPLY_TOKENS for earlier in range(CALLS)]
     return {
         "model": model,
         "calls": CALLS,

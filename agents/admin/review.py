@@ -75,7 +75,7 @@ def failures(request: HttpRequest, agent: str, keys: Collection[str] | None) -> 
 def _failed_rows_of(model: type[Any]) -> QuerySet[Any]:
     """Return the rows of a table of work that failed in the last days, with their `key` in the queue.
 
-    Those that were dismissed are left out, and those that an alert is about: it is in the queue itself.
+    Those that were dismissed are left out, and evaluations that an alert is about: it is in the queue itself.
     """
     lately, options = since(24 * FAILURE_DAYS), model._meta
     page = Concat(Value(f"{options.app_label}/{options.model_name}/"), Cast("pk", CharField()), Value("/change/"))

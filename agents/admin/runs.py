@@ -116,7 +116,7 @@ def _call_spans(
 
 
 def _step_span(step: RunStep, start: float) -> Span:
-    """Return the span of a model call or of the use of a tool, linked to the step below."""
+    """Return the span of a model call or of a tool, linked to the step below; a failed call, or a draft sent back, has a badge."""
     is_call = step.kind == "model_call"
     problem: SafeString | str = ""
     if is_call:
@@ -160,9 +160,8 @@ def timeline_context(run: Run) -> dict[str, Any]:
             step.answer = answer.content.get("text", "")
             step.place = transcript_url(answer.message) if answer.message else ""
     parts = []
-    for entry in entries_of_step[
-        None
-    ]:  # of no step: the prompt, a reminder, what a stage answered in the model's place
+    # Of no step are the prompt, a reminder, and what a stage answered in the model's place.
+    for entry in entries_of_step[None]:
         blocks = [block["text"] for block in entry.content.get("blocks", [])]
         title = TITLES.get(entry.role, entry.role)
         parts.append({"title": title, "text": "\n\n".join(blocks), "content": entry.content})
@@ -174,6 +173,7 @@ class RunAdmin(LogAdmin[Run]):
     list_select_related = ("agent", "channel", "trigger")
 
     def get_panels(self, request: HttpRequest, obj: Run) -> list[SafeString]:
+        """Show the turn step by step above the other panels; one that has not ended is looked at again (`live`) and can be stopped."""
         is_final = obj.status in Run.FINAL
         may_cancel = not is_final and not obj.cancel_requested and request.user.has_perm(CANCELLING)
         context = {

@@ -158,6 +158,10 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
         )
 
     def get_panels(self, request: HttpRequest, obj: Receiver) -> list[SafeString]:
+        """Add what a webhook is sent (the newest alert, else a test) and what became of deliveries.
+
+        The signing secret is only for those who may change the receiver.
+        """
         stored = Receiver.objects.get(pk=obj.pk)  # a form that was refused has put what was typed into `obj`
         may_change = self.has_change_permission(request, obj)
         newest_alert = Alert.objects.select_related("agent").order_by("-pk").first()

@@ -73,7 +73,7 @@ def _try_once(delivery: Delivery, receiver: Receiver) -> Outcome:
 
     Raises:
         AddressRefused: The address may not be written to.
-        Unreachable, OSError: There was no answer.
+        Unreachable, OSError: There was no answer, or a mail server refused it.
     """
     if receiver.channel == Receiver.Channel.EMAIL:
         _mail(delivery, receiver)
@@ -142,7 +142,7 @@ def _mail(delivery: Delivery, receiver: Receiver) -> None:
 
 
 def _reason(error: OSError) -> str:
-    """Return what went wrong, without what the other side wrote, which may quote addresses."""
+    """Return what went wrong, without what the other side wrote, which may quote addresses. All but `Unreachable` are of e-mail."""
     if isinstance(error, Unreachable):
         return str(error)
     if isinstance(error, smtplib.SMTPResponseException):

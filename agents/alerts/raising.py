@@ -137,7 +137,7 @@ def queue_deliveries(alert: Alert) -> None:
 
     A receiver that names no kinds, or no agents, asked for all. An alert of no agent goes to receivers of any agents.
     """
-    wanted = Receiver.objects.filter(is_active=True)
+    wanted = Receiver.objects.filter(is_active=True)  # one that is left alone for a while is sent it later
     if alert.agent_id is not None:
         wanted = wanted.filter(Q(agents=alert.agent_id) | Q(agents=None))
     receivers = [receiver for receiver in wanted.distinct() if not receiver.kinds or alert.kind in receiver.kinds]

@@ -35,10 +35,11 @@ ALLOWED = (
 
 
 def service_of(address: str) -> NotifyBase:
-    """Read the address of a service.
+    """Read the address of a service: Apprise's (``slack://…``), or the https address of a webhook that the service shows.
 
     Raises:
-        AddressRefused: It is none that may be written to; says what is allowed, without what may be secret in the address.
+        AddressRefused: It is of none of `SERVICES`, has a space, a character beyond ASCII or a parameter that is not allowed, or is a
+            host that is not of Teams in an address for Teams. Says what is allowed, without what may be secret in the address.
     """
     from apprise import Apprise, AppriseAsset
 
@@ -63,7 +64,7 @@ def notify(address: str, *, title: str, body: str, seconds: float) -> int:
 
     Raises:
         AddressRefused: The address may not be written to.
-        Unreachable: There was no answer in time.
+        Unreachable: There was no answer in time, or none with a status.
     """
     from apprise import Apprise, NotifyType
 
@@ -77,6 +78,7 @@ def notify(address: str, *, title: str, body: str, seconds: float) -> int:
     )
     if result:
         return 200
+    # Apprise tells the status of an answer in its log alone, as error=403.
     answer = re.search(r"error=(\d{3})\b", " ".join(entry.message for entry in result.logs()))
     if answer is None:
         raise Unreachable(f"it was not reached, or gave no answer within {seconds:g} s")

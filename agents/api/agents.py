@@ -226,7 +226,7 @@ class Agents(Editable):
 
     def create(self, request: Request) -> Response:
         """Create an agent. It needs `slug`, `display_name` and `system_prompt`; 201 with the agent."""
-        fields = self.read_body().sent
+        fields = self.read_body().sent  # without those that are left out
         user = request.user
         traits = fields.pop("traits", None)
         note = fields.pop("note", "") or "created over the API"
@@ -264,7 +264,7 @@ class Agents(Editable):
             raise Conflict(
                 f"agent {slug!r} is not a member of channel {channel.slug!r}; allowed: {', '.join(joined[:30])}"
             )
-        trigger = named_message(self.query["trigger"], "trigger", channel)
+        trigger = message_named_in_field(self.query["trigger"], field="trigger", channel=channel)
         try:
             prompt = preview_prompt(agent=agent, channel=channel, trigger=trigger)
         except StageFailed as error:
@@ -277,7 +277,7 @@ class Agents(Editable):
             user=prompt.user_text,
             sections=prompt.sections,
             transcript=prompt.transcript,
-            tools=tool_definitions(prompt.answer),
+            tools=tool_definitions(prompt.wanted_answer),
             draft=prompt.draft,
             trace=[entry.as_json() for entry in prompt.trace],
         )
@@ -301,13 +301,17 @@ def _channel_spoken_in_last(agent: Agent) -> Channel:
     return first
 
 
-def named_message(pk: int | None, name: str, channel: Channel) -> Message | None:
-    """Return the message that a request names by its id, which must stand in the channel; None when it names none."""
+def message_named_in_field(pk: int | None, *, field: str, channel: Channel) -> Message | None:
+    """Return the message that a request names by its id; None when it names none.
+
+    Raises:
+        ValidationError: It is not in the channel, or there is none; of the field.
+    """
     if pk is None:
         return None
     message = Message.objects.select_related("channel", "agent", "user").filter(pk=pk, channel=channel).first()
     if message is None:
-        raise ValidationError({name: [f"{name} {pk}: allowed: the id of a message of channel {channel.slug!r}"]})
+        raise ValidationError({field: [f"{field} {pk}: allowed: the id of a message of channel {channel.slug!r}"]})
     return message
 
 

@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from agents.api.agents import StageAnswer, named_message
+from agents.api.agents import StageAnswer, message_named_in_field
 from agents.api.filters import of_agent, of_channel
 from agents.api.overrides import Deadline, Overrides, overrides_of
 from agents.bodies import AgentSlug, ChannelSlug, the_channel
@@ -221,7 +221,7 @@ class Messages(Rows):
                 user=None if body.outsider else request.user,  # type: ignore[arg-type]  # no user is anonymous here
                 outsider=body.outsider,
                 text=body.text,
-                parent=named_message(body.parent, "parent", body.channel),
+                parent=message_named_in_field(body.parent, field="parent", channel=body.channel),
                 idempotency_key=headers.idempotency_key_of(request, Message),
                 tags=body.tags,
             )
@@ -254,8 +254,8 @@ class Messages(Rows):
                 payload=body.payload,
                 session=body.session,
                 idempotency_key=headers.idempotency_key_of(request, Message),
-                trigger=named_message(body.trigger, "trigger", channel),
-                parent=named_message(body.parent, "parent", channel),
+                trigger=message_named_in_field(body.trigger, field="trigger", channel=channel),
+                parent=message_named_in_field(body.parent, field="parent", channel=channel),
                 overrides=chosen,
                 tags=body.tags,
             )
@@ -304,7 +304,7 @@ class Messages(Rows):
             raise PermissionDenied(str(error)) from None
         except IngestRefused as error:
             raise ValidationError({name: [text] for name, text in error.errors.items()}) from None
-        slugs = dict.fromkeys(message.channel for message in body.messages)
+        slugs = dict.fromkeys(message.channel for message in body.messages)  # each once, in their order
         channels = {slug: reverse("channel-detail", [slug], request=request) for slug in slugs}
         return Response(IngestAnswer(**dict(ingested), channels=channels))
 

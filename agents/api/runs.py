@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from agents.api.agents import StageAnswer, named_message
+from agents.api.agents import StageAnswer, message_named_in_field
 from agents.api.filters import of_agent, of_channel
 from agents.api.messages import MessageRow, shown_messages
 from agents.api.overrides import Deadline, Overrides, overrides_of
@@ -222,7 +222,7 @@ class Turns(Listed):
                 agent=agent,
                 channel=body.channel,
                 prompt=body.prompt,
-                trigger=named_message(body.trigger, "trigger", body.channel),
+                trigger=message_named_in_field(body.trigger, field="trigger", channel=body.channel),
                 overrides=overrides_of(request, body, agent=agent, channel=body.channel),
                 idempotency_key=headers.idempotency_key_of(request, Run) or None,
             )

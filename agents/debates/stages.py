@@ -63,7 +63,7 @@ class Mode:
             turn.add_section(HEADINGS[layer], render_prompt(f"debates/{layer}", own=text_of_mode, **values))
         turn.add_section("The debate", _debate_section(context, own.seat, turn.nonce))
         turn.mask = context.mask or turn.mask
-        turn.answer = Answer(own.rules.shape, _scripted(own.debate, own.rules, context.round, own.seat))
+        turn.wanted_answer = Answer(own.rules.shape, _scripted(own.debate, own.rules, context.round, own.seat))
         older = sum(entry.round < context.round - ROUNDS_IN_FULL for entry in context.entries)
         turn.count(shown_in_full=len(context.entries) - older, shown_in_short=older)
 

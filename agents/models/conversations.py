@@ -296,10 +296,10 @@ class UnknownAgent(ValueError):
 
 
 def find_agent(name: str) -> Agent:
-    """Return the agent of this slug; its display name, and capitals, are understood too.
+    """Return the agent of this slug; its display name, and other capitals, are understood, too. It may be inactive.
 
     Raises:
-        UnknownAgent: None, with the nearest names.
+        UnknownAgent: There is none; names near slugs.
     """
     name = name.strip()
     agent = _agent_named(name)
@@ -353,7 +353,7 @@ def names_of_agents() -> frozenset[str]:
 
 
 def outsider_name(name: str, names: Container[str]) -> str:
-    """Return the name under which an outsider is stored: marked where an agent has the same name.
+    """Return the name under which an outsider is stored: marked where an agent has the same name, cut where the mark needs the room.
 
     Args:
         name: As the outsider gave it.

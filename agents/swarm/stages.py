@@ -176,7 +176,7 @@ def swarm_context(turn: Turn) -> SwarmContext | NoSwarm:
 def _make_context(turn: Turn) -> SwarmContext | NoSwarm:
     if not settings.TURN_SWARM_ENABLED:
         return NoSwarm("swarms are off (TURN_SWARM_ENABLED)")
-    if turn.channel.kind == Channel.Kind.DEBATE or turn.answer is not None:
+    if turn.channel.kind == Channel.Kind.DEBATE or turn.wanted_answer is not None:
         return NoSwarm("a typed answer is asked for")
     message = _message_to_answer(turn)
     if message is None:

@@ -145,9 +145,7 @@ class LeasedTurn:
         """Set the system prompt, and in the turn what stages decided when it was prepared."""
         self.system = _blocks(content)
         self.turn.nonce = content["nonce"]
-        self.turn.answer = (
-            Answer(**content["answer"]) if "answer" in content else None
-        )  # None: no typed one is asked for
+        self.turn.wanted_answer = Answer(**content["answer"]) if "answer" in content else None
         installed = declared("turn_tools")  # an app may have been taken out since
         self.turn.tools = [name for name in content.get("tools", []) if name in installed]
         self.turn.temperature = content.get("temperature")
@@ -163,7 +161,10 @@ class LeasedTurn:
             self.used_tools = True
 
     def _add_result(self, content: Mapping[str, Any]) -> None:
-        """Add the answer of a tool to the exchange: the stage's draft, or the next pending call, is done."""
+        """Add the answer of a tool to the exchange: the stage's draft, or the next pending call, is done.
+
+        Notes, too, whether it ended the turn, what was said, and what was sent back or refused.
+        """
         detail = content["detail"]
         if self.draft is not None:
             written = self.draft.text
@@ -242,8 +243,8 @@ class LeasedTurn:
             "persona_version": turn.persona_version_id,
             "sections": [{"heading": section.heading, "stage": section.stage} for section in prompt.sections],
         }
-        if turn.answer is not None:
-            system["answer"] = {"name": turn.answer.name, "values": dict(turn.answer.values)}
+        if turn.wanted_answer is not None:
+            system["answer"] = {"name": turn.wanted_answer.name, "values": dict(turn.wanted_answer.values)}
         if turn.tools:
             system["tools"] = turn.tools
         if turn.temperature is not None:
@@ -300,7 +301,7 @@ class LeasedTurn:
             model=overrides.model or agent.model_id,
             system=self.system,
             turns=tuple(self.turns),
-            tools=tool_definitions(turn.answer, turn.tools),
+            tools=tool_definitions(turn.wanted_answer, turn.tools),
             temperature=turn.temperature,
             max_tokens=MAX_TOKENS,
             retries=RETRIES,
@@ -316,7 +317,7 @@ class LeasedTurn:
                 "sent": self.sent,
                 "step": self.model_calls + 1,
                 "scene": overrides.scene,
-                "answer": dict(turn.answer.values) if turn.answer is not None else {},
+                "answer": dict(turn.wanted_answer.values) if turn.wanted_answer is not None else {},
             },
             label=llm.Label(
                 purpose="turn", mechanism="turn", agent_id=agent.pk, run_id=run.pk, work_id=f"run:{run.pk}"
@@ -390,7 +391,12 @@ class LeasedTurn:
         tool_name: str = "",
         message: Message | None = None,
     ) -> None:
-        """Record the next entry of the exchange."""
+        """Record the next entry of the exchange.
+
+        Args:
+            step: Of which it is; None = of none, as the prompt.
+            message: What was said by it; None = nothing.
+        """
         self.number += 1
         RunMessage.objects.create(
             run=self.run,
@@ -616,7 +622,7 @@ def _ending_of_model(leased: LeasedTurn) -> Ending | None:
     Where a typed answer is asked for, two refused calls in a row end the turn, and a reply of text alone is answered once with a
     reminder, which is recorded.
     """
-    needs_answer = leased.turn.answer is not None
+    needs_answer = leased.turn.wanted_answer is not None
     if needs_answer and len(leased.refusals) >= MALFORMED_IN_A_ROW:
         return _failed_ending(f"no valid answer: {leased.refusals[-1]}")
     if leased.ended:

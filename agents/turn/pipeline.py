@@ -191,7 +191,8 @@ class Turn:
         overrides: Settings for this turn only, opaque to this layer (`Run.overrides`).
         transcript: The recent conversation the agent is shown, oldest first; `prepare` may reshape it.
         sections: Prompt sections added by stages, in their order.
-        answer: A typed answer that is asked for, set in `prepare`; the agent is then offered `send_message` alone.
+        wanted_answer: A typed answer that is asked for, set in `prepare`; the agent is then offered `send_message` alone. None = it may
+            say what it likes, and use all tools.
         tools: Names in the apps' `turn_tools` of further tools, set in `prepare`.
         performed: What tools did in this turn, in order.
         facts: What is known of the agent, by the names that apps declare (`agent_facts`).
@@ -217,7 +218,7 @@ class Turn:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     transcript: list[Message] = field(default_factory=list)
     sections: list[Section] = field(default_factory=list)
-    answer: Answer | None = None
+    wanted_answer: Answer | None = None
     tools: list[str] = field(default_factory=list)
     performed: list[ToolOutcome] = field(default_factory=list)
     facts: Mapping[str, bool] = field(default_factory=dict)

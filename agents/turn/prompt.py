@@ -44,7 +44,8 @@ def recent_messages(
 ) -> list[Message]:
     """Return the last `TURN_HISTORY_MESSAGES` messages of the channel, oldest first; of a trigger in a thread, those of its thread.
 
-    The first message of a thread is always among them. Messages of a simulation are shown in its channel, and nowhere else.
+    The first message of a thread is always among them, unless `until` or `apart` leaves it out. Messages of a simulation are shown in its
+    channel, and nowhere else.
 
     Args:
         trigger: The message that is answered; None, or one outside of threads = the channel's messages, those in threads among them.
@@ -73,7 +74,7 @@ def recent_messages(
 def lines(messages: Sequence[Message], *, agent: Agent) -> list[str]:
     """Return an entry per message: its number, who said it, when, and the text, which cannot pass for another entry.
 
-    The number is the message's position in its channel.
+    The number is the message's position in its channel. Where that of the first one is above 1, an entry says that others came before.
     """
     entries = [_line(message, agent) for message in messages]
     if messages and messages[0].position > 1:
@@ -82,7 +83,10 @@ def lines(messages: Sequence[Message], *, agent: Agent) -> list[str]:
 
 
 def _line(message: Message, agent: Agent) -> str:
-    """Return a message as `agent` reads it; further lines of its text are indented."""
+    """Return a message as `agent` reads it, cut after 4,000 characters; further lines of its text are indented.
+
+    E.g. ``12. Ada [2026-03-01 09:30]: Good morning.``; of its own messages ``12. (you) …``.
+    """
     who = "(you)" if message.agent_id == agent.pk else one_line(message.author_name)
     when = f" [{timezone.localtime(message.sent_at):%Y-%m-%d %H:%M}]" if message.sent_at else ""
     return f"{message.position}. {who}{when}: " + neutral(message.text)[0].replace("\n", "\n    | ")
@@ -100,7 +104,7 @@ def within_reach(agent: Agent, channel: Channel) -> QuerySet[Channel]:
 
 
 def channel_lines(agent: Agent, channel: Channel) -> list[str]:
-    """Return a line per channel within the agent's reach, by slug, with what kind it is and who else is in a direct message."""
+    """Return a line per channel within the agent's reach, by slug, at most 30, with what kind it is and who is in a direct message."""
     channels = list(within_reach(agent, channel)[:MAX_CHANNELS])
     direct_messages = [reached for reached in channels if reached.kind == Channel.Kind.DM]
     prefetch_related_objects(direct_messages, "memberships__agent", "memberships__user")
@@ -108,6 +112,7 @@ def channel_lines(agent: Agent, channel: Channel) -> list[str]:
 
 
 def _channel_line(channel: Channel, agent: Agent) -> str:
+    """Return ``dm-1: direct message with Ada, Bob`` (the others in it), or ``news: public channel News, about: the topic``."""
     slug = _on_one_line(channel.slug)
     if channel.kind == Channel.Kind.DM:
         names = []
@@ -143,7 +148,7 @@ class Prompt:
         user: The agent's channels, the conversation, and what to do now.
         sections: Every part of the system prompt under its heading, with who added it.
         transcript: The conversation as shown, one entry per message.
-        answer: The typed answer that is asked for, if one is.
+        wanted_answer: The typed answer that is asked for, if one is.
         draft: In a preview what a stage would answer at once, without asking the model. `trace`: there what the stages did.
     """
 
@@ -151,7 +156,7 @@ class Prompt:
     user: llm.Turn
     sections: tuple[Section, ...]
     transcript: tuple[str, ...]
-    answer: Answer | None = None
+    wanted_answer: Answer | None = None
     draft: Draft | None = None
     trace: tuple[TraceEntry, ...] = ()
 
@@ -227,7 +232,7 @@ def build_prompt(turn: Turn, *, prompt: str = "") -> Prompt:
         user=llm.Turn("user", (situation, now)),
         sections=(*static, *memory, *turn.sections),
         transcript=transcript,
-        answer=turn.answer,
+        wanted_answer=turn.wanted_answer,
     )
 
 
@@ -250,11 +255,14 @@ def preview_prompt(
 
 
 def _static_parts(turn: Turn) -> list[Section]:
-    """Return the parts of the system prompt that are the same in all turns of an agent: its persona and the instructions."""
+    """Return the parts of the system prompt that are the same in all turns of an agent: its persona and the instructions.
+
+    Where a typed answer is asked for, the instructions name its fields and the channel.
+    """
     agent = turn.agent
     values = {"name": one_line(agent.display_name)}
-    if turn.answer is not None:
-        shape: type[BaseModel] = import_string(declared("turn_answers")[turn.answer.name])
+    if turn.wanted_answer is not None:
+        shape: type[BaseModel] = import_string(declared("turn_answers")[turn.wanted_answer.name])
         values["fields"] = ", ".join(shape.model_fields)
         values["channel"] = turn.channel.slug
     persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
@@ -291,7 +299,7 @@ def _situation(turn: Turn, transcript: Sequence[str]) -> str:
         channel=turn.channel.slug,
         conversation=conversation,
         thread=turn.trigger is not None and turn.trigger.parent_id is not None,
-        answer=turn.answer is not None,
+        answer=turn.wanted_answer is not None,
     )
 
 
@@ -318,7 +326,7 @@ def _now(turn: Turn, prompt: str) -> str:
         name=one_line(turn.agent.display_name),
         channel=turn.channel.slug,
         prompt=neutral(prompt.strip(), PROMPT_CHARACTERS)[0],
-        answer=turn.answer is not None,
+        answer=turn.wanted_answer is not None,
         **values,
     )
 

@@ -196,7 +196,7 @@ def why_nobody_is_called(message: Message) -> str:
             reasons.append(f"{name[:80]!r} is named and not addressed")
             continue
         reasons.append(f"{name[:80]!r} " + ("is the name of several here" if key == SHARED else "is a person here"))
-        suggested += _slugs_of_bearers(name, key, agents)
+        suggested += _slugs_of_bearers(name, key, agents)  # agents that have this name, too
     why = "; ".join(reasons[:MOST_REASONS]) or "it names none of them"
     each_once = list(dict.fromkeys(suggested or slugs.values()))
     ways = ", ".join(f"@{slug}" for slug in each_once[:MOST_REASONS])

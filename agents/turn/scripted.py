@@ -37,7 +37,8 @@ def answer(request: LLMRequest) -> dict[str, Any]:
     * ``trigger``: the message it answers, for further tools of the turn (`turn_tools` of an app).
 
     Returns:
-        ``text`` and ``tool_calls`` (``name``, ``input``): one `send_message`, one `do_nothing`, or none at the end of the turn.
+        ``text`` and ``tool_calls`` (``name``, ``input``): one `send_message`, one `do_nothing` (where no line is left), one of a further
+        tool, or none at the end of the turn.
 
     Raises:
         InvalidAnswer: The request does not offer the tool that the script needs.

@@ -62,7 +62,7 @@ def check_message(
 
     Raises:
         SendRefused: The text is blank, over 100,000 characters or holds what no database stores; the parent is in another channel; the
-            key is too long; a tag is no pair of texts. Says what is allowed.
+            key is over 200 characters; a tag is no pair of texts, or its key does not begin with a letter. Says what is allowed.
     """
     fault = fault_of(text)
     if fault:
@@ -134,7 +134,7 @@ _TAKE_POSITION = """
 
 
 def append(*, channel: Channel, **fields: Any) -> Message:
-    """Save the next message of a channel, said now. Two statements; call it inside a short transaction.
+    """Save the next message of a channel, said now; it is synthetic where the channel is. Two statements, inside a short transaction.
 
     The statement that raises the counter also takes the position (`select_for_update` does nothing on SQLite), so two writers wait
     for each other and never share one.
@@ -215,7 +215,7 @@ def send_message(
             return result
     except StageFailed as error:
         raise RequiredStageFailed(f"not sent: a required stage failed ({error})") from error
-    finally:
+    finally:  # the turn may say more, elsewhere
         turn.channel = channel_of_turn
         turn.draft_key = key_before
 
@@ -231,33 +231,35 @@ def _review_and_commit(
         SendRefused: The agent may not speak there, the channel is gone, or the key belongs to another message.
         StageFailed: A required stage failed.
     """
-    begun = len(turn.trace)  # the entries from here on are about this draft
+    first_entry = len(turn.trace)  # of the trace that is about this draft
     admission = _admit(turn.agent, turn.channel, turn.draft_key)
     turn.facts = admission.facts
     if admission.was_sent:
-        return _result_of_earlier_send(_message_committed_first(turn, turn.channel, turn.draft_key), turn, begun)
+        return _result_of_earlier_send(_message_committed_first(turn, turn.channel, turn.draft_key), turn, first_entry)
     speaks_as_stored = not Overrides.of(turn.overrides).system_prompt
     if speaks_as_stored:  # under another prompt it speaks as no stored version
         turn.persona_version_id = turn.persona_version_id or admission.version_id
     outcome = _review_within_limits(turn, draft)
     if isinstance(outcome, Revise):
-        return _sent_back(turn, draft.text, outcome, begun)
+        return _sent_back(turn, draft.text, outcome, first_entry)
     message, is_new = commit(turn=turn, draft=outcome.draft, idempotency_key=turn.draft_key, parent=parent, tags=tags)
     if not is_new:
-        return _result_of_earlier_send(message, turn, begun)
+        return _result_of_earlier_send(message, turn, first_entry)
     return SendResult(
         committed=True,
         outcome=outcome.outcome or "sent",
         text=message.text,
         message=message,
         reports=dict(turn.reports),
-        trace=turn.trace[begun:],
+        trace=turn.trace[first_entry:],
     )
 
 
-def _result_of_earlier_send(message: Message, turn: Turn, begun: int) -> SendResult:
+def _result_of_earlier_send(message: Message, turn: Turn, first_entry: int) -> SendResult:
     """Return the result of a draft whose key had committed a message before; the stages' reports are not of that message."""
-    return SendResult(committed=True, outcome="sent", text=message.text, message=message, trace=turn.trace[begun:])
+    return SendResult(
+        committed=True, outcome="sent", text=message.text, message=message, trace=turn.trace[first_entry:]
+    )
 
 
 def commit(
@@ -285,6 +287,7 @@ def commit(
     Raises:
         SendRefused: The channel is gone, or the key belongs to another message.
         StageFailed: A required stage failed; nothing was saved.
+        IntegrityError: Another constraint than that of the key speaks against it.
     """
     where = channel or turn.channel
     trigger = turn.trigger
@@ -346,8 +349,15 @@ def _review_within_limits(turn: Turn, draft: Draft) -> Accept | Revise:
     return Accept(draft)
 
 
-def _sent_back(turn: Turn, text: str, revise: Revise, begun: int) -> SendResult:
-    """Return the result of a draft that a stage sent back; the next attempt continues its session."""
+def _sent_back(turn: Turn, text: str, revise: Revise, first_entry: int) -> SendResult:
+    """Return the result of a draft that a stage sent back; the next attempt continues its session.
+
+    The feedback is masked: it names nobody whom the agent must not know (`Turn.mask`).
+
+    Args:
+        text: The draft.
+        first_entry: Index of the first entry of the trace that is about this draft.
+    """
     if revise.session:
         turn.sessions[turn.channel.pk] = revise.session
     return SendResult(
@@ -357,7 +367,7 @@ def _sent_back(turn: Turn, text: str, revise: Revise, begun: int) -> SendResult:
         feedback=turn.mask(revise.feedback),
         session=turn.session,
         reports=dict(turn.reports),
-        trace=turn.trace[begun:],
+        trace=turn.trace[first_entry:],
     )
 
 

@@ -93,7 +93,7 @@ def as_json(run: Run) -> dict[str, Any]:
 
 
 def lines(run: Run) -> Iterator[str]:
-    """Yield the turn as a readable timeline."""
+    """Yield the turn as a readable timeline; the last line has the sums with the stages' model calls, where there were any."""
     where = f"#{run.channel.slug}" if run.channel else "a deleted channel"
     yield f"Turn {run.pk}: {run.agent.display_name} in {where}"
     for event in events(run):
@@ -181,7 +181,7 @@ def _result_text(row: RunMessage | None, calls: Mapping[str, Mapping[str, Any]])
 
 
 def _said_at_end(run: Run) -> str:
-    """Return what was said without a tool: the best attempt, which a stage committed at the end."""
+    """Return what was said without a tool: the best attempt, which a stage committed at the end; empty where there is none."""
     said_by_tools = set(RunMessage.objects.filter(run=run, message__isnull=False).values_list("message", flat=True))
     texts = []
     for message in messages_of(run):
@@ -191,6 +191,7 @@ def _said_at_end(run: Run) -> str:
 
 
 def _usage(sums: Totals) -> dict[str, Any]:
+    """Return sums of model calls for JSON; the cost is that of the priced calls alone, as a text, which loses no digit."""
     return {
         "calls": sums.calls,
         "input_tokens": sums.input_tokens,

@@ -60,6 +60,9 @@ def _own_label(text: str) -> str:
     """Return the label of a note in its one spelling, unless it is not the agent's to change.
 
     The protected label is recognised however it is written: what differs only in case, spaces or signs is the same to a reader.
+
+    Raises:
+        ValueError: It is protected, or no label; says what is allowed.
     """
     label = plain_label(text)
     if label.replace("_", "") == PROTECTED_LABEL:
@@ -138,7 +141,7 @@ class SendMessage(Tool):
             turn=turn,
             idempotency_key=_key_of_call(turn, call),
         )
-        gives_answer = turn.answer is not None and result.committed
+        gives_answer = turn.wanted_answer is not None and result.committed
         return _performed_send(result, channel, self.text, ends=gives_answer)
 
     def _chosen_channel(self, turn: Turn) -> Channel:
@@ -149,7 +152,7 @@ class SendMessage(Tool):
         Raises:
             ToolFault: It names none that the agent can speak in.
         """
-        reached = [turn.channel] if turn.answer is not None else within_reach(turn.agent, turn.channel)
+        reached = [turn.channel] if turn.wanted_answer is not None else within_reach(turn.agent, turn.channel)
         by_slug = {channel.slug: channel for channel in reached}
         wanted = self.channel.removeprefix("#") if self.channel else turn.channel.slug
         channel = by_slug.get(wanted) or by_slug.get(wanted.casefold())
@@ -187,7 +190,11 @@ class ReactToMessage(Tool):
     emoji: Annotated[str, StringConstraints(max_length=32), AfterValidator(_one_emoji)] = Field(description="one emoji")
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
-        """Store the reaction to a message of the turn's channel, once; a ToolFault where there is no such message."""
+        """Store the reaction to a message of the turn's channel, once.
+
+        Raises:
+            ToolFault: The agent is no active member of the channel any more, or there is no such message.
+        """
         membership = ChannelMember.objects.filter(agent=turn.agent, agent__is_active=True, channel=turn.channel)
         if not membership.exists():
             raise ToolFault(f"You are not an active member of {turn.channel.slug}.")
@@ -223,10 +230,10 @@ class UpdateMemory(Tool):
     value: Annotated[str, StringConstraints(max_length=BLOCK_CHARACTERS)] = Field(description="its whole new text")
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
-        """Store the note, unless the turn is in a simulation, which the agent does not learn.
+        """Store the note, unless the turn is in a simulation, which the agent does not learn. A stored label keeps its spelling.
 
         Raises:
-            ToolFault: It would be one note too many.
+            ToolFault: It would be one note more than 20.
         """
         stored_labels = MemoryBlock.objects.filter(agent=turn.agent).values_list("label", flat=True)
         by_spelling = {plain_label(label): label for label in stored_labels}
@@ -251,7 +258,10 @@ class SearchMemory(Tool):
     )
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
-        """Find the five passages that hold most of the words looked for, the newer first among equals; the newest 1,000 are read."""
+        """Find the five passages that hold most of the words looked for, the newer first among equals; the newest 1,000 are read.
+
+        They are given within a fence, numbered.
+        """
         words = set(tokenize(self.query))
         newest_first = MemoryPassage.objects.filter(agent=turn.agent).order_by("-created_at", "-pk")
         matches = []
@@ -344,7 +354,7 @@ def perform(call: llm.ToolCall, *, turn: Turn) -> Performed:
     Raises:
         RequiredStageFailed: A stage without which nothing may be said failed.
     """
-    tools = tools_for(turn.answer, turn.tools)
+    tools = tools_for(turn.wanted_answer, turn.tools)
     try:
         tool = tools.get(call.name)
         if tool is None:
@@ -371,7 +381,7 @@ def _validated(tool: type[Tool], call: llm.ToolCall) -> Tool:
 
 def calls_models(call: llm.ToolCall, turn: Turn) -> bool:
     """Return whether carrying out a call may ask a model, so that no transaction may be open."""
-    tool = tools_for(turn.answer, turn.tools).get(call.name)
+    tool = tools_for(turn.wanted_answer, turn.tools).get(call.name)
     return tool is not None and tool.calls_models
 
 

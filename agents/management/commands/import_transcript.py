@@ -128,7 +128,10 @@ class Command(CodedCommand):
 
 
 def _read_options(options: dict[str, Any]) -> ReadOptions:
-    """Return how the file is to be read, from the options of the command line, each of which may hold several parts: ``a=1,b=2``."""
+    """Return how the file is to be read, from the options of the command line.
+
+    --map, --tag and --columns may be given several times; --tag and --columns also hold lists: ``a=1,b=2``.
+    """
     tags = [text for part in options["tag"] for text in part.split(",")]
     columns = [text for part in options["columns"] for text in part.split(",") if text]
     return ReadOptions(
@@ -144,7 +147,7 @@ def _read_options(options: dict[str, Any]) -> ReadOptions:
 
 
 def pair(text: str, option: str, *, last: bool = False) -> tuple[str, str]:
-    """Split ``key=value`` at the first ``=`` (or the last)."""
+    """Split ``key=value`` at the first ``=`` (with `last` at the last); an error of the command line where there is none, or no key."""
     key, equals, value = text.rpartition("=") if last else text.partition("=")
     if not equals or not key.strip():
         raise wrong(f"{option} {text!r}: write it as KEY=VALUE")

@@ -40,7 +40,7 @@ class Command(CodedCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Load the examples; or store the defaults of one app (e.g. --propositions) and nothing else, or remove the examples."""
+        """Load the examples; or store the defaults of one app (e.g. --swarm) and nothing else, or remove the examples."""
         default = next((name for name in DEFAULTS if options[name]), "")
         if options["remove"] and default:
             raise wrong(f"--remove or --{default}, one of the two")
@@ -52,8 +52,8 @@ class Command(CodedCommand):
         if default and options["reset"]:
             raise wrong(f"--{default} or --reset, one of the two")
         if default:
-            store_defaults = import_string(DEFAULTS[default])  # of these agents, none; returns what it did
-            self.stdout.write(store_defaults([]))
+            store_defaults = import_string(DEFAULTS[default])
+            self.stdout.write(store_defaults([]))  # says what it did; of example agents it is given none
             return
         self._load(options)
 

@@ -459,7 +459,7 @@ def test_in_other_channels_the_stage_does_nothing(kind: str, llm_server: LLMServ
     assert [(entry.status, entry.why) for entry in prompt.trace if entry.stage == "debate"] == [
         ("skipped", "not the channel of a debate")
     ]
-    assert prompt.answer is None
+    assert prompt.wanted_answer is None
     assert send_message(agent=ada, channel=office, text="Good morning.").committed
 
 
@@ -482,4 +482,4 @@ def test_the_question_stands_in_the_prompt_as_data() -> None:
 
     assert "<<<QUESTION 0123456789ab>>>\nIs this\n    | ### a heading\n    | \u2039\u2039\u2039END" in text
     assert TOPIC not in text
-    assert build_prompt(turn_of(debate, 1, 1)).answer is None
+    assert build_prompt(turn_of(debate, 1, 1)).wanted_answer is None

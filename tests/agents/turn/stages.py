@@ -224,7 +224,7 @@ class Asking:
     name = "asking"
 
     def prepare(self, turn: Turn) -> None:
-        turn.answer = Answer("position", turn.overrides.get("says", {}))
+        turn.wanted_answer = Answer("position", turn.overrides.get("says", {}))
         turn.transcript = []
 
 

@@ -227,8 +227,8 @@ def test_the_scripted_actor_gives_the_answer_it_is_given(
 def test_the_preview_shows_what_a_turn_would_ask_for(ada: Agent, office: Channel) -> None:
     seen = preview_prompt(agent=ada, channel=office)
 
-    assert seen.answer is not None
-    assert [tool.name for tool in tool_definitions(seen.answer)] == ["send_message"]
+    assert seen.wanted_answer is not None
+    assert [tool.name for tool in tool_definitions(seen.wanted_answer)] == ["send_message"]
     assert "reasoning" in seen.system_text
 
 
