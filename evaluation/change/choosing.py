@@ -136,9 +136,8 @@ def _compare_tagged(before: RunSummary, now: RunSummary, *, names: tuple[str, st
     """
     empty = []
     for name, summary in zip(names, (before, now), strict=True):
-        if (
-            not summary.comparable and not summary.searched
-        ):  # searched for cues: the share of hits compares without a score
+        # Searched for cues: the share of hits compares without a score.
+        if not summary.comparable and not summary.searched:
             empty.append(f"{name}: {summary.run.error}")
     if empty:
         raise NotComparable("; ".join(empty))

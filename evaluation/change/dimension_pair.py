@@ -68,8 +68,8 @@ class DimensionPair:
             else:
                 self.same[proposition] = (before, now)
 
-    def _judged_over_window(self) -> list[str]:  # by repeats of one judgement, not message by message
-        """Return the propositions judged once over the window; none where all of them are, as then they compare with each other."""
+    def _judged_over_window(self) -> list[str]:
+        """Return the propositions judged once over the window, in repeats; none where all are: they then compare with each other."""
         over_window = []
         for proposition, (before, now) in self.same.items():
             observations = [*before.observations, *now.observations]
