@@ -252,9 +252,8 @@ def _tested_change(change: ChangeResult, pair: _SamplePair, margin: float, *, of
         change = change.model_copy(update={"baseline": mean_of(pair.before), "candidate": mean_of(pair.now)})
     p_value = difference_p(pair.before, pair.now, paired=paired, unseen=unseen)
     if pair.are_repeats:
-        change = with_verdict(
-            change, interval, margin, n=None
-        )  # None: no number of messages would narrow the judge's noise
+        # No number of messages would narrow the judge's noise.
+        change = with_verdict(change, interval, margin, n=None)
         change = undecided_unless_beyond_margin(change, margin, "the judge's noise")
         note = NOISE_ALONE
         sd = None
@@ -402,7 +401,7 @@ def goes_by_hits(hits: tuple[Share, Share], scored: tuple[Share | None, Share | 
     if not hits_before.scored and not hits_now.scored:
         return False
     some_have_none = hits_before.scored < hits_before.asked or hits_now.scored < hits_now.asked
-    all_scores_are_hits = hits == scored
+    all_scores_are_hits = hits == scored  # as many hits as scores, of as many messages, in both
     if some_have_none and all_scores_are_hits:
         return True
     scored_before = scored[0]
@@ -412,7 +411,9 @@ def goes_by_hits(hits: tuple[Share, Share], scored: tuple[Share | None, Share | 
 def change_of_hits(change: AnyChange, before: Share, now: Share, margin: float) -> AnyChange:
     """Return the change of a proposition by its hits: by the share of messages that had one, not by how low those scored.
 
-    The two shares are compared by Fisher's exact test; the interval is of the change in points, see `ChangeResult.points`.
+    The two shares are compared by Fisher's exact test; the interval is of the change in points, where a message with a hit counts 0 and
+    another 9. ``steady`` where it lies within the margin; ``drifted`` or ``improved`` where p is at most 5 % and the change at least the
+    margin; else undecided.
 
     Args:
         before, now: Hits of the messages judged, of the baseline and of the candidate; both of at least one message.

@@ -267,14 +267,16 @@ def _with_own_baselines(
 def compare_with_file(
     path: Path, agents: Sequence[Agent] | None, *, margin: float, dimensions: Sequence[str] = ()
 ) -> Compared:
-    """Compare what a file says of each agent with the agent's evaluation that judged the newest message, in the same way as the file's.
+    """Compare what a file says of each agent with the agent's evaluation that judged the newest message in the same way (judge, procedure).
 
-    Agents that cannot be compared are in `refused`; where no agent is compared, or one was judged in another way than in the file,
-    `wrong_file` is set.
+    An agent that was only judged otherwise, is not in the file or was never evaluated is in `refused`. `wrong_file` is set for the
+    first of these, and where the file holds none of the agents.
 
     Args:
         path: As `measurements_of_file` reads it.
         agents: Whom; None: those in the file.
+        margin: Half-width of "no change", in points.
+        dimensions: Only these; empty: all.
 
     Raises:
         UnreadableFile: The file is none.

@@ -45,7 +45,7 @@ def promote(run: EvaluationRun, summary: RunSummary, *, only: Collection[str] | 
     if run.agent is None:
         raise ValueError(f"evaluation run {run.pk} targets a channel; baselines are of agents")
     now = timezone.now()
-    statistics = window_statistics(run.figures)
+    statistics = window_statistics(run.figures)  # they compare, also where the dimension has no score
     with transaction.atomic():
         # Of two runs that end at once each must see what the other promoted.
         Agent.objects.select_for_update(no_key=True).get(pk=run.agent.pk)

@@ -142,7 +142,7 @@ def series_points(run: EvaluationRun) -> dict[str, dict[str, Any]]:
             "error": standard_error(run, name),
             "of": _digest_of_propositions(run, name),
         }
-    for name, by_proposition in window_statistics(run.figures).items():
+    for name, by_proposition in window_statistics(run.figures).items():  # the statistic takes the place of a score
         observations = [observation for rows in by_proposition.values() for observation in rows]
         points[name] = {
             "score": mean_of(observations),

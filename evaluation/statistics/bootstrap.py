@@ -369,7 +369,7 @@ def bootstrap_difference(
 def _paired_difference(
     baseline: Sequence[Observation], current: Sequence[Observation], *, unseen: bool, resamples: int
 ) -> Estimate:
-    """Return the difference over the clusters that are in both samples."""
+    """Return the difference over the clusters that are in both samples; no value where none is, no interval for one."""
     clusters_before = {observation.cluster for observation in baseline if observation.weight}
     clusters_now = {observation.cluster for observation in current if observation.weight}
     in_both = clusters_before & clusters_now
