@@ -352,7 +352,7 @@ def chosen_measurements(
         ways: To look in, the preferred one first.
     """
     for asked in (baseline, candidate):
-        if isinstance(asked, EvaluationRun):
+        if isinstance(asked, EvaluationRun):  # it was judged in one way: the other is looked for in the same
             ways = [Judged(judge=asked.judge, procedure=asked.procedure)]
             break
     before: Measurement | None = None

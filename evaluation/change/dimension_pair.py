@@ -176,7 +176,7 @@ class DimensionPair:
                 baseline_share=change.baseline_share,
                 too_little_scored=True,
             )
-        if change.verdict == "steady" and self._has_hits_alone():
+        if change.verdict == "steady" and self._has_hits_alone():  # the scores cannot tell: more hits score the same
             return change.model_copy(update={"verdict": "not enough data", "reason": HITS_ALONE})
         if change.delta is None and self.before.score is not None and self.now.score is not None:
             return change.model_copy(update={"reason": NONE_IN_COMMON, "interval_note": NONE_IN_COMMON})
@@ -226,7 +226,10 @@ class DimensionPair:
         return bool(scored_in_both) and scored_in_both <= self.by_hits.keys()
 
     def _samples(self) -> tuple[Sample, Sample]:
-        """Return the dimension in both, by the propositions that are scored in both."""
+        """Return the dimension in both, by the propositions that are scored in both, without those judged once over the window.
+
+        Counts are taken as a whole.
+        """
         if self.counted:
             return self.before.sample, self.now.sample
         compared = {p: pair for p, pair in self.same.items() if p not in self.over_window}

@@ -133,9 +133,8 @@ def measured_dimensions(run: EvaluationRun, dimensions: Sequence[str]) -> dict[s
         dimensions: Those of the run that are wanted.
     """
     own = [name for name in dimensions if name in run.own_dimensions]
-    linked = [
-        name for name in dimensions if name not in run.own_dimensions
-    ]  # judged by the runs of its agent's channels
+    # The others were judged by the runs of its agent's channels.
+    linked = [name for name in dimensions if name not in run.own_dimensions]
     channels = _channel_shares(run) if linked else {}
     judgements = _read_judgements(run, own, linked, channels)
     clusters = _clusters_of_messages(run) if _has_messages(judgements) else {}

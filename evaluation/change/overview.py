@@ -358,9 +358,8 @@ def state_of(drift: AgentDrift) -> tuple[State, Change | None]:
         return "no baseline" if drift.is_measured else "never measured", None
     if not drift.is_measured:
         return "not measured since", None
-    falls = [
-        row for row in drift.propositions if (row.points or 0.0) <= -MARGIN
-    ]  # the largest first, as they are sorted
+    # The propositions are sorted, the largest fall first.
+    falls = [row for row in drift.propositions if (row.points or 0.0) <= -MARGIN]
     main_fall = _main_fall(drift, falls)
     if main_fall is not None:
         return "drifted", main_fall
