@@ -79,7 +79,7 @@ class DimensionPair:
         return over_window if len(over_window) < len(judged) else []
 
     def _classify(self, proposition: str) -> None:
-        """Add a proposition to `by_hits`, `scored_in_one` or `unjudged` where it belongs there."""
+        """Add a proposition to `by_hits`, `scored_in_one` or `unjudged` where it belongs there; most belong to none: scores compare."""
         before, now = self.same[proposition]
         scored_before = before.score is not None
         scored_now = now.score is not None

@@ -115,7 +115,7 @@ class History:
         return next((point.score for point in reversed(self.points) if point.score is not None), None)
 
     def daily(self, most: int) -> History:
-        """Return the same with a point a day where it has more than `most`; the newest `most` of them."""
+        """Return the history with one point a day, a mean, where it has more than `most` points; of the days the newest `most`."""
         if len(self.points) <= most:
             return self
         points_by_day: dict[date, list[Scored]] = defaultdict(list)

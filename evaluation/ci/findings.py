@@ -402,7 +402,7 @@ def find_not_enough_data(results: Sequence[AgentResult], unjudged: Sequence[Find
     found_already = {(finding.agent, finding.dimension) for finding in unjudged}
     findings = []
     for result in results:
-        if (result.agent, "") in found_already:
+        if (result.agent, "") in found_already:  # nothing can be said of the agent as a whole
             continue
         for finding in (*_dimensions_without_score(result), *_scored_much_less(result)):
             if (finding.agent, finding.dimension) not in found_already:

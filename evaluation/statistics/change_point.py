@@ -111,7 +111,7 @@ def find_drops(points: Sequence[Point], *, every: timedelta, series: int = SERIE
     onset = 0  # of a drop that is under suspicion
     statistic = 0.0
     for index in range(len(points)):
-        if index - start < WARM_UP:
+        if index - start < WARM_UP:  # too few to compare with
             onset = index + 1
             continue
         number = _standard_number(scores[start:index], variances[start:index], scores[index], variances[index])
@@ -128,7 +128,7 @@ def find_drops(points: Sequence[Point], *, every: timedelta, series: int = SERIE
         after = _precision_weighted_mean(scores[onset : index + 1], variances[onset : index + 1])
         if before - after >= limit:  # else the chart goes on: the drop may yet grow
             alarms.append(Alarm(index, onset, before, after, correlation))
-            start = onset
+            start = onset  # what is lower now is what later ones are compared with
             statistic = 0.0
     return Scan(tuple(alarms), statistic, threshold)
 

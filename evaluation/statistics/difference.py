@@ -321,10 +321,10 @@ def spread(baseline: Scores, candidate: Scores, *, paired: bool = False, unseen:
 
 
 def _pooled(samples: Sequence[Floats], least: Sequence[float]) -> float | None:
-    """Return the standard deviation within samples; None for fewer than two values in one.
+    """Return the standard deviation within samples, weighted by their degrees of freedom; None for fewer than two values in one.
 
     Args:
-        least: The variance that each sample has at least.
+        least: The variance that each sample is taken to have at least.
     """
     import numpy as np
 
