@@ -252,17 +252,18 @@ def _tested_change(change: ChangeResult, pair: _SamplePair, margin: float, *, of
         change = change.model_copy(update={"baseline": mean_of(pair.before), "candidate": mean_of(pair.now)})
     p_value = difference_p(pair.before, pair.now, paired=paired, unseen=unseen)
     if pair.are_repeats:
-        change = decided(change, interval, margin, n=None)  # None: no number of messages would narrow the judge's noise
-        change = beyond_margin(change, margin, "the judge's noise")
+        # No number of messages would narrow the judge's noise.
+        change = with_verdict(change, interval, margin, n=None)
+        change = undecided_unless_beyond_margin(change, margin, "the judge's noise")
         note = NOISE_ALONE
         sd = None
     else:
         baseline_n = None if paired else change.baseline_n  # pairs grow in both
-        change = decided(change, interval, margin, n=change.n, baseline_n=baseline_n)
+        change = with_verdict(change, interval, margin, n=change.n, baseline_n=baseline_n)
         note = pair.note
         sd = spread(pair.before, pair.now, paired=paired, unseen=unseen)
     if of_words:
-        change = beyond_margin(change, margin, "chance")
+        change = undecided_unless_beyond_margin(change, margin, "chance")
         note = f"{WORDS_ALONE}; {note}" if note else WORDS_ALONE
     update: dict[str, Any] = {
         "interval_note": note,
@@ -400,7 +401,7 @@ def goes_by_hits(hits: tuple[Share, Share], scored: tuple[Share | None, Share | 
     if not hits_before.scored and not hits_now.scored:
         return False
     some_have_none = hits_before.scored < hits_before.asked or hits_now.scored < hits_now.asked
-    all_scores_are_hits = hits == scored
+    all_scores_are_hits = hits == scored  # as many hits as scores, of as many messages, in both
     if some_have_none and all_scores_are_hits:
         return True
     scored_before = scored[0]
@@ -410,7 +411,9 @@ def goes_by_hits(hits: tuple[Share, Share], scored: tuple[Share | None, Share | 
 def change_of_hits(change: AnyChange, before: Share, now: Share, margin: float) -> AnyChange:
     """Return the change of a proposition by its hits: by the share of messages that had one, not by how low those scored.
 
-    The two shares are compared by Fisher's exact test; the interval is of the change in points, see `ChangeResult.points`.
+    The two shares are compared by Fisher's exact test; the interval is of the change in points, where a message with a hit counts 0 and
+    another 9. ``steady`` where it lies within the margin; ``drifted`` or ``improved`` where p is at most 5 % and the change at least the
+    margin; else undecided.
 
     Args:
         before, now: Hits of the messages judged, of the baseline and of the candidate; both of at least one message.
@@ -446,7 +449,7 @@ def _verdict_by_hits(points: float, interval: Interval, p_value: float, margin: 
 
 
 # -- verdicts
-def decided(
+def with_verdict(
     change: AnyChange, interval: Interval | None, margin: float, *, n: int | None, baseline_n: int | None = None
 ) -> AnyChange:
     """Return the change with its interval (of scores cut to ±9) and the verdict, reason and `n_more` that `decide` gives for it.
@@ -458,9 +461,8 @@ def decided(
     """
     decision = decide(change.delta, interval, margin, n=n, baseline_n=baseline_n, unit=change.unit)
     if interval is not None and not change.counted:
-        interval = Interval(
-            max(interval.low, -HIGHEST), min(interval.high, HIGHEST)
-        )  # means of 0 to 9 differ by 9 at most
+        # Means of 0 to 9 differ by 9 at most.
+        interval = Interval(max(interval.low, -HIGHEST), min(interval.high, HIGHEST))
     update = {
         "verdict": decision.verdict,
         "reason": decision.reason,
@@ -470,7 +472,7 @@ def decided(
     return change.model_copy(update=update)
 
 
-def beyond_margin(change: AnyChange, margin: float, noise: str) -> AnyChange:
+def undecided_unless_beyond_margin(change: AnyChange, margin: float, noise: str) -> AnyChange:
     """Take a verdict back that is not surely beyond the margin: two texts always differ a little, and so does a judge from itself.
 
     Args:

@@ -136,9 +136,8 @@ def _compare_tagged(before: RunSummary, now: RunSummary, *, names: tuple[str, st
     """
     empty = []
     for name, summary in zip(names, (before, now), strict=True):
-        if (
-            not summary.comparable and not summary.searched
-        ):  # searched for cues: the share of hits compares without a score
+        # Searched for cues: the share of hits compares without a score.
+        if not summary.comparable and not summary.searched:
             empty.append(f"{name}: {summary.run.error}")
     if empty:
         raise NotComparable("; ".join(empty))
@@ -268,14 +267,16 @@ def _with_own_baselines(
 def compare_with_file(
     path: Path, agents: Sequence[Agent] | None, *, margin: float, dimensions: Sequence[str] = ()
 ) -> Compared:
-    """Compare what a file says of each agent with the agent's evaluation that judged the newest message, in the same way as the file's.
+    """Compare what a file says of each agent with the agent's evaluation that judged the newest message in the same way (judge, procedure).
 
-    Agents that cannot be compared are in `refused`; where no agent is compared, or one was judged in another way than in the file,
-    `wrong_file` is set.
+    An agent that was only judged otherwise, is not in the file or was never evaluated is in `refused`. `wrong_file` is set for the
+    first of these, and where the file holds none of the agents.
 
     Args:
         path: As `measurements_of_file` reads it.
         agents: Whom; None: those in the file.
+        margin: Half-width of "no change", in points.
+        dimensions: Only these; empty: all.
 
     Raises:
         UnreadableFile: The file is none.
@@ -351,7 +352,7 @@ def chosen_measurements(
         ways: To look in, the preferred one first.
     """
     for asked in (baseline, candidate):
-        if isinstance(asked, EvaluationRun):
+        if isinstance(asked, EvaluationRun):  # it was judged in one way: the other is looked for in the same
             ways = [Judged(judge=asked.judge, procedure=asked.procedure)]
             break
     before: Measurement | None = None

@@ -409,7 +409,7 @@ def adjusted(comparisons: Iterable[Comparison]) -> list[Comparison]:
 
 def _with_losses(change: ChangeResult, losses: Sequence[Lost]) -> ChangeResult:
     """Return a change as ``not enough data`` where its proposition, or one of its dimension, was lost; what is worse stays so."""
-    own = []
+    own = []  # of a dimension as a whole also those of its propositions
     for lost in losses:
         if lost.dimension == change.dimension and change.proposition in ("", lost.proposition):
             own.append(lost)

@@ -44,7 +44,7 @@ def detections(comparisons: Sequence[Comparison], points: float) -> list[Detecti
         comparisons: Those corrected together.
         points: The size of the change to detect, more than 0.
     """
-    tested = 0
+    tested = 0  # above 0 where a spread is known: both take an interval
     for comparison in comparisons:
         tested += sum(change.p_value is not None for change in comparison.dimensions)
     rows = []

@@ -68,8 +68,8 @@ class DimensionPair:
             else:
                 self.same[proposition] = (before, now)
 
-    def _judged_over_window(self) -> list[str]:  # by repeats of one judgement, not message by message
-        """Return the propositions judged once over the window; none where all of them are, as then they compare with each other."""
+    def _judged_over_window(self) -> list[str]:
+        """Return the propositions judged once over the window, in repeats; none where all are: they then compare with each other."""
         over_window = []
         for proposition, (before, now) in self.same.items():
             observations = [*before.observations, *now.observations]
@@ -79,7 +79,7 @@ class DimensionPair:
         return over_window if len(over_window) < len(judged) else []
 
     def _classify(self, proposition: str) -> None:
-        """Add a proposition to `by_hits`, `scored_in_one` or `unjudged` where it belongs there."""
+        """Add a proposition to `by_hits`, `scored_in_one` or `unjudged` where it belongs there; most belong to none: scores compare."""
         before, now = self.same[proposition]
         scored_before = before.score is not None
         scored_now = now.score is not None
@@ -176,7 +176,7 @@ class DimensionPair:
                 baseline_share=change.baseline_share,
                 too_little_scored=True,
             )
-        if change.verdict == "steady" and self._has_hits_alone():
+        if change.verdict == "steady" and self._has_hits_alone():  # the scores cannot tell: more hits score the same
             return change.model_copy(update={"verdict": "not enough data", "reason": HITS_ALONE})
         if change.delta is None and self.before.score is not None and self.now.score is not None:
             return change.model_copy(update={"reason": NONE_IN_COMMON, "interval_note": NONE_IN_COMMON})
@@ -226,7 +226,10 @@ class DimensionPair:
         return bool(scored_in_both) and scored_in_both <= self.by_hits.keys()
 
     def _samples(self) -> tuple[Sample, Sample]:
-        """Return the dimension in both, by the propositions that are scored in both."""
+        """Return the dimension in both, by the propositions that are scored in both, without those judged once over the window.
+
+        Counts are taken as a whole.
+        """
         if self.counted:
             return self.before.sample, self.now.sample
         compared = {p: pair for p, pair in self.same.items() if p not in self.over_window}

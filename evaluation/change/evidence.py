@@ -45,7 +45,7 @@ def promote(run: EvaluationRun, summary: RunSummary, *, only: Collection[str] | 
     if run.agent is None:
         raise ValueError(f"evaluation run {run.pk} targets a channel; baselines are of agents")
     now = timezone.now()
-    statistics = window_statistics(run.figures)
+    statistics = window_statistics(run.figures)  # they compare, also where the dimension has no score
     with transaction.atomic():
         # Of two runs that end at once each must see what the other promoted.
         Agent.objects.select_for_update(no_key=True).get(pk=run.agent.pk)
@@ -160,8 +160,8 @@ def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
     """Store in which dimensions a completed evaluation of an agent scored something (or has a statistic), and up to which message.
 
     Adherence also where the judge looked and could score nothing: that an agent is not to be recognised any more is a finding.
-    It does the same however often it is called: dimensions of channels can be scored after the agent's own. Evaluations sampled by
-    position, or made to test the judge, are no evidence.
+    It may be called again: dimensions of channels can be scored after the agent's own, and what is stored stays as it is. Evaluations
+    sampled by position, or made to test the judge, are no evidence.
 
     Args:
         spoken: The agent's messages in its window: all of them are judged by what looks at the window as a whole.
@@ -342,10 +342,13 @@ def newest_if_asked_adherence(runs: Iterable[EvaluationRun]) -> EvaluationRun | 
 def baseline_and_candidate(runs: Mapping[str, EvaluationRun]) -> tuple[Measurement, Measurement] | None:
     """Measure the current baselines and these evaluations, for `compare`; None where nothing can be compared.
 
-    Only dimensions with a baseline that rests on another evaluation are measured; adherence also without a score (see below).
+    Only dimensions with a baseline that rests on another evaluation are measured; adherence also without a score.
 
     Args:
-        runs: By dimension, of one agent, judge and procedure, the newest last.
+        runs: By dimension, of one agent, judge and procedure, the newest last; at least one.
+
+    Raises:
+        NotComparable: An evaluation is not completed.
     """
     last = list(runs.values())[-1]
     if last.agent is None:

@@ -251,10 +251,11 @@ def add_evidence(rows: Sequence[Change]) -> None:
 def _tags_since(compared: Sequence[ComparedJudgements]) -> dict[JudgementsKey, Tag]:
     """Return the tag that every judged message carries now and none carried before; of several the first of `BUILD_TAGS`.
 
-    Of what was judged over whole windows: the tag that each of the two evaluations asked for.
+    Where no message tells, as of what was judged over whole windows: the tag that the evaluation now asked for, if the one before asked
+    for another value of it.
 
     Returns:
-        By the judgements now.
+        By the judgements now; those without such a tag are left out.
     """
     keys = [judgements.before for judgements in compared] + [judgements.now for judgements in compared]
     values = _tag_values(keys)

@@ -115,7 +115,7 @@ class History:
         return next((point.score for point in reversed(self.points) if point.score is not None), None)
 
     def daily(self, most: int) -> History:
-        """Return the same with a point a day where it has more than `most`; the newest `most` of them."""
+        """Return the history with one point a day, a mean, where it has more than `most` points; of the days the newest `most`."""
         if len(self.points) <= most:
             return self
         points_by_day: dict[date, list[Scored]] = defaultdict(list)
@@ -184,7 +184,7 @@ def histories(
         key = _key(runs[scored.run], name)
         if key not in by_message:  # scores of messages tell more: one kind of point in a line
             by_window[key].append(scored)
-    older = len(scored_messages) == most or len(runs) == most_runs
+    older = len(scored_messages) == most or len(runs) == most_runs  # a limit was reached, so there may be more
     drawn = []
     for key, points in by_message.items():
         builds = sorted(at for (agent, _), at in tags.items() if agent == key.agent)
@@ -270,7 +270,13 @@ def _scores_of_messages(runs: Collection[int], dimensions: Collection[str], most
 
 
 def _scores_of_windows(runs: Mapping[int, EvaluationRun], dimensions: set[str]) -> Iterator[tuple[str, Scored]]:
-    """Yield dimension and score of what was judged over a window or a channel as a whole, at its newest message."""
+    """Yield dimension and score of what was judged over a window or a channel as a whole, at its newest message.
+
+    Of channels only for the first 60 evaluations that have their dimensions.
+
+    Args:
+        runs: The newest first.
+    """
     if not runs:
         return
     scores = _window_scores(runs, dimensions)
@@ -287,7 +293,10 @@ def _scores_of_windows(runs: Mapping[int, EvaluationRun], dimensions: set[str]) 
 
 
 def _window_scores(runs: Collection[int], dimensions: Collection[str]) -> dict[tuple[int, str], float | None]:
-    """Return by evaluation and dimension the mean of the judgements that are of no single message."""
+    """Return by evaluation and dimension the mean of the judgements of whole windows; None where none of them was scored.
+
+    A judgement without a message of what is judged message by message is of one that was deleted, so not among them.
+    """
     whole = EvaluationScore.objects.filter(Q(over_window=True) | ~Q(dimension__in=BY_MESSAGE), message__isnull=True)
     rows = (
         whole.filter(evaluation_run__in=runs, dimension__in=dimensions)

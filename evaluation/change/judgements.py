@@ -133,6 +133,7 @@ def measured_dimensions(run: EvaluationRun, dimensions: Sequence[str]) -> dict[s
         dimensions: Those of the run that are wanted.
     """
     own = [name for name in dimensions if name in run.own_dimensions]
+    # The others were judged by the runs of its agent's channels.
     linked = [name for name in dimensions if name not in run.own_dimensions]
     channels = _channel_shares(run) if linked else {}
     judgements = _read_judgements(run, own, linked, channels)

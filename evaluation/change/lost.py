@@ -103,9 +103,8 @@ class ScoredShare:
         """Return the scored share of each message, as points of 0 to 9."""
         if not self.messages or not self.share.asked:
             return []
-        asked_per_message = (
-            self.share.asked / self.messages
-        )  # on average: a message with more scores than that counts as all scored
+        # On average: a message with more scores than that counts as all scored.
+        asked_per_message = self.share.asked / self.messages
         observations = []
         for message, scored in self.scored.items():
             observations.append(Observation(HIGHEST * min(1.0, scored / asked_per_message), 1.0, message))

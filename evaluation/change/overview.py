@@ -158,7 +158,7 @@ def drift_overview(
         baseline: The newest evidence from messages with this tag; default the current baselines.
         candidate: The same; default the newest evidence from newer messages than those of the baseline.
         state: Agents in this state only; default all.
-        start, stop: The places to describe, from 0.
+        start, stop: The places to return and describe, from 0, among the agents in this state.
         describe: Whether to look for the evaluations and claims that sentences are about.
         quotes: Whether to look for the messages behind the sentences, too.
         are_all: Whether there are no other active agents, so that none are looked for.
@@ -351,12 +351,14 @@ def state_of(drift: AgentDrift) -> tuple[State, Change | None]:
     """Return the state, and the proposition that the sentence is about, if any.
 
     That is the largest significant fall, else the largest significant rise, else the largest possible fall. A dimension that fell
-    significantly or sharply is drift, too; an agent is steady where each dimension surely is.
+    significantly or sharply is drift, too; an agent is steady where each dimension surely is. A rise, or a possible fall, counts only
+    where no scores are lacking.
     """
     if not drift.has_baseline:
         return "no baseline" if drift.is_measured else "never measured", None
     if not drift.is_measured:
         return "not measured since", None
+    # The propositions are sorted, the largest fall first.
     falls = [row for row in drift.propositions if (row.points or 0.0) <= -MARGIN]
     main_fall = _main_fall(drift, falls)
     if main_fall is not None:

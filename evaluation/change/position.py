@@ -11,7 +11,7 @@ from django.db.models import Avg, Count, Max, Q
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
 from agents.models import Agent
-from evaluation.change.change import ChangeResult, decided, mean_of
+from evaluation.change.change import ChangeResult, mean_of, with_verdict
 from evaluation.dimensions import BY_ONE_MESSAGE
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.summary import COVERABLE, Share, ShareShown, rounded, total
@@ -260,7 +260,7 @@ def _change_within(bins: Sequence[Bin], judged: Sequence[_JudgedMessage], margin
     if len(stretches) < 2:
         why = "fewer than two stretches have scores"
         nothing = PositionChange(baseline=None, candidate=None, interval_note=why, verdict="not enough data")
-        return decided(nothing, None, margin, n=None)
+        return with_verdict(nothing, None, margin, n=None)
     first = stretches[0]
     last = stretches[-1]
     conversations = spanning(scored_by_stretch)  # those with scores in the first and in the last stretch
@@ -281,7 +281,7 @@ def _change_within(bins: Sequence[Bin], judged: Sequence[_JudgedMessage], margin
         last=bin_name(bins[last]),
         conversations=len(conversations),
     )
-    return decided(change, difference.interval, margin, n=difference.n or None)
+    return with_verdict(change, difference.interval, margin, n=difference.n or None)
 
 
 def _weighted_equally(judged: Sequence[_JudgedMessage]) -> list[_JudgedMessage]:

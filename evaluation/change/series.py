@@ -142,7 +142,7 @@ def series_points(run: EvaluationRun) -> dict[str, dict[str, Any]]:
             "error": standard_error(run, name),
             "of": _digest_of_propositions(run, name),
         }
-    for name, by_proposition in window_statistics(run.figures).items():
+    for name, by_proposition in window_statistics(run.figures).items():  # the statistic takes the place of a score
         observations = [observation for rows in by_proposition.values() for observation in rows]
         points[name] = {
             "score": mean_of(observations),
@@ -314,7 +314,7 @@ class _Stretch:
             lookback: How long the window of each evaluation is.
             series: How many series of the schedule share the rate of one false alarm a month.
         """
-        tested = apart(self._points, lookback)
+        tested = apart(self._points, lookback)  # a window or more between them
         run_of_point = {id(point): run.pk for point, run in zip(self._points, self._runs, strict=True)}
         self._tested_runs = [run_of_point[id(point)] for point in tested]
         scan = find_drops(tested, every=max(schedule.every, lookback), series=series, limit=schedule.drift_limit)

@@ -99,7 +99,10 @@ def changes_between(agent: Agent, before: Measurement, now: Measurement) -> list
 
 
 def _row_of(result: ChangeResult, comparison: Comparison) -> Change:
-    """Return a row that holds one change of a comparison."""
+    """Return a row that holds one change of a comparison; `agent` and `measured_at` are set by those who know them.
+
+    What only a proposition has (judgements, wording) or only a dimension (`deleted`) is left at its default in the other.
+    """
     row = Change(
         judge=comparison.judge,
         procedure=comparison.procedure,
@@ -162,7 +165,10 @@ def _fields_beyond_defaults(result: ChangeResult) -> dict[str, Any]:
 
 
 def _halved(comparison: Comparison, dimension: str) -> tuple[Share, Share] | None:
-    """Return the shares scored in both of what is judged message by message, where now it is less than half; hits are no shares."""
+    """Return the shares scored before and now where now it is less than half as much; None where it is not.
+
+    Of the propositions that are judged message by message; those compared by hits are left out: fewer hits are no loss.
+    """
     measured_before = comparison.baseline.dimensions[dimension].propositions
     measured_now = comparison.candidate.dimensions[dimension].propositions
     before = NOTHING
@@ -319,7 +325,10 @@ def _with_messages_gone() -> set[tuple[int, Judged]]:
 
 
 def _note_agreements() -> None:
-    """Store how well the judges agree with people now, beside what they say now; older rows keep what was known then."""
+    """Store how well the judges agree with people now, beside what they say now; older rows keep what was known then.
+
+    Where nothing is known of a judge its rows stay as they are.
+    """
     agreements = all_agreements()
     rows = Change.objects.filter(current=True).order_by()
     known = rows.values_list("judge", "procedure", "dimension", "agreement", "labels").distinct()

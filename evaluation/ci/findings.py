@@ -113,9 +113,9 @@ def find_unjudged(results: Sequence[AgentResult], simulations: Sequence[Simulati
             unfinished_share = len(simulation.unfinished) / len(simulation.conversations)
         if not simulation.usable or unfinished_share > limits.max_unscored:
             why = f"simulation: {simulation.problem}"
-            findings.append(_unjudged(why, agent=simulation.agent.slug, share=unfinished_share))
+            findings.append(_unjudged_finding(why, agent=simulation.agent.slug, share=unfinished_share))
     if not any(result.has_result for result in results):
-        findings.append(_unjudged("nothing was scored for any agent"))
+        findings.append(_unjudged_finding("nothing was scored for any agent"))
     for result in results:
         findings += _unjudged_agent(result)
         findings += _unjudged_dimensions(result, limits)
@@ -123,7 +123,7 @@ def find_unjudged(results: Sequence[AgentResult], simulations: Sequence[Simulati
     return findings
 
 
-def _unjudged(why: str, *, agent: str = "", dimension: str = "", share: float | None = None) -> Finding:
+def _unjudged_finding(why: str, *, agent: str = "", dimension: str = "", share: float | None = None) -> Finding:
     """Return the finding that something could not be judged: the build (no `agent`), an agent (no `dimension`), or a dimension."""
     return Finding(
         kind="could_not_judge",
@@ -140,7 +140,7 @@ def _unjudged_agent(result: AgentResult) -> Iterator[Finding]:
     run = result.run
     if run.status == EvaluationRun.Status.COMPLETED:
         if result.expected and not result.has_result:
-            yield _unjudged(run.error or "nothing scored", agent=result.agent)
+            yield _unjudged_finding(run.error or "nothing scored", agent=result.agent)
         return
     if result.captured.held_elsewhere and run.status == EvaluationRun.Status.RUNNING:
         why = f"run {run.pk} is being judged by another process ({run.lease_owner}); try again when it ended"
@@ -148,7 +148,7 @@ def _unjudged_agent(result: AgentResult) -> Iterator[Finding]:
         why = f"the run is {run.status}: {run.error}"
     else:
         why = f"the run is {run.status}"
-    yield _unjudged(why, agent=result.agent)
+    yield _unjudged_finding(why, agent=result.agent)
 
 
 def _unjudged_dimensions(result: AgentResult, limits: Limits) -> Iterator[Finding]:
@@ -156,10 +156,10 @@ def _unjudged_dimensions(result: AgentResult, limits: Limits) -> Iterator[Findin
     for dimension, coverage in result.coverage.items():
         if coverage.failed_share > limits.max_unscored:
             why = f"{coverage.failed} of {coverage.judgeable} judgements failed, e.g. {coverage.example}"
-            yield _unjudged(why, agent=result.agent, dimension=dimension, share=coverage.failed_share)
+            yield _unjudged_finding(why, agent=result.agent, dimension=dimension, share=coverage.failed_share)
         elif _lacks_required_score(result, dimension, limits):
             why = f"{NO_SCORE}: {result.why_no_score(dimension)}"
-            yield _unjudged(why, agent=result.agent, dimension=dimension)
+            yield _unjudged_finding(why, agent=result.agent, dimension=dimension)
 
 
 def _lacks_required_score(result: AgentResult, dimension: str, limits: Limits) -> bool:
@@ -190,7 +190,7 @@ def _unjudged_overall_score(result: AgentResult, limits: Limits) -> Iterator[Fin
         if summary.fell_short or name in result.lost_dimensions:
             reasons.append(f"{name}: {summary.reason or result.why_no_score(name)}")
     why = "; ".join(reasons) or "no dimension is scored"
-    yield _unjudged(f"{NO_SCORE}: {why}", agent=result.agent, dimension=OVERALL)
+    yield _unjudged_finding(f"{NO_SCORE}: {why}", agent=result.agent, dimension=OVERALL)
 
 
 # -- what got worse
@@ -356,15 +356,15 @@ def find_below_threshold(results: Sequence[AgentResult], limits: Limits) -> list
                 continue
             weakest = summary.weakest.id if summary.weakest else ""
             worst = _worst_message(result.summary, name, weakest)
-            findings.append(_below_threshold(result, name, score, threshold, summary.share, weakest, worst))
+            findings.append(_below_threshold_finding(result, name, score, threshold, summary.share, weakest, worst))
         overall_score = result.overall_score
         threshold = limits.threshold(OVERALL)
         if overall_score is not None and threshold is not None and overall_score < threshold:
-            findings.append(_below_threshold(result, OVERALL, overall_score, threshold, result.summary.share))
+            findings.append(_below_threshold_finding(result, OVERALL, overall_score, threshold, result.summary.share))
     return findings
 
 
-def _below_threshold(
+def _below_threshold_finding(
     result: AgentResult,
     dimension: str,
     score: float,
@@ -402,7 +402,7 @@ def find_not_enough_data(results: Sequence[AgentResult], unjudged: Sequence[Find
     found_already = {(finding.agent, finding.dimension) for finding in unjudged}
     findings = []
     for result in results:
-        if (result.agent, "") in found_already:
+        if (result.agent, "") in found_already:  # nothing can be said of the agent as a whole
             continue
         for finding in (*_dimensions_without_score(result), *_scored_much_less(result)):
             if (finding.agent, finding.dimension) not in found_already:
@@ -418,7 +418,7 @@ def _dimensions_without_score(result: AgentResult) -> Iterator[Finding]:
         change = result.change(name)
         nothing_shared = change is not None and change.reason == NONE_IN_COMMON
         if nothing_shared or _lacks_score_it_should_have(result, summary, change):
-            yield _too_little(
+            yield _too_little_finding(
                 result,
                 dimension=name,
                 why=summary.reason or NONE_IN_COMMON,
@@ -442,7 +442,7 @@ def _lacks_score_it_should_have(result: AgentResult, summary: DimensionSummary, 
 def _scored_much_less(result: AgentResult) -> Iterator[Finding]:
     """Yield the propositions (or whole dimensions) that are scored significantly less than in the baseline."""
     for lost in result.comparison.lost if result.comparison else ():
-        yield _too_little(
+        yield _too_little_finding(
             result,
             dimension=lost.dimension,
             proposition=lost.proposition,
@@ -452,7 +452,7 @@ def _scored_much_less(result: AgentResult) -> Iterator[Finding]:
         )
 
 
-def _too_little(
+def _too_little_finding(
     result: AgentResult, *, dimension: str, why: str, now: Share | None, before: Share | None, proposition: str = ""
 ) -> Finding:
     """Return the finding that too little is scored, with the share now and before."""
@@ -488,11 +488,11 @@ def find_one_sided(results: Sequence[AgentResult]) -> list[Finding]:
             summary = result.summary.dimensions.get(shown.dimension)
             too_little_now = summary is not None and summary.reason
             if not shown.proposition and not too_little_now:  # with a proposition it shows hits: `find_hits`
-                findings.append(_one_sided(result, shown))
+                findings.append(_one_sided_finding(result, shown))
     return findings
 
 
-def _one_sided(result: AgentResult, shown: Shown) -> Finding:
+def _one_sided_finding(result: AgentResult, shown: Shown) -> Finding:
     """Return the finding that a dimension is scored on one side only; of a score now with its lowest messages."""
     before = ""
     now = ""

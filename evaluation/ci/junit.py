@@ -22,7 +22,9 @@ def junit(report: Report) -> str:
     """Return an XML document with a test case per agent and dimension.
 
     A case is a ``failure`` for a regression or a score below its threshold, an ``error`` for what could not be judged enough, ``skipped``
-    for what is not evaluable; hits that are no regression are its output.
+    for what is not evaluable. Too little data, or a score on one side only, is ``skipped``, too; with ``--strict``, or where the score
+    was lost, an ``error``. Hits that are no regression are its output. Where nothing could be measured, or proposition files cannot be
+    used, there is a case for that.
     """
     suites = ET.Element("testsuites", {"name": "plumbline"})
     for result in report.results:

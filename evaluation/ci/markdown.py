@@ -23,7 +23,7 @@ FINDING_HEADINGS = ("Agent", "Dimension", "Proposition", "Baseline", "Now", "Cha
 
 
 def markdown(report: Report) -> str:
-    """Return one comment on a pull request: what is wrong, then, folded, everything else."""
+    """Return one comment on a pull request: what is wrong, then, folded, everything else; parts without content are left out."""
     findings = report.findings
     wrong = findings.of_kind(
         "could_not_judge", "regressions", "fading", "below_threshold", "one_sided", "not_enough_data"

@@ -238,7 +238,7 @@ def _coverage_of_row(row: Mapping[str, Any]) -> Coverage:
     """Return the coverage of `count` judgements that ended alike.
 
     `cause` says why a judgement is unscored: `OUT_OF_REACH` for what an offline judge has no means for, else how the call or its reply
-    failed. Without a cause it is empty, and then `judge` too where there was nothing that anybody could judge.
+    failed; empty: nothing failed. `judge` is who judged; empty where there was nothing to judge.
     """
     count = row["count"]
     if row["status"] == "scored":

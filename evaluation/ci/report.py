@@ -222,7 +222,8 @@ def _compared_dimension(result: AgentResult, name: str) -> dict[str, Any]:
         added: dict[str, Any] = {"baseline": None, "delta": None, "interval": None, "verdict": None}
     else:
         added = change.model_dump(exclude={"share"})  # the dimension has it
-        added["comparable_score"] = added.pop("candidate")  # not the score where propositions differ
+        # Over the propositions that are compared: the dimension's own `score` may rest on others, too.
+        added["comparable_score"] = added.pop("candidate")
     coverage = result.coverage.get(name, Coverage())
     added["unscored_because"] = coverage.model_dump(exclude={"scored", "trivial"})
     if name in result.lost_dimensions:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from evaluation.statistics.bootstrap import Estimate, numbers, percentile_estimate, replicates
+from evaluation.statistics.bootstrap import Estimate, finite_numbers, percentile_estimate, replicates
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,7 +73,7 @@ def krippendorff_alpha(items: Sequence[Sequence[float | None]], *, resamples: in
 
     rows = []
     for number, ratings in enumerate(items, 1):
-        row = numbers(f"item {number}", [rating for rating in ratings if rating is not None])
+        row = finite_numbers(f"item {number}", [rating for rating in ratings if rating is not None])
         if row.size >= 2:
             rows.append(row)
     if len(rows) < 2:
@@ -135,8 +135,8 @@ def _statistic_of_pairs(
     """
     import numpy as np
 
-    a = numbers("first rater", first)
-    b = numbers("second rater", second)
+    a = finite_numbers("first rater", first)
+    b = finite_numbers("second rater", second)
     if a.size != b.size:
         raise ValueError(f"the first rater has {a.size} ratings, the second {b.size}; they must rate the same items")
     if a.size < 2:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from evaluation.statistics.bootstrap import LEVEL, Interval, numbers
+from evaluation.statistics.bootstrap import LEVEL, Interval, finite_numbers
 from evaluation.statistics.difference import ALPHA, POWER
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ def welch(treatment: Sequence[float], control: Sequence[float]) -> Welch | None:
 
     None for fewer than 2 scores in one, or where the scores of neither arm vary. Raises ValueError for a score that is no finite number.
     """
-    a = numbers("treatment", treatment)
-    b = numbers("control", control)
+    a = finite_numbers("treatment", treatment)
+    b = finite_numbers("control", control)
     if min(len(a), len(b)) < 2 or not (a.var() or b.var()):
         return None
     from scipy.special import stdtr
@@ -76,8 +76,8 @@ def effect(treatment: Sequence[float], control: Sequence[float]) -> Effect | Non
 
     Hedges & Olkin, "Statistical Methods for Meta-Analysis" (1985), chapter 5: g with the exact factor, the variance of d from its size.
     """
-    a = numbers("treatment", treatment)
-    b = numbers("control", control)
+    a = finite_numbers("treatment", treatment)
+    b = finite_numbers("control", control)
     n = len(a)
     m = len(b)
     if min(n, m) < 2:
@@ -108,7 +108,7 @@ def intraclass(*arms: Arm) -> float | None:
     freedom_between = freedom_within = 0
     effective_scores = 0.0
     for arm in arms:
-        environments = [numbers("scores", scores) for scores in arm.values() if len(scores)]
+        environments = [finite_numbers("scores", scores) for scores in arm.values() if len(scores)]
         if not environments:
             continue
         n = sum(len(scores) for scores in environments)
@@ -147,13 +147,13 @@ def permutation_p(treatment: Arm, control: Arm, *, seed: int = 0) -> float | Non
         return None
     rows = np.array([sums_treatment[pair] for pair in pairs] + [sums_control[pair] for pair in pairs])
     as_it_was = np.zeros((1, len(pairs)), dtype=bool)
-    real = abs(_difference(rows, as_it_was)[0])
+    real = abs(_difference_for_each_way(rows, as_it_was)[0])
     at_least = real - 1e-9 * max(1.0, real)  # as extreme, but for rounding
     if len(pairs) <= MOST_EXACT_PAIRS:
         flips = _all_flips(len(pairs))
-        return int((np.abs(_difference(rows, flips)) >= at_least).sum()) / len(flips)
+        return int((np.abs(_difference_for_each_way(rows, flips)) >= at_least).sum()) / len(flips)
     flips = _drawn_flips(len(pairs), seed)
-    extreme = int((np.abs(_difference(rows, flips)) >= at_least).sum())
+    extreme = int((np.abs(_difference_for_each_way(rows, flips)) >= at_least).sum())
     return (1 + extreme) / (1 + PERMUTATIONS)
 
 
@@ -235,14 +235,13 @@ def pairs_needed(d: float, comparisons: int = 1) -> int | None:
     def suffices(pairs: int) -> bool:
         return power(d, pairs, comparisons) >= POWER
 
-    return bisect_left(
-        range(high), True, lo=high // 2, key=suffices
-    )  # half as many are too few; `high` where none below it does
+    # Half as many are too few; `high` where none below it does.
+    return bisect_left(range(high), True, lo=high // 2, key=suffices)
 
 
 def detectable(treatment: Arm, control: Arm, comparisons: int = 1) -> float | None:
     """Return the smallest true difference that as many pairs would detect with power 0.8, in points; None where none could be."""
-    differences = _differences(treatment, control)
+    differences = _differences_of_pairs(treatment, control)
     smallest = detectable_d(len(differences), comparisons)
     if smallest is None:
         return None
@@ -255,7 +254,7 @@ def environments_needed(change: float, treatment: Arm, control: Arm, comparisons
     Returns:
         None for no difference, fewer than 2 pairs, or where more than ten million would be needed.
     """
-    differences = _differences(treatment, control)
+    differences = _differences_of_pairs(treatment, control)
     if len(differences) < 2 or not change:
         return None
     deviation = _deviation(differences)
@@ -268,11 +267,11 @@ def _sums(arm: Arm) -> dict[Hashable, tuple[float, float]]:
     sums = {}
     for environment, scores in arm.items():
         if scores:
-            sums[environment] = (float(numbers("scores", scores).sum()), float(len(scores)))
+            sums[environment] = (float(finite_numbers("scores", scores).sum()), float(len(scores)))
     return sums
 
 
-def _differences(treatment: Arm, control: Arm) -> list[float]:
+def _differences_of_pairs(treatment: Arm, control: Arm) -> list[float]:
     """Return the differences of the means of environments that both arms have."""
     sums_control = _sums(control)
     differences = []
@@ -308,7 +307,7 @@ def _smallest_detected_d(pairs: int, rare_ways: int) -> Floats:
     return np.sort(np.concatenate(detected_from))
 
 
-def _difference(rows: Floats, flips: NDArray[np.bool_]) -> Floats:
+def _difference_for_each_way(rows: Floats, flips: NDArray[np.bool_]) -> Floats:
     """Return treatment less control, of the means of all scores, for each way to swap pairs.
 
     Args:

@@ -62,7 +62,7 @@ class Estimate:
     reason: str = ""
 
 
-def numbers(name: str, values: Sequence[float]) -> Floats:
+def finite_numbers(name: str, values: Sequence[float]) -> Floats:
     """Return the values as an array.
 
     Raises:
@@ -165,8 +165,8 @@ def cluster_sums(*samples: Sequence[Observation]) -> list[Floats]:
 
     clusters: dict[Hashable, _Cluster] = {}
     for column, sample in enumerate(samples):
-        numbers("scores", [observation.value for observation in sample])
-        numbers("weights", [observation.weight for observation in sample])
+        finite_numbers("scores", [observation.value for observation in sample])
+        finite_numbers("weights", [observation.weight for observation in sample])
         for row, observation in enumerate(sample):
             if observation.weight < 0:
                 raise ValueError(f"weight {float(observation.weight)} of observation {row + 1}; allowed: 0 or more")
@@ -287,7 +287,7 @@ def outcomes_of(tables: Sequence[Floats]) -> Outcomes:
     """Return the figures of the clusters' means (of paired samples: of their differences), of tables as `cluster_sums` makes them."""
     import numpy as np
 
-    return Outcomes.of(_ratio(np.concatenate(list(tables))))
+    return Outcomes.of(_mean_or_difference(np.concatenate(list(tables))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,8 +320,8 @@ def bootstrap_mean(observations: Sequence[Observation], *, unseen: bool = True, 
     if not tables:
         return Estimate(None, None, 0, "no scores")
     drawn = _draw(tables, resamples)
-    variance = _variance_of(drawn, least_variance(outcomes_of(tables), unseen=unseen))
-    return _estimate(mean_of(tables), drawn.replicates, [variance], n=drawn.clusters)
+    variance = _variance_of_mean(drawn, least_variance(outcomes_of(tables), unseen=unseen))
+    return _expanded_estimate(mean_of(tables), drawn.replicates, [variance], n=drawn.clusters)
 
 
 def bootstrap_difference(
@@ -361,10 +361,10 @@ def bootstrap_difference(
     drawn_now = _draw(now, resamples, streams=2, stream=1)
     least_before = least_variance(outcomes_before, outcomes_now, unseen=unseen)
     least_now = least_variance(outcomes_now, outcomes_before, unseen=unseen)
-    return _estimate(
+    return _expanded_estimate(
         mean_of(now) - mean_of(before),
         drawn_now.replicates - drawn_before.replicates,
-        [_variance_of(drawn_before, least_before), _variance_of(drawn_now, least_now)],
+        [_variance_of_mean(drawn_before, least_before), _variance_of_mean(drawn_now, least_now)],
         n=min(drawn_before.clusters, drawn_now.clusters),
     )
 
@@ -372,7 +372,7 @@ def bootstrap_difference(
 def _paired_difference(
     baseline: Sequence[Observation], current: Sequence[Observation], *, unseen: bool, resamples: int
 ) -> Estimate:
-    """Return the difference over the clusters that are in both samples."""
+    """Return the difference over the clusters that are in both samples; no value where none is, no interval for one."""
     clusters_before = {observation.cluster for observation in baseline if observation.weight}
     clusters_now = {observation.cluster for observation in current if observation.weight}
     in_both = clusters_before & clusters_now
@@ -382,11 +382,11 @@ def _paired_difference(
     if not tables:
         return Estimate(None, None, 0, "no item has scores in both")
     drawn = _draw(tables, resamples)
-    variance = _variance_of(drawn, least_variance_of_pairs(tables, unseen=unseen))
-    return _estimate(mean_of(tables), drawn.replicates, [variance], n=drawn.clusters)
+    variance = _variance_of_mean(drawn, least_variance_of_pairs(tables, unseen=unseen))
+    return _expanded_estimate(mean_of(tables), drawn.replicates, [variance], n=drawn.clusters)
 
 
-def _ratio(totals: Floats) -> Floats:
+def _mean_or_difference(totals: Floats) -> Floats:
     """Return the mean, or the difference of two means, of each row of (sums, weights) as `cluster_sums` arranges them."""
     half = totals.shape[-1] // 2
     means = totals[..., :half] / totals[..., half:]
@@ -397,7 +397,7 @@ def mean_of(tables: Sequence[Floats]) -> float:
     """Return the weighted mean, or with two samples their difference, of tables as `cluster_sums` makes them."""
     import numpy as np
 
-    return float(_ratio(np.sum([table.sum(axis=0) for table in tables], axis=0)))
+    return float(_mean_or_difference(np.sum([table.sum(axis=0) for table in tables], axis=0)))
 
 
 def _draw(tables: Sequence[Floats], resamples: int, *, streams: int = 1, stream: int = 0) -> _Drawn:
@@ -415,7 +415,7 @@ def _draw(tables: Sequence[Floats], resamples: int, *, streams: int = 1, stream:
         kinds, counts = np.unique(table, axis=0, return_counts=True)  # whole scores: few kinds, however many messages
         totals += np.concatenate([drawn @ kinds for drawn in resample_counts(counts, resamples=resamples, rng=rng)])
     clusters = sum(len(table) for table in tables)
-    return _Drawn(_ratio(totals), clusters, clusters - len(tables))
+    return _Drawn(_mean_or_difference(totals), clusters, clusters - len(tables))
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,7 +426,7 @@ class MeanVariance:
     freedom: float
 
 
-def _variance_of(drawn: _Drawn, least: float) -> MeanVariance:
+def _variance_of_mean(drawn: _Drawn, least: float) -> MeanVariance:
     """Return the variance of the mean of a drawn sample; 0 without degrees of freedom, where no interval is given.
 
     Args:
@@ -436,9 +436,8 @@ def _variance_of(drawn: _Drawn, least: float) -> MeanVariance:
 
     if drawn.freedom < 1:
         return MeanVariance(0.0, drawn.freedom)
-    variance = (
-        float(np.var(drawn.replicates)) * drawn.clusters / drawn.freedom
-    )  # resampling alone gives (n − 1) ÷ n of it
+    # Resampling alone gives only so much of it: freedom ÷ clusters.
+    variance = float(np.var(drawn.replicates)) * drawn.clusters / drawn.freedom
     return MeanVariance(max(variance, least / drawn.clusters), drawn.freedom)
 
 
@@ -449,7 +448,7 @@ def variance_of_difference(means: Sequence[MeanVariance]) -> MeanVariance:
     return MeanVariance(variance, freedom)
 
 
-def _estimate(value: float, replicates: Floats, variances: Sequence[MeanVariance], *, n: int) -> Estimate:
+def _expanded_estimate(value: float, replicates: Floats, variances: Sequence[MeanVariance], *, n: int) -> Estimate:
     """Return the value with an interval: expanded percentiles of its replicates, reaching at least as far as Student's t to either end.
 
     No interval where a sample has no degree of freedom.

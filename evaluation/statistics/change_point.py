@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from agents.kit.text.wording import counted
-from evaluation.statistics.bootstrap import numbers
+from evaluation.statistics.bootstrap import finite_numbers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -100,7 +100,7 @@ def find_drops(points: Sequence[Point], *, every: timedelta, series: int = SERIE
     threshold = alarm_threshold(every=every, series=series)
     if not (math.isfinite(limit) and limit >= 0):
         raise ValueError(f"limit is {limit}; allowed: 0 or more")
-    scores = numbers("scores", [point.score for point in points])
+    scores = finite_numbers("scores", [point.score for point in points])
     variances = _variances(points)
     if any(later.time < earlier.time for earlier, later in pairwise(points)):
         raise ValueError("the points are not in order of time")
@@ -111,7 +111,7 @@ def find_drops(points: Sequence[Point], *, every: timedelta, series: int = SERIE
     onset = 0  # of a drop that is under suspicion
     statistic = 0.0
     for index in range(len(points)):
-        if index - start < WARM_UP:
+        if index - start < WARM_UP:  # too few to compare with
             onset = index + 1
             continue
         number = _standard_number(scores[start:index], variances[start:index], scores[index], variances[index])
@@ -121,15 +121,14 @@ def find_drops(points: Sequence[Point], *, every: timedelta, series: int = SERIE
         if statistic == 0.0:  # a drop begins with the next evaluation, if at all
             onset = index + 1
             continue
-        if (
-            statistic <= threshold or onset == start
-        ):  # equal: the chart has not been back at 0 since an alarm, nothing lies before
+        # `onset == start`: the chart has not been back at 0 since an alarm, so nothing lies before the onset to compare with.
+        if statistic <= threshold or onset == start:
             continue
-        before = _mean(scores[start:onset], variances[start:onset])
-        after = _mean(scores[onset : index + 1], variances[onset : index + 1])
+        before = _precision_weighted_mean(scores[start:onset], variances[start:onset])
+        after = _precision_weighted_mean(scores[onset : index + 1], variances[onset : index + 1])
         if before - after >= limit:  # else the chart goes on: the drop may yet grow
             alarms.append(Alarm(index, onset, before, after, correlation))
-            start = onset
+            start = onset  # what is lower now is what later ones are compared with
             statistic = 0.0
     return Scan(tuple(alarms), statistic, threshold)
 
@@ -205,7 +204,7 @@ def _variances(points: Sequence[Point]) -> Floats:
     """
     import numpy as np
 
-    known = numbers("errors", [point.error for point in points if point.error is not None])
+    known = finite_numbers("errors", [point.error for point in points if point.error is not None])
     if known.size and known.min() < 0:
         raise ValueError(f"an error is {known.min()}; allowed: 0 or more")
     typical = float(np.median(known)) if known.size else 0.0
@@ -213,7 +212,7 @@ def _variances(points: Sequence[Point]) -> Floats:
     return np.asarray(np.maximum(errors, NOISE_FLOOR) ** 2)
 
 
-def _mean(scores: Floats, variances: Floats) -> float:
+def _precision_weighted_mean(scores: Floats, variances: Floats) -> float:
     """Return the mean weighted by precision."""
     return float((scores / variances).sum() / (1 / variances).sum())
 
@@ -227,7 +226,7 @@ def _standard_number(past: Floats, variances: Floats, score: np.float64, varianc
     """
     from scipy.special import ndtri, stdtr
 
-    between = _between(past, variances)
+    between = _variance_between(past, variances)
     weights = 1 / (variances + between)
     total = float(weights.sum())
     mean = float((weights * past).sum()) / total
@@ -239,7 +238,7 @@ def _standard_number(past: Floats, variances: Floats, score: np.float64, varianc
     return float(ndtri(min(1 - SMALLEST_TAIL, max(SMALLEST_TAIL, tail))))
 
 
-def _between(past: Floats, variances: Floats) -> float:
+def _variance_between(past: Floats, variances: Floats) -> float:
     """Return τ²: the variance between evaluations beyond their errors (DerSimonian & Laird's moment estimate), ≥ 0."""
     weights = 1 / variances
     total = float(weights.sum())

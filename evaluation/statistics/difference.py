@@ -219,9 +219,9 @@ def error_of(scores: Scores) -> float | None:
     It may be 0: unlike in the tests, no variance is added for what rounding hides.
     """
     tables = cluster_sums(scores)
-    if _count(tables) < 2:
+    if _cluster_count(tables) < 2:
         return None
-    return math.sqrt(_variance(tables, least=0.0).variance)
+    return math.sqrt(_variance_of_mean(tables, least=0.0).variance)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -250,27 +250,27 @@ def _difference_of(baseline: Scores, candidate: Scores, *, paired: bool, unseen:
     """Return candidate minus baseline, of weighted means; None for fewer than two clusters in one of the two (paired: two pairs)."""
     if paired:
         tables = cluster_sums(baseline, candidate)
-        if _count(tables) < 2:
+        if _cluster_count(tables) < 2:
             return None
-        variance = _variance(tables, least_variance_of_pairs(tables, unseen=unseen))
+        variance = _variance_of_mean(tables, least_variance_of_pairs(tables, unseen=unseen))
         return _Difference(mean_of(tables), variance)
     before = cluster_sums(baseline)
     now = cluster_sums(candidate)
-    if _count(before) < 2 or _count(now) < 2:
+    if _cluster_count(before) < 2 or _cluster_count(now) < 2:
         return None
     outcomes_before = outcomes_of(before)
     outcomes_now = outcomes_of(now)
-    variance_before = _variance(before, least_variance(outcomes_before, outcomes_now, unseen=unseen))
-    variance_now = _variance(now, least_variance(outcomes_now, outcomes_before, unseen=unseen))
+    variance_before = _variance_of_mean(before, least_variance(outcomes_before, outcomes_now, unseen=unseen))
+    variance_now = _variance_of_mean(now, least_variance(outcomes_now, outcomes_before, unseen=unseen))
     return _Difference(mean_of(now) - mean_of(before), variance_of_difference([variance_before, variance_now]))
 
 
-def _count(tables: Sequence[Floats]) -> int:
+def _cluster_count(tables: Sequence[Floats]) -> int:
     """Return how many clusters are in tables as `cluster_sums` makes them."""
     return sum(len(table) for table in tables)
 
 
-def _variance(tables: Sequence[Floats], least: float) -> MeanVariance:
+def _variance_of_mean(tables: Sequence[Floats], least: float) -> MeanVariance:
     """Return the variance of a weighted mean (of two samples: of the mean difference of pairs), of at least two clusters.
 
     Args:
@@ -321,10 +321,10 @@ def spread(baseline: Scores, candidate: Scores, *, paired: bool = False, unseen:
 
 
 def _pooled(samples: Sequence[Floats], least: Sequence[float]) -> float | None:
-    """Return the standard deviation within samples; None for fewer than two values in one.
+    """Return the standard deviation within samples, weighted by their degrees of freedom; None for fewer than two values in one.
 
     Args:
-        least: The variance that each sample has at least.
+        least: The variance that each sample is taken to have at least.
     """
     import numpy as np
 

@@ -353,7 +353,7 @@ def capture_baseline(model_admin: Any, request: HttpRequest, queryset: QuerySet[
             if tags:
                 model_admin.message_user(request, _asks_first(agent, tags), messages.WARNING)
                 continue
-            run, _ = queue_run(spec, simulate=True)
+            run, _ = queue_run(spec, simulate=True)  # simulated only where the agent has little speech
             runs.append(run)
         except PropositionError as error:
             model_admin.message_user(request, f"{agent}: {error}", messages.ERROR)

@@ -257,6 +257,7 @@ def _what_is_missing(
     if under_way:
         return {
             "under_way": [(evaluation_link(run.pk), display.status_badge(run)) for run in under_way],
+            # The page asks there about the first of them, and is fetched again when the answer changes.
             "live": f"{reverse('evaluationrun-detail', args=[under_way[0].pk])}?scores=0",
             "no_worker": not alive().exists(),
         }

@@ -250,7 +250,8 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
         The second one is missing where nothing has a score any more.
         """
         panels = super().get_panels(request, obj)
-        tags = first_said_with_tag([obj.agent_id])  # the rolling mean starts again there
+        # When it first said something with a tag: the rolling mean starts again there.
+        tags = first_said_with_tag([obj.agent_id])
         judged = Judged(judge=obj.judge, procedure=obj.procedure)
         measured = histories(agents=[obj.agent_id], tags=tags, dimensions=[obj.dimension], judged=judged)
         scored = [history for history in measured if history.now is not None]

@@ -102,6 +102,10 @@ class Command(CodedCommand):
     def _confirm(self, dropped: Mapping[str, str], *, may_ask: bool) -> None:
         """Ask whether baselines of some messages shall be replaced by baselines of all.
 
+        Args:
+            dropped: By agent the tags of the old baseline that the new one would not ask for; empty: nothing to ask.
+            may_ask: Whether a question may be printed; with ``--json`` it may not.
+
         Raises:
             CommandError: The answer is no, or there is no terminal to ask at; exit code 2.
         """

@@ -470,9 +470,8 @@ def _explanations(comparisons: Sequence[Comparison]) -> list[str]:
     if tested > 1:
         lines.append(f"drifted, improved: significant after Holm correction ({tested} comparisons, 5 %).")
     lines += _notes_by_target(comparisons)
-    if any(
-        "takes a larger one" in change.reason for change in changes
-    ):  # as `decide` says of a baseline that is too small
+    # As `decide` says of a baseline that is too small.
+    if any("takes a larger one" in change.reason for change in changes):
         lines.append("--detect 0.5 says how many messages a baseline takes.")
     return lines
 

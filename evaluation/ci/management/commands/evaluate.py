@@ -267,7 +267,10 @@ class Command(CodedCommand):
         add("--propositions", type=Path, metavar="DIR", help=beside)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Evaluate, and end with the verdict's exit code; what breaks off ends with 2, what cannot be used with 3, never with 1."""
+        """Evaluate, and end with the verdict's exit code.
+
+        What breaks off ends with 2, what cannot be used with 3: neither must look like a regression, 1.
+        """
         try:
             request = read_request(options)
             files = {name: options[name] for name in REPORT_OF_OPTION if options[name]}
