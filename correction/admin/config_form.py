@@ -100,7 +100,7 @@ def _inherited(name: str, own: AgentEvaluationConfig | None, defaults: AgentEval
 
 
 def _field(setting: Setting, *, inherited: str) -> forms.Field:
-    """Return the form field of a setting; `inherited` says what an empty one stands for."""
+    """Return the form field of a setting, never required: an empty one inherits. `inherited` is the value it would have then, in words."""
     common: dict[str, Any] = {"required": False, "label": setting.label, "help_text": setting.help}
     placeholder = f"inherits {inherited}"
     if setting.kind in ("toggle", "choice"):
