@@ -192,7 +192,8 @@ def over_budget(agent: Agent | None, config: ResolvedConfig) -> bool:
 def evaluation_over_budget(agent: Agent | None, judge: str, *, planned: Decimal = Decimal(0)) -> str | None:
     """Return why an evaluation of `agent` by `judge` must pause now; empty when there is room, None when nothing is capped.
 
-    What `evaluation_budget` names.
+    Nothing is capped without a budget, or for a judge that is not Anthropic's. `apps.py` names this function for evaluations, which
+    import nothing of correction.
 
     Args:
         agent: None for evaluations of channels: all of a day together have the cap that the defaults give an agent.

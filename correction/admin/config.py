@@ -444,7 +444,11 @@ def _fields_by_mechanism(
 
 
 def _field_line(agent: Agent | None, form: ConfigForm, name: str, config: ResolvedConfig) -> dict[str, Any]:
-    """Return a field with what is in effect and the value it had when the page was opened (`seen`)."""
+    """Return a field with what is in effect, where that comes from, and the value it had when the page was opened (`seen`).
+
+    Args:
+        agent: Whose form it is; None: that of the defaults.
+    """
     bound = form[name]
     came_from = origin(config, name)
     if agent is None and config.provenance[name] == "defaults":

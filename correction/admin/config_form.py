@@ -43,6 +43,13 @@ class ConfigForm(forms.Form):
         names: Iterable[str],
         **kwargs: Any,
     ) -> None:
+        """Make a field for each setting, with what is stored in it, else empty, and a field for the reason.
+
+        Args:
+            own: The row that is edited; None where nothing is stored yet.
+            defaults: The row above it, from which an empty field inherits; None where there is none.
+            names: Of the settings.
+        """
         super().__init__(*args, **kwargs)
         self.names = tuple(names)
         self._stored: dict[str, str] = {}

@@ -97,7 +97,7 @@ class Choice:
         return {
             "gate_mode": self.mode,
             "check": self.checked,
-            "filled_in": 1,
+            "filled_in": 1,  # says that the boxes are those of `check`, also where none is ticked
             "last": self.last,
             "judge": self.kind,
             **self.typed,
@@ -428,7 +428,7 @@ def _replayed_messages(
 def _message_row(
     message: Message, scores: Mapping[str, Score], columns: Sequence[str], *, may_read: bool
 ) -> dict[str, Any]:
-    """Return a message with its score in each column."""
+    """Return a message with its score in each column, a dash where it has none; its text only where the user may read it."""
     cells = []
     for dimension in columns:
         score = scores.get(dimension)

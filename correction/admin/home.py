@@ -190,7 +190,10 @@ def count_gate(request: HttpRequest) -> Questions:
 
 
 def never_observed(request: HttpRequest, answers: Answers) -> SafeString | None:
-    """Advise to observe where it is not known how often the gate is wrong: it never observed, and no person marked an alarm."""
+    """Advise to observe where it is not known how often the gate is wrong: it never observed, and no person marked an alarm.
+
+    None where one of them is the case. The button is there for users who may change configurations, the command for all.
+    """
     if answers["gate observed"] or answers["gate marked"]:
         return None
     text = "Every check is off until you turn it on. Observing judges messages after they were sent and blocks none."

@@ -811,7 +811,11 @@ class _Sentence:
         return self.parse_lasting_order(form, body)
 
     def parse_way_of_speaking(self, form: str, match: Match) -> ParsedRequest:
-        """Return a request to speak like somebody."""
+        """Return a request to speak like somebody or in some way; without a trait's name where the words name nothing.
+
+        Args:
+            match: Of the pattern ``speaking like``: the words are in its group ``what``, or in ``other`` or ``act`` for a person.
+        """
         words = match["what"] or match["other"] or match["act"]
         name = _short_name(words if match["what"] else f"like {words}")
         if not name:

@@ -143,7 +143,7 @@ class Stage:
 
     @classmethod
     def set_up(cls) -> Stage:
-        """Make the channels. Needs the example agents (`manage.py seed`).
+        """Make two synthetic channels, with the first number that no channel has yet; return the stage with them and its agents.
 
         Raises:
             LookupError: An example agent is missing.

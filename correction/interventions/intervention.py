@@ -172,8 +172,14 @@ class TextualPrecondition(PropositionalPrecondition):
     """
 
     def __init__(self, *, claim: str, cues: Cues | None = None, about: About = "conversation") -> None:
+        """Make a precondition of a claim that is asked for true or false, with no persona in sight.
+
+        Args:
+            cues: By which an offline judge finds out; None: it cannot judge the claim.
+            about: Whom the claim is about: all who take part (``conversation``), or the agent.
+        """
         proposition = Proposition(
-            dimension="",
+            dimension="",  # it measures none
             id="precondition",
             claim=claim,
             cues=cues,
@@ -264,6 +270,11 @@ class Intervention:
     row_id: int | None = None
 
     def __post_init__(self) -> None:
+        """Refuse values that are not allowed.
+
+        Raises:
+            ValueError: Names the value and what is allowed.
+        """
         if not 1 <= len(self.name) <= LONGEST_NAME:
             raise ValueError(
                 f"the name {self.name[:100]!r} has {len(self.name)} characters; allowed: 1 to {LONGEST_NAME}"

@@ -103,7 +103,7 @@ class Command(BaseCommand):
         self._settings_table("Advanced", config, [name for name, setting in SETTINGS.items() if setting.advanced])
 
     def _settings_table(self, title: str, config: ResolvedConfig, names: Sequence[str]) -> None:
-        """Print a table of these settings; those that a person set stand out."""
+        """Print a table of these settings; those that do not have their built-in value stand out. The first three columns never wrap."""
         rows: list[list[Cell]] = []
         for name in names:
             setting = SETTINGS[name]

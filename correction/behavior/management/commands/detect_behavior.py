@@ -64,6 +64,7 @@ class Command(BaseCommand):
             if fault := fault_of(given):
                 raise wrong(printable(fault))
         config = resolve_config(agent)
+        # None, without a user of that name, is a person without an account, who may not edit the persona.
         writer = None if options["outsider"] else User.objects.filter(username=options["user"]).first()
         trial = try_text(
             text,

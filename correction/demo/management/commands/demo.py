@@ -155,7 +155,7 @@ def _estimate_line(specs: Sequence[RunSpec]) -> str:
 
 
 def overview_table(overview: Overview, out: Any) -> None:
-    """Print a row per agent: how it changed against the baseline, with the scores behind that."""
+    """Print a row per agent: how it changed against the baseline, with the scores behind that; the judge is in the title, if any judged."""
     rows: list[list[Cell]] = []
     for drift in overview.drifts:
         rows.append([drift.agent.slug, (sentence_of(drift), EMPHASIS.get(drift.state, ""))])
