@@ -423,7 +423,7 @@ class UsedUpBudget:
 
 def used_up_today() -> dict[int | None, UsedUpBudget]:
     """Return the used up budgets by the key of their agent; None = what measuring channels costs."""
-    spending = _spending_today(None, None)
+    spending = _spending_today(now=None, end=None)
     used_up: dict[int | None, UsedUpBudget] = {}
     for agent, cap in _budgets_of(spending.largest_spenders).of_agents.items():
         spent = spending.checking.get(agent, Decimal(0))

@@ -171,7 +171,11 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
 
     @console_page("target/<str:target>/gate/")
     def gate_view(self, request: HttpRequest, target: str) -> HttpResponse:
-        """Replay the latest messages with other thresholds, choose what the gate does, see and undo what was changed, check a sentence."""
+        """Replay the latest messages with other thresholds, choose what the gate does, see and undo what was changed, check a sentence.
+
+        The buttons post ``_save``, ``_judge`` (the replayed messages) or ``_check`` (a sentence); what else is posted becomes the page's
+        address. With ``?progress`` it answers only how many messages still wait to be judged.
+        """
         self._require_permission(request)
         agent = _agent_of_target(target)
         stored = _stored_rows(agent)

@@ -204,7 +204,7 @@ def never_observed(request: HttpRequest, answers: Answers) -> SafeString | None:
         "The gate was never observed",
         text,
         command=OBSERVE,
-        url=gate_url(None) if may_change else "",
+        url=gate_url(agent=None) if may_change else "",
         label="Open the gate of all agents",
     )
 

@@ -38,7 +38,7 @@ def matrix_context(*, search: str = "", page: str | int = 1) -> dict[str, Any]:
     rows = AgentEvaluationConfig.objects.filter(Q(is_defaults=True) | Q(agent__in=[agent.pk for agent in agents]))
     stored = {row.agent_id: row for row in rows}
     defaults = stored.get(None)  # the defaults row has no agent
-    defaults_row = row_of(None, merge(own=None, defaults=defaults))
+    defaults_row = row_of(agent=None, config=merge(own=None, defaults=defaults))
     agent_rows = []
     for agent in agents:
         config = merge(own=stored.get(agent.pk), defaults=defaults)
@@ -49,7 +49,7 @@ def matrix_context(*, search: str = "", page: str | int = 1) -> dict[str, Any]:
         "page": agents,
         "mechanisms": MECHANISMS,
         "search": search,
-        "gate_url": gate_url(None),
+        "gate_url": gate_url(agent=None),
     }
 
 

@@ -439,7 +439,7 @@ def _action(check: QualityCheck) -> Action:
 
 def _rendered_persona(check: QualityCheck) -> str:
     if check.agent:
-        return persona_of(check.agent, None)
+        return persona_of(check.agent, version_id=None)
     return render_persona(system_prompt=check.persona.system_prompt, traits=check.persona.traits)
 
 

@@ -318,7 +318,12 @@ def lately_at_the_gate(*, day: datetime, week: datetime, end: datetime | None) -
 
 def _statistics_since(start: datetime, end: datetime | None, attempts: Iterable[Mapping[str, Any]]) -> GateStatistics:
     """Return the statistics of all agents without dimensions from sums of attempts."""
-    return _statistics_of_counts(None, MessageWindow(start=start, end=end), _counts_by_source(attempts), {})
+    return _statistics_of_counts(
+        agent=None,
+        window=MessageWindow(start=start, end=end),
+        counts_by_source=_counts_by_source(attempts),
+        dimensions_by_source={},
+    )
 
 
 def _condition(**condition: Any) -> ExpressionWrapper[Q]:

@@ -70,7 +70,7 @@ class Command(BaseCommand):
             text,
             agent=agent,
             config=config,
-            requester=Requester(options["user"], not options["outsider"]),
+            requester=Requester(user=options["user"], is_member=not options["outsider"]),
             scope=scope_for(writer, config),
             applied_today=count_applied_today(agent.pk),
             context=options["context"],
