@@ -165,7 +165,7 @@ def _answer_a_visitor(agent: Agent) -> None:
     stage.send_drafts(agent.slug, (MESSAGE_IN_CHARACTER,), gate_settings())
     stage.send_drafts(agent.slug, (DRAFT_SENT_BACK, SECOND_DRAFT), gate_settings())
     for line in (APOLOGY, OBSERVED_MESSAGE):
-        observing = {**gate_settings(), "gate_mode": "observe", "lines": [line]}
+        observing = {**gate_settings(), "gate_mode": "observe", "lines": [line]}  # what the scripted actor says
         run_turn(start_turn(agent=agent, channel=channel, overrides=observing), owner=owner_name())
     Intervention.objects.filter(pk=nudge.pk).update(is_enabled=False)
     message = receive_message(channel=channel, outsider=VISITOR, text=BEHAVIOR_REQUEST)

@@ -202,7 +202,7 @@ def problems_of(row: InterventionRow) -> dict[str, str]:
     try:
         _effect_of(row)
     except ValueError as error:
-        problems["nudge" if row.nudge else "nudge_type"] = str(error)
+        problems["nudge" if row.nudge else "nudge_type"] = str(error)  # at the field that was filled in
     return problems
 
 
