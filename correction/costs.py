@@ -381,7 +381,7 @@ def any_budget() -> Exists:
 def budgets_today(*, now: datetime | None = None, end: datetime | None = None, has_budgets: bool = True) -> BudgetDay:
     """Return what today (UTC) cost, and what of the budgets that is; four queries, or one.
 
-    Budgets are compared with what their agents spent for those 500 that spent most; those of others are counted, not nearly used up.
+    Which budgets are used up is looked at for the 500 agents that spent most; the budgets of the others are only counted and summed.
 
     Args:
         now: None: now.

@@ -144,7 +144,7 @@ def copy_corrections(model_admin: Any, request: HttpRequest, queryset: QuerySet[
         f"set as {source}",
         done=len(targets),
         chosen=len(queryset),
-        why="it is copied from",  # of the source, where it was chosen, too
+        why="it is copied from",  # said of the source, which is skipped if it was chosen
     )
     after = _configs_in_effect(Agent.objects.filter(pk__in=[agent.pk for agent in targets]))
     agents_by_sentence = Counter(gate_from_now_on(before[pk], config) for pk, config in after.items())

@@ -268,7 +268,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         before = in_effect(agent)
         try:
             if "undo" in request.POST:
-                entry = number_in(request.POST, "undo") or 0
+                entry = number_in(request.POST, "undo") or 0  # no entry has the number 0: it is refused
                 after = undo(agent=agent, history_id=entry, user=user)
                 done = "undone, everything is as before"
             else:

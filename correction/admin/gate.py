@@ -192,9 +192,8 @@ def changes_of_choice(
         raise ConfigError(errors)
     seen = {name: SETTINGS[name].read(posted.get(f"seen-{name}", "")) for name in FORM_FIELDS}
     stored = {name: getattr(own, name, None) for name in SETTINGS}
-    page_config = merge(
-        own=AgentEvaluationConfig(**{**stored, **seen}), defaults=defaults
-    )  # what the page showed as in effect
+    # What the page showed as in effect: another person may have changed the mode since.
+    page_config = merge(own=AgentEvaluationConfig(**{**stored, **seen}), defaults=defaults)
     gate_is_on = choice.mode != GateMode.OFF
     if gate_is_on and not choice.checked and not page_config["gate_rules_enabled"]:
         allowed = ", ".join(GATE_DIMENSIONS)

@@ -269,7 +269,7 @@ def _settle_locked(request: BehaviorRequest, owner: str, again: bool, warnings: 
         if is_outdated:
             reasons.append(CHANGED_MEANWHILE)
     else:
-        columns |= _write_change(agent, row, change, None)
+        columns |= _write_change(agent, row, change, user=None)
         columns["automatic"] = True
     columns["why"] = "\n".join(reasons)
     _end_reading(row, owner, columns)
@@ -667,7 +667,7 @@ def _restore_trait(agent: Agent, row: BehaviorRequest, user: User, *, anyway: bo
             f"{row}: its trait was called {before.name!r} before, and another trait has that name by now; allowed: to rename or delete "
             "that one first"
         )
-    write_trait(agent, trait, before, f"behaviour request {row.pk}")
+    write_trait(agent, trait, before, f"behaviour request {row.pk}")  # without a trait before, it is deleted
     _record_version_and_description(agent, f"revert of behaviour request {row.pk}", user)
 
 

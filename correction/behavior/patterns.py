@@ -902,6 +902,7 @@ def find_topic(clause: str) -> FoundTopic | None:
         return named
     for language, pattern in _spoken_languages().items():
         match = pattern.search(clause)
+        # "Plain English" is a manner, no language to answer in.
         if match and not _pattern("plain language").search(clause[: match.end()]):
             answering = Topic(f"answering in {language}", f"Answers in {language}.")
             return FoundTopic(answering, match.start(), match.end())
