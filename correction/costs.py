@@ -266,7 +266,7 @@ def _rows_by_grouping(
     if any(grouping in BY_PURPOSE for grouping in groupings):
         raw_keys["purpose"] = F("purpose")
     keys = dict(raw_keys)
-    if "day" in groupings:
+    if "day" in groupings:  # a row of sums has its hour instead of the moment of a call
         keys["day"] = TruncDate("hour", tzinfo=UTC)
     where = Q() if agent is None else Q(agent=agent)
     combinations = read(
@@ -494,7 +494,7 @@ def _budgets_of(agents: Collection[int]) -> _Budgets:
         rows = Agent.objects.in_use()
         path_to_config = "evaluation_config__"
         agent_key = "pk"
-    else:
+    else:  # then only an agent whose own row sets one has one
         rows = AgentEvaluationConfig.objects.filter(is_defaults=False)
         path_to_config = ""
         agent_key = "agent"

@@ -468,12 +468,11 @@ def _change_of(row: BehaviorRequest, traits: Sequence[TraitValue], edits: Mappin
         BehaviorError: The wording is not allowed (says what is), or the trait was changed, deleted or made since it was proposed and
             the person does not name another.
     """
-    # As proposed: before is None for a new trait, after where nothing was to be changed.
+    # As proposed: `before` is None for a new trait, `after` where nothing was to be changed.
     before, after = stored_trait(row.trait_before), stored_trait(row.trait_after)
     proposed = before or after
-    current = (
-        find_trait(proposed.name, traits) if proposed is not None else None
-    )  # None: there is none of that name by now
+    # As it is now: None where there is none of that name by now.
+    current = find_trait(proposed.name, traits) if proposed is not None else None
     if after is not None and "name" not in edits:
         _refuse_if_changed_since(row, before, after, current, traits)
     if edits:

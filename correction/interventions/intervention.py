@@ -146,7 +146,8 @@ class PropositionalPrecondition:
 
     def _read_score(self, claim: str, verdict: Verdict) -> PreconditionResult:
         """Return the result of a claim that was scored, compared with the threshold; not judged where there is no score to compare."""
-        # The 9 of a claim that could not be false here (`trivial`) is no score of it: nothing may fire because of that.
+        # The 9 of a claim that could not be false here (`trivial`) is no score of it, by which something could fire. What fires below a
+        # threshold cannot fire by a 9, so that there it may count.
         is_score = verdict.status != "trivial" or self.fires_below
         if self.threshold is None or verdict.value is None or not is_score:
             return not_judged(self.kind, claim, verdict.reason, verdict.judge)

@@ -74,7 +74,7 @@ def _why_no_gate(result: SendResult) -> str:
 
 
 def _print_dimensions(dimensions: dict[str, dict[str, Any]], out: Any) -> None:
-    """Print a table of the dimensions that the gate looked at; of one without a score its status, such as timeout, stands in brackets."""
+    """Print a table of the dimensions that the gate looked at; of one that was not scored the status, such as timeout, is in brackets."""
     rows: list[list[Cell]] = []
     for name, check in dimensions.items():
         verdict = "passed" if check["passed"] else "FAILED"
