@@ -234,9 +234,8 @@ def config_changes(agents: Collection[int], since: datetime, until: datetime) ->
     history: Any = AgentEvaluationConfig.history
     rows = history.filter(Q(agent__in=agents) | Q(is_defaults=True), history_date__lte=until)
     rows = rows.select_related("history_user", "agent").defer("agent__system_prompt", "agent__description")
-    newest = list(
-        rows.order_by("-history_id")[: 2 * MOST_OF_A_KIND]
-    )  # more than are shown: each needs the one before it
+    # More than are shown: each needs the one before it.
+    newest = list(rows.order_by("-history_id")[: 2 * MOST_OF_A_KIND])
     changed_agents = {row.agent_id: row.agent for row in newest}  # None: the defaults
     markers: list[Marker] = []
     for change in changes_of(newest):

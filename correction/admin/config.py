@@ -481,9 +481,8 @@ def _consequences(before: ResolvedConfig, changes: Mapping[str, Any]) -> dict[st
     except ConfigError:  # saving says so
         return None
     stored = _stored_rows(agent=None).edited  # None: there is no defaults row yet
-    row = (
-        copy.copy(stored) if stored is not None else AgentEvaluationConfig(is_defaults=True)
-    )  # changed here, never saved
+    # Changed here, never saved.
+    row = copy.copy(stored) if stored is not None else AgentEvaluationConfig(is_defaults=True)
     changed = {name: value for name, value in values.items() if getattr(row, name) != value}
     for name, value in changed.items():
         setattr(row, name, value)

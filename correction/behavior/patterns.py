@@ -520,9 +520,9 @@ class _Sentence:
             instead = self.parse_what_is_wanted_instead(form, clause)
             if instead is not None:  # it counts if more is asked for; two requests that do not go together are unclear
                 return instead if instead.amount == "more" else unclear
-        if clause.topic.name not in LENGTH_TOPICS and self.is_emphatic(
-            clause
-        ):  # "so wordy" asks for less, not for none
+        # "Stop being so cheerful" asks for an end of it: "so" only stresses. "So wordy" asks for less, not for none.
+        is_about_length = clause.topic.name in LENGTH_TOPICS
+        if not is_about_length and self.is_emphatic(clause):
             direction = replace(direction, is_soft=False)
         if form != "complaint" and self.is_for_work:
             return self.parse_lasting_order(form, self.rest)
