@@ -192,7 +192,8 @@ def over_budget(agent: Agent | None, config: ResolvedConfig) -> bool:
 def evaluation_over_budget(agent: Agent | None, judge: str, *, planned: Decimal = Decimal(0)) -> str | None:
     """Return why an evaluation of `agent` by `judge` must pause now; empty when there is room, None when nothing is capped.
 
-    What `evaluation_budget` names.
+    Nothing is capped without a budget, or for a judge that is not Anthropic's. `apps.py` names this function for evaluations, which
+    import nothing of correction.
 
     Args:
         agent: None for evaluations of channels: all of a day together have the cap that the defaults give an agent.
@@ -265,7 +266,7 @@ def _rows_by_grouping(
     if any(grouping in BY_PURPOSE for grouping in groupings):
         raw_keys["purpose"] = F("purpose")
     keys = dict(raw_keys)
-    if "day" in groupings:
+    if "day" in groupings:  # a row of sums has its hour instead of the moment of a call
         keys["day"] = TruncDate("hour", tzinfo=UTC)
     where = Q() if agent is None else Q(agent=agent)
     combinations = read(
@@ -380,7 +381,7 @@ def any_budget() -> Exists:
 def budgets_today(*, now: datetime | None = None, end: datetime | None = None, has_budgets: bool = True) -> BudgetDay:
     """Return what today (UTC) cost, and what of the budgets that is; four queries, or one.
 
-    Budgets are compared with what their agents spent for those 500 that spent most; those of others are counted, not nearly used up.
+    Which budgets are used up is looked at for the 500 agents that spent most; the budgets of the others are only counted and summed.
 
     Args:
         now: None: now.
@@ -422,7 +423,7 @@ class UsedUpBudget:
 
 def used_up_today() -> dict[int | None, UsedUpBudget]:
     """Return the used up budgets by the key of their agent; None = what measuring channels costs."""
-    spending = _spending_today(None, None)
+    spending = _spending_today(now=None, end=None)
     used_up: dict[int | None, UsedUpBudget] = {}
     for agent, cap in _budgets_of(spending.largest_spenders).of_agents.items():
         spent = spending.checking.get(agent, Decimal(0))
@@ -493,7 +494,7 @@ def _budgets_of(agents: Collection[int]) -> _Budgets:
         rows = Agent.objects.in_use()
         path_to_config = "evaluation_config__"
         agent_key = "pk"
-    else:
+    else:  # then only an agent whose own row sets one has one
         rows = AgentEvaluationConfig.objects.filter(is_defaults=False)
         path_to_config = ""
         agent_key = "agent"

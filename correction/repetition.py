@@ -107,6 +107,10 @@ def _formula(counts: Mapping[tuple[str, ...], int], messages: int) -> str:
     """Return the 3-gram that most messages share, where it is in all of them or all but one, at least 4; empty where none is.
 
     Stop words alone ("that it is") are no formula: long messages share them by chance.
+
+    Args:
+        counts: In how many messages each 3-gram is.
+        messages: How many messages there are.
     """
     least = max(NEARLY_ALL, messages - 1)
     shared = {}

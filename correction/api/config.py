@@ -131,7 +131,7 @@ class _Config(View):
         return AgentEvaluationConfig.objects.filter(agent__slug=self.kwargs.get("agent")).first()
 
     def html_form(self, typed: FormFields | None, etag: str) -> ConfigForm:
-        """Return the form of the page, with what was typed, else with what is stored."""
+        """Return the form of the page, with what was typed and refused, else (None) with what is stored; empty fields inherit."""
         if typed is not None:
             return ConfigForm(data={**typed, ETAG: typed.etag})
         row = self.stored

@@ -269,7 +269,7 @@ def _settle_locked(request: BehaviorRequest, owner: str, again: bool, warnings: 
         if is_outdated:
             reasons.append(CHANGED_MEANWHILE)
     else:
-        columns |= _write_change(agent, row, change, None)
+        columns |= _write_change(agent, row, change, user=None)
         columns["automatic"] = True
     columns["why"] = "\n".join(reasons)
     _end_reading(row, owner, columns)
@@ -468,12 +468,11 @@ def _change_of(row: BehaviorRequest, traits: Sequence[TraitValue], edits: Mappin
         BehaviorError: The wording is not allowed (says what is), or the trait was changed, deleted or made since it was proposed and
             the person does not name another.
     """
-    # As proposed: before is None for a new trait, after where nothing was to be changed.
+    # As proposed: `before` is None for a new trait, `after` where nothing was to be changed.
     before, after = stored_trait(row.trait_before), stored_trait(row.trait_after)
     proposed = before or after
-    current = (
-        find_trait(proposed.name, traits) if proposed is not None else None
-    )  # None: there is none of that name by now
+    # As it is now: None where there is none of that name by now.
+    current = find_trait(proposed.name, traits) if proposed is not None else None
     if after is not None and "name" not in edits:
         _refuse_if_changed_since(row, before, after, current, traits)
     if edits:
@@ -667,7 +666,7 @@ def _restore_trait(agent: Agent, row: BehaviorRequest, user: User, *, anyway: bo
             f"{row}: its trait was called {before.name!r} before, and another trait has that name by now; allowed: to rename or delete "
             "that one first"
         )
-    write_trait(agent, trait, before, f"behaviour request {row.pk}")
+    write_trait(agent, trait, before, f"behaviour request {row.pk}")  # without a trait before, it is deleted
     _record_version_and_description(agent, f"revert of behaviour request {row.pk}", user)
 
 

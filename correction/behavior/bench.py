@@ -193,6 +193,7 @@ def figures_of(judged: Sequence[Judged]) -> dict[str, Any]:
 
     Intervals are Wilson's, 95 %. F1 is 2 TP ÷ (2 TP + FP + FN).
     """
+    # Whether a request was labelled, and whether one was found; without the cases that could not be judged.
     pairs = [(case.request, case.found) for case in judged if case.found is not None]
     hits = pairs.count((True, True))
     false = pairs.count((False, True))
@@ -200,7 +201,7 @@ def figures_of(judged: Sequence[Judged]) -> dict[str, Any]:
     rest = pairs.count((False, False))
     verdicts = [case.verdict for case in judged if case.verdict]
     right = verdicts.count("right")
-    shares = {
+    shares = {  # as what is divided, and what it is divided by
         "precision": (hits, hits + false),
         "recall": (hits, hits + missed),
         "f1": (2 * hits, 2 * hits + false + missed),

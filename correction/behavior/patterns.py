@@ -523,9 +523,9 @@ class _Sentence:
             instead = self.parse_what_is_wanted_instead(form, clause)
             if instead is not None:  # it counts if more is asked for; two requests that do not go together are unclear
                 return instead if instead.amount == "more" else unclear
-        if clause.topic.name not in LENGTH_TOPICS and self.is_emphatic(
-            clause
-        ):  # "so wordy" asks for less, not for none
+        # "Stop being so cheerful" asks for an end of it: "so" only stresses. "So wordy" asks for less, not for none.
+        is_about_length = clause.topic.name in LENGTH_TOPICS
+        if not is_about_length and self.is_emphatic(clause):
             direction = replace(direction, is_soft=False)
         if form != "complaint" and self.is_for_work:
             return self.parse_lasting_order(form, self.rest)
@@ -821,7 +821,11 @@ class _Sentence:
         return self.parse_lasting_order(form, body)
 
     def parse_way_of_speaking(self, form: str, match: Match) -> ParsedRequest:
-        """Return a request to speak like somebody."""
+        """Return a request to speak like somebody or in some way; without a trait's name where the words name nothing.
+
+        Args:
+            match: Of the pattern ``speaking like``: the words are in its group ``what``, or in ``other`` or ``act`` for a person.
+        """
         words = match["what"] or match["other"] or match["act"]
         name = _short_name(words if match["what"] else f"like {words}")
         if not name:
@@ -908,6 +912,7 @@ def find_topic(clause: str) -> FoundTopic | None:
         return named
     for language, pattern in _spoken_languages().items():
         match = pattern.search(clause)
+        # "Plain English" is a manner, no language to answer in.
         if match and not _pattern("plain language").search(clause[: match.end()]):
             answering = Topic(f"answering in {language}", f"Answers in {language}.")
             return FoundTopic(answering, match.start(), match.end())

@@ -66,6 +66,7 @@ def resume_paused() -> str | None:
     resumed = 0
     for model in (BehaviorRequest, BehaviorEffect, DescriptionUpdate):
         waits = (model.Status.PAUSED_BUDGET, model.Status.PENDING)
+        # Of a row that waits this is the moment from which it may go on; None: it waits for nothing but its turn.
         due = model._default_manager.filter(status__in=waits, lease_expires_at__lte=timezone.now())
         if due.exists():
             resumed += due.update(status=model.Status.PENDING, lease_expires_at=None)

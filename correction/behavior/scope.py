@@ -138,7 +138,10 @@ def _applied_requests(agent: Agent | None, keys: Collection[str]) -> QuerySet[Be
 
 
 def _with_changes(traits: dict[str, TraitValue], rows: Iterable[BehaviorRequest]) -> dict[str, TraitValue]:
-    """Make the changes of these requests to the traits, in their order; a trait that was changed comes last."""
+    """Make the changes of these requests to the traits, by `name_key`, in their order, and return them: the same mapping, changed.
+
+    A trait that was changed comes last; one that was stopped stays, at strength 0.
+    """
     for row in rows:
         before, after = stored_trait(row.trait_before), stored_trait(row.trait_after)
         if before is not None:

@@ -254,7 +254,10 @@ def answers_without_model(words: OwnWords) -> Answers:
 
 
 def next_tier(answers: Mapping[str, Any]) -> Tier | None:
-    """Return the question to ask next, from the answers so far; None when there is nothing more to ask."""
+    """Return the question to ask next, from the answers so far; None when there is nothing more to ask.
+
+    That is where no change is asked for, no behaviour could be named, or all three are answered; an answer of None is still to come.
+    """
     if answers.get("gate") is None:
         return "gate"
     if not answers["gate"]["has_request"]:

@@ -92,7 +92,7 @@ def queue(*, message: Message, agent: Agent, config: ResolvedConfig | None = Non
 
 
 def work_one(*, owner: str) -> bool:
-    """Read the request whose turn it is; return whether there was one."""
+    """Read the request whose turn it is; return whether there was one. An interruption, or an empty budget, costs it no try."""
     return do_next(
         BehaviorRequest,
         lambda request: _read_request(request, owner),

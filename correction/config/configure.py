@@ -118,7 +118,7 @@ def _lock_or_create_row(
         raise ConfigError({"agent": f"there is no agent {agent.slug!r} any more: nothing was changed"})
     if all(value is None for value in values.values()):  # it inherits everything already
         return None
-    return _create_row(agent, user, NO_OWN)
+    return _create_row(agent, user, reason=NO_OWN)
 
 
 def _refuse_conflicts(
@@ -157,7 +157,7 @@ def ensure_rows(*, agents: Iterable[Agent], reason: str) -> int:
         missing.insert(0, None)
     for agent in missing:
         with transaction.atomic():
-            _create_row(agent, None, reason)
+            _create_row(agent, user=None, reason=reason)
     return len(missing)
 
 

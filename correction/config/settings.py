@@ -108,7 +108,7 @@ def validate_names(value: object) -> None:
 
 
 def read_names(value: Any) -> list[str]:
-    """Return the names in a text or a list, trimmed, each once, in their order.
+    """Return the names in a text or a list, trimmed, each once, in their order; no name for the text ``none``.
 
     Raises:
         ValueError: It is neither, or a quote is not closed.

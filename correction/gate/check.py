@@ -174,9 +174,8 @@ def read_judge_reply(question: Question, reply: Reply) -> list[PropositionResult
     for (key, proposition), verdict in zip(question.keyed().items(), read_reply(question, reply), strict=True):
         about = ""
         if proposition.cues and is_heuristic(verdict.judge):
-            about = claims[
-                key
-            ]  # the offline judge names only the words it matched: they mean nothing without the claim
+            # The offline judge names only the words it matched: they mean nothing without the claim.
+            about = claims[key]
         result = result_of_verdict(proposition, verdict, about=about)
         status = _status_of_call(reply, verdict) or result.status
         results.append(replace(result, status=status, duration_ms=reply.latency_ms + reply.waited_ms))

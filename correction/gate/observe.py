@@ -164,6 +164,7 @@ def _judge_and_log(observed: ObservedMessage) -> dict[str, str]:
         agent=agent,
         config=config,
         dimensions=observed.dimensions,
+        # None: as configured. Where a person asked, rules are checked unless somebody switched them off.
         check_rules=config.rules_if_asked if observed.dimensions else None,
     )
     result = check_action_quality(

@@ -402,6 +402,7 @@ def _judge_draft(check: QualityCheck, config: ResolvedConfig, session: GateSessi
         dimensions=[dimension for dimension in GATE_DIMENSIONS if dimension in chosen],
         thresholds=check.thresholds.sent,
         own=check.propositions,
+        # Where the request does not say, rules are checked unless somebody switched them off.
         check_rules=config.rules_if_asked if check.rules is None else check.rules,
     )
     seconds_left = float(config["gate_total_deadline_seconds"]) - session.spent_seconds
@@ -439,7 +440,7 @@ def _action(check: QualityCheck) -> Action:
 
 def _rendered_persona(check: QualityCheck) -> str:
     if check.agent:
-        return persona_of(check.agent, None)
+        return persona_of(check.agent, version_id=None)
     return render_persona(system_prompt=check.persona.system_prompt, traits=check.persona.traits)
 
 

@@ -177,7 +177,7 @@ def write_attempt(log: CorrectionLog, *, message: Message | None = None, best: i
 
     A session that is not saved yet begins with it. Any outcome but `CORRECTED` (sent back) ends the session.
     Where another process was faster with the same attempt of the same session this one becomes the next; where it ended the
-    session, this one begins a session of its own; a key that stands on another attempt is left out.
+    session, this one begins a session of its own. A key that another attempt carries is left out, unless this one is sent back.
 
     Args:
         message: The message that is sent, if this attempt ends the session with one.
@@ -190,15 +190,15 @@ def write_attempt(log: CorrectionLog, *, message: Message | None = None, best: i
     log.feedback = storable(log.feedback)
     for _ in range(MOST_LOST_RACES):
         try:
-            return _store(log, message, best)
+            return _insert_attempt(log, message, best)
         except IntegrityError:
             was_other_process = _step_aside(log)  # it has another number, session or key now, for the next try
             if not was_other_process:
                 raise
-    return _store(log, message, best)
+    return _insert_attempt(log, message, best)
 
 
-def _store(log: CorrectionLog, message: Message | None, best: int | None) -> CorrectionLog:
+def _insert_attempt(log: CorrectionLog, message: Message | None, best: int | None) -> CorrectionLog:
     """Write an attempt with its verdicts and its session, numbered as they are.
 
     Any outcome but `CORRECTED` (sent back) ends the session, with `message` where one is sent.
@@ -212,7 +212,7 @@ def _store(log: CorrectionLog, message: Message | None, best: int | None) -> Cor
     if log.outcome != Outcome.CORRECTED:
         session.outcome = log.outcome
         session.message = message
-        session.sent = _sent_attempt(log, message, best)
+        session.sent = _number_of_sent_attempt(log, message, best)
     try:
         with transaction.atomic():
             if is_new_session:
@@ -231,7 +231,7 @@ def _store(log: CorrectionLog, message: Message | None, best: int | None) -> Cor
     return log
 
 
-def _sent_attempt(log: CorrectionLog, message: Message | None, best: int | None) -> int | None:
+def _number_of_sent_attempt(log: CorrectionLog, message: Message | None, best: int | None) -> int | None:
     """Return the number of the attempt whose text the message has; None where none of this session has it."""
     if message is None:
         return None

@@ -303,6 +303,7 @@ def lately_at_the_gate(*, day: datetime, week: datetime, end: datetime | None) -
         ATTEMPTS,
         start=week,
         end=end,
+        # The same keys on raw rows, at the window's edges, and on rows of hourly sums.
         raw_keys={**{key: ATTEMPTS.keys[key] for key in keys}, "is_of_day": _condition(created_at__gte=day)},
         keys={**{key: F(key) for key in keys}, "is_of_day": _condition(hour__gte=day)},
     )
@@ -318,7 +319,12 @@ def lately_at_the_gate(*, day: datetime, week: datetime, end: datetime | None) -
 
 def _statistics_since(start: datetime, end: datetime | None, attempts: Iterable[Mapping[str, Any]]) -> GateStatistics:
     """Return the statistics of all agents without dimensions from sums of attempts."""
-    return _statistics_of_counts(None, MessageWindow(start=start, end=end), _counts_by_source(attempts), {})
+    return _statistics_of_counts(
+        agent=None,
+        window=MessageWindow(start=start, end=end),
+        counts_by_source=_counts_by_source(attempts),
+        dimensions_by_source={},
+    )
 
 
 def _condition(**condition: Any) -> ExpressionWrapper[Q]:
@@ -337,6 +343,10 @@ def _read_sums(
     """Read sums of the gate's logs (`ATTEMPTS`), or of their verdicts (`VERDICTS`), of the window, grouped by these keys.
 
     Whole hours are read from the table of hourly sums, the edges of the window from the raw rows (`raw_…`).
+
+    Args:
+        agent: None: of all agents.
+        synthetic: True: of simulations alone; False: without them.
 
     Returns:
         Rows with ``k_NAME`` for each key and ``s_NAME`` for each sum; a group may stand in several rows, to be added up.

@@ -255,9 +255,8 @@ class Replay:
         """
         unjudged = []
         for message, scores in self.messages.items():
-            judged = set(
-                self.tried.get(message, ())
-            )  # looked at, and no score came of it: another try would bring none
+            # Looked at, and no score came of it: another try would bring none.
+            judged = set(self.tried.get(message, ()))
             for dimension, score in scores.items():
                 if score.origin != "evaluated" or not evaluated:
                     judged.add(dimension)

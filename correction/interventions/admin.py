@@ -82,7 +82,13 @@ class InterventionForm(InterventionModelForm):
             self.add_error(name, problem)
 
     def _offer(self, name: str, choices: list[Any], nothing: str) -> None:
-        """Let a person choose instead of type. A stored name that is not known any more stays, and is refused with a reason."""
+        """Let a person choose instead of type. A stored name that is not known any more stays, and is refused with a reason.
+
+        Args:
+            name: Of the field, which the user may only be allowed to read: then it stays as it is.
+            choices: Each with its label.
+            nothing: The label of the empty choice.
+        """
         if name not in self.fields:  # read-only for this user
             return
         field = self.fields[name]

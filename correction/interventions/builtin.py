@@ -135,7 +135,7 @@ def batches_for(agent: Agent) -> list[Intervention]:
 
 def unusable(name: str, why: str) -> Intervention:
     """Return an intervention that never fires, and whose log says why."""
-    never = FunctionalPrecondition(test=lambda context: Finding(None, why), text="it cannot be used")
+    never = FunctionalPrecondition(test=lambda context: Finding(held=None, reasoning=why), text="it cannot be used")
     return Intervention(name=name, preconditions=(never,), effect=text_effect(""), dm_allowed=True)
 
 
@@ -202,7 +202,7 @@ def problems_of(row: InterventionRow) -> dict[str, str]:
     try:
         _effect_of(row)
     except ValueError as error:
-        problems["nudge" if row.nudge else "nudge_type"] = str(error)
+        problems["nudge" if row.nudge else "nudge_type"] = str(error)  # at the field that was filled in
     return problems
 
 

@@ -253,7 +253,7 @@ def vocabulary_similarity(context: InterventionContext, parameters: Similarity) 
         by_speaker.setdefault(speaker(message), []).append(judged_text(message))
     similarity = pairwise_vocabulary_similarity(by_speaker)
     if similarity is None:  # there are no two to compare
-        return Finding(False, "fewer than two speakers with three content words in the last messages")
+        return Finding(held=False, reasoning="fewer than two speakers with three content words in the last messages")
     held = similarity >= parameters.at_least
     return Finding(held, f"vocabulary similarity {similarity:.2f}, at least {parameters.at_least:.2f}", similarity)
 
@@ -288,7 +288,7 @@ def mentions(context: InterventionContext, parameters: Mentions) -> Finding:
         elif undecided:
             undecided_reasons.append(str(next(iter(undecided.values()))))
     if count < parameters.at_least <= count + len(undecided_reasons):  # the undecided messages would decide
-        return Finding(None, undecided_reasons[0])
+        return Finding(held=None, reasoning=undecided_reasons[0])
     return Finding(count >= parameters.at_least, f"{count} messages, at least {parameters.at_least}", count)
 
 
@@ -300,7 +300,7 @@ def groupthink(context: InterventionContext, parameters: Indicators) -> Finding:
     path = declared("channel_indicators").get("groupthink")  # None: debates are not installed
     indicators = import_string(path)(context.channel) if path else None
     if indicators is None:
-        return Finding(None, "no complete round of a debate in this channel")
+        return Finding(held=None, reasoning="no complete round of a debate in this channel")
     count = len(indicators)
     reasoning = f"{count} indicators of groupthink, at least {parameters.at_least}"
     if indicators:

@@ -146,7 +146,8 @@ class PropositionalPrecondition:
 
     def _read_score(self, claim: str, verdict: Verdict) -> PreconditionResult:
         """Return the result of a claim that was scored, compared with the threshold; not judged where there is no score to compare."""
-        # The 9 of a claim that could not be false here (`trivial`) is no score of it: nothing may fire because of that.
+        # The 9 of a claim that could not be false here (`trivial`) is no score of it, by which something could fire. What fires below a
+        # threshold cannot fire by a 9, so that there it may count.
         is_score = verdict.status != "trivial" or self.fires_below
         if self.threshold is None or verdict.value is None or not is_score:
             return not_judged(self.kind, claim, verdict.reason, verdict.judge)
@@ -172,8 +173,14 @@ class TextualPrecondition(PropositionalPrecondition):
     """
 
     def __init__(self, *, claim: str, cues: Cues | None = None, about: About = "conversation") -> None:
+        """Make a precondition of a claim that is asked for true or false, with no persona in sight.
+
+        Args:
+            cues: By which an offline judge finds out; None: it cannot judge the claim.
+            about: Whom the claim is about: all who take part (``conversation``), or the agent.
+        """
         proposition = Proposition(
-            dimension="",
+            dimension="",  # it measures none
             id="precondition",
             claim=claim,
             cues=cues,
@@ -264,6 +271,11 @@ class Intervention:
     row_id: int | None = None
 
     def __post_init__(self) -> None:
+        """Refuse values that are not allowed.
+
+        Raises:
+            ValueError: Names the value and what is allowed.
+        """
         if not 1 <= len(self.name) <= LONGEST_NAME:
             raise ValueError(
                 f"the name {self.name[:100]!r} has {len(self.name)} characters; allowed: 1 to {LONGEST_NAME}"

@@ -143,7 +143,7 @@ def load_nudges(*, seeded: bool = True) -> dict[str, dict[NudgeType, str]]:
 
 
 def choose_type(context: InterventionContext, among: Sequence[NudgeType]) -> NudgeType:
-    """Return the kind of the next nudge: they take turns, so that an agent never gets the same one twice in a row in a channel.
+    """Return the kind of the next nudge: they take turns, so that of several an agent never gets the same twice in a row in a channel.
 
     Where to begin follows from the names of agent and channel, so that the agents of a channel do not all begin alike.
     """

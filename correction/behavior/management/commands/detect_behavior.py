@@ -64,12 +64,13 @@ class Command(BaseCommand):
             if fault := fault_of(given):
                 raise wrong(printable(fault))
         config = resolve_config(agent)
+        # None, without a user of that name, is a person without an account, who may not edit the persona.
         writer = None if options["outsider"] else User.objects.filter(username=options["user"]).first()
         trial = try_text(
             text,
             agent=agent,
             config=config,
-            requester=Requester(options["user"], not options["outsider"]),
+            requester=Requester(user=options["user"], is_member=not options["outsider"]),
             scope=scope_for(writer, config),
             applied_today=count_applied_today(agent.pk),
             context=options["context"],
