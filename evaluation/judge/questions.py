@@ -72,7 +72,7 @@ def render_trajectory(window: Window, *, nonce: str, marker: str = "TRAJECTORY")
 
 
 def _numbered_entries(window: Window) -> list[str]:
-    """Return the numbered entries; the line about what was left out belongs to the entry that follows it."""
+    """Return the numbered entries; numbers count what was left out, and the line about that belongs to the entry that follows it."""
     first = [one_event(event, number) for number, event in enumerate(window.first, 1)]
     number_after = 1 + len(window.first) + window.omitted
     last = [one_event(event, number) for number, event in enumerate(window.last, number_after)]

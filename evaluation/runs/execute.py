@@ -520,6 +520,7 @@ def _wait_for_batches(runs: Sequence[EvaluationRun], *, progress: Progress, noti
         # A run may be leased as soon as no batch of it is open.
         answered = list(EvaluationRun.objects.filter(EvaluationRun.leasable(), pk__in=unfinished_keys))
         if answered:
+            # When interrupted, the same command goes on with them: they are not handed back to any worker.
             judged.update(run.pk for run in execute(answered, progress=progress, hand_back=False))
             continue
         words = "\n".join(waiting_words(unfinished).values())
@@ -534,7 +535,7 @@ def _captured(made: Sequence[PreparedRun], judged_here: set[int]) -> list[Captur
     """Return the outcome of each run as it is stored now, without those that were deleted meanwhile.
 
     Args:
-        judged_here: Primary keys of the runs that this process judged.
+        judged_here: Primary keys of the runs that this process judged; another process holds, or held, the others.
     """
     stored = EvaluationRun.objects.select_related("agent", "channel").in_bulk([run.pk for run, _ in made])
     summaries = {summary.run.pk: summary for summary in summarize_all(list(stored.values()))}

@@ -255,7 +255,10 @@ def sample_by_position(
 def _draw_from_bins(
     keys_by_channel_and_bin: Mapping[tuple[int, int], Sequence[int]], *, samples: int, seed: int
 ) -> list[int]:
-    """Draw up to `samples` messages, as many from each stretch; those of conversations that span all stretches first.
+    """Draw up to `samples` messages, as many from each stretch.
+
+    Conversations that reach from the first to the last stretch are drawn from before the others, in the same order in each stretch, so that
+    all stretches stand for the same conversations.
 
     Args:
         keys_by_channel_and_bin: The messages that may be drawn, by channel and the index of their stretch.
