@@ -166,7 +166,7 @@ def user_turn(
     The first two are marked for the prompt cache unless `window_shown_once`, the last if `asked_again`; see `Question`.
 
     Args:
-        claims: Key and text of each.
+        claims: Key and text of each; what looks like a fence in them is made harmless, and more than 4,000 characters are cut.
         advised: Keys of the claims for which the judge is asked what would have been better.
     """
     name = one_line(context.agent_name)

@@ -604,7 +604,7 @@ def work_one(*, owner: str) -> bool:
 
 def _work_on(run: EvaluationRun, waiting: Sequence[EvaluationRun], *, owner: str) -> None:
     """Simulate the speech of a leased run, or judge it; with a channel's run, judge further ones that wait."""
-    run.note_served()
+    run.note_served()  # in the queue the others now come before the next of this agent or channel
     trace = sentry_sdk.start_transaction(op="evaluation.work", name="evaluate")  # a span alone is sent nowhere
     with logging_about(evaluation_run=run.pk, agent=run.agent_id), trace:
         if run.awaits_simulation:

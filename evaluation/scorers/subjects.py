@@ -767,7 +767,7 @@ COUNTED_UP_TO = 200  # events left out; of more it is said how many positions th
 def read_ends(
     messages: QuerySet[Message], first_n: int, last_n: int, *, upto: int | None = None, further: int = 0
 ) -> Ends:
-    """Read the ends of a channel, without reading or counting what lies between.
+    """Read the ends of a channel, without reading what lies between; more than 200 messages there are not counted one by one.
 
     Args:
         messages: Of one channel.
