@@ -173,7 +173,7 @@ def _score_cues(supports: Sequence[str], contradicts: Sequence[str]) -> dict[str
 def _score_repetition(texts: Sequence[str]) -> dict[str, Any]:
     """Score how far messages repeat each other: ``round(9 * (1 - r)**2)``, r = share of the 3-grams that recur among any five of them.
 
-    Only r above 0.3 is scored, and of at least two messages: below, thoughts may be repeated in other words, which n-grams cannot see.
+    Unscored is one message alone, and r up to 0.3: there thoughts may be repeated in other words, which n-grams cannot see.
     """
     if len(texts) < 2:
         return {"unscored": f"repetition shows across at least 2 messages, the window has {len(texts)}"}

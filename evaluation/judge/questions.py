@@ -72,7 +72,7 @@ def render_trajectory(window: Window, *, nonce: str, marker: str = "TRAJECTORY")
 
 
 def _numbered_entries(window: Window) -> list[str]:
-    """Return the numbered entries; the line about what was left out belongs to the entry that follows it."""
+    """Return the numbered entries; numbers count what was left out, and the line about that belongs to the entry that follows it."""
     first = [one_event(event, number) for number, event in enumerate(window.first, 1)]
     number_after = 1 + len(window.first) + window.omitted
     last = [one_event(event, number) for number, event in enumerate(window.last, number_after)]
@@ -166,7 +166,7 @@ def user_turn(
     The first two are marked for the prompt cache unless `window_shown_once`, the last if `asked_again`; see `Question`.
 
     Args:
-        claims: Key and text of each.
+        claims: Key and text of each; what looks like a fence in them is made harmless, and more than 4,000 characters are cut.
         advised: Keys of the claims for which the judge is asked what would have been better.
     """
     name = one_line(context.agent_name)
@@ -998,10 +998,10 @@ def score_proposition(
     gate: bool = False,
     deadline: float | None = None,
 ) -> Verdict:
-    """Score one proposition alone, as experiments and the gate do: one call, without a second try or double check.
+    """Score one proposition alone, as experiments and the gate do, without the second try and double check of `ask_all`.
 
     Args:
-        gate: Whether a draft waits for it: the call is then not retried.
+        gate: Whether a draft waits for it: the call is then neither retried nor asked again after a malformed answer.
         deadline: Seconds in total; default `LLM_EVALUATION_DEADLINE`.
     """
     question = Question(propositions=(proposition,), context=context, label=label, model=model, gate=gate)
@@ -1044,9 +1044,8 @@ def build_check(check: Check) -> LLMRequest:
     proposition, context = check.proposition, check.context
     claim = fill(proposition.claim, context.variables())
     rubric_of_checks = Block(render("check", environment=context.environment), cache=True)
-    persona = system_blocks(context, (proposition,), check.nonce)[
-        1:
-    ]  # without the rubric for scores; empty if it is withheld
+    # Without the rubric for scores, which is the first block; empty where the persona is withheld.
+    persona = system_blocks(context, (proposition,), check.nonce)[1:]
     facts_of_claim = {**_facts_of_claim(proposition, claim), "measure": None, "hard": False}
     return _judge_request(
         check,
@@ -1094,9 +1093,9 @@ def check_proposition(
 def ask_together(
     asked: Sequence[Check | Question], *, deadline: float, about: Hashable | None = None
 ) -> list[CheckResult | list[Verdict]]:
-    """Ask several checks, and questions that are scored, at the same time, while a turn waits. Nothing is tried twice.
+    """Ask several checks, and questions that are scored, at the same time, while a turn waits.
 
-    An endpoint that hangs is not asked.
+    There is no second try or double check as in `ask_all`. An endpoint that hangs is not asked.
 
     Args:
         deadline: Seconds for all of it.

@@ -148,7 +148,7 @@ _cached_path = lru_cache(maxsize=2048)(Path)
 def read_folders(
     folders: Iterable[Path], setting: str, load: Callable[[Path], T]
 ) -> tuple[list[tuple[Path, T]], list[FileProblem]]:
-    """Read the YAML files of folders and their subfolders; a file is read again only when it changed.
+    """Read the YAML files of folders and their subfolders; a usable file is read again only when it changed.
 
     Args:
         setting: The name of the setting that lists the folders, for a folder that does not exist.

@@ -335,6 +335,7 @@ class PropositionSpec(BaseModel):
 
     @model_validator(mode="after")
     def _combinations(self) -> PropositionSpec:
+        """Refuse fields that exclude each other, or need another one."""
         if self.hard and self.inverted:
             raise ValueError(
                 "hard and inverted exclude each other: a penalty for flaws in an anti-pattern has no meaning"
@@ -393,6 +394,11 @@ class PropositionFile(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> PropositionFile:
+        """Refuse a target that the dimension is not measured of, then propositions that do not fit the file, all of them in one error.
+
+        Raises:
+            SpecProblems: With every such proposition.
+        """
         if self.target_type == "environment" and self.dimension not in CHANNEL_DIMENSIONS:
             raise ValueError(
                 f"target_type environment: {self.dimension} is measured of one agent; allowed for {', '.join(CHANNEL_DIMENSIONS)}"

@@ -80,6 +80,8 @@ class BatchAsking:
     def _answer(self, request: LLMRequest, first: Reply | None = None) -> Reply | LLMRequest | None:
         """Return the reply of an earlier batch, the request itself where it is to be asked at once, None where it was put aside.
 
+        At once is asked what cannot wait, what a batch brought no answer to, and what comes up after three batches.
+
         Args:
             first: The malformed reply to the same request, when this is the second try with an example.
         """

@@ -545,6 +545,7 @@ def _wait_for_batches(runs: Sequence[EvaluationRun], *, progress: Progress, noti
         # A run may be leased as soon as no batch of it is open.
         answered = list(EvaluationRun.objects.filter(EvaluationRun.leasable(), pk__in=unfinished_keys))
         if answered:
+            # When interrupted, the same command goes on with them: they are not handed back to any worker.
             judged.update(run.pk for run in execute(answered, progress=progress, hand_back=False))
             continue
         words = "\n".join(waiting_words(unfinished).values())
@@ -559,7 +560,7 @@ def _captured(made: Sequence[PreparedRun], judged_here: set[int]) -> list[Captur
     """Return the outcome of each run as it is stored now, without those that were deleted meanwhile.
 
     Args:
-        judged_here: Primary keys of the runs that this process judged.
+        judged_here: Primary keys of the runs that this process judged; another process holds, or held, the others.
     """
     stored = EvaluationRun.objects.select_related("agent", "channel").in_bulk([run.pk for run, _ in made])
     summaries = {summary.run.pk: summary for summary in summarize_all(list(stored.values()))}
@@ -628,7 +629,7 @@ def work_one(*, owner: str) -> bool:
 
 def _work_on(run: EvaluationRun, waiting: Sequence[EvaluationRun], *, owner: str) -> None:
     """Simulate the speech of a leased run, or judge it; with a channel's run, judge further ones that wait."""
-    run.note_served()
+    run.note_served()  # in the queue the others now come before the next of this agent or channel
     trace = sentry_sdk.start_transaction(op="evaluation.work", name="evaluate")  # a span alone is sent nowhere
     with logging_about(evaluation_run=run.pk, agent=run.agent_id), trace:
         if run.awaits_simulation:

@@ -89,9 +89,9 @@ class _SameWindow(Generic[T]):
 def group_items(entries: Iterable[OpenItem[T]], per_call: int) -> Iterator[ItemGroup[T]]:
     """Yield groups of items that may share a call (the same message, window and repeat, up to `per_call`), in the order to ask them.
 
-    First judgements come before second ones, and so on; in each round the first window of every prefix, then the second of every
-    prefix. So calls that begin alike are as far apart as possible: by then the prompt cache may hold what they share. Of windows with
-    one prefix the one that ends last comes first: it holds the others.
+    First judgements come before second ones, and so on; in each round windows are ordered by their place among those of their prefix. So
+    calls that begin alike are far apart: by then the prompt cache may hold what they share. Of windows with one prefix the one that ends
+    last comes first: it holds the others.
     """
     by_prefix: dict[tuple[object, ...], list[_SameWindow[T]]] = {}
     for window in _same_windows(entries):

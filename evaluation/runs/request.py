@@ -173,6 +173,7 @@ class EvaluationRequest(Body):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        """Refuse values that are allowed alone, but not together; the error is of one field and says what is allowed."""
         if self.samples * self.repeats > MOST_JUDGED:
             most = MOST_JUDGED // self.repeats
             raise fault("samples", f"samples {self.samples}: at most {most:,} with {self.repeats} repeats")

@@ -704,10 +704,11 @@ def _sums_without_repeats(runs: Collection[int]) -> Iterator[_PropositionSums]:
 def _sums_of_repeats(runs: Collection[int]) -> Iterator[_PropositionSums]:
     """Sum up the judgements of runs that judged each item several times: an item's score is the mean of its scored repeats.
 
-    A count is the median of the repeats; of two middle ones the smaller.
+    A count is the median of the repeats; of two middle ones the smaller. Why a statistic has no score (`why`) is not read here.
     """
     scored = Q(status="scored", score__isnull=False)
     judgements = EvaluationScore.objects.filter(evaluation_run__in=runs).order_by()
+    # An item is a message (of a pair the later one); None is the whole window.
     items: Any = judgements.values(*_PROPOSITION_OF_RUN, "message").annotate(
         heaviest=Max("weight"),
         with_inverted=Count("pk", filter=Q(inverted=True)),

@@ -250,7 +250,8 @@ def _hear_others(
 ) -> dict[Speaker, list[str]]:
     """Return what others said in the agent's busiest channels before its last message there, by who said it.
 
-    Of each of up to 20 channels the newest 100 messages, cut to 2,000 characters.
+    Of each of up to 20 channels the newest 100 messages, cut to 2,000 characters. Simulated speech is not among it, unless the tags of the
+    history name a conversation.
 
     Args:
         spoken: Channel and position of the agent's messages.

@@ -255,7 +255,10 @@ def sample_by_position(
 def _draw_from_bins(
     keys_by_channel_and_bin: Mapping[tuple[int, int], Sequence[int]], *, samples: int, seed: int
 ) -> list[int]:
-    """Draw up to `samples` messages, as many from each stretch; those of conversations that span all stretches first.
+    """Draw up to `samples` messages, as many from each stretch.
+
+    Conversations that reach from the first to the last stretch are drawn from before the others, in the same order in each stretch, so that
+    all stretches stand for the same conversations.
 
     Args:
         keys_by_channel_and_bin: The messages that may be drawn, by channel and the index of their stretch.
@@ -764,7 +767,7 @@ COUNTED_UP_TO = 200  # events left out; of more it is said how many positions th
 def read_ends(
     messages: QuerySet[Message], first_n: int, last_n: int, *, upto: int | None = None, further: int = 0
 ) -> Ends:
-    """Read the ends of a channel, without reading or counting what lies between.
+    """Read the ends of a channel, without reading what lies between; more than 200 messages there are not counted one by one.
 
     Args:
         messages: Of one channel.
