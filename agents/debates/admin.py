@@ -66,7 +66,13 @@ class DebateAdmin(LogAdmin[Debate]):
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the form of a new debate, and start it: it waits, or begins with the rounds that the pressed button asks for."""
+        """Show the form of a new debate, and start it: it waits, or begins with the rounds that the pressed button asks for.
+
+        The button ``wait`` asks for none, ``next`` for one, any other for all. Users who may not ask for rounds only start it.
+
+        Raises:
+            PermissionDenied: The user may not start debates.
+        """
         if not self.has_add_permission(request):
             raise PermissionDenied
         user = user_of(request)
@@ -80,7 +86,7 @@ class DebateAdmin(LogAdmin[Debate]):
             else:
                 self.log_addition(request, debate, "started")
                 if may_play and "wait" not in request.POST:
-                    ask_rounds(debate, 1 if "next" in request.POST else None)
+                    ask_rounds(debate, rounds=1 if "next" in request.POST else None)
                 return HttpResponseRedirect(self.url("change", debate))
         agents = Agent.objects.filter(is_active=True).only("slug", "model_id", "sample_lines").order_by("slug")
         silent = [agent.slug for agent in agents if lacks_lines(agent)]
@@ -97,7 +103,12 @@ class DebateAdmin(LogAdmin[Debate]):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the results of a debate so far."""
+        """Show the results of a debate so far, with what the visitor may do in its present status.
+
+        Raises:
+            PermissionDenied: The user may not view debates.
+            Http404: There is none of that number.
+        """
         debate = self._visible(request, int(object_id) if object_id.isdecimal() else 0)
         shown = report(debate)
         may_play = request.user.has_perm(PLAYING)
@@ -129,7 +140,7 @@ class DebateAdmin(LogAdmin[Debate]):
             charts=_charts(shown),
             rounds=[{"name": round_name(number), "remarks": remarks[number]} for number in rounds],
             next_remarks=[remark for remark in shown.evidence.remarks if remark.before_round not in rounds],
-            matrix=_matrix(debate, shown, rounds),
+            matrix=_seats_by_rounds(debate, shown, rounds),
             evidence=table(
                 [head.removeprefix(">") for head in EVIDENCE_HEADS],
                 [list(map(_console_cell, evidence_cells(row))) for row in shown.evidence.rounds],
@@ -142,12 +153,12 @@ class DebateAdmin(LogAdmin[Debate]):
 
     @console_action("next", PLAYING)
     def next_view(self, request: HttpRequest, row: Debate) -> str:
-        ask_rounds(row, 1)
+        ask_rounds(row, rounds=1)
         return "The next round is queued."
 
     @console_action("finish", PLAYING)
     def finish_view(self, request: HttpRequest, row: Debate) -> str:
-        ask_rounds(row, None)
+        ask_rounds(row, rounds=None)
         return "All rounds that are left are queued."
 
     @console_action("cancel", PLAYING)
@@ -156,7 +167,7 @@ class DebateAdmin(LogAdmin[Debate]):
 
     @console_page("<int:pk>/message/", SPEAKING, post=True)
     def message_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Say something to the seats (POST); they read it in the next round."""
+        """Say something to the seats (POST); they read it in the next round. Where that is refused, a message says why."""
         debate = self._visible(request, pk)
         text = request.POST.get("text", "").strip()
         try:
@@ -182,7 +193,7 @@ class DebateAdmin(LogAdmin[Debate]):
 
 
 def _charts(shown: DebateReport) -> list[tuple[str, SafeString]]:
-    """Return charts of stances and confidence over the rounds, each with its title; none without a value."""
+    """Return charts of stances and of confidence over the rounds, each with its title; a chart without any value is left out."""
     rounds = shown.evidence.rounds
     names = [round_name(row.round) for row in rounds]
     charts = []
@@ -219,8 +230,11 @@ def _console_cell(cell: Cell) -> object:
     return display.count(value) if isinstance(value, int | None) else display.visible(value)
 
 
-def _matrix(debate: Debate, shown: DebateReport, rounds: list[int]) -> list[dict[str, Any]]:
-    """Return a row per seat with a cell per round; a cell is None where the seat has had no turn."""
+def _seats_by_rounds(debate: Debate, shown: DebateReport, rounds: list[int]) -> list[dict[str, Any]]:
+    """Return a row per seat with a cell per round: its response, its colour, and its change of stance (None: it did not change).
+
+    A cell is None where the seat has had no turn.
+    """
     responses = _by_seat_and_round(shown)
     changed_stances = {}
     for row in shown.evidence.rounds:

@@ -41,11 +41,12 @@ def judge_consensus(debate: Debate, round: int, answers: Sequence[Answer]) -> Co
         answers: Of the seats that answered; fewer than two are not compared, and no model is asked.
 
     Returns:
-        A failed call gives no agreement (None) and the reason.
+        The agreement, with lists and texts cut to what is stored. None, with the reason, where the call failed, or the judge could not
+        compare the answers. `heuristic` where no model is configured and an offline judge compared them.
     """
     if len(answers) < 2:
         return offline_consensus(answers)
-    reply = complete(_request(debate, round, answers), deadline=settings.LLM_EVALUATION_DEADLINE)
+    reply = complete(_consensus_request(debate, round, answers), deadline=settings.LLM_EVALUATION_DEADLINE)
     judge = reply.served_model or reply.model
     if not reply.ok:
         return Consensus(agreement=None, judge=judge, reason=f"{reply.status}: {reply.error}"[:ENTRY_CHARACTERS])
@@ -53,8 +54,8 @@ def judge_consensus(debate: Debate, round: int, answers: Sequence[Answer]) -> Co
     return Consensus(
         agreement=judged.agreement,
         clusters=judged.clusters[:MOST_ENTRIES],
-        common_ground=_entries(judged.common_ground),
-        disagreements=_entries(judged.disagreements),
+        common_ground=_cut_entries(judged.common_ground),
+        disagreements=_cut_entries(judged.disagreements),
         summary=judged.summary[:ENTRY_CHARACTERS],
         judge=judge,
         heuristic=reply.provider == "offline",
@@ -62,13 +63,14 @@ def judge_consensus(debate: Debate, round: int, answers: Sequence[Answer]) -> Co
     )
 
 
-def _request(debate: Debate, round: int, answers: Sequence[Answer]) -> LLMRequest:
+def _consensus_request(debate: Debate, round: int, answers: Sequence[Answer]) -> LLMRequest:
     """Return the question how far the answers of a round agree."""
     nonce = new_nonce()
+    # `neutral` makes the question safe inside the fence; the first of its results is the text.
     text = render_prompt(
         "debates/consensus_answers",
         question=fence("QUESTION", neutral(debate.topic)[0], nonce),
-        answers=fence("ANSWERS", "\n\n".join(map(_entry, answers)), nonce),
+        answers=fence("ANSWERS", "\n\n".join(map(_answer_lines, answers)), nonce),
         seats=", ".join(str(answer.seat) for answer in answers),
     )
     return LLMRequest(
@@ -77,7 +79,7 @@ def _request(debate: Debate, round: int, answers: Sequence[Answer]) -> LLMReques
         system=(Block(render_prompt("debates/consensus"), cache=True),),
         turns=(Turn("user", (Block(text),)),),
         schema=_SCHEMA,
-        parse=lambda data: _read(data, {answer.seat for answer in answers}),
+        parse=lambda data: _read_judgement(data, {answer.seat for answer in answers}),
         example={
             "agreement": 0.6,
             "clusters": [
@@ -97,8 +99,8 @@ def _request(debate: Debate, round: int, answers: Sequence[Answer]) -> LLMReques
     )
 
 
-def _entry(answer: Answer) -> str:
-    """Return an answer as an entry that cannot pass for another one."""
+def _answer_lines(answer: Answer) -> str:
+    """Return an answer as lines, in which its texts, cut where they are long, cannot pass for another entry."""
     lines = [f"Seat {answer.seat}"]
     if answer.stance is not None:
         lines.append(f"stance: {answer.stance}")
@@ -110,10 +112,14 @@ def _entry(answer: Answer) -> str:
     return "\n".join(lines)
 
 
-def _read(data: Any, seats: set[int]) -> _Judged:
+def _read_judgement(data: Any, seats: set[int]) -> _Judged:
     """Return the judge's answer.
 
+    Args:
+        seats: Numbers of the seats that answered.
+
     Raises:
+        ValidationError: It has not the form asked for.
         InvalidAnswer: A cluster names a seat that did not answer, or two clusters the same seat.
     """
     judged = _Judged.model_validate(data)
@@ -128,7 +134,7 @@ def _read(data: Any, seats: set[int]) -> _Judged:
     return judged
 
 
-def _entries(texts: Sequence[str]) -> list[str]:
+def _cut_entries(texts: Sequence[str]) -> list[str]:
     """Return the entries of a list that are stored, each cut to its longest length."""
     return [text[:ENTRY_CHARACTERS] for text in texts[:MOST_ENTRIES]]
 

@@ -109,14 +109,14 @@ def start_debate(
     user: AbstractBaseUser | None = None,
     **settings: Any,
 ) -> Debate:
-    """Make a debate with its channel and seats; it waits until rounds are asked for. Nothing is written when it is refused.
+    """Store a debate with its channel, seats and members; it waits until rounds are asked for. Nothing is written when it is refused.
 
     Args:
         topic: The question, 1 to 2,000 characters.
         mode: One of `MODES`.
         agents: Agents, or their slugs, in the order of the seats; 2 to 20 different ones, active and not busy.
         rounds: Most rounds, the poll not counted, 1 to 100.
-        models: The model that acts for a seat, by number of the seat or slug of the agent.
+        models: The model that acts for a seat, by number of the seat (as text) or slug of the agent; None = each agent's own.
         real: Whether its messages are ordinary speech of the agents. Otherwise they are marked synthetic.
         user: Who started it.
         settings: Further fields of `Settings`, and of the mode's own configuration (`perspectives`, `assignment`, `seed`).
@@ -139,7 +139,7 @@ def start_debate(
     try:
         perspectives = rules.perspectives(len(seated), chosen.config)
     except ValidationError as error:
-        raise _refused(error) from None
+        raise _refusal_of(error) from None
     except ValueError as error:
         raise DebateRefused("perspectives", str(error)) from None
     labels = labels_for(seated)
@@ -166,9 +166,10 @@ def start_debate(
 
 
 def checked_settings(rules: Mode, rounds: int, given: Mapping[str, Any]) -> Settings:
-    """Return the settings of a debate as they were given.
+    """Return the settings of a debate: those given, and defaults for the others.
 
     Args:
+        rules: The mode, which says what its own configuration may hold.
         given: Fields of `Settings`, and of the mode's own configuration, also within `config`.
 
     Raises:
@@ -190,11 +191,11 @@ def checked_settings(rules: Mode, rounds: int, given: Mapping[str, Any]) -> Sett
     try:
         return Settings.model_validate({**own, "max_rounds": rounds, "config": config})
     except ValidationError as error:
-        raise _refused(error) from None
+        raise _refusal_of(error) from None
 
 
-def _refused(error: ValidationError) -> DebateRefused:
-    """Return the refusal for the first setting that is not allowed."""
+def _refusal_of(error: ValidationError) -> DebateRefused:
+    """Return the refusal for the first setting that is not allowed, under the name people give it (`rounds`, not `max_rounds`)."""
     first = error.errors()[0]
     name = ".".join(map(str, first["loc"])).replace("max_rounds", "rounds")
     why = f"{str(first['input'])[:80]!r}: {first['msg'].removeprefix('Value error, ')}"
@@ -229,7 +230,7 @@ def _checked_agents(rules: Mode, named: Sequence[Agent | str]) -> list[Agent]:
 
 
 def _where_busy(agent: Agent) -> str:
-    """Return where the agent acts at the moment; empty when it is free."""
+    """Return where the agent acts at the moment, in a debate or in a turn of its own; empty when it is free."""
     debate = Debate.objects.filter(seats__agent=agent, status__in=Debate.OPEN).first()
     if debate is not None:
         return f"debate {debate.pk} is {debate.status}"
@@ -264,7 +265,7 @@ def _checked_models(agents: Sequence[Agent], models: Mapping[str, str]) -> dict[
     Raises:
         DebateRefused: There is no such seat, or the model cannot be called.
     """
-    seat_numbers: dict[str, int] = {}
+    seat_numbers: dict[str, int] = {}  # by both names a seat has
     for number, agent in enumerate(agents, 1):
         seat_numbers[str(number)] = number
         seat_numbers[agent.slug] = number
@@ -285,6 +286,7 @@ def _new_channel(topic: str, *, synthetic: bool) -> Channel:
 
     It does not hold words of the question: slug and tags stay when the question is erased.
     """
+    # The number after that of the newest debate's channel; one that is taken meanwhile is passed over.
     newest = Debate.objects.order_by("-pk").values_list("channel__slug", flat=True).first() or ""
     suffix = newest.rpartition("-")[2]
     number = int(suffix) if suffix.isdecimal() else 0
@@ -324,7 +326,7 @@ def ask_rounds(debate: Debate, rounds: int | None = 1) -> Debate:
     debate.refresh_from_db()
     if is_queued:
         transaction.on_commit(wake_workers)
-    elif debate.status not in Debate.OPEN:
+    elif debate.status not in Debate.OPEN:  # else it is queued or being played already
         raise DebateRefused("debate", f"debate {debate.pk} has ended ({debate.status}); allowed: one that waits")
     return debate
 
@@ -358,7 +360,7 @@ def _outcome_when_cancelled(debate: Debate, turn: DebateTurn) -> dict[str, Any]:
     run = Run.objects.filter(idempotency_key=_idempotency_key(turn)).first()
     if run is None:
         return {"status": Outcome.FAILED, "error": "the debate was cancelled"}
-    outcome = _outcome(debate, run)
+    outcome = _outcome_columns(debate, run)
     if outcome["message"] is None and run.status in Run.OPEN:
         outcome |= {"status": Outcome.FAILED, "error": "the debate was cancelled"}
     return outcome
@@ -421,7 +423,7 @@ def play(debate: Debate, *, owner: str, progress: Progress | None = None) -> Deb
     """
     while debate.status in Debate.OPEN:
         if debate.is_leased_by(owner) or debate.acquire(owner=owner, lease=LEASE):
-            carry_out(debate, lambda debate: _play(debate, owner, progress or _show_nothing), owner=owner)
+            carry_out(debate, lambda debate: _play_leased(debate, owner, progress or _show_nothing), owner=owner)
         else:
             pause(WAIT)
         debate.refresh_from_db()
@@ -430,21 +432,27 @@ def play(debate: Debate, *, owner: str, progress: Progress | None = None) -> Deb
 
 def work_one(*, owner: str) -> bool:
     """Play the debate that has waited longest; return whether there was one."""
-    return do_next(Debate, lambda debate: _play(debate, owner, _show_nothing), owner=owner, lease=LEASE)
+    return do_next(Debate, lambda debate: _play_leased(debate, owner, _show_nothing), owner=owner, lease=LEASE)
 
 
 def _show_nothing(event: DebateTurn | DebateRound) -> None:
     """Ignore the progress: nobody watches."""
 
 
-def _play(debate: Debate, owner: str, progress: Progress) -> None:
-    """Play a leased debate, round by round, until it ends or has no more rounds to play; its status is stored with its last round."""
+def _play_leased(debate: Debate, owner: str, progress: Progress) -> None:
+    """Play a leased debate, round by round, until it ends or has played the rounds that were asked for; its status is then stored.
+
+    The loop ends because `_end_round` stores that status and gives the lease up.
+
+    Raises:
+        LeaseLost: Another worker has the debate, or it was cancelled.
+    """
     settings, rules = settings_of(debate), mode_of(debate.mode)
     seats = list(debate.seats.select_related("agent").order_by("number"))
     while debate.is_leased_by(owner):
         rounds = list(debate.rounds.order_by("number"))
         number = _next_round(rounds, settings)
-        if number > debate.rounds_asked:
+        if number > debate.rounds_asked:  # all were played before
             debate.finish(owner=owner, status=Debate.WAITING)
             return
         groups = [seats] if number == POLL else rules.groups(seats)
@@ -460,7 +468,7 @@ def _next_round(rounds: Sequence[DebateRound], settings: Settings) -> int:
     return POLL if settings.poll else 1
 
 
-def _renew(debate: Debate, owner: str) -> None:
+def _renew_lease(debate: Debate, owner: str) -> None:
     """Renew the lease.
 
     Raises:
@@ -471,31 +479,46 @@ def _renew(debate: Debate, owner: str) -> None:
 
 
 def _while_leased(debate: Debate, owner: str, write: Callable[[], T]) -> T:
-    """Write something that can be written twice, unless the debate is not ours any more or was cancelled: then nothing.
+    """Renew the lease and write something in one transaction, and return what `write` does; tried again after an outage of the database.
+
+    Args:
+        write: Does no harm when it is done twice.
 
     Raises:
-        LeaseLost: Nothing was written.
+        LeaseLost: The debate is not ours any more or was cancelled; nothing was written.
     """
 
     def renew_and_write() -> T:
         with transaction.atomic():
-            _renew(debate, owner)
+            _renew_lease(debate, owner)
             return write()
 
     return retry_on_outage(renew_and_write)
 
 
-def _wait_on(debate: Debate, owner: str) -> None:
-    """Renew the lease while another worker has a seat's turn. In a cancelled debate only its end is awaited: what it says is stored."""
+def _renew_while_waiting(debate: Debate, owner: str) -> None:
+    """Renew the lease while another worker has a seat's turn.
+
+    In a cancelled debate the lease is gone, but the turn's end is awaited all the same, for what it says is stored.
+
+    Raises:
+        LeaseLost: Another worker has the debate.
+    """
     try:
-        _renew(debate, owner)
+        _renew_lease(debate, owner)
     except LeaseLost:
         if not Debate.objects.filter(pk=debate.pk, status=Status.CANCELLED).exists():
             raise
 
 
 def _play_group(debate: Debate, number: int, group: Sequence[DebateSeat], owner: str, progress: Progress) -> None:
-    """Have the seats of a group answer a round side by side, except those that have, and store the outcomes."""
+    """Have the seats of a group answer a round side by side, except those that have, and store the outcomes.
+
+    One after the other where `WORKER_THREADS` is 1.
+
+    Raises:
+        LeaseLost: The debate is not ours any more or was cancelled.
+    """
     turns = [DebateTurn(debate=debate, round=number, seat=seat) for seat in group]
     # Those that are there already, of a player that was killed, stay as they are.
     _while_leased(debate, owner, lambda: DebateTurn.objects.bulk_create(turns, ignore_conflicts=True))
@@ -508,14 +531,18 @@ def _play_group(debate: Debate, number: int, group: Sequence[DebateSeat], owner:
 
 
 def _have_seat_answer(debate: Debate, turn: DebateTurn, owner: str, progress: Progress) -> None:
-    """Have a seat answer, and store the outcome."""
+    """Have a seat answer, and store the outcome; a turn that is refused is cancelled, and the seat has failed in this round.
+
+    Raises:
+        LeaseLost: The debate is not ours any more or was cancelled before the turn was queued.
+    """
     run = None
     try:
-        run = _while_leased(debate, owner, lambda: _queued_run(debate, turn))
-        outcome = _outcome(debate, finish_turn(run, waiting=partial(_wait_on, debate, owner)))
+        run = _while_leased(debate, owner, lambda: _queue_turn_once(debate, turn))
+        outcome = _outcome_columns(debate, finish_turn(run, waiting=partial(_renew_while_waiting, debate, owner)))
     except TurnRefused as error:
         if run is not None:
-            cancel_turn(run)
+            cancel_turn(run)  # queued, and then refused when it was to begin
         outcome = {"status": Outcome.FAILED, "error": str(error)}
     for name, value in outcome.items():
         setattr(turn, name, value)
@@ -528,8 +555,12 @@ def _idempotency_key(turn: DebateTurn) -> str:
     return f"debate:{turn.debate_id}:{turn.round}:{turn.seat.number}"
 
 
-def _queued_run(debate: Debate, turn: DebateTurn) -> Run:
-    """Queue the seat's turn in this round, once."""
+def _queue_turn_once(debate: Debate, turn: DebateTurn) -> Run:
+    """Queue the seat's turn in this round and return it; the same one where it was queued before.
+
+    Raises:
+        TurnRefused: The agent can take no turn, and took none in this round before.
+    """
     seat = turn.seat
     overrides: dict[str, Any] = {
         "debate": {"debate": debate.pk, "round": turn.round, "seat": seat.number},
@@ -540,15 +571,15 @@ def _queued_run(debate: Debate, turn: DebateTurn) -> Run:
     key = _idempotency_key(turn)
     try:
         return start_turn(agent=seat.agent, channel=debate.channel, overrides=overrides, idempotency_key=key)
-    except TurnRefused:  # the agent may have spoken before it left
+    except TurnRefused:  # the agent was made inactive, say; it may have spoken before that
         run: Run | None = Run.objects.filter(idempotency_key=key).first()
         if run is None:
             raise
         return run
 
 
-def _outcome(debate: Debate, run: Run) -> dict[str, Any]:
-    """Return the outcome of a seat's turn as columns of `DebateTurn`."""
+def _outcome_columns(debate: Debate, run: Run) -> dict[str, Any]:
+    """Return the outcome of a seat's turn that has ended as columns of `DebateTurn`: answered, silent (completed, no message) or failed."""
     message = run.messages.filter(channel=debate.channel_id).order_by("position").first()
     outcome = {"run": run, "message": message, "status": Outcome.ANSWERED, "violation": "", "error": ""}
     if message is not None:
@@ -579,7 +610,10 @@ def _end_round(
     groups: Sequence[Sequence[DebateSeat]],
     owner: str,
 ) -> DebateRound:
-    """Measure a round, and store its figures together with the debate's next status.
+    """Measure a round, and store its figures together with the debate's next status; return the stored round.
+
+    The debate fails where no seat answered, is completed where an exit criterion holds, waits where no more rounds were asked for, and
+    else goes on. A poll has neither consensus nor groupthink and ends nothing.
 
     Args:
         earlier: The rounds before it.
@@ -598,8 +632,9 @@ def _end_round(
     exit = Exit(ends=False)
     if number != POLL:
         if settings.judge:
-            _renew(debate, owner)
+            _renew_lease(debate, owner)  # the judge takes a while
             consensus = judge_consensus(debate, number, answers)
+        # Only the agreement of a judge that read the positions; without one they are compared by their words.
         agreement_read = None if consensus.heuristic else consensus.agreement
         warning = groupthink(answers, agreement_read)
         exit = _exit_after(number, answers_by_round, earlier, consensus, warning, settings)
@@ -642,7 +677,7 @@ def _set_next_status(debate: Debate, next_status: Mapping[str, Any], owner: str)
     """Store the debate's next status, or renew the lease where it goes on; return whether the debate is still ours."""
     if next_status:
         return debate.finish(owner=owner, **next_status)
-    # Not `_renew`, which obeys a request to stop: the judge that was paid for would be asked again.
+    # Not `_renew_lease`, which obeys a request to stop: the judge that was paid for would be asked again.
     leased = Debate.objects.filter(pk=debate.pk, status=Status.RUNNING, lease_owner=owner)
     return leased.update(lease_expires_at=timezone.now() + LEASE) > 0
 
@@ -655,10 +690,15 @@ def _exit_after(
     warning: Groupthink,
     settings: Settings,
 ) -> Exit:
-    """Decide whether the debate ends after a round that is no poll."""
+    """Decide whether the debate ends after a round that is no poll, and why.
+
+    Args:
+        earlier: The rounds before it, the poll among them.
+    """
     played = [row for row in earlier if row.number != POLL]
     agreements = [row.consensus.get("agreement") for row in played]
-    extra_played = sum(bool(row.exit["details"]) for row in played)  # those after which a criterion held already
+    # An earlier round with details is one after which a criterion held already, and an extra round was played because of groupthink.
+    extra_played = sum(bool(row.exit["details"]) for row in played)
     exit = check_exit(
         [answers_by_round.get(each, []) for each in range(1, number + 1)],
         [*agreements, consensus.agreement],
@@ -693,7 +733,14 @@ def _changes_since_last_round(
 def _texts_seen(
     debate: Debate, number: int, groups: Sequence[Sequence[DebateSeat]], answered: Sequence[AnsweredTurn]
 ) -> dict[int, list[str]]:
-    """Return what each seat could read before it answered in a round, or had said itself, by the seat's number."""
+    """Return what each seat could read before it answered in a round, or had said itself, by the seat's number.
+
+    That is: the question, the names of all seats, what people said, the answers of earlier rounds, and those of the groups before its own.
+
+    Args:
+        groups: The seats of the round in their order of speaking.
+        answered: Of all rounds; later ones than this do not exist yet.
+    """
     known_to_all = [debate.topic]
     for group in groups:
         for seat in group:
@@ -704,7 +751,7 @@ def _texts_seen(
         texts = [each.turn.message.text if each.turn.message else "", each.answer.position, each.answer.reasoning]
         if each.turn.round < number:
             known_to_all += texts
-        else:
+        else:  # of this round
             texts_of_round[each.answer.seat] = texts
     seen: dict[int, list[str]] = {}
     for group in groups:  # the seats of a group do not see each other's answers; those of later groups do

@@ -73,16 +73,16 @@ def statistics(answers: Round) -> Statistics:
     """Count the stances of a round and the quartiles of its confidence."""
     confidences = sorted(answer.confidence for answer in answers if answer.confidence is not None)
     quartiles = _quartiles(confidences) if confidences else None
-    return Statistics(answers=len(answers), stances=_counts(answers), confidence=quartiles)
+    return Statistics(answers=len(answers), stances=_stance_counts(answers), confidence=quartiles)
 
 
-def _counts(answers: Round) -> dict[Stance, int]:
+def _stance_counts(answers: Round) -> dict[Stance, int]:
     counted = Counter(answer.stance for answer in answers)
     return {stance: counted[stance] for stance in STANCES}
 
 
 def _quartiles(values: Sequence[float]) -> Quartiles:
-    """Summarize sorted values, at least one."""
+    """Summarize sorted values, at least one; of a single one all figures are that value."""
     cuts = [values[0]] * 3
     if len(values) > 1:
         cuts = quantiles(values, n=4, method="inclusive")
@@ -118,6 +118,7 @@ def similarity(a: str, b: str) -> float:
 
 
 def _position_words(text: str) -> frozenset[str]:
+    """Return a position's content words; all its words where it has none."""
     return content_words(text) or frozenset(tokenize(text))
 
 
@@ -154,8 +155,9 @@ class Vote(Value):
 
 def vote(answers: Round) -> Vote:
     """Count a round's stances as votes: the most frequent one wins, no absolute majority is needed."""
-    counts = _counts(answers)
+    counts = _stance_counts(answers)
     most = max(counts.values())
+    # None where no answer has a stance: then the highest count is 0.
     winners = [stance for stance, number in counts.items() if number == most > 0]
     return Vote(winner=winners[0] if len(winners) == 1 else None, counts=counts)
 
@@ -212,7 +214,7 @@ def changes(before: Round, after: Round, seen: Sequence[str] | Mapping[int, Sequ
     for seat, answer in _by_seat(after).items():
         old_stance = earlier[seat].stance if seat in earlier else None
         if old_stance is None or answer.stance is None or old_stance == answer.stance:
-            continue
+            continue  # no stance in one of the two rounds, or the same one
         seen_by_seat = seen.get(seat, ()) if isinstance(seen, Mapping) else seen
         moves.append(_stance_change(answer, old_stance, answer.stance, majority, seen_by_seat))
     to_majority = sum(move.to_majority for move in moves)
@@ -229,7 +231,12 @@ def changes(before: Round, after: Round, seen: Sequence[str] | Mapping[int, Sequ
 def _stance_change(
     answer: Answer, before: Stance, after: Stance, majority: Stance | None, seen: Sequence[str]
 ) -> StanceChange:
-    """Return what an answer that changes its seat's stance brings that the seat had not seen."""
+    """Return the change of stance that an answer is, and whether it only conforms; see `StanceChange`.
+
+    Args:
+        majority: Winner of the vote of the round before; None: there was none, so the change goes neither to nor from it.
+        seen: What the seat could have read, or had said; words of it are not new.
+    """
     known = content_words("\n".join(seen))
     new_words: set[str] = set()
     has_argument = False
@@ -298,7 +305,7 @@ def groupthink(answers: Round, agreement: float | None) -> Groupthink:
 
 
 def _shared_confidence(answers: Round) -> str:
-    """Say how sure all seats are; empty where one is not."""
+    """Say how sure all seats are; empty where one is not sure enough, or gave no confidence."""
     confidences = [answer.confidence for answer in answers if answer.confidence is not None]
     if len(confidences) < len(answers):
         return ""
@@ -309,7 +316,11 @@ def _shared_confidence(answers: Round) -> str:
 
 
 def _shared_opinion(answers: Round, agreement: float | None) -> str:
-    """Say by what the seats agree; empty where they do not."""
+    """Say by what the seats agree: one stance, alike positions, or both; empty where they do not.
+
+    Args:
+        agreement: See `groupthink`.
+    """
     stances = [answer.stance for answer in answers if answer.stance is not None]
     signs = []
     if len(stances) > 1 and len(set(stances)) == 1:
@@ -395,12 +406,16 @@ def check_exit(
 
 
 def _exit_by_criteria(rounds: Sequence[Round], agreements: Sequence[float | None], criteria: Criteria) -> Exit:
-    """Return the exit by the first criterion that holds after the last round, groupthink aside."""
+    """Return the exit by the first criterion that holds after the last round, groupthink aside.
+
+    In this order: consensus and confidence, which need two answers, with convergence between them; last the number of rounds. A criterion
+    that is None is off, and so is consensus where the agreement is not known (None).
+    """
     if not rounds:
         return Exit(ends=False)
     answers = _by_seat(rounds[-1])
     agreement = agreements[-1]
-    is_group = len(answers) > 1
+    is_group = len(answers) > 1  # one answer always agrees with itself
     if criteria.consensus is not None and agreement is not None and is_group and agreement >= criteria.consensus:
         details = f"agreement {agreement:g}, at least {criteria.consensus:g}"
         return Exit(ends=True, reason="consensus", details=details)
@@ -419,7 +434,11 @@ def _exit_by_criteria(rounds: Sequence[Round], agreements: Sequence[float | None
 
 
 def _has_converged(rounds: Sequence[Round], number: int, criteria: Criteria) -> bool:
-    """Return whether the same seats answered in the last `number` rounds and none changed its position."""
+    """Return whether the same seats answered in the last `number` rounds and none changed its stance or its position.
+
+    A position is the same where its words are alike enough (`convergence_similarity`), from each round to the next. False where there were
+    not so many rounds, or nobody answered in the last one.
+    """
     if len(rounds) < number or not rounds[-1]:
         return False
     for earlier, later in pairwise(map(_by_seat, rounds[-number:])):
@@ -472,12 +491,12 @@ def offline_consensus(answers: Round) -> Consensus:
         return consensus.model_copy(update={"reason": "no answer: there is nothing to compare"})
     if len(compared) == 1:
         return consensus.model_copy(update={"reason": "one answer: there is nothing to compare"})
-    agreement = fmean(_agreement(a, b) for a, b in combinations(compared, 2))
+    agreement = fmean(_agreement_of_two(a, b) for a, b in combinations(compared, 2))
     summary = f"{len(clusters[0].seats)} of {len(compared)} answers hold the most frequent position."
     return consensus.model_copy(update={"agreement": round(agreement, 4), "summary": summary})
 
 
-def _agreement(a: Answer, b: Answer) -> float:
+def _agreement_of_two(a: Answer, b: Answer) -> float:
     """Return how far two answers agree, 0 to 1: by their stances, without them by their words."""
     if a.stance is None or b.stance is None:
         return similarity(a.position, b.position)
@@ -485,13 +504,13 @@ def _agreement(a: Answer, b: Answer) -> float:
 
 
 def _clusters(answers: Sequence[Answer]) -> list[Cluster]:
-    """Group the answers so that each agrees with at least one other of its group; largest group first."""
+    """Group the answers so that each agrees with at least one other of its group, or is alone; largest group first, then by seats."""
     groups: list[list[Answer]] = []
-    for answer in answers:
+    for answer in answers:  # an answer that agrees with several groups joins them to one
         joined = [answer]
         apart = []
         for group in groups:
-            if any(_agreement(answer, other) >= ALIKE for other in group):
+            if any(_agreement_of_two(answer, other) >= ALIKE for other in group):
                 joined = [*group, *joined]
             else:
                 apart.append(group)
@@ -504,8 +523,7 @@ def _clusters(answers: Sequence[Answer]) -> list[Cluster]:
 
 
 def _central_position(group: Sequence[Answer]) -> str:
-    """Choose the position that is most like the others; of equals, that of the first seat."""
-
+    """Choose the position that is on average most like the others; of equals, that of the first seat."""
     central = group[0]
     highest = -1.0
     for answer in sorted(group, key=lambda answer: answer.seat):

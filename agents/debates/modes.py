@@ -68,7 +68,10 @@ Validator = Callable[[Fields, DebateSeat, Context], tuple[Fields, str]]
 
 
 def answer_of(turn: DebateTurn) -> Answer | None:
-    """Return a seat's answer in a round; None where there is none, also where its message was deleted or erased."""
+    """Return a seat's answer in a round; None where there is none, also where its message was deleted or erased.
+
+    Its role is that of the seat, or the seat's perspective where the mode has no roles.
+    """
     if turn.message is None:
         return None
     payload = turn.message.payload
@@ -85,9 +88,9 @@ LABELS = ("Participant", "Panelist", "Respondent", "Debater")
 
 
 def labels_for(agents: Sequence[Agent]) -> list[str]:
-    """Return a label for each seat, with a word that is in none of the agents' names, personas and memories.
+    """Return a label for each seat, such as ``Participant 2``, with a word that is in none of the agents' names, personas and memories.
 
-    Simulated participants have such names: the label must not be that of another.
+    Simulated participants have such names: the label must not be that of another. Where all `LABELS` are taken, it is the first one.
     """
     texts: list[str] = []
     for agent in agents:
@@ -101,7 +104,10 @@ def labels_for(agents: Sequence[Agent]) -> list[str]:
 
 
 def anonymous(context: Context, seat: DebateSeat) -> Context:
-    """Put labels in place of names, and mask the names of the other seats in everything that was said."""
+    """Put labels in place of names, and mask the names of the other seats in everything that was said.
+
+    The reading seat's own name stays in the texts. Entries of people have no label.
+    """
     labels = {each.number: each.label for each in context.seats}
     names: list[str] = []
     for each in context.seats:
@@ -139,7 +145,11 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 
 def required_fields(fields: Fields, seat: DebateSeat, context: Context) -> tuple[Fields, str]:
-    """Find a violation when position, reasoning or confidence are missing, or the stance where the mode has stances."""
+    """Find a violation when position, reasoning or confidence are missing, or the stance where the mode has stances.
+
+    Returns:
+        The fields unchanged, and the violation; empty where there is none.
+    """
     texts = ["position", "reasoning"]
     if mode_of(context.mode).stances:
         texts.append("stance")
@@ -152,7 +162,7 @@ def required_fields(fields: Fields, seat: DebateSeat, context: Context) -> tuple
 
 
 def confidence_range(fields: Fields, seat: DebateSeat, context: Context) -> tuple[Fields, str]:
-    """Clamp a confidence to 0–1 and keep the answer's own as `confidence_raw`. No violation."""
+    """Clamp a confidence to 0–1 and keep the answer's own as `confidence_raw`. No violation: one that is missing is not this rule's."""
     confidence = fields.get("confidence")
     if not _is_number(confidence) or 0 <= confidence <= 1:
         return fields, ""
@@ -160,7 +170,11 @@ def confidence_range(fields: Fields, seat: DebateSeat, context: Context) -> tupl
 
 
 def required_stance(fields: Fields, seat: DebateSeat, context: Context) -> tuple[Fields, str]:
-    """Find a violation when a role takes another stance than its own. The answer stays as it is; in the poll all are free."""
+    """Find a violation when a role takes another stance than its own. The answer stays as it is; in the poll all are free.
+
+    Returns:
+        The fields unchanged, and the violation; empty where there is none.
+    """
     expected = mode_of(context.mode).required_stances.get(seat.role)
     stance = fields.get("stance")
     if context.round == POLL or expected is None or stance == expected:
@@ -202,7 +216,7 @@ class Perspectives(Config):
     seed: Seed = 0
 
     def assign(self, seats: int) -> list[str]:
-        """Return one perspective for each of so many seats.
+        """Return one perspective for each of so many seats; where there are fewer perspectives, they begin again.
 
         Raises:
             ValueError: With `explicit` there are not as many perspectives as seats.
@@ -275,9 +289,9 @@ class Mode:
         return context
 
     def validate_response(self, fields: Fields, seat: DebateSeat, context: Context) -> tuple[Fields, str]:
-        """Return the fields as they are stored, and which rules the answer breaks; empty when it keeps them.
+        """Return the fields as they are stored, and which rules the answer breaks, with semicolons between; empty when it keeps them.
 
-        The context is as it was before `transform_context`.
+        The context is as it was before `transform_context`. Each validator is given the fields as the one before it returned them.
         """
         violations = []
         for validate in self.validators:

@@ -179,7 +179,10 @@ class DebateReport(BaseModel):
 
 
 def report(debate: Debate) -> DebateReport:
-    """Read the results of a debate so far. It takes the same few queries whatever the number of rounds."""
+    """Read the results of a debate so far. It takes the same few queries whatever the number of rounds.
+
+    Before the first round after the poll the decision has neither vote nor consensus (None).
+    """
     debate = Debate.objects.select_related("channel", "created_by").get(pk=debate.pk)
     seats = {seat.pk: _seat(seat) for seat in debate.seats.select_related("agent").order_by("number")}
     # Read before the turns: a round that ends meanwhile must not appear without its answers.
@@ -188,6 +191,7 @@ def report(debate: Debate) -> DebateReport:
     responses = [_response(turn, seats[turn.seat_id]) for turn in turns]
     spent_by_round = _spent_by_round(debate, turns)
     evidence = [_round_evidence(row, spent_by_round[row.number]) for row in rounds]
+    # Calls of the judge belong to no turn (`run`), but to the debate.
     spent_on_judge = _spent(totals(LLMCall.objects.filter(run=None), work_id=f"debate:{debate.pk}"))
     played = [row for row in evidence if row.round > POLL]
     decision = Decision(
@@ -254,6 +258,7 @@ def _seat(seat: DebateSeat) -> Seat:
 
 
 def _response(turn: DebateTurn, seat: Seat) -> Response:
+    """Return a seat's turn with the fields of its answer; these are empty where it gave none, or its message was deleted."""
     message = turn.message
     payload: Mapping[str, Any] = message.payload if message else {}
     return Response(
@@ -293,7 +298,7 @@ def _mark(response: Response, text: str) -> Mark:
 
 
 def _round_evidence(row: DebateRound, spent: Spent) -> RoundEvidence:
-    """Return the figures stored with a round."""
+    """Return the figures stored with a round, and what its turns cost."""
     stored = row.statistics
     evidence = RoundEvidence(
         round=row.number,
@@ -313,7 +318,13 @@ def _round_evidence(row: DebateRound, spent: Spent) -> RoundEvidence:
 def _talking(
     mode: str, responses: Sequence[Response], evidence: Sequence[RoundEvidence], spent_on_judge: Spent
 ) -> Talking:
-    """Compare the last round with the blind poll, and sum up the changes and the costs of all rounds after it."""
+    """Compare the last round with the blind poll, and sum up the changes and the costs of all rounds after it.
+
+    `same_winner` and `seats_changed` stay None where no poll was held, no round was played, or one of the two has no stances.
+
+    Args:
+        spent_on_judge: Counts to the rounds after the poll, for a poll is not judged.
+    """
     talking = Talking(
         poll=None,
         last=None,
@@ -362,7 +373,7 @@ class _SeatComparison:
 
 
 def _compare_seats(mode: str, responses: Sequence[Response], last_round: int) -> _SeatComparison:
-    """Compare each seat's stance in the last round with that in the poll."""
+    """Compare each seat's stance in the last round with that in the poll; seats without a stance in one of them are in no count."""
     required = MODES[mode].required_stances if mode in MODES else {}
     poll_stances = {response.seat: response.stance for response in responses if response.round == POLL}
     seats = _SeatComparison()
@@ -389,7 +400,7 @@ def _leaders(vote: Vote) -> set[Stance]:
 
 
 def _spent_by_round(debate: Debate, turns: Iterable[DebateTurn]) -> Mapping[int, Spent]:
-    """Sum up what the turns of each round used."""
+    """Sum up what the calls of each round's turns used; a round without calls has zeros."""
     round_of_run = {turn.run_id: turn.round for turn in turns}
     calls = LLMCall.objects.filter(run__in=debate.turns.values("run"))
     spent: dict[int, Spent] = defaultdict(Spent)
@@ -405,8 +416,11 @@ def _spent(sums: Totals) -> Spent:
 
 
 def _remarks(debate: Debate, turns: Iterable[DebateTurn]) -> list[Remark]:
-    """Return what people said, each before the first round in which an answer came after it."""
-    first_positions: dict[int, int] = {}  # of the answers of each round
+    """Return what people said, in order, each before the first round in which an answer came after it.
+
+    What no answer came after is said before the next round.
+    """
+    first_positions: dict[int, int] = {}  # of the answers of each round, in the order of rounds, as turns are
     for turn in turns:
         if turn.message is not None:
             earliest = first_positions.get(turn.round, turn.message.position)
@@ -438,14 +452,17 @@ def groupthink_indicators(channel: Channel) -> list[str] | None:
 
 
 def as_json(report: DebateReport) -> str:
-    """Return the report as JSON. Characters that a terminal or an editor hides or obeys are escaped: the value stays the same."""
+    """Return the report as JSON. Characters that a terminal or an editor hides or obeys are escaped: the value is the same."""
     text = json.dumps(report.model_dump(mode="json"), ensure_ascii=False, indent=2) + "\n"
     characters = [char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text]
     return "".join(characters)
 
 
 def as_markdown(report: DebateReport) -> str:
-    """Return the report for people. All that agents, people and judges wrote is text in it: no markup, no links, no mentions."""
+    """Return the report for people as Markdown: summary, decision, answers, evidence, metadata.
+
+    All that agents, people and judges wrote is text in it: no markup, no links, no mentions.
+    """
     paragraphs = [
         f"# {_text(report.decision.topic)}",
         *_summary_paragraphs(report),
@@ -466,7 +483,10 @@ EVIDENCE_HEADS = ("Round", ">Yes", ">No", ">Neutral", ">Median confidence", ">Ag
 
 
 def evidence_cells(row: RoundEvidence) -> list[Cell]:
-    """Return a round as a row of a table, under `EVIDENCE_HEADS`."""
+    """Return a round as a row of a table, under `EVIDENCE_HEADS`; None is an empty cell.
+
+    Stances have no cells where no seat has one, changes none in the first round.
+    """
     voted = _has_stances(row.vote)
     confidence = row.statistics.confidence
     cells: list[Cell] = ["poll" if row.round == POLL else str(row.round)]
@@ -514,7 +534,10 @@ def actor_line(report: DebateReport) -> str:
 
 
 def talking_lines(talking: Talking) -> Iterator[str]:
-    """Yield what talking changed, and what it cost, in sentences."""
+    """Yield what talking changed, and what it cost, in sentences; of what was not held or cannot be compared there is none.
+
+    E.g. "Blind poll: yes (yes 2, no 1, neutral 0), 1,204 tokens." or "Talking changed the vote: 1 seat answers otherwise than in the poll."
+    """
     if talking.poll is not None:
         yield f"Blind poll: {vote_line(talking.poll)}, {talking.spent_on_poll.tokens:,} tokens."
     if talking.last is not None:
@@ -540,7 +563,7 @@ def _seats_by_role(talking: Talking) -> str:
 
 
 def _summary_paragraphs(report: DebateReport) -> Iterator[str]:
-    """Yield how the debate went, who acted, and what a reader must be warned of."""
+    """Yield how the debate went, who acted, and what a reader must be warned of; an empty paragraph where a script did not act."""
     meta, groupthink = report.metadata, report.evidence.groupthink
     played = counted(meta.rounds_played, "round")
     status = meta.status.replace("_", " ")
@@ -555,7 +578,7 @@ def _summary_paragraphs(report: DebateReport) -> Iterator[str]:
 
 
 def _decision_paragraphs(decision: Decision) -> Iterator[str]:
-    """Yield what talking changed, and how far the last round agrees."""
+    """Yield what talking changed, and how far the last round agrees, where that is known."""
     yield _bullets(talking_lines(decision.what_talking_changed))
     consensus = decision.consensus
     if consensus is None:
@@ -583,11 +606,12 @@ def _answer_paragraphs(report: DebateReport) -> Iterator[str]:
 
 
 def _response_paragraphs(response: Response) -> Iterator[str]:
-    """Yield one answer: a heading, then its parts."""
+    """Yield one answer: a heading, then its parts, some perhaps empty; without a message, why there is none."""
     yield _response_heading(response)
     if response.position:
         yield f"**{_text(response.position)}**"
     yield _text(response.reasoning)
+    # What was said is often one of the two again.
     if response.text and response.text not in (response.position, response.reasoning):
         yield f"Said: {_text(response.text)}"
     yield _bullets(f"Source: {_text(source)}" for source in response.citations)
@@ -602,7 +626,7 @@ def _response_paragraphs(response: Response) -> Iterator[str]:
 
 
 def _response_heading(response: Response) -> str:
-    """Return the seat with its role, its stance and its confidence."""
+    """Return e.g. ``#### 2. Dwight (opposition): no, confidence 1 (it gave 1.5)``, as far as the answer has these."""
     heading = f"#### {response.seat}. {_text(response.name)}"
     if role := ", ".join(_text(name) for name in (response.role, response.perspective) if name):
         heading += f" ({role})"

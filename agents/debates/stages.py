@@ -50,7 +50,13 @@ class Mode:
     required = True  # without it a seat would see who said what, and answer without the fields
 
     def prepare(self, turn: Turn) -> None:
-        """Replace the transcript by what the seat may see, and ask for a typed answer."""
+        """Replace the transcript by what the seat may see, and ask for a typed answer. Skipped in other channels than a debate's.
+
+        The poll has none of the mode's own prompts: it is the same in all modes.
+
+        Raises:
+            ValueError: It is the turn of no seat.
+        """
         if not _is_debate(turn.channel):
             turn.skip("not the channel of a debate")
             return
@@ -62,13 +68,16 @@ class Mode:
             text_of_mode = "" if context.round == POLL else own.rules.prompt(layer, **values)
             turn.add_section(HEADINGS[layer], render_prompt(f"debates/{layer}", own=text_of_mode, **values))
         turn.add_section("The debate", _debate_section(context, own.seat, turn.nonce))
-        turn.mask = context.mask or turn.mask
-        turn.wanted_answer = Answer(own.rules.shape, _scripted(own.debate, own.rules, context.round, own.seat))
+        turn.mask = context.mask or turn.mask  # hides the other seats' names where the mode does
+        turn.wanted_answer = Answer(own.rules.shape, _scripted_answer(own.debate, own.rules, context.round, own.seat))
         older = sum(entry.round < context.round - ROUNDS_IN_FULL for entry in context.entries)
         turn.count(shown_in_full=len(context.entries) - older, shown_in_short=older)
 
     def review(self, turn: Turn, draft: Draft) -> Accept | Revise:
-        """Send an answer back that breaks a rule of the mode, once; after that accept it with the violation noted."""
+        """Send an answer back that breaks a rule of the mode, once; after that accept it with the violation in its payload.
+
+        The accepted fields are those the mode returns, with the seat's role and perspective. Skipped in other channels than a debate's.
+        """
         if self.name not in turn.kept:  # a turn that resumes in another process was not prepared there
             if not _is_debate(turn.channel):
                 turn.skip("not the channel of a debate")
@@ -92,7 +101,7 @@ class Mode:
 
 
 def _prompt_values(own: SeatContext, context: Context) -> dict[str, Any]:
-    """Return the values of the prompt's templates."""
+    """Return the values of the prompt's templates; `label` is empty where names are shown, `stance` where the role is free."""
     seat = own.seat
     return {
         "name": one_line(seat.agent.display_name),
@@ -127,12 +136,15 @@ def _seat_context(turn: Turn) -> SeatContext:
         debate=seat_keys["debate"], number=seat_keys["seat"], debate__channel=turn.channel, agent=turn.agent
     )
     mode = mode_of(seat.debate.mode)
-    context = _context(seat.debate, mode, int(seat_keys["round"]), seat)
+    context = _visible_context(seat.debate, mode, int(seat_keys["round"]), seat)
     return SeatContext(seat.debate, seat, mode, context)
 
 
 def _may_be_sent_back(turn: Turn) -> bool:
-    """Return whether the turn has sent no draft back for a violation yet; its rows also say what another process did."""
+    """Return whether a draft may be sent back for a violation: the turn has revisions left, and has sent none back for one.
+
+    What was sent back is read from the turn's rows, which also say what another process did before this one resumed it.
+    """
     if turn.revisions.get(turn.channel.pk, 0) >= settings.TURN_MAX_REVISIONS:
         return False
     answers = RunMessage.objects.filter(run=turn.run, role=RunMessage.Role.TOOL)
@@ -140,7 +152,7 @@ def _may_be_sent_back(turn: Turn) -> bool:
 
 
 # -- what was said
-def _context(debate: Debate, mode: Rules, number: int, seat: DebateSeat) -> Context:
+def _visible_context(debate: Debate, mode: Rules, number: int, seat: DebateSeat) -> Context:
     """Return what the seat may see: rounds before this one, and of this one the groups before its own. In the poll nothing.
 
     Seats of a round are in the order of speaking, not of arrival. What a person says is shown from the next round on.
@@ -161,7 +173,8 @@ def _context(debate: Debate, mode: Rules, number: int, seat: DebateSeat) -> Cont
         if answer is not None and turn.message and is_visible:
             entry = Entry(round=turn.round, who=names[answer.seat], text=turn.message.text, answer=answer)
             sorted_by.append((turn.round, speaking_order[answer.seat], entry))
-    for round_before, message in _audience(debate, number):
+    # People come after all seats of the round before, by position.
+    for round_before, message in _audience_remarks(debate, number):
         entry = Entry(round=round_before, who="", text=message.text)
         sorted_by.append((round_before, len(seats) + message.position, entry))
     sorted_by.sort(key=lambda item: item[:2])
@@ -178,8 +191,8 @@ def _seats_before(groups: Sequence[Sequence[DebateSeat]], seat: DebateSeat) -> s
     return numbers
 
 
-def _audience(debate: Debate, number: int) -> list[tuple[int, Message]]:
-    """Return what people said before this round began, each with the round before it."""
+def _audience_remarks(debate: Debate, number: int) -> list[tuple[int, Message]]:
+    """Return what people said before this round began, each with the round that was the last to begin before it (0: the poll, or none)."""
     messages = list(Message.objects.filter(channel=debate.channel_id, agent=None).order_by("position"))
     if not messages:
         return []
@@ -188,7 +201,7 @@ def _audience(debate: Debate, number: int) -> list[tuple[int, Message]]:
     remarks = []
     for message in messages:
         if number in begin_times and message.created_at >= begin_times[number]:
-            continue
+            continue  # said during this round: shown from the next one on
         begun = [each for each, begin in begin_times.items() if begin <= message.created_at]
         remarks.append((max(begun, default=POLL), message))
     return remarks
@@ -196,22 +209,25 @@ def _audience(debate: Debate, number: int) -> list[tuple[int, Message]]:
 
 # -- the same as text
 def _debate_section(context: Context, seat: DebateSeat, nonce: str) -> str:
-    """Return the question, the answers so far and their statistics as text; what others wrote is fenced."""
+    """Return the question, the answers so far and their statistics as text; what others wrote is fenced.
+
+    The last `ROUNDS_IN_FULL` rounds are given in full, older ones in short.
+    """
     first_in_full = context.round - ROUNDS_IN_FULL
     older = [entry for entry in context.entries if entry.round < first_in_full]
     recent = [entry for entry in context.entries if entry.round >= first_in_full]
     return render_prompt(
         "debates/debate",
         topic=fence("QUESTION", indented(context.topic, TOPIC_CHARACTERS), nonce),
-        older=fence("EARLIER ROUNDS", "\n".join(_in_short(older, seat)), nonce) if older else "",
-        recent=fence("LAST ROUNDS", "\n".join(_in_full(recent, seat)), nonce) if recent else "",
+        older=fence("EARLIER ROUNDS", "\n".join(_lines_in_short(older, seat)), nonce) if older else "",
+        recent=fence("LAST ROUNDS", "\n".join(_lines_in_full(recent, seat)), nonce) if recent else "",
         statistics=context.statistics,
         poll=context.round == POLL,
     )
 
 
-def _in_full(entries: Sequence[Entry], seat: DebateSeat) -> list[str]:
-    """Return each entry as lines: who and how, then each of its texts once."""
+def _lines_in_full(entries: Sequence[Entry], seat: DebateSeat) -> list[str]:
+    """Return each entry as lines: e.g. ``Round 2, 1. Pam (you): yes, 0.80``, then each of its texts once, empty ones left out."""
     lines = []
     for entry in entries:
         heading = f"{_round_name(entry)}, {_author(entry, seat)}"
@@ -231,10 +247,11 @@ def _in_full(entries: Sequence[Entry], seat: DebateSeat) -> list[str]:
     return lines
 
 
-def _in_short(entries: Sequence[Entry], seat: DebateSeat) -> list[str]:
-    """Return the course of each seat: of every answer the stance, the confidence and the first sentence, if it is a new one.
+def _lines_in_short(entries: Sequence[Entry], seat: DebateSeat) -> list[str]:
+    """Return the course of each seat: of every answer the stance, the confidence and the first sentence.
 
-    All sentences together have a limit, so that a long debate does not make long prompts.
+    A seat's sentence that is that of its answer before is given as "the same". All sentences together have a limit, so that a long debate
+    does not make long prompts; but each may have `SHORTEST_SENTENCE` characters. People are one "seat", "from the audience".
     """
     longest = SENTENCES_CHARACTERS // max(1, len(entries))
     longest = max(SHORTEST_SENTENCE, min(LONGEST_SENTENCE, longest))
@@ -263,7 +280,7 @@ def _round_name(entry: Entry) -> str:
 
 
 def _author(entry: Entry, seat: DebateSeat) -> str:
-    """Return whose entry it is, as the reading seat is told."""
+    """Return whose entry it is, as the reading seat is told, e.g. ``2. Dwight (opposition) (you)``."""
     answer = entry.answer
     if answer is None:
         return "from the audience"
@@ -292,10 +309,10 @@ def first_sentence(text: str) -> str:
 
 
 # -- offline
-def _scripted(debate: Debate, mode: Rules, number: int, seat: DebateSeat) -> dict[str, Any]:
-    """Return what the scripted actor answers: made from the agent's sample lines, and then as the mode's `Config.script` says.
+def _scripted_answer(debate: Debate, mode: Rules, number: int, seat: DebateSeat) -> dict[str, Any]:
+    """Return what the scripted (offline) actor answers: fields of the mode's `Config.script`, others from the agent's sample lines.
 
-    The same seat in the same round always answers the same.
+    The same seat in the same round always answers the same. Without sample lines and script there are only a stance and a confidence.
     """
     agent = seat.agent
     checksum = zlib.crc32(agent.slug.encode())  # chooses for each agent, and always the same
@@ -305,10 +322,12 @@ def _scripted(debate: Debate, mode: Rules, number: int, seat: DebateSeat) -> dic
         line = next_line(lines, agent=agent.slug, said=(), rejected=(), scene=number) or ""
         values = {"text": line, "position": first_sentence(line), "reasoning": line}
     values["stance"] = mode.required_stances.get(seat.role) or ("yes", "no", "neutral")[checksum % 3]
+    # 0.5 to 0.95, different for each agent, and growing with the rounds.
     values["confidence"] = round(min(0.95, 0.5 + checksum % 25 / 100 + 0.03 * number), 2)
     config = mode.config.model_validate(debate.settings.get("config", {}))
     script = config.script.get(seat.number)
     if script:
+        # The script's first entry is the poll, or without one round 1; its last one goes on.
         turn_number = number if debate.settings.get("poll", True) else number - 1
         values |= script[min(turn_number, len(script) - 1)]
     return values

@@ -34,7 +34,13 @@ BETTER = "better than chance"
 
 # -- what is said of a judge beside its scores
 def figure_text(row: JudgeCalibration | None) -> str:
-    """Return a judge's agreement with people, e.g. ``κ 0.62 [0.48, 0.74], 80 labels``, and whether that is no better than chance."""
+    """Return a judge's agreement with people, e.g. ``κ 0.62 [0.48, 0.74], 80 labels``, and whether that is no better than chance.
+
+    It is no better where the interval of kappa (or kappa, without an interval) is not wholly above 0.
+
+    Args:
+        row: None, or without labels: the judge is not calibrated. With few labels kappa is not shown.
+    """
     if row is None or not row.labels:
         return NOT_CALIBRATED
     if row.items < LEAST_ITEMS:
@@ -66,7 +72,10 @@ def agreements_text(rows: Sequence[tuple[str, JudgeCalibration | None]]) -> str:
 def swap_text(row: JudgeCalibration | None, *, agent: str = "", brief: bool = False) -> str:
     """Return a swap test, e.g. ``AUC 0.65 [0.58, 0.72] over 16 agents, 63% of swapped texts ≥ 7``, and whether it is no better than chance.
 
-    With an agent's slug its own figure follows, where that is known: ``; michael alone 0.71``. A `brief` one leaves out the counts.
+    Args:
+        row: None, or without a swap test: the judge is not checked.
+        agent: A slug, whose own figure follows where that is known: ``; michael alone 0.71``.
+        brief: Leaves out the counts.
     """
     if row is None or not row.swap_test:
         return NOT_CHECKED
@@ -97,7 +106,8 @@ def _swap_counts(test: SwapShown) -> str:
 def trust_notes(judge: str, procedure: str, dimensions: Iterable[str], *, agent: str = "") -> list[str]:
     """Return how far a judge can be trusted in these dimensions, in sentences: its agreement with people and its swap test. One query.
 
-    They stand beside its verdicts wherever something is decided by them.
+    They stand beside its verdicts wherever something is decided by them. Dimensions that are counted are passed over; without others
+    there are no sentences. The swap test is named only for dimensions judged message by message.
 
     Args:
         agent: Slug of the one agent the verdicts are about; empty where there are several.
@@ -120,7 +130,10 @@ def trust_notes(judge: str, procedure: str, dimensions: Iterable[str], *, agent:
 
 
 def trust_notes_of(runs: Sequence[EvaluationRun]) -> list[str]:
-    """Return how far the judges of these evaluations can be trusted in what was measured, in sentences."""
+    """Return how far the judges of these evaluations can be trusted in what was measured, in sentences, judge by judge.
+
+    Where all are about one agent, its own figure of the swap test is named, too.
+    """
     dimensions: dict[tuple[str, str], list[str]] = {}  # by judge and procedure
     for run in runs:
         dimensions.setdefault((run.judge, run.procedure), []).extend(run.dimensions)
@@ -179,7 +192,7 @@ class Figure(BaseModel):
 
     @classmethod
     def of(cls, estimate: Estimate) -> Figure:
-        """Return an estimate with its numbers rounded."""
+        """Return an estimate with its numbers rounded; `interval` is None where it has none."""
         interval = None
         if estimate.interval is not None:
             interval = (round(estimate.interval.low, 4), round(estimate.interval.high, 4))
@@ -293,6 +306,7 @@ class JudgeAgreement(BaseModel):
         return notes
 
     def _needed_for_kappa(self) -> str:
+        """Say how many more labels it takes until kappa is shown, then until it is known well; empty when it is."""
         if self.items < LEAST_ITEMS:
             missing = _more_labels(LEAST_ITEMS - self.items)
             return f"{missing} until kappa is shown with the judge's scores ({LEAST_ITEMS})"
@@ -362,10 +376,11 @@ def compute_agreement(
     """Compute how well a judge agrees with people in one dimension.
 
     Args:
-        label_set: Only labels of this set; default all labels there are.
+        label_set: Only labels of this set; default all labels there are. The prediction-powered mean is computed for this set alone, or
+            for every set of the judge, procedure and dimension.
 
     Raises:
-        ValueError: A procedure or number that is not allowed.
+        ValueError: A procedure that is not allowed.
     """
     scores = scored_judgements(judge=judge, procedure=procedure, dimension=dimension)
     labels = ScoreLabel.objects.filter(evaluation_score__in=scores, withdrawn=False)
@@ -378,6 +393,7 @@ def compute_agreement(
     raw = [float(judgement.raw) for judgement in judgements]
     people = [judgement.people_mean for judgement in judgements]
     annotators = sorted({name for judgement in judgements for name in judgement.labels})
+    # A row for each judgement, a column for each annotator; None: not labelled by this one.
     by_annotator = [[judgement.labels.get(name) for name in annotators] for judgement in judgements]
     return JudgeAgreement(
         judge=judge,
@@ -399,6 +415,10 @@ def compute_agreement(
 
 
 def _labelled_judgements(labels: QuerySet[ScoreLabel]) -> _Labelled:
+    """Return the judgements that have blind labels with a value, and count the labels that are in no figure.
+
+    A label that is neither blind nor has a value counts as not blind only.
+    """
     values: dict[int, dict[str, int]] = {}  # by judgement and annotator
     raw_scores: dict[int, int] = {}
     inverted_ones: set[int] = set()
@@ -431,7 +451,7 @@ def _labelled_judgements(labels: QuerySet[ScoreLabel]) -> _Labelled:
 
 
 def _bias(judgements: Sequence[_LabelledJudgement]) -> Estimate:
-    """Return judge minus people, in points where higher is better."""
+    """Return the mean of judge minus people with its interval, in points where higher is better: above 0 the judge is too lenient."""
     differences = []
     for judgement in judgements:
         of_judge = judgement.higher_is_better(judgement.raw)
@@ -451,7 +471,13 @@ def _digest(judgements: Mapping[int, _LabelledJudgement]) -> str:
 
 
 def _powered_mean(label_set: LabelSet, judgements: Mapping[int, _LabelledJudgement]) -> PoweredMean:
-    """Return the prediction-powered mean over everything a label set was drawn from (Angelopoulos et al. 2023, and PPI++)."""
+    """Return the prediction-powered mean over everything a label set was drawn from (Angelopoulos et al. 2023, and PPI++).
+
+    Labels count only of judgements that this set drew, for these alone are a random sample of its population.
+
+    Args:
+        judgements: Those with blind labels, by id; also of other sets.
+    """
     drawn = set(label_set.scores.order_by().values_list("pk", flat=True))
     labelled = {pk: judgements[pk] for pk in sorted(drawn & set(judgements))}
     unlabelled_scores = []
@@ -504,7 +530,10 @@ def swap_json(row: JudgeCalibration | None, *, agent: str = "") -> dict[str, Any
 
 
 def with_trust(dimensions: dict[str, Any], *, judge: str, procedure: str, agent: str = "") -> None:
-    """Put the judge's agreement with people and its swap test into each dimension of a JSON document; null: not known. One query."""
+    """Put `calibration` (agreement with people) and `swap_test` into each dimension of a JSON document, in place; null: not known.
+
+    Dimensions that are counted get neither, those not judged message by message no `swap_test`. One query.
+    """
     agreements = calibration_of(judge, procedure)
     for name, dimension in dimensions.items():
         if name in COUNTED:
@@ -516,9 +545,12 @@ def with_trust(dimensions: dict[str, Any], *, judge: str, procedure: str, agent:
 
 # -- stored, so that no page computes them: stale when labels change, computed again by a worker
 def refresh(key: Key) -> JudgeAgreement:
-    """Compute the figures of a judge in a dimension and store them.
+    """Compute the figures of a judge in a dimension from all its labels, and store them in its `JudgeCalibration`.
 
     Labels that change meanwhile leave them stale; two that do this at once do the same work twice, and no harm.
+
+    Raises:
+        ValueError: A procedure that is not allowed.
     """
     row, _ = JudgeCalibration.objects.get_or_create(**key._asdict())
     figures = compute_agreement(**key._asdict())
@@ -530,7 +562,7 @@ def refresh(key: Key) -> JudgeAgreement:
         **figures.model_dump(include={"labels", "items", "annotators"}),
         figures=figures.model_dump(),
         labels_digest=figures.digest,
-        computed_changes=row.changes,
+        computed_changes=row.changes,  # as read before computing: what changed since makes the figures stale
         computed_at=timezone.now(),
     )
     return figures
@@ -567,7 +599,11 @@ def labels_of(
     dimension: str | None = None,
     label_set: LabelSet | None = None,
 ) -> QuerySet[ScoreLabel]:
-    """Return the labels of these judges and dimensions; None = of any."""
+    """Return the labels, but for withdrawn ones, of this judge, procedure, dimension and label set; None = of any.
+
+    Raises:
+        ValueError: A procedure that is not allowed.
+    """
     labels = ScoreLabel.objects.filter(withdrawn=False)
     if judge is not None:
         labels = labels.filter(evaluation_score__evaluation_run__judge=judge)
@@ -582,7 +618,7 @@ def labels_of(
 
 
 def labelled_keys(**filters: Any) -> list[Key]:
-    """Return the judges and dimensions that have labels; filters as in `labels_of`."""
+    """Return the judges, procedures and dimensions that have labels, sorted; filters as in `labels_of`."""
     run = "evaluation_score__evaluation_run__"
     columns = [f"{run}{name}" for name in ("judge", "method", "hard", "double_check", "simulated")]
     rows = labels_of(**filters).order_by().values_list(*columns, "evaluation_score__dimension").distinct()

@@ -44,6 +44,7 @@ class JudgeCheckRequest(AgentsRequest):
     )
 
     def spec(self, *, agent: Agent | None = None, channel: Channel | None = None, is_baseline: bool = False) -> RunSpec:
+        """Return what is measured of an agent; without dimensions, in all those judged message by message there are propositions for."""
         if self.dimensions:
             return super().spec(agent=agent, channel=channel, is_baseline=is_baseline)
         dimensions = [name for name in default_dimensions() if name in BY_MESSAGE]
@@ -51,7 +52,7 @@ class JudgeCheckRequest(AgentsRequest):
 
 
 def specs_to_queue(asked: JudgeCheckRequest) -> list[RunSpec]:
-    """Return what is measured of each agent that said something, by the judge to check.
+    """Return what is measured of each agent that said something, by the judge to check; agents that said nothing are left out.
 
     Raises:
         ValueError: There is no such agent, there are too many at once, or none said anything; begins with the name of the field.
@@ -77,9 +78,11 @@ def request_check(asked: JudgeCheckRequest, *, user: Any = None) -> Job:
 def queue_check(*, specs: Sequence[RunSpec], of_all: bool, user: Any = None) -> Job:
     """Have workers check a judge (the swap test): measure each agent on its own words and on those of others.
 
+    Stores the job with its evaluations; those that are there already are used, and judged on where they were stopped. `conclude` ends it.
+
     Args:
-        specs: What is measured of each agent, by the judge to check.
-        of_all: Whether these are all agents.
+        specs: What is measured of each agent, by the judge to check; one at least.
+        of_all: Whether these are all agents; see `store_swap_tests`.
 
     Raises:
         ValueError: A dimension that is not judged message by message.
@@ -102,7 +105,7 @@ def conclude(job: Job, *, owner: str) -> dict[str, Any]:
     """Compare own words with those of others, now that all of them are judged, and store it beside the judge's scores.
 
     Returns:
-        The columns of the job's end.
+        The columns of the job's end: failed, where an evaluation was not completed or no agent has both of its own.
     """
     runs = list(job.evaluations.select_related("agent").order_by("pk"))
     unfinished = [run for run in runs if run.status != EvaluationRun.Status.COMPLETED]
@@ -126,6 +129,7 @@ def _pairs(runs: Sequence[EvaluationRun]) -> list[Pair]:
 
 
 def _why_not_concluded(runs: Sequence[EvaluationRun], unfinished: Sequence[EvaluationRun]) -> str:
+    """Return e.g. "2 of 8 evaluations are errored, not completed: the judge answered nothing: …"; "gone" where they were deleted."""
     status = unfinished[0].status if unfinished else "gone"
     text = f"{len(unfinished)} of {len(runs)} evaluations are {status}, not completed"
     why = refusal(runs)

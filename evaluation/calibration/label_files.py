@@ -53,6 +53,7 @@ class LabelProblem:
     value: object = ""
 
     def sentence(self, path: str) -> str:
+        """Return e.g. ``labels.csv, line 3, column value: '12': allowed: 0 to 9, …``."""
         place = path
         if self.line:
             place += f", line {self.line}"
@@ -88,7 +89,10 @@ class LabelRow(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _stripped(cls, cells: dict[str, Any]) -> dict[str, Any]:
-        """Return the cells without white space around their texts, and without empty ones."""
+        """Return the cells as texts without white space around them, and without empty ones; the value in lower case.
+
+        `_read_row` has passed over rows without a value, so there is one.
+        """
         filled: dict[str, Any] = {}
         for name, cell in cells.items():
             text = (cell if isinstance(cell, str) else json.dumps(cell)).strip()
@@ -113,7 +117,7 @@ class _ReadFile:
 
 
 def _read(path: Path, annotator: str) -> _ReadFile:
-    """Read a label file.
+    """Read a label file; rows that cannot be used are in the `problems` of the result.
 
     Args:
         annotator: Of rows that name none.
@@ -133,6 +137,12 @@ def _read(path: Path, annotator: str) -> _ReadFile:
 
 
 def _read_row(read: _ReadFile, line: int, cells: Any, annotator: str) -> None:
+    """Add a row of the file to what was read: as a label, as one without a value yet, or as its problems.
+
+    Args:
+        cells: By column; of a JSON line whatever stands there.
+        annotator: Of a row that names none.
+    """
     if not isinstance(cells, dict):
         read.problems.append(LabelProblem(line, "allowed: one JSON object per line", value=cells))
         return
@@ -153,9 +163,9 @@ def is_json(path: Path) -> bool:
 
 
 def _cell_problem(line: int, item: dict[str, Any]) -> LabelProblem:
-    """Return an error of pydantic about a cell as a problem of the file."""
+    """Return an error of pydantic about a cell as a problem of the file, where possible with what is allowed instead of its words."""
     column = str(item["loc"][0]) if item["loc"] else ""
-    if item["type"] == "missing":
+    if item["type"] == "missing":  # only the score can be: the others have defaults, or were there
         return LabelProblem(line, "empty; name the judgement by its number", column)
     if column in ALLOWED:
         return LabelProblem(line, f"allowed: {ALLOWED[column]}", column, item["input"])
@@ -182,6 +192,7 @@ def _csv_cells(source: Source) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def _header_problem(header: Sequence[str]) -> str:
+    """Say what is wrong with the columns of a file; empty when nothing is. Further columns are allowed."""
     if not header:
         return f"no header line; columns: {', '.join(READ_COLUMNS)}"
     problem = ""
@@ -223,7 +234,9 @@ def import_labels(path: Path, *, annotator: str = "", replace: bool = False) -> 
     """Store the labels of a file, all of them or none.
 
     Args:
-        path: CSV with a header, or (``.jsonl``) one JSON object per line: score (its number), annotator, value, note.
+        path: CSV with a header, or (``.jsonl``) one JSON object per line: score (its number), annotator, value, note, blind.
+        annotator: Of rows that name none.
+        replace: Labels of the file take the place of stored ones by the same annotator that differ; else these are problems.
 
     Raises:
         LabelFileError: With every problem: file, line, column, value, allowed. Nothing was stored.
@@ -245,10 +258,10 @@ def import_labels(path: Path, *, annotator: str = "", replace: bool = False) -> 
             problem = _row_problem(row, score, label, first_row, replace=replace)
             if problem is not None:
                 read.problems.append(problem)
-            elif first_row is row and score is not None:
+            elif first_row is row and score is not None:  # a row that repeats an earlier one is passed over
                 done[_effect(row, label)] += 1
                 save_label(score=score, annotator=row.annotator, value=row.number, note=row.note, blind=row.blind)
-        if read.problems:
+        if read.problems:  # which undoes what was stored
             raise LabelFileError(str(path), read.problems)
     return Imported(str(path), done["added"], done["replaced"], done["unchanged"], read.empty)
 
@@ -256,10 +269,11 @@ def import_labels(path: Path, *, annotator: str = "", replace: bool = False) -> 
 def _row_problem(
     row: LabelRow, score: EvaluationScore | None, label: ScoreLabel | None, first_row: LabelRow, *, replace: bool
 ) -> LabelProblem | None:
-    """Return why a row cannot be stored; None when it can.
+    """Return why a row cannot be stored; None when it can, or need not.
 
     Args:
-        label: What is stored of the same judgement by the same annotator.
+        score: The judgement it is about; None: there is none of that number.
+        label: What is stored of the same judgement by the same annotator; None: nothing.
         first_row: The first row of the file about the same judgement by the same annotator.
     """
     why_not = "there is no such score" if score is None else why_not_labelled(score)
@@ -294,6 +308,7 @@ def export_labels(labels: QuerySet[ScoreLabel], out: IO[str], *, as_json: bool =
 
 
 def _label_cells(label: ScoreLabel) -> dict[str, Any]:
+    """Return a label as cells by column (`LABEL_COLUMNS`), with the judge and its raw score."""
     score = label.evaluation_score
     return {
         **_judgement_cells(score),
@@ -313,6 +328,7 @@ def export_template(label_set: LabelSet, out: IO[str], *, annotator: str = "", a
 
 
 def _template_rows(label_set: LabelSet, annotator: str) -> Iterator[dict[str, Any]]:
+    """Yield the judgements of a set in the order drawn, as cells by column (`TEMPLATE_COLUMNS`), with empty value and note."""
     ids = drawn_ids(label_set)
     related = (
         "evaluation_run__agent",
@@ -331,7 +347,7 @@ def _template_rows(label_set: LabelSet, annotator: str) -> Iterator[dict[str, An
 
 
 def _judgement_cells(score: EvaluationScore) -> dict[str, Any]:
-    """Return what names a judgement in a file."""
+    """Return what names a judgement in a file; channel and message are empty where a window is judged."""
     message = score.message
     return {
         "score": score.pk,
@@ -345,7 +361,10 @@ def _judgement_cells(score: EvaluationScore) -> dict[str, Any]:
 
 
 def _write(columns: Sequence[str], rows: Iterable[dict[str, Any]], out: IO[str], *, as_json: bool) -> int:
-    """Write rows as JSON lines or as CSV with a header; return their number."""
+    """Write rows as JSON lines or as CSV with a header; return their number.
+
+    In CSV a text that a spreadsheet would take for a formula is escaped.
+    """
     count = 0
     if as_json:
         for row in rows:

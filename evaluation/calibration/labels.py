@@ -60,7 +60,10 @@ def key_of(score: EvaluationScore) -> Key:
 
 
 def mark_changed(keys: Iterable[Key]) -> None:
-    """Note that labels changed: their figures are stale until a worker (or `manage.py calibrate_judge`) computes them again."""
+    """Note that labels changed: their figures are stale until a worker (or `manage.py calibrate_judge`) computes them again.
+
+    In a fixed order, so that two that do this at once do not wait for each other.
+    """
     for key in sorted(set(keys)):
         row, _ = JudgeCalibration.objects.get_or_create(**key._asdict())
         JudgeCalibration.objects.filter(pk=row.pk).update(changes=F("changes") + 1)
@@ -98,7 +101,11 @@ def scored_judgements(*, judge: str, procedure: str, dimension: str) -> QuerySet
 def population(
     *, judge: str, procedure: str, dimension: str, runs: Sequence[int], until: datetime | None = None
 ) -> QuerySet[EvaluationScore]:
-    """Return what is drawn from: of each message and claim the newest judgement in these runs, of windows every one."""
+    """Return what is drawn from: of each message and claim the newest judgement in these runs, of windows every one.
+
+    Args:
+        until: Leaves out what was judged later, so that the population of a draw stays the same; judgements without a time stay in.
+    """
     scores = scored_judgements(judge=judge, procedure=procedure, dimension=dimension).filter(evaluation_run__in=runs)
     if until is not None:
         scores = scores.filter(Q(judged_at__isnull=True) | Q(judged_at__lte=until))
@@ -136,11 +143,11 @@ def draw_label_set(
     seed: int = 0,
     user: User | None = None,
 ) -> LabelSet:
-    """Draw judgements at random for people to label, each as likely as any other.
+    """Draw judgements at random for people to label, each as likely as any other, and store them in the order drawn.
 
     Args:
         n: How many; all, when there are fewer.
-        runs: Only of these evaluations. `agents`: only of these agents, and of the channels they spoke in.
+        runs: Only of these evaluations. `agents`: only of these agents, and of the channels they spoke in. None = of all.
 
     Raises:
         NothingToDraw: No judgement is of that kind.
@@ -239,9 +246,10 @@ def save_label(
     blind: bool = True,
     user: User | None = None,
 ) -> ScoreLabel:
-    """Store what a person says of a judgement. The same again changes nothing.
+    """Store what a person says of a judgement, in place of what the annotator said before, and mark the judge's figures as stale.
 
-    A label that is changed from an account, which has seen the judge's score meanwhile, is stored as not blind.
+    The same value and note again change nothing. A label that is changed from an account, or was given from one, is stored as not blind,
+    for its annotator has seen the judge's score meanwhile; one that is not blind stays so.
 
     Args:
         score: The judgement; with its run.
@@ -263,6 +271,7 @@ def save_label(
                 evaluation_score=score, annotator=annotator, defaults={**fields, "blind": blind}
             )
             if not created:
+                # A withdrawn label is given again, also with the same value.
                 is_same = label.value == value and label.note == fields["note"]
                 if is_same and not label.withdrawn:
                     return label
@@ -279,7 +288,10 @@ def save_label(
 
 
 def withdraw_label(*, score: EvaluationScore, annotator: str) -> bool:
-    """Take a label back, so that the judgement is open again for its annotator, though not blind; return whether there was one."""
+    """Take a label back, so that the judgement is open again for its annotator, though not blind; return whether there was one.
+
+    The row stays without its value, and the judge's figures become stale.
+    """
     labels = ScoreLabel.objects.filter(evaluation_score=score, annotator=annotator, withdrawn=False)
     with transaction.atomic():
         if not labels.update(withdrawn=True, value=None, blind=False):
@@ -289,7 +301,10 @@ def withdraw_label(*, score: EvaluationScore, annotator: str) -> bool:
 
 
 def open_figures(*, label_set: LabelSet, user: User) -> None:
-    """Note that an account asked to see what came of a set: what it has not labelled there it can no longer label blind."""
+    """Note that an account asked to see what came of a set: what it has not labelled there it can no longer label blind.
+
+    That is a withdrawn label that is not blind for each judgement; labels that the account has given stay as they are.
+    """
     rows = [
         ScoreLabel(evaluation_score_id=pk, annotator=user.get_username(), user=user, blind=False, withdrawn=True)
         for pk in drawn_ids(label_set)
@@ -304,7 +319,7 @@ def has_begun(label_set: LabelSet, annotator: str) -> bool:
 
 
 def figures_opened(*, label_set: LabelSet, annotator: str) -> bool:
-    """Return whether that annotator can label nothing of a set blind any more."""
+    """Return whether that annotator can label nothing of a set blind any more: each judgement has a label of theirs that is not blind."""
     not_blind = ScoreLabel.objects.filter(annotator=annotator, blind=False, evaluation_score__label_sets=label_set)
     drawn = label_set.drawn.count()
     return drawn > 0 and not_blind.count() >= drawn
@@ -362,7 +377,7 @@ class Progress:
 
 
 def progress(label_sets: Sequence[LabelSet]) -> dict[int, tuple[Progress, ...]]:
-    """Return by label set how far each annotator is who began; in two queries."""
+    """Return by label set how far each annotator is who began, by name; in two queries. Empty where nobody began."""
     ids = [label_set.pk for label_set in label_sets]
     drawn = DrawnScore.objects.filter(label_set__in=ids).order_by()
     sizes = dict(drawn.values_list("label_set").annotate(n=Count("pk")))

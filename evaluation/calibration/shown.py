@@ -67,6 +67,8 @@ class BlindJudgement:
 def blind_judgement(score: EvaluationScore) -> BlindJudgement:
     """Return what the judge was shown for a judgement, from the messages stored by then.
 
+    Where its message was deleted since, only the start of what was judged.
+
     Args:
         score: With its run, the run's agent and channel, message and compared message.
     """
@@ -91,7 +93,10 @@ def blind_judgement(score: EvaluationScore) -> BlindJudgement:
 
 
 def blind_text(score: EvaluationScore) -> str:
-    """Return what is judged as plain text, for a file: the message after what was said before it, or the lines of the pair or window."""
+    """Return what is judged as plain text, for a file: the message after what was said before it, or the lines of the pair or window.
+
+    The message that is judged has the mark ``→``.
+    """
     message = score.message
     if message is not None and score.compared_with is None:
         newest_first = _near(message, score.judged_at).filter(position__lt=message.position).order_by("-position")
@@ -104,6 +109,10 @@ def blind_text(score: EvaluationScore) -> str:
 
 
 def _section_text(section: Section) -> str:
+    """Return a section as lines: its title after ``#``, a line for each event, and how many were left out between them.
+
+    In a marked section the last event has the mark ``→``.
+    """
     window = section.window
     first = [f"{event.speaker or event.name}: {event.text}" for event in window.first]
     last = [f"{event.speaker or event.name}: {event.text}" for event in window.last]
@@ -112,6 +121,7 @@ def _section_text(section: Section) -> str:
         lines.append(f"[… {window.omitted} left out …]")
     lines += last
     if section.marked and section.count:
+        # The last event: of the last ones, or of the first ones (after the title), which a line on what is left out may follow.
         place = len(lines) - 1 if last else len(first)
         lines[place] = f"{JUDGED_MARK} {lines[place]}"
     return "\n".join(lines)
@@ -126,7 +136,10 @@ class _JudgedSubject:
 
 
 def _judged_subject(score: EvaluationScore) -> _JudgedSubject:
-    """Return agent or channel as the evaluation looked at it, with the persona of then where it is still known."""
+    """Return agent or channel as the evaluation looked at it: messages stored by then, and the persona of then.
+
+    Where that persona is not stored any more, an agent has its present one, and a note says so.
+    """
     run = score.evaluation_run
     subject = subject_of(run)
     subject.window = replace(subject.window, stored_by=score.judged_at)
@@ -142,7 +155,10 @@ def _judged_subject(score: EvaluationScore) -> _JudgedSubject:
 
 
 def _proposition(run: EvaluationRun, score: EvaluationScore) -> Proposition:
-    """Return the proposition as its file says it now (how much is shown, whether with the persona); a plain one when it is gone."""
+    """Return the proposition as its file says it now (how much is shown, whether with the persona).
+
+    A plain one, with the claim that was judged, when agent or channel were deleted, the files cannot be read, or it is in none of them.
+    """
     plain = Proposition(
         dimension=score.dimension,
         id=score.proposition_id,
@@ -160,7 +176,11 @@ def _proposition(run: EvaluationRun, score: EvaluationScore) -> Proposition:
 
 
 def _sections(score: EvaluationScore, subject: Subject | ChannelSubject, context: Context) -> list[Section]:
-    """Return what was said around what is judged: of a pair, of a window, or of a message."""
+    """Return what was said around what is judged: of a pair, of a window, or of a message; there without empty sections.
+
+    Args:
+        context: What the judge was shown.
+    """
     if context.pair is not None:
         earlier, later = context.pair
         return [

@@ -115,7 +115,10 @@ def swap_specs(spec: RunSpec) -> tuple[RunSpec, RunSpec]:
 
 
 def swap_tests(pairs: Sequence[Pair]) -> dict[str, SwapTest]:
-    """Return the swap test of each dimension from completed evaluations of some agents, all by one judge and procedure."""
+    """Return the swap test of each dimension from completed evaluations of some agents, all by one judge and procedure.
+
+    Dimensions that were not measured, or are not judged message by message, are left out.
+    """
     scores = _scores_by_text([run for pair in pairs for run in pair])
     measured = {name for own, _ in pairs for name in own.dimensions}
     tests = {}
@@ -147,10 +150,18 @@ class _Halves:
 
 
 def _swap_test(dimension: str, pairs: Sequence[Pair], halves: Sequence[_Halves]) -> SwapTest:
+    """Return the swap test in one dimension: texts are compared within each agent, and the results put together.
+
+    Means are None where no two texts are compared, `high_share` where no swapped text has a score.
+
+    Args:
+        pairs: The two evaluations of each agent.
+        halves: Their scores, in the same order.
+    """
     comparisons = [_compare(both.scored_own, both.scored_swapped) for both in halves]
     compared_pairs = sum(comparison.pairs for comparison in comparisons)
     area = area_of([comparison.stratum for comparison in comparisons])
-    if area.value is None:
+    if area.value is None:  # where the judge was never asked, that is why there are too few scores
         why = _why_unscored(dimension, pairs)
         if why:
             area = replace(area, reason=why)
@@ -185,6 +196,7 @@ def _against(pairs: Sequence[Pair]) -> Against:
 
 
 def _by_agent(halves: _Halves, comparison: _Comparison) -> ByAgent:
+    """Return means and area of one agent; None where no own text can be compared with a swapped one, or too few have a score."""
     agent = halves.own_run.agent
     by_agent = ByAgent(
         agent=agent.slug if agent else "",
@@ -199,7 +211,10 @@ def _by_agent(halves: _Halves, comparison: _Comparison) -> ByAgent:
 
 
 def _why_unscored(dimension: str, pairs: Sequence[Pair]) -> str:
-    """Return why the judge was never asked about texts of these evaluations; empty where it was."""
+    """Return why the judge was not asked about a text of these evaluations, the first such reason; empty where it was asked about all.
+
+    A judgement that was never asked has neither a judge nor a cause.
+    """
     runs = [run.pk for pair in pairs for run in pair]
     never_asked = EvaluationScore.objects.filter(
         evaluation_run__in=runs, dimension=dimension, status="unscored", judge="", cause=""
@@ -235,6 +250,7 @@ def _compare(own: Sequence[TextScores], swapped: Sequence[TextScores]) -> _Compa
             both = own_text.keys() & swapped_text.keys()
             if not both:
                 continue
+            # Rounded, so that equal means of floats are a tie.
             own_score = round(_text_score({name: own_text[name] for name in both}), 9)
             swapped_score = round(_text_score({name: swapped_text[name] for name in both}), 9)
             pairs += 1
@@ -256,14 +272,15 @@ def _text_score(text: TextScores) -> float:
 
 
 def _scores_by_text(runs: Iterable[EvaluationRun]) -> dict[tuple[int, str], ScoresByMessage]:
-    """Return by run and dimension the scores of each message, of propositions with a weight above 0."""
+    """Return by run and dimension the scores of each message, of propositions with a weight above 0; repeats have their mean.
+
+    A message of which nothing was scored is there with nothing in it: it was asked about.
+    """
     judged: dict[tuple[int, str], dict[int, dict[str, list[_PropositionScore]]]] = defaultdict(dict)
     rows = EvaluationScore.objects.filter(evaluation_run__in=[run.pk for run in runs], message__isnull=False).order_by()
     columns = ("evaluation_run", "dimension", "message", "proposition_id", "status", "weight", "score")
     for run, dimension, message, proposition, status, weight, score in rows.values_list(*columns).iterator():
-        repeats = judged[run, dimension].setdefault(
-            message, {}
-        )  # also where nothing of it is scored: it was asked about
+        repeats = judged[run, dimension].setdefault(message, {})
         if status == EvaluationScore.Status.SCORED and score is not None and weight:
             repeats.setdefault(proposition, []).append(_PropositionScore(weight, score))
     by_text: dict[tuple[int, str], ScoresByMessage] = defaultdict(dict)
@@ -281,7 +298,7 @@ def store_swap_tests(*, judge: str, procedure: str, tests: dict[str, SwapTest], 
     """Store swap tests beside the judge's agreement with people, in place of earlier ones.
 
     Args:
-        of_all: Whether all agents were checked; a check of some does not replace one of more of them.
+        of_all: Whether all agents were checked; else an earlier check of more agents than these stays.
 
     Returns:
         The earlier ones that stay, by dimension.
@@ -305,6 +322,7 @@ def store_swap_tests(*, judge: str, procedure: str, tests: dict[str, SwapTest], 
 
 
 def _stored_form(test: SwapTest) -> SwapShown:
+    """Return a swap test as it is stored and shown; of each agent only its area, where there is one."""
     by_agent = {}
     for of_agent in test.agents:
         if of_agent.agent and of_agent.auc is not None:

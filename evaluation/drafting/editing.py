@@ -78,10 +78,17 @@ DECISION_RULES: Mapping[Decision, _DecisionRule] = {
 def decide(*, mark: str, owner: str, decision: Decision, files: Sequence[LoadedFile] | None = None) -> Entry:
     """Carry a decision out in the file and return the proposition as it was. What was scored under it stays.
 
-    For the arguments and errors see `save_proposition`.
+    Args:
+        mark: Of the proposition as the person saw it.
+        owner: Slug of the agent it is about, or ``_default``.
+        files: What `load_all` returned; None: read now.
+
+    Raises:
+        CannotSave: Its state does not allow this decision, it was changed meanwhile, or the file cannot be written; nothing was changed.
+        PropositionError: Proposition files cannot be used.
     """
     loaded = load_all() if files is None else list(files)
-    entry = _find_seen(mark, owner, loaded)
+    entry = _find_as_seen(mark, owner, loaded)
     rule = DECISION_RULES[decision]
     if entry.state not in rule.allowed_states:
         raise CannotSave(f"{entry.proposition.id} is {entry.state}: nothing was changed.")
@@ -110,25 +117,25 @@ def save_proposition(
         level: ``evaluation`` or ``action``.
         entry: All its fields, as a file has them.
         mark: Of the proposition that is changed, as the person saw it; empty for a new one.
-        files: What `load_all` returned.
+        files: What `load_all` returned; None: read now.
 
     Raises:
         CannotSave: Something is not allowed, it was changed meanwhile, or the file cannot be written; nothing was changed then.
         PropositionError: Proposition files cannot be used.
     """
     loaded = load_all() if files is None else list(files)
-    old = _find_seen(mark, owner, loaded) if mark else None
+    old = _find_as_seen(mark, owner, loaded) if mark else None
     place = place_for(owner=owner, dimension=dimension, level=level, entry=old)
     if place is None:
         raise CannotSave(NO_FOLDER)
     if old is not None and old.proposition.id != entry.get("id"):
         raise CannotSave({"id": f"the id {old.proposition.id} stays: scores are stored under it"})
-    if not place.in_place:
+    if not place.in_place:  # added to a file, where another one may have the id
         _refuse_id_in_use(dimension, level, owner, entry.get("id"), old, loaded)
     before = read_bytes(place.path)
     if old is not None:
         old_content = before if old.path == place.path else read_bytes(old.path)
-        if not _has_as_seen(old_content, old):
+        if not _still_has_as_seen(old_content, old):
             raise CannotSave(CHANGED)  # another save landed since the files were read
     text = _new_text(place, before, dict(entry), old, head_of(dimension, owner, level), level)
     parsed = validated({"dimension": place.path.parent.name, **parse(text, place.path)})
@@ -156,9 +163,13 @@ class SavePlace:
 
 
 def place_for(*, owner: str, dimension: str, level: str, entry: Entry | None = None) -> SavePlace | None:
-    """Return where a proposition would be saved; None where the team has no folder.
+    """Return where a proposition would be saved; None where the team has no folder, or the owner is no file name.
 
-    A proposition of a team's folder, and a suggestion in any folder, is changed in its file.
+    A proposition of a team's folder, and a suggestion in any folder, is changed in its file. One of ours stays: the changed one goes to
+    the team's folder and replaces it.
+
+    Args:
+        entry: The one that is changed; None for a new one.
     """
     if entry is not None:
         was_suggested = entry.state in ("suggested", "rejected") or bool(entry.proposition.quote)
@@ -180,11 +191,11 @@ def team_folder() -> Path | None:
 def as_file(head: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], comment: str = "") -> str:
     """Return the text of a proposition file."""
     top = yaml.safe_dump(dict(head), allow_unicode=True, sort_keys=False)
-    return f"{top}propositions:\n{_items(entries, comment, indent=2)}"
+    return f"{top}propositions:\n{_list_items(entries, comment, indent=2)}"
 
 
 def head_of(dimension: str, owner: str, level: str) -> dict[str, Any]:
-    """Return the head of a new file about one agent (or ``_default``)."""
+    """Return the head of a new file about one agent (or ``_default``): only what differs from the defaults, besides its two names."""
     head: dict[str, Any] = {"dimension": dimension, "agent_id": owner}
     kind = Dimension(dimension).kind
     if kind.measured_of == "channel":
@@ -222,7 +233,7 @@ def _head_fields(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def validated(data: Mapping[str, Any]) -> PropositionFile:
-    """Return the file, if the loader accepts it.
+    """Return the content of a file, if it is valid.
 
     Raises:
         CannotSave: It is not valid; says per innermost field what is allowed, under the empty name for combinations of fields.
@@ -247,7 +258,7 @@ def _innermost_field(item: dict[str, Any]) -> str:
     return ""
 
 
-def _find_seen(mark: str, owner: str, loaded: Sequence[LoadedFile]) -> Entry:
+def _find_as_seen(mark: str, owner: str, loaded: Sequence[LoadedFile]) -> Entry:
     """Return the proposition that looks as the person saw it.
 
     Raises:
@@ -262,7 +273,15 @@ def _find_seen(mark: str, owner: str, loaded: Sequence[LoadedFile]) -> Entry:
 def _refuse_id_in_use(
     dimension: str, level: str, owner: str, wanted: Any, old: Entry | None, loaded: Sequence[LoadedFile]
 ) -> None:
-    """Refuse an id that another proposition of the same agent, or of every agent, has."""
+    """Refuse an id that another proposition of the same dimension and level has, about the same agent or about every agent.
+
+    Args:
+        wanted: The id.
+        old: The proposition that is changed, which may keep its id; None for a new one.
+
+    Raises:
+        CannotSave: The id is in use.
+    """
     for other in all_entries(loaded):
         if old is not None and other.mark == old.mark:
             continue
@@ -272,7 +291,7 @@ def _refuse_id_in_use(
             raise CannotSave({"id": f"{wanted} is in use in {other.path}; change that one, or use another id"})
 
 
-def _has_as_seen(content: bytes | None, entry: Entry) -> bool:
+def _still_has_as_seen(content: bytes | None, entry: Entry) -> bool:
     """Return whether a file with this content (None = it is gone) has the proposition as the person saw it."""
     try:
         data = parse(decoded(content or b"", entry.path), entry.path)
@@ -289,7 +308,12 @@ def _new_text(
 
     Args:
         before: The file's content; None where there is no file yet.
-        head: Of a new file.
+        fields: All that the proposition shall have.
+        old: The proposition that is changed; None for a new one.
+        head: Of a new file; a file that exists keeps its own.
+
+    Raises:
+        CannotSave: The file cannot be read or changed safely.
     """
     text = decoded(before or b"", place.path)
     if place.in_place and old is not None:
@@ -297,16 +321,20 @@ def _new_text(
     if before is not None:
         head = _head_fields(parse(text, place.path))
     if old is not None:
-        fields = _moved(fields, level=level, source=written_as(old).head, target=head)
+        fields = _fields_under_other_head(fields, level=level, source=written_as(old).head, target=head)
     if before is None:
         return as_file(head, [fields])
     return appended(text, [fields], place.path)
 
 
-def _moved(
+def _fields_under_other_head(
     fields: Mapping[str, Any], *, level: str, source: Mapping[str, Any], target: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the fields that mean the same in another file: what differs of the two heads is written out."""
+    """Return the fields that mean the same in another file: where the two heads differ, what was inherited is written out.
+
+    Args:
+        source: Head of the file the proposition is in; `target`: of the file it goes to.
+    """
     first_n, last_n = WINDOW_DEFAULTS[level]
     defaults = {"include_personas": True, "first_n": first_n, "last_n": last_n}
     written = dict(fields)
@@ -341,7 +369,7 @@ def with_entry(text: str, fields: Mapping[str, Any], path: Path) -> str:
     them.
 
     Raises:
-        CannotSave: There is no such proposition, or the change would reach further than it should.
+        CannotSave: It is no YAML mapping, there is no such proposition, or the change would reach further than this proposition.
     """
     wanted = copy.deepcopy(parse(text, path))
     rows = wanted.get("propositions") or []
@@ -350,6 +378,7 @@ def with_entry(text: str, fields: Mapping[str, Any], path: Path) -> str:
         raise CannotSave(f"{path} has no proposition {fields['id']} any more")
     old_fields = rows[number]
     rows[number] = dict(fields)
+    # The text is read back: it must say what was wanted and nothing else (an alias, say, would change other places, too).
     try:
         changed = _round_trip(text, number, fields, old_fields)
         is_meant = parse(changed, path) == wanted
@@ -381,7 +410,7 @@ def _round_trip(text: str, number: int, fields: Mapping[str, Any], old_fields: M
     round_trip.version = (1, 1)  # in which the loader reads: `no` is false
     document = round_trip.load(text.replace("\r\n", "\n"))
     rows = document["propositions"]
-    margin = 0 if rows.fa.flow_style() else rows.lc.col
+    margin = 0 if rows.fa.flow_style() else rows.lc.col  # the column of the list's dashes; none in a list in brackets
     round_trip.indent(mapping=2, sequence=margin + 2, offset=margin)
     entry = rows[number]
     for name in list(entry):
@@ -408,10 +437,11 @@ def _writable(value: Any) -> Any:
 
 
 def appended(text: str, entries: Sequence[Mapping[str, Any]], path: Path, comment: str = "") -> str:
-    """Return the file's text with entries at its end, below a line of comment (left out when empty).
+    """Return the file's text with entries at its end, below a line of comment (left out when empty), in the file's line ends and indent.
 
     Raises:
-        CannotSave: It would not read as what was there and the entries.
+        CannotSave: It is no YAML mapping, its propositions are no list with a dash for each, or it would not read as what was there and the
+            entries.
     """
     data = parse(text, path)
     indent = _block_indent(text)
@@ -419,7 +449,7 @@ def appended(text: str, entries: Sequence[Mapping[str, Any]], path: Path, commen
         raise CannotSave(f"{path} cannot be added to: its propositions are no list of the form “- id: …”")
     newline = "\r\n" if "\r\n" in text else "\n"
     content = text if text.endswith(("\n", "\r")) else text + newline
-    content += _items(entries, comment, indent=indent).replace("\n", newline)
+    content += _list_items(entries, comment, indent=indent).replace("\n", newline)
     wanted = {**data, "propositions": [*data["propositions"], *map(dict, entries)]}
     try:
         is_meant = parse(content, path) == wanted
@@ -439,8 +469,8 @@ def _block_indent(text: str) -> int | None:
         return None
 
 
-def _items(entries: Sequence[Mapping[str, Any]], comment: str, *, indent: int) -> str:
-    """Return the lines of entries, below a line of comment (left out when empty)."""
+def _list_items(entries: Sequence[Mapping[str, Any]], comment: str, *, indent: int) -> str:
+    """Return entries as items of a YAML list, each line indented by so many columns, below a line of comment (left out when empty)."""
     margin = " " * indent
     text = yaml.safe_dump(
         [dict(entry) for entry in entries],
@@ -485,12 +515,13 @@ def read_bytes(path: Path) -> bytes | None:
 def replace_file(path: Path, content: bytes, *, expected: bytes | None) -> None:
     """Put `content` in the place of `expected` in one step; other processes that do the same wait their turn.
 
-    A link is followed, and missing folders are made. `expected` None: there was no such file.
+    A link is followed, missing folders are made, and a file keeps its permissions. `expected` None: there was no such file.
 
     Raises:
         CannotSave: The file changed since it was read, or the folder cannot be written to.
     """
     path = path.resolve()
+    # Written beside it and then renamed, which is one step: nobody ever reads half a file.
     new_path = path.with_name(f".{path.name}.new")
     folder = None
     try:

@@ -65,10 +65,16 @@ def queue_suggestions(*, agents: Sequence[Agent], most: int, model: str = "", us
 
 
 def suggest(job: Job, *, owner: str) -> dict[str, Any]:
-    """Ask about a few agents at a time, and store what came of it after each round.
+    """Ask about a few agents at a time, write what can be used to files, and store in the job what came of it after each round.
+
+    Agents that were asked about before the job was interrupted are not asked about again; deleted ones are passed over.
 
     Returns:
-        The columns of the job's end.
+        The columns of the job's end: failed, where for none of the agents anything was written; completed otherwise.
+
+    Raises:
+        LeaseLost: The lease is not ours any more.
+        ValueError, PropositionError: As `suggest_for`.
     """
     folder = team_folder()
     if folder is None:
@@ -86,6 +92,7 @@ def suggest(job: Job, *, owner: str) -> dict[str, Any]:
             rows.append(_write(suggestions, folder).model_dump())
         job.result = {"agents": rows}
         Job.objects.filter(pk=job.pk, lease_owner=owner).update(result=job.result, done=len(rows))
+    # Nothing was written, and there is a reason why.
     failed = [row["agent"] for row in rows if row["why"] and not row["written"]]
     if rows and len(failed) == len(rows):
         error = f"no suggestions for {', '.join(failed)}: {rows[0]['why']}"
@@ -94,7 +101,7 @@ def suggest(job: Job, *, owner: str) -> dict[str, Any]:
 
 
 def _write(suggestions: Suggestions, folder: Path) -> Suggested:
-    """Write the suggestions about an agent and return what came of it."""
+    """Write the suggestions about an agent and return what came of it; where the file cannot be written, none and why."""
     written = len(suggestions.usable)
     why = suggestions.reason
     try:

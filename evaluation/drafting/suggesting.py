@@ -117,14 +117,16 @@ def suggestions_request(
     """Return the request for propositions about one persona.
 
     Args:
-        name, persona: The agent's; data, never an instruction.
+        name, persona: The agent's; data, never an instruction. A very long persona is cut.
+        existing: Claims that are not to be suggested again.
         most: Most suggestions.
     """
-    claims = "\n".join(f"- {_plain(claim)}" for claim in existing)
+    claims = "\n".join(f"- {_plain_line(claim)}" for claim in existing)
     cut = cut_persona(persona, LONGEST_PERSONA)
     text = render_prompt(
         "drafting/draft_persona",
         name=one_line(name),
+        # `neutral` makes it safe inside the fence; its own limit, which cuts too, is out of reach.
         persona=fence("PERSONA", neutral(cut, 2 * LONGEST_PERSONA)[0], nonce),
         existing=fence("EXISTING", claims, nonce) if claims else "",
         most=most,
@@ -139,7 +141,7 @@ def suggestions_request(
         parse=_read_proposals,
         example=EXAMPLE,
         reask=True,
-        max_tokens=2 * (1000 + 500 * most),
+        max_tokens=2 * (1000 + 500 * most),  # twice what the suggestions should take: a cut answer cannot be read
         retries=settings.LLM_EVALUATION_RETRIES,
         model=model,
         nonce=nonce,
@@ -226,20 +228,25 @@ def suggest_for(
     files = load_all()
 
     def suggest(agent: Agent) -> Suggestions:
-        suggestions = _suggest(agent, judge, most, files)
+        suggestions = _suggest_for_one(agent, judge, most, files)
         done()
         return suggestions
 
     return side_by_side([partial(suggest, agent) for agent in agents], settings.LLM_MAX_CONCURRENCY)
 
 
-def _suggest(agent: Agent, judge: str, most: int, files: Sequence[LoadedFile]) -> Suggestions:
+def _suggest_for_one(agent: Agent, judge: str, most: int, files: Sequence[LoadedFile]) -> Suggestions:
+    """Ask the model about one agent and return what can be used of its answer; where it is not asked or fails, why.
+
+    Args:
+        files: All proposition files: ids in any of them are in use, claims in those about the agent are not suggested again.
+    """
     nonce = new_nonce()
     work_id = f"{PURPOSE}:{agent.pk}:{nonce}"
     own_files = [file for file in applying(files, seeded=agent.seeded) if file.agent_id in (agent.slug, DEFAULT)]
     why_not = _why_not_asked(agent, judge, own_files)
     if why_not:
-        return _suggestions(agent, judge, work_id, reason=why_not)
+        return _build_suggestions(agent, judge, work_id, reason=why_not)
     persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
     existing = _propositions_of(
         file for file in own_files if file.dimension == OF_PERSONA and file.level == "evaluation"
@@ -255,7 +262,7 @@ def _suggest(agent: Agent, judge: str, most: int, files: Sequence[LoadedFile]) -
     )
     reply = complete(request, deadline=settings.LLM_EVALUATION_DEADLINE)
     if not reply.ok:
-        return _suggestions(agent, judge, work_id, reason=f"{reply.status}: {reply.error}")
+        return _build_suggestions(agent, judge, work_id, reason=f"{reply.status}: {reply.error}")
     sifted = sift(
         reply.value,
         slug=agent.slug,
@@ -265,7 +272,7 @@ def _suggest(agent: Agent, judge: str, most: int, files: Sequence[LoadedFile]) -
         in_use=[proposition.id for proposition in _propositions_of(files)],
         most=most,
     )
-    return _suggestions(agent, judge, work_id, reason=sifted.why_nothing, sifted=sifted)
+    return _build_suggestions(agent, judge, work_id, reason=sifted.why_nothing, sifted=sifted)
 
 
 def _why_not_asked(agent: Agent, judge: str, own_files: Sequence[LoadedFile]) -> str:
@@ -273,7 +280,7 @@ def _why_not_asked(agent: Agent, judge: str, own_files: Sequence[LoadedFile]) ->
     for file in own_files:
         if file.problems:
             return f"what it has cannot be read: {file.problems[0]}"
-    return why_over_budget(agent, judge) or ""
+    return why_over_budget(agent, judge) or ""  # None: nothing is capped
 
 
 def _propositions_of(files: Iterable[LoadedFile]) -> list[Proposition]:
@@ -285,8 +292,15 @@ def _propositions_of(files: Iterable[LoadedFile]) -> list[Proposition]:
     return propositions
 
 
-def _suggestions(agent: Agent, judge: str, work_id: str, *, reason: str, sifted: Sifted | None = None) -> Suggestions:
-    """Return what came of asking about an agent; without `sifted` no answer came that could be read."""
+def _build_suggestions(
+    agent: Agent, judge: str, work_id: str, *, reason: str, sifted: Sifted | None = None
+) -> Suggestions:
+    """Return what came of asking about an agent, with what its calls cost.
+
+    Args:
+        reason: Why nothing can be used; empty when something can.
+        sifted: None: no answer came that could be read, so the result is `failed`.
+    """
     spent = totals(work_id=work_id)
     usable = sifted.usable if sifted else []
     return Suggestions(
@@ -348,13 +362,20 @@ def sift(
     in_use: Iterable[str] = (),
     most: int = MOST,
 ) -> Sifted:
-    """Return what can be used of a model's answers, and the others each with the reason against it."""
+    """Return what can be used of a model's answers, in their order, and the others each with the reason against it.
+
+    Args:
+        slug, name, persona: The agent's; each answer must quote the persona.
+        existing: What an answer may not say again; nor may it say what an earlier answer does.
+        in_use: Ids that a suggestion cannot have.
+        most: Most that are used; those after them are dropped.
+    """
     sifted = Sifted([], [])
     ids: set[str] = set(in_use)
     known: list[Proposition | PropositionSpec] = list(existing)
     for raw in answers:
         try:
-            suggestion = _usable(storable(raw), slug, name, persona, ids)
+            suggestion = _read_suggestion(storable(raw), slug, name, persona, ids)
             same = next((other.id for other in known if _says_the_same(suggestion.spec, other)), "")
             if same:
                 raise Unusable(f"says the same as {same}")
@@ -375,11 +396,11 @@ def _claim_text(raw: Any) -> str:
     return shortened(text if isinstance(text, str) else repr(text), 120)
 
 
-def _usable(raw: Any, slug: str, name: str, persona: str, in_use: set[str]) -> Suggestion:
+def _read_suggestion(raw: Any, slug: str, name: str, persona: str, in_use: set[str]) -> Suggestion:
     """Return an answer as an entry of a file, inactive.
 
     Raises:
-        Unusable: It cannot be used.
+        Unusable: It has not the form asked for, its quote is not in the persona, or the loader of proposition files refuses it.
     """
     try:
         answer = _Answer.model_validate(raw)
@@ -400,8 +421,14 @@ def _usable(raw: Any, slug: str, name: str, persona: str, in_use: set[str]) -> S
 
 
 def _entry_of(answer: _Answer, slug: str, name: str, in_use: set[str]) -> dict[str, Any]:
-    """Return the fields of an answer in the order of a file."""
-    claim = _plain(answer.claim)
+    """Return the fields of an answer in the order of a file, inactive, with the agent's name replaced by ``{{agent_name}}``.
+
+    Cues are left out where there is a rule, which excludes them.
+
+    Raises:
+        Unusable: The claim does not speak of the agent, or the rule is inverted or holds characters that cannot be seen.
+    """
+    claim = _plain_line(answer.claim)
     if name:
         claim = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", AGENT_NAME, claim)
     if AGENT_NAME not in claim:
@@ -409,7 +436,7 @@ def _entry_of(answer: _Answer, slug: str, name: str, in_use: set[str]) -> dict[s
     rule = _clean_rule(answer.rule)
     if rule and answer.inverted:
         raise Unusable("a rule says what must hold, it is not inverted")
-    has_id = re.search(r"[a-zA-Z0-9]", answer.id)
+    has_id = re.search(r"[a-zA-Z0-9]", answer.id)  # else an id is made of the claim
     entry: dict[str, Any] = {
         "id": free_id(slug, answer.id if has_id else claim, in_use=in_use),
         "active": False,
@@ -417,7 +444,7 @@ def _entry_of(answer: _Answer, slug: str, name: str, in_use: set[str]) -> dict[s
     }
     if answer.inverted:
         entry["inverted"] = True
-    advice = _plain(answer.recommendation)
+    advice = _plain_line(answer.recommendation)
     if advice:
         entry["recommendations_for_improvement"] = advice
     cues = _clean_cues(answer)
@@ -425,12 +452,12 @@ def _entry_of(answer: _Answer, slug: str, name: str, in_use: set[str]) -> dict[s
         entry["rule"] = rule
     elif cues:
         entry["cues"] = cues
-    entry["source"] = _without_marks(_plain(answer.quote))
+    entry["source"] = _bare_quote(_plain_line(answer.quote))
     return entry
 
 
 def _clean_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the checks of a rule that check something, with plain texts.
+    """Return the checks of a rule that check something (empty ones and ``false`` are left out), lists with plain texts.
 
     Raises:
         Unusable: One holds characters that cannot be seen.
@@ -442,7 +469,7 @@ def _clean_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, str) and not value.isprintable():
             raise Unusable(f"rule.{name}: holds characters that cannot be seen")
         if isinstance(value, list):
-            value = [_plain(member) if isinstance(member, str) else member for member in value]
+            value = [_plain_line(member) if isinstance(member, str) else member for member in value]
         checks[name] = value
     return checks
 
@@ -455,12 +482,12 @@ def _clean_cues(answer: _Answer) -> dict[str, list[str]]:
 
 def _plain_phrases(phrases: Sequence[str]) -> list[str]:
     """Return phrases as plain texts, each once, at most 40."""
-    plain = dict.fromkeys(_plain(phrase) for phrase in phrases)
+    plain = dict.fromkeys(_plain_line(phrase) for phrase in phrases)
     return [phrase for phrase in plain if phrase][:MOST_CUES]
 
 
-def _plain(text: str) -> str:
-    """Return text on one line that cannot be mistaken for anything else, wherever it is shown."""
+def _plain_line(text: str) -> str:
+    """Return text on one line, safe to show in a prompt or page (see `neutral`, which also cuts a very long one)."""
     return " ".join(neutral(text)[0].split())
 
 
@@ -473,9 +500,9 @@ _AROUND_A_QUOTE = ' \t\r\n"\u201c\u201d\u201e\u00ab\u00bb'
 def find_quote(quote: str, text: str) -> tuple[int, int] | None:
     """Return where the quote stands in the text, as start and end; None where it does not.
 
-    Case, white space and the shape of quotation marks and dashes do not matter; every word does.
+    Case, white space and the shape of quotation marks and dashes do not matter, nor marks around the quote; every word does.
     """
-    words = _without_marks(quote).split()
+    words = _bare_quote(quote).split()
     if not words:
         return None
     pattern = r"\s+".join(_word_pattern(word) for word in words)
@@ -495,17 +522,17 @@ def _word_pattern(word: str) -> str:
 
 
 def _quote_problem(quote: str, persona: str) -> str:
-    """Return why a quote shows nothing; empty when it does."""
+    """Return why a quote shows nothing: too long, too short, or not in the persona; empty when it does."""
     if len(quote) > LONGEST_QUOTE:
         return f"its quote is longer than {LONGEST_QUOTE} characters"
-    if len(tokenize(_without_marks(quote))) < FEWEST_WORDS:
+    if len(tokenize(_bare_quote(quote))) < FEWEST_WORDS:
         return f"its quote is shorter than {FEWEST_WORDS} words"
     if find_quote(quote, persona) is None:
         return "no such words in the persona"
     return ""
 
 
-def _without_marks(quote: str) -> str:
+def _bare_quote(quote: str) -> str:
     """Return a quote on one line, without quotation marks around it and dots at its end."""
     return " ".join(quote.split()).strip(_AROUND_A_QUOTE).removesuffix("\u2026").removesuffix("...").strip()
 
@@ -516,7 +543,10 @@ _NEGATIONS = frozenset("no not never without avoid avoids doesn't don't isn't".s
 
 
 def _says_the_same(proposition: Proposition | PropositionSpec, other: Proposition | PropositionSpec) -> bool:
-    """Return whether both have one and the same rule, or three quarters of their words."""
+    """Return whether both have one and the same rule, or share three quarters of their words.
+
+    Two rules are compared by their checks alone. Negations do not count, so one and the anti-pattern of its opposite are the same.
+    """
     if proposition.rule and other.rule:
         return proposition.rule.checks() == other.rule.checks()
     words = _words_of(proposition)
@@ -543,7 +573,9 @@ def path_for(folder: Path, slug: str) -> Path:
 
 
 def write_suggestions(suggestions: Suggestions, *, folder: Path) -> None:
-    """Add suggestions about one agent to its file in `folder`, and note where; what is there already stays as it is, byte for byte.
+    """Add suggestions about one agent to its file in `folder`; what is there already stays as it is, byte for byte.
+
+    The path is noted in `suggestions.file`, and whether the file was there before in `appended`. Without usable ones nothing happens.
 
     Raises:
         CannotSave: The file cannot be added to, or is read-only, and nothing was written.
@@ -554,10 +586,11 @@ def write_suggestions(suggestions: Suggestions, *, folder: Path) -> None:
     path = path_for(folder, agent.slug)
     before = read_bytes(path)
     entries = [suggestion.entry for suggestion in suggestions.usable]
-    comment = f"suggested on {timezone.localdate().isoformat()} by {_for_comment(suggestions.judge)}"
+    comment = f"suggested on {timezone.localdate().isoformat()} by {_comment_text(suggestions.judge)}"
     if before is None:
         head = {"dimension": OF_PERSONA, "agent_id": agent.slug}
         content = _file_comment(agent, path, str(entries[0]["id"])) + as_file(head, entries, comment)
+        # What is read back must be what was meant.
         if parse(content, path)["propositions"] != list(map(dict, entries)):
             raise CannotSave(f"{path}: the suggestions cannot be written as YAML")
     else:
@@ -570,14 +603,14 @@ def write_suggestions(suggestions: Suggestions, *, folder: Path) -> None:
 def _file_comment(agent: Agent, path: Path, first_id: str) -> str:
     """Return the comment that a new file of suggestions begins with."""
     return f"""\
-# Propositions about {_for_comment(agent.display_name)}, suggested from the persona. Nothing here is judged before you accept it.
+# Propositions about {_comment_text(agent.display_name)}, suggested from the persona. Nothing here is judged before you accept it.
 #   accept   write `active: true` (or use the console: Measuring, Propositions)
 #   reject   add `rejected: true`, so that it is not suggested again
-#   try      manage.py try_proposition {_for_comment(str(path))}:{first_id} --agent {_for_comment(agent.slug)}
+#   try      manage.py try_proposition {_comment_text(str(path))}:{first_id} --agent {_comment_text(agent.slug)}
 # `source` holds the words of the persona. The file is yours: later suggestions are only added to its end.
 """
 
 
-def _for_comment(text: str) -> str:
+def _comment_text(text: str) -> str:
     """Return text that stays inside of a comment."""
     return " ".join(neutral(text, 300)[0].split())

@@ -105,12 +105,13 @@ class Trial(BaseModel):
     spent: SkipValidation[Totals] = Field(exclude=True)
 
 
-def _trial(
+def _build_trial(
     proposition: Proposition, agent: Agent, judge: str, messages: list[Tried], work_id: str, reason: str = ""
 ) -> Trial:
-    """Return the outcome of a trial.
+    """Return the outcome of a trial; its cost is the sum of the calls with this `work_id`.
 
     Args:
+        messages: Those judged; none where nothing was.
         reason: Why nothing was judged; empty where something was.
     """
     spent = totals(work_id=work_id)
@@ -148,7 +149,11 @@ def _scores_of(message: Tried) -> list[float]:
 
 
 def _hint(scores: Sequence[float], judgements: Sequence[Judgement]) -> str:
-    """Return what to think about before the proposition is accepted; empty when nothing stands out."""
+    """Return what to think about before the proposition is accepted; empty when nothing stands out, or for too few scores to tell.
+
+    Args:
+        scores: Of the messages that have one.
+    """
     if judgements and not scores:
         return f"Nothing could be scored: {judgements[0].reason}"
     if len(scores) < FEWEST_TO_TELL:
@@ -185,9 +190,13 @@ def try_proposition(
         model: Overrides the configured judge.
         window: From which stretch of its speech; default: all of it.
         deadline: Seconds for each call; default: that of evaluations.
+        done: Called with 1 after each judgement.
+
+    Returns:
+        Where the agent said nothing or its budget is used up, a trial without messages whose `reason` says so.
 
     Raises:
-        ValueError: Something asked for makes no sense; says what is allowed.
+        ValueError: The proposition is not judged message by message, or a number is out of range; says what is allowed.
     """
     _check_request(proposition, n, repeats)
     judge = "rule" if proposition.rule else model or str(settings.JUDGE_MODEL)
@@ -196,24 +205,24 @@ def try_proposition(
     messages = _drawn_messages(subject)
     why_not = _why_not_judged(proposition, agent, messages, judge)
     if why_not:
-        return _trial(proposition, agent, judge, [], work_id, why_not)
+        return _build_trial(proposition, agent, judge, [], work_id, why_not)
     label = Label(purpose=PURPOSE, dimension=proposition.dimension, agent_id=agent.pk, work_id=work_id)
     prepared = _prepare(proposition, messages, subject, judge, label)
-    verdicts: dict[int, list[Verdict]] = defaultdict(list)
+    verdicts: dict[int, list[Verdict]] = defaultdict(list)  # by message
     for pk, verdict in prepared.settled.items():
         verdicts[pk].append(verdict)
         done(1)
     questions = [question for question in prepared.questions for _ in range(repeats)]
     for answered in ask_all(questions, deadline=settings.LLM_EVALUATION_DEADLINE if deadline is None else deadline):
-        [message] = answered.question.items
+        [message] = answered.question.items  # each question is about one message
         verdicts[message.pk].extend(answered.verdicts)
         done(1)
     tried = [_tried(message, verdicts[message.pk] or [unscored("not judged")]) for message in messages]
-    return _trial(proposition, agent, judge, tried, work_id)
+    return _build_trial(proposition, agent, judge, tried, work_id)
 
 
 def _check_request(proposition: Proposition, n: int, repeats: int) -> None:
-    """Refuse what makes no sense.
+    """Refuse a proposition that cannot be judged on single messages that were sent, and numbers out of range.
 
     Raises:
         ValueError: Says what is allowed.
@@ -239,6 +248,7 @@ def _why_not_judged(proposition: Proposition, agent: Agent, messages: Sequence[M
 
 
 def _tried(message: Message, verdicts: Sequence[Verdict]) -> Tried:
+    """Return a message with its judgements; its score is the mean of those that were scored, None without any."""
     values = [verdict.value for verdict in verdicts if verdict.status == "scored" and verdict.value is not None]
     return Tried(
         message=message.pk,
@@ -273,6 +283,7 @@ class _Prepared:
 def _prepare(
     proposition: Proposition, messages: Sequence[Message], subject: Subject, judge: str, label: Label
 ) -> _Prepared:
+    """Settle what takes no judge (an exact rule, or a precondition that is not met), and return a question about each other message."""
     nonce = new_nonce()
     prepared = _Prepared({}, [])
     for message in messages:
@@ -313,7 +324,10 @@ class TrialEstimate(BaseModel):
 def estimate_trial(
     *, proposition: Proposition, agent: Agent, n: int, window: MessageWindow | None = None
 ) -> TrialEstimate:
-    """Estimate what `try_proposition` would ask of the configured judge with the same arguments."""
+    """Estimate what `try_proposition` would ask of the configured judge with the same arguments, each message once.
+
+    `cost_usd` is 0 where nothing is billed, None where the judge has no known price.
+    """
     judge = "rule" if proposition.rule else str(settings.JUDGE_MODEL)
     subject = _subject(agent, n=n, seed=0, window=window)
     messages = _drawn_messages(subject)

@@ -62,7 +62,11 @@ class ExperimentAdmin(LogAdmin[Experiment]):
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Choose a scenario, see what it takes, and have workers play and judge it."""
+        """Show the form of a scenario, then what it would cost; once that is confirmed, store it for workers to play and judge.
+
+        Raises:
+            PermissionDenied: The user may not start experiments.
+        """
         if not self.has_add_permission(request):
             raise PermissionDenied
         form = StartingForm(_starting_data(request))
@@ -81,6 +85,7 @@ class ExperimentAdmin(LogAdmin[Experiment]):
         )  # fmt: skip
 
     def get_panels(self, request: HttpRequest, obj: Experiment) -> list[SafeString]:
+        """Return the report with its buttons, before the panels of every log."""
         experiment_report = report(obj)
         may_change = request.user.has_perm(MAY_CHANGE) and obj.cancelled_at is None
         context: dict[str, Any] = {
@@ -107,10 +112,14 @@ class ExperimentAdmin(LogAdmin[Experiment]):
 
 
 def _starting_data(request: HttpRequest) -> QueryDict:
-    """Return what the form is filled with. A file that is uploaded is shown as text, and can be corrected there."""
+    """Return what the form is filled with. A file that is uploaded is shown as text, and can be corrected there.
+
+    A scenario of one's own takes the place of the shipped one, for only one of the two may be sent.
+    """
     data = as_query(request, StartingForm, {"shipped": FIRST_CHOICE}).copy()
     file = request.FILES.get("file")
     if file is not None:
+        # What is beyond is not read: the form shows the text cut there.
         data["scenario"] = file.read(MOST_BYTES + 1).decode("utf-8", "replace")
     if data.get("scenario", "").strip():
         data["shipped"] = ""
@@ -118,6 +127,7 @@ def _starting_data(request: HttpRequest) -> QueryDict:
 
 
 def _cost_preview(asked: ExperimentRequest) -> CostPreview:
+    """Return what the experiment would take and could show, with warnings where judge or actor cannot be called."""
     scenario = asked.scaled_scenario()
     estimate = estimate_experiment(scenario, **asked.models)
     acting = f"{display.visible(estimate.actor_model)}: about {estimate.actor_calls:,} calls, {estimate.actor_tokens:,} tokens"
@@ -159,7 +169,7 @@ def _html_cell(cell: Cell) -> object:
 
 
 def _conversation_links(experiment_report: ExperimentReport) -> list[SafeString]:
-    """Return links to the conversations that speak most for and against."""
+    """Return links to the channels of the conversations that speak most for and against, by slug; deleted ones are left out."""
     slugs: set[str] = set()
     for conversation in (*experiment_report.most_for, *experiment_report.most_against):
         slugs.update(conversation.treatment)

@@ -137,7 +137,11 @@ class Comparison:
 
 
 def compare_family(comparisons: Sequence[Comparison], *, seed: int = 0) -> list[Row]:
-    """Compare arms pair by pair; p is corrected, and power computed, for all comparisons together."""
+    """Compare arms pair by pair, in the order given; p is corrected, and power computed, for all comparisons together.
+
+    Rows for which there can be no verdict (`Row.why`: heuristic, too many values missing) are not tested and not part of the family, nor
+    are those without a p, which have fewer than 3 pairs of environments.
+    """
     rows = [describe(comparison.measure, comparison.treatment, comparison.control) for comparison in comparisons]
     tested = [number for number, row in enumerate(rows) if not row.why]
     p_values: dict[int, float] = {}
@@ -155,7 +159,10 @@ def compare_family(comparisons: Sequence[Comparison], *, seed: int = 0) -> list[
 
 
 def describe(measure: Measure, treatment: Values, control: Values) -> Row:
-    """Return means, effect sizes and the naive test of two arms, without a verdict; `Row.why` where there can be none."""
+    """Return means, effect sizes and the naive test of two arms, without a verdict.
+
+    `Row.why` says why there can be none: an offline judge's scores, which are not tested either, or too many values missing in an arm.
+    """
     fields: dict[str, Any] = {}
     treatment_mean = treatment.cell.mean
     control_mean = control.cell.mean
@@ -190,6 +197,7 @@ def describe(measure: Measure, treatment: Values, control: Values) -> Row:
 
 
 def _why_missing(arm: Values) -> str:
+    """Say that too many of an arm's values are missing for a verdict; empty when not."""
     expected = arm.cell.n + arm.missing
     if arm.missing <= MOST_MISSING * expected:
         return ""
@@ -197,9 +205,13 @@ def _why_missing(arm: Values) -> str:
 
 
 def _with_verdict(row: Row, comparison: Comparison, *, family: int) -> Row:
-    """Return a row that has its p with its verdict, and what as many pairs could find.
+    """Return a row that has its adjusted p with its verdict, and what as many pairs could find.
+
+    Significant: gain, harm, or "differs" where no way is better. Else "no difference seen"; but where so few pairs could not be
+    significant at all, the verdict stays "not enough data", and `Row.why` says what it takes.
 
     Args:
+        row: As `describe` returns it, with `p` and `p_adjusted`; None: too few pairs for a test.
         family: Comparisons that were tested at once.
     """
     treatment = comparison.treatment.values
@@ -214,7 +226,7 @@ def _with_verdict(row: Row, comparison: Comparison, *, family: int) -> Row:
     is_significant = row.p_adjusted is not None and row.p_adjusted < ALPHA
     if is_significant and row.delta:
         changes["verdict"] = row.leaning or "differs"
-    elif family * least_p(pairs) >= ALPHA:
+    elif family * least_p(pairs) >= ALPHA:  # even the smallest p of so many pairs is not significant once corrected
         changes["why"] = too_few(pairs, family)
     else:
         changes["verdict"] = "no difference seen"

@@ -59,7 +59,10 @@ class ExperimentEstimate(BaseModel):
     detectable_d: float | None
 
     def findings(self) -> Iterator[str]:
-        """Yield what the experiment could show, in sentences."""
+        """Yield what the experiment could show, in sentences.
+
+        E.g. "20 conversations an arm, 3 comparisons: 80 % power to find a difference of 0.82 standard deviations of paired conversations."
+        """
         if self.heuristic:
             yield f"No verdict on scores is possible: {self.judge} is an offline heuristic. What is counted without a judge is compared."
         if self.detectable_d is None:
@@ -76,7 +79,9 @@ class ExperimentEstimate(BaseModel):
 
 
 def estimate_experiment(scenario: Scenario, *, judge: str = "", actor_model: str = "") -> ExperimentEstimate:
-    """Estimate an experiment; nothing stays in the database and no model is asked.
+    """Estimate an experiment from one conversation of each; nothing stays in the database and no model is asked.
+
+    `usd` is None where the price of actor or judge is unknown.
 
     Raises:
         ExperimentRefused: It cannot be played here.
@@ -129,7 +134,7 @@ def _estimate_conversation(scenario: Scenario, *, judge: str, actor_model: str) 
     """Start the smallest form of an experiment, say stand-ins in one conversation, estimate its evaluations, and roll all back."""
     if scenario.population is None:
         smallest = scenario.model_copy(update={"repeats": 1, "environments": 1})
-    else:
+    else:  # two environments and their people: fewer are not made by `scaled`
         smallest = scenario.scaled(2 / scenario.environments).model_copy(update={"repeats": 1})
     with transaction.atomic():
         try:
@@ -150,7 +155,11 @@ def _estimate_conversation(scenario: Scenario, *, judge: str, actor_model: str) 
 
 
 def _say_stand_ins(environment: ExperimentEnvironment, scenario: Scenario) -> int:
-    """Store what might be said in an environment; return the tokens of the prompts that its turns begin with."""
+    """Store a stand-in for each message of an environment: in each step one of the facilitator's, then one of each agent's.
+
+    Returns:
+        The tokens of the prompts that its turns begin with.
+    """
     channel = environment.channel
     position = channel.next_position
     tokens = 0

@@ -31,7 +31,10 @@ def evaluations(experiment: Experiment) -> QuerySet[EvaluationRun]:
 
 
 def specs(experiment: Experiment) -> Iterator[tuple[ExperimentEnvironment, RunSpec]]:
-    """Yield what is measured, each with its environment."""
+    """Yield what is to be evaluated in all environments of an experiment by its judge, each with its environment.
+
+    Agents that were deleted since are left out.
+    """
     scenario = Scenario.model_validate(experiment.scenario)
     environments = list(experiment.environments.select_related("channel", "experiment").order_by("pk"))
     agent_ids = {pk for environment in environments for pk in environment.agents}
@@ -45,7 +48,10 @@ def specs(experiment: Experiment) -> Iterator[tuple[ExperimentEnvironment, RunSp
 def environment_specs(
     environment: ExperimentEnvironment, scenario: Scenario, agents: Iterable[Agent]
 ) -> Iterator[RunSpec]:
-    """Yield what is measured of an environment: its conversation, and each of its agents."""
+    """Yield what is to be evaluated of an environment: its conversation, and each of its agents, as far as the scenario has dimensions.
+
+    Dimensions of the usual and of hard mode are evaluated apart.
+    """
     experiment = environment.experiment
     tags = environment.channel.tags
     of_conversation = [measured for measured in scenario.dimensions if measured.id in CHANNEL_DIMENSIONS]
@@ -54,6 +60,7 @@ def environment_specs(
         agent=None,
         channel=environment.channel,
         scope=f"environment {environment.pk}",
+        # Tags of the messages to judge. An agent sits in one environment of an arm and repeat, so theirs need not name it.
         where={name: tags[name] for name in (SIMULATION, Experiment.TAG, ARM_TAG, REPEAT_TAG)},
         samples=max(1, len(scenario.steps)) * SAMPLES_PER_STEP,
         seed=experiment.seed,
@@ -83,7 +90,10 @@ def plans_of(environment: ExperimentEnvironment, scenario: Scenario, agents: Ite
 
 
 def queue_evaluations(environment: ExperimentEnvironment, plans: Sequence[Plan]) -> None:
-    """Store the evaluations of an environment that has ended, and whether it was the last one; in a transaction."""
+    """Store the evaluations of an environment that has ended, to be judged by workers; call it inside a transaction.
+
+    Where all environments of the experiment have ended, `Experiment.measured_at` is set, unless the experiment was cancelled.
+    """
     link(environment, [create_run(plan) for plan in plans])
     experiments = Experiment.objects.filter(pk=environment.experiment_id)
     experiments.select_for_update(no_key=True).get()  # of two that end at once, the second sees that it is the last
@@ -108,6 +118,8 @@ def no_progress(run: EvaluationRun, judgements: int) -> None:
 
 def judge_here(experiment: Experiment, *, judges: Sequence[str] = (), progress: Progress = no_progress) -> None:
     """Judge here what is not judged yet; what a worker has is left to it.
+
+    Where a budget or a crash stopped an evaluation, its error is stored in `Experiment.paused`.
 
     Args:
         judges: Whose evaluations; default the experiment's own judge.

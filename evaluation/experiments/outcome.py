@@ -75,6 +75,7 @@ def _count(texts: Mapping[int | None, Sequence[str]]) -> int:
 
 
 def _stage_counters(runs: Sequence[Run]) -> dict[str, int]:
+    """Return the sums of what the stages counted in their traces, by ``stage.counter``; of stages that ran, by name."""
     counters: Counter[str] = Counter()
     for run in runs:
         for entry in run.trace:
@@ -92,7 +93,7 @@ def _failed_turns(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
 
 
 def _turns_never_taken(environment: ExperimentEnvironment, steps: int, runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
-    """Yield turns that were not even queued: the agent was made inactive, or is gone."""
+    """Yield turns of steps 1 to `steps` that were not even queued: the agent was made inactive, or is gone."""
     taken = {run.idempotency_key for run in runs}
     for step, agent in product(range(1, steps + 1), environment.agents):
         key = turn_key(environment, step, agent)
@@ -101,7 +102,10 @@ def _turns_never_taken(environment: ExperimentEnvironment, steps: int, runs: Seq
 
 
 def _turn_figures(environment: ExperimentEnvironment, runs: Sequence[Run]) -> dict[str, float]:
-    """Return the number of turns and of messages, the share of silent turns, and the seconds of a turn."""
+    """Return the number of turns and of messages, the share of silent turns, and the mean seconds of a turn.
+
+    No `silence` where no turn was completed, no `seconds` without turns. A turn that never began or ended counts 0 seconds.
+    """
     messages = Message.objects.filter(channel=environment.channel_id, run__isnull=False).order_by()
     run_ids = list(messages.values_list("run", flat=True))
     figures: dict[str, float] = {"turns": len(runs), "messages": len(run_ids)}
@@ -122,7 +126,13 @@ def _seconds(run: Run) -> float:
 
 
 def _text_figures(texts: Mapping[int | None, Sequence[str]]) -> dict[str, float]:
-    """Return repetition, rules kept and length of what agents said."""
+    """Return means of what agents said: repetition within an agent's texts, share of texts that keep its rules, words of a text.
+
+    Each is left out where there is nothing to count: no agent with two texts, none with exact rules, no text.
+
+    Args:
+        texts: By agent; None: agents that were deleted.
+    """
     figures: dict[str, float] = {}
     repetitions = [compute_corpus_repetition(own_texts) for own_texts in texts.values() if len(own_texts) > 1]
     if repetitions:
@@ -137,7 +147,7 @@ def _text_figures(texts: Mapping[int | None, Sequence[str]]) -> dict[str, float]
 
 
 def _rules_kept(texts: Mapping[int | None, Sequence[str]]) -> Iterator[bool]:
-    """Yield for each message of an agent that has exact rules, whether it keeps them all."""
+    """Yield for each message of an agent that has exact rules (of its propositions, checked without a judge) whether it keeps them all."""
     speakers = [agent for agent in texts if agent is not None]
     for agent in Agent.objects.filter(pk__in=speakers):
         rules = rules_of(agent)
@@ -147,11 +157,12 @@ def _rules_kept(texts: Mapping[int | None, Sequence[str]]) -> Iterator[bool]:
 
 
 def _spending(runs: Sequence[Run], messages: int) -> dict[str, float]:
-    """Return tokens a message, and US dollars of all calls of these turns, in all and a message.
+    """Return what all calls of these turns used: `tokens` a message, `usd_in_all`, and `usd` (US dollars) a message.
 
-    No tokens where a server did not count those of an answer, no dollars where a call is unpriced, and nothing a message without messages.
+    No `tokens` where a server did not count those of an answer; no dollars where a call is unpriced; nothing a message without messages.
     """
     calls = LLMCall.objects.filter(run__in=[run.pk for run in runs])
+    # Offline models have no tokens, which is no gap.
     uncounted = Q(input_tokens=None, status=LLMCall.Status.OK) & ~Q(provider="offline")
     token_sums = {name: Sum(name) for name in TOKENS}
     sums = calls.aggregate(

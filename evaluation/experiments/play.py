@@ -56,15 +56,19 @@ def _no_progress(environment: ExperimentEnvironment) -> None:
 def play(experiment: Experiment, *, progress: Progress = _no_progress) -> Experiment:
     """Play all environments here, side by side, or wait for the workers that have them; their evaluations are then queued.
 
-    What was paused or crashed is resumed, too.
+    What was paused or crashed is resumed, too. Where writing the personas crashes, nothing is played. Why something stopped is stored in
+    `Experiment.paused`.
 
     Args:
-        progress: Called with each environment that has ended; perhaps in other threads.
+        progress: Called with each environment that has ended, was paused or crashed; perhaps in other threads.
+
+    Raises:
+        ExperimentRefused: It was cancelled.
     """
     resume_experiment(experiment)
     experiment.refresh_from_db()
     _do_here(experiment, _write_personas)
-    if experiment.status == Status.COMPLETED:
+    if experiment.status == Status.COMPLETED:  # the personas are written
         open_environments = experiment.environments.filter(status__in=ExperimentEnvironment.OPEN).order_by("pk")
         jobs = [partial(_play_here, environment, progress) for environment in open_environments]
         side_by_side(jobs, _environments_at_once(experiment))
@@ -79,6 +83,7 @@ def _environments_at_once(experiment: Experiment) -> int:
         return 1
     scenario = Scenario.model_validate(experiment.scenario)
     calls = settings.LLM_MAX_CONCURRENCY + SPARE_ENVIRONMENTS
+    # Then one environment alone makes as many calls at a time as it has agents.
     agents_call_together = scenario.order != "sequence" or any(arm.debate for arm in scenario.arms)
     if agents_call_together:
         return int(max(1, calls // scenario.agents))
@@ -86,7 +91,9 @@ def _environments_at_once(experiment: Experiment) -> int:
 
 
 def resume_experiment(experiment: Experiment) -> int:
-    """Queue what was paused by a budget, or crashed; return the number of environments and evaluations.
+    """Queue what was paused by a budget, or crashed; return the number of environments and evaluations that were queued.
+
+    Personas whose writing crashed are queued, too, and not counted. `Experiment.paused` is emptied.
 
     Raises:
         ExperimentRefused: It was cancelled.
@@ -105,11 +112,15 @@ def resume_experiment(experiment: Experiment) -> int:
 
 
 def cancel(experiment: Experiment) -> Experiment:
-    """End an experiment and what waits to be judged; what was said stays. One that was played to its end stays as it is."""
+    """End an experiment that is being played, with its environments and evaluations that have not ended; what was said stays.
+
+    One that was played to its end or is cancelled already stays as it is. Who plays an environment loses its lease and stops.
+    """
     now = timezone.now()
     ended = {"status": Status.CANCELLED, "lease_owner": "", "lease_expires_at": None, "finished_at": now}
     unfinished = (*ExperimentEnvironment.OPEN, Status.PAUSED_BUDGET)
     with transaction.atomic():
+        # `measured_at` is empty until all its environments have ended.
         playing = Experiment.objects.filter(pk=experiment.pk, measured_at=None, cancelled_at=None)
         if playing.update(cancelled_at=now):
             Experiment.objects.filter(pk=experiment.pk, status__in=Experiment.OPEN).update(**ended)
@@ -131,7 +142,11 @@ def work_one(*, owner: str) -> bool:
 
 
 def _note_stopped() -> None:
-    """Store why experiments wait for a person to resume them, where that is not stored yet."""
+    """Store in `Experiment.paused` why an experiment waits for a person to resume it, where that is not stored yet.
+
+    The reason is the error of the experiment, where writing its personas crashed, else that of one of its environments that crashed or
+    was paused by a budget. Cancelled experiments with such environments are left alone.
+    """
     environments = ExperimentEnvironment.objects.filter(
         status__in=STOPPED, experiment__paused="", experiment__cancelled_at=None
     )
@@ -159,7 +174,14 @@ def _play_here(environment: ExperimentEnvironment, progress: Progress) -> None:
 
 
 def _write_personas(experiment: Experiment, *, owner: str) -> dict[str, Any]:
-    """Have the personas of the people of a leased experiment written, once; return the columns of its end."""
+    """Have the personas of the people of a leased experiment written by the actor's model; return the columns of its end.
+
+    A cast has its personas already. A person for whom the model writes none keeps the template's, and `error` says so; the end is
+    `completed` all the same. The lease is renewed after each person.
+
+    Raises:
+        LeaseLost: The lease is not ours any more.
+    """
     scenario = Scenario.model_validate(experiment.scenario)
     failures: list[str] = []
     if scenario.population is not None:
@@ -178,10 +200,16 @@ def _write_personas(experiment: Experiment, *, owner: str) -> dict[str, Any]:
 
 # -- an environment
 def _play(environment: ExperimentEnvironment, *, owner: str) -> dict[str, Any] | None:
-    """Play a leased environment from its next step on.
+    """Play a leased environment from its next step on, and queue its evaluations together with its end.
+
+    Agents that were deleted since are left out.
 
     Returns:
-        The columns of its end, where a budget ends it; None where it was played and has ended.
+        The columns of its end, where a budget pauses it; None where it was played, and its end is stored here.
+
+    Raises:
+        LeaseLost: The lease is not ours any more.
+        ExperimentRefused: It is a debate, and debates are not installed any more.
     """
     scenario = Scenario.model_validate(environment.experiment.scenario)
     arm = next(arm for arm in scenario.arms if arm.name == environment.arm)
@@ -200,6 +228,7 @@ def _play(environment: ExperimentEnvironment, *, owner: str) -> dict[str, Any] |
     outcome = outcome_of(environment, steps=0 if arm.debate else len(scenario.steps))
     plans = plans_of(environment, scenario, agents)
     with transaction.atomic():  # it ends with all its evaluations, or is played on
+        # False where the lease was lost: whoever has it now queues the evaluations.
         if environment.finish(owner=owner, status=Status.COMPLETED, **outcome.columns()):
             queue_evaluations(environment, plans)
     return None
@@ -213,7 +242,10 @@ class _Budgets:
         self.agents = list(agents)
 
     def why_over(self) -> str:
-        """Return whose budget is used up, and why; empty when nobody's is."""
+        """Return the first agent whose budget is used up, and why (``SLUG: WHY``); empty when nobody's is.
+
+        Agents without a budget are not asked again.
+        """
         with_budget = []
         why = ""
         for agent in self.agents:
@@ -235,11 +267,15 @@ def _play_steps(
     budgets: _Budgets,
     owner: str,
 ) -> str:
-    """Play the steps that were not played yet; return whose budget stopped it, empty when all were played."""
+    """Play the steps that were not played yet, and store each that was played to its end.
+
+    Returns:
+        Whose budget stopped it before a step, and why; empty when all were played.
+    """
     for number, step in enumerate(scenario.steps, 1):
-        if number <= environment.steps:
+        if number <= environment.steps:  # played before a crash or pause
             continue
-        over_budget = budgets.why_over() if number > 1 else ""
+        over_budget = budgets.why_over() if number > 1 else ""  # before step 1, `_play` has just asked
         if over_budget:
             return over_budget
         _StepPlayer(environment, scenario, arm, number, step, owner).play(agents)
@@ -248,6 +284,12 @@ def _play_steps(
 
 
 def _play_debate(environment: ExperimentEnvironment, owner: str) -> None:
+    """Play the debate of an environment to its end, renewing the lease as it goes.
+
+    Raises:
+        ExperimentRefused: Debates are not installed.
+        LeaseLost: The lease is not ours any more.
+    """
     if not apps.is_installed("agents.debates"):  # it was when the experiment was started
         raise ExperimentRefused([NO_DEBATES])
     from agents.debates.debate import ask_rounds
@@ -256,15 +298,16 @@ def _play_debate(environment: ExperimentEnvironment, owner: str) -> None:
 
     debate = Debate.objects.get(channel=environment.channel_id)
     if debate.status == Debate.WAITING:
-        debate = ask_rounds(debate, None)
+        debate = ask_rounds(debate, rounds=None)  # all that are left
     play_debate(debate, owner=owner, progress=lambda _: _renew_lease(environment, owner))
 
 
 def _renew_lease(environment: ExperimentEnvironment, owner: str, **fields: Any) -> None:
-    """Renew the lease, where that was not done a moment ago, and store fields.
+    """Renew the lease and store fields; without fields, only where it was not renewed within the last seconds (`FRESH`).
 
     Raises:
-        LeaseLost: It is not ours any more, or was cancelled.
+        LeaseLost: The lease is not ours any more, or the environment was cancelled.
+        Stopped: The work is to stop.
     """
     check_stop()
     now = timezone.now()
@@ -289,6 +332,10 @@ class _StepPlayer:
     owner: str
 
     def play(self, agents: Sequence[Agent]) -> None:
+        """Let the facilitator speak, then each agent take a turn.
+
+        One after the other in the order ``sequence``, else side by side; but not where `WORKER_THREADS` is 1.
+        """
         trigger = self._facilitator_message()
         overrides = self._overrides()
         jobs = [partial(self._take_turn, agent, trigger, overrides) for agent in self._ordered(agents)]
@@ -305,6 +352,10 @@ class _StepPlayer:
         return {**self.environment.channel.tags, STEP_TAG: str(self.number)}
 
     def _facilitator_message(self) -> Message | None:
+        """Store what the facilitator says before the step; return the stored message where it was said before a crash.
+
+        None: it says nothing.
+        """
         if not self.step.says:
             return None
         return receive_message(
@@ -324,7 +375,10 @@ class _StepPlayer:
         return ordered
 
     def _overrides(self) -> dict[str, Any]:
-        """Return the overrides of every turn of the step."""
+        """Return the overrides of every turn of the step.
+
+        The arm's model goes before the experiment's. `apart`: nobody reads what another says; `until`: the position up to which all read.
+        """
         overrides: dict[str, Any] = {}
         if self.environment.experiment.actor_model:
             overrides["model"] = self.environment.experiment.actor_model
@@ -337,13 +391,24 @@ class _StepPlayer:
         return overrides
 
     def _last_position_before(self) -> int:
-        """Return up to where all read: what was said before the step, whoever has spoken in it before a crash."""
+        """Return the position up to which all read: the last message that is not of a turn of this step; 0 without any.
+
+        The facilitator's message of this step is of no turn, so all read it. Turns of this step that were taken before a crash are left
+        out, so that those taken after it read what the others read.
+        """
         turns_of_step = f"{step_key(self.environment, self.number)}:"
         messages = Message.objects.filter(channel=self.environment.channel_id)
         earlier = messages.exclude(run__idempotency_key__startswith=turns_of_step)
         return earlier.aggregate(last=Max("position"))["last"] or 0
 
     def _take_turn(self, agent: Agent, trigger: Message | None, overrides: Mapping[str, Any]) -> None:
+        """Have an agent take its turn, or end the one it began before a crash (which has the same key); renews the lease meanwhile.
+
+        A turn that is refused is cancelled and missing: no error.
+
+        Raises:
+            LeaseLost: The lease is not ours any more.
+        """
         _renew_lease(self.environment, self.owner)
         own_overrides = dict(overrides)
         if agent.slug in self.step.lines:
@@ -359,5 +424,5 @@ class _StepPlayer:
             )
             finish_turn(run, waiting=partial(_renew_lease, self.environment, self.owner))
         except TurnRefused:  # a missing turn, which `outcome_of` counts
-            if run is not None:
+            if run is not None:  # None: it was refused before it was stored
                 cancel_turn(run)

@@ -41,7 +41,9 @@ def people(population: Population, *, seed: int) -> list[dict[str, str]]:
 
 
 def make_agents(population: Population, *, seed: int, prefix: str, model: str = "") -> list[Agent]:
-    """Store a population with personas from our templates; the agents stand in no list.
+    """Store a population with personas and sample lines from our templates; the same people for the same seed.
+
+    The agents are synthetic, so that they stand in no list.
 
     Args:
         prefix: Of their slugs.
@@ -76,11 +78,14 @@ def make_agents(population: Population, *, seed: int, prefix: str, model: str = 
 def write_personas(agents: QuerySet[Agent], *, about: str, model: str) -> Iterator[str]:
     """Have the actor's model write the personas that are still our templates'; each is stored as it arrives.
 
+    An offline model writes none, and yields nothing.
+
     Yields:
-        For each, why the template's persona stays; empty where one was written.
+        For each, why the template's persona stays; empty where one was written and stored.
     """
     if provider_of(model) == "offline":
         return
+    # The first version is the template's; a second one was written before a crash.
     unwritten = list(agents.annotate(versions=Count("persona_versions")).filter(versions=1))
     requests = [_persona_request(agent, about, model) for agent in unwritten]
     for number, reply in llm.complete_many(requests, deadline=DEADLINE):
@@ -97,6 +102,7 @@ def write_personas(agents: QuerySet[Agent], *, about: str, model: str) -> Iterat
 def _persona_request(agent: Agent, about: str, model: str) -> llm.LLMRequest:
     """Return the request for a persona: from who the people are, and what our template says of this person."""
     nonce = new_nonce()
+    # `neutral` makes a text safe inside the fence, and cuts a very long one; the first of its results is the text.
     population = fence("POPULATION", neutral(about)[0], nonce)
     person = fence("PERSON", neutral(agent.system_prompt)[0], nonce)
     return llm.LLMRequest(

@@ -58,7 +58,11 @@ def tables(report: ExperimentReport) -> Iterator[ReportTable]:
 
 
 def row_cells(row: Row, paper: Figure | None = None) -> list[Cell]:
-    """Return the cells of a row of the report; with the paper's figure where there is one."""
+    """Return the cells of a row of the report under `HEADS`; a gain or harm has its colour.
+
+    Args:
+        paper: What the paper found, which is named beside the verdict; None: nothing.
+    """
     decimals = _DECIMALS.get(row.measure, 2)
     return [
         row.label,
@@ -74,6 +78,7 @@ def row_cells(row: Row, paper: Figure | None = None) -> list[Cell]:
 
 
 def _verdict_text(row: Row, paper: Figure | None, decimals: int) -> str:
+    """Return the verdict and what goes with it, e.g. "no difference seen; 80 % power to find one of 0.45 (paper: +0.31, p .012)"."""
     text: str = row.verdict
     if row.why and row.verdict != "heuristic":
         text += f": {row.why}"
@@ -98,6 +103,7 @@ def _with_sign(value: float | None, decimals: int = 2) -> str:
 
 
 def _arm_rows(report: ExperimentReport) -> list[list[Cell]]:
+    """Return a row for each arm under `ARM_HEADS`; the first arm is the control."""
     rows: list[list[Cell]] = []
     for number, arm in enumerate(report.arms):
         stages = [f"{name} {count}" for name, count in arm.counters.items() if count]
@@ -116,6 +122,7 @@ def _arm_rows(report: ExperimentReport) -> list[list[Cell]]:
 
 
 def _conversation_rows(conversations: Sequence[Conversation]) -> list[list[Cell]]:
+    """Return a row for each conversation under `CONVERSATION_HEADS`."""
     rows: list[list[Cell]] = []
     for conversation in conversations:
         channels = ", ".join(conversation.treatment)
@@ -135,7 +142,7 @@ def _conversation_rows(conversations: Sequence[Conversation]) -> list[list[Cell]
 
 
 def show(report: ExperimentReport, console: Console) -> None:
-    """Print the report for a person."""
+    """Print the report for a person: what must be read first, the title, the tables, trust in the judge, cost of one point more."""
     for line in headline(report):
         console.print(f"[bold yellow]{snippet(line, 1_000)}[/]")
     console.print(f"[bold]Experiment {report.id}, {snippet(report.name)}[/bold] {snippet(report.title)}".rstrip())
@@ -148,7 +155,7 @@ def show(report: ExperimentReport, console: Console) -> None:
 
 
 def as_markdown(report: ExperimentReport) -> str:
-    """Return the report as a page of Markdown."""
+    """Return the report as a page of Markdown: what must be read first, the title, trust in the judge, the tables."""
     lines = [f"**{in_line(line, 1_000)}**\n" for line in headline(report)]
     lines += [f"# Experiment {report.id}: {_markdown_value(report.title or report.name)}", ""]
     lines += [f"Judge {report.judge}. Verdicts rest on p clustered by conversation and adjusted by Holm.", ""]
@@ -183,6 +190,7 @@ def as_csv(*reports: ExperimentReport) -> str:
 
 
 def _csv_fields(judge: str, row: Row) -> dict[str, Any]:
+    """Return a row as columns: an arm's fields with its prefix, an interval as two columns, ``…_low`` and ``…_high``."""
     fields = {"judge": judge} | row.model_dump(exclude={"treatment", "control"})
     for prefix, arm in (("treatment", row.treatment), ("control", row.control)):
         for name, value in arm.model_dump().items():
@@ -195,7 +203,7 @@ def _csv_fields(judge: str, row: Row) -> dict[str, Any]:
 
 
 def published_cells(published: PublishedRow) -> list[Cell]:
-    """Return the cells of a row of raw scores that others published."""
+    """Return the cells of a row of raw scores that others published, under `PUBLISHED_HEADS`; "n" is marked where too many are missing."""
     row = published.row
     n = f"{row.treatment.n}/{row.control.n}"
     if row.treatment.missing or row.control.missing:

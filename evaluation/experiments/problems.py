@@ -67,6 +67,7 @@ def _cast_problems(scenario: Mapping[str, Any]) -> Iterator[ScenarioProblem]:
 
 
 def _start_problems(scenario: Mapping[str, Any]) -> Iterator[ScenarioProblem]:
+    """Yield that there is no message to start from. A `start_from` of another form is reported by `Scenario`."""
     start = scenario.get("start_from")
     match = re.fullmatch(r"(.+)@([0-9]{1,18})", start) if isinstance(start, str) else None
     if match is None:
@@ -86,6 +87,10 @@ def _arm_problems(arm: Arm) -> Iterator[ScenarioProblem]:
 
 
 def _override_problems(arm: Arm) -> Iterator[ScenarioProblem]:
+    """Yield overrides that an arm cannot have: set by the experiment itself, of no use in a debate, or refused by the app of settings.
+
+    `stages` and `model` are checked elsewhere.
+    """
     settings = {name: value for name, value in arm.overrides.items() if name not in TURN_OVERRIDES}
     reserved = settings.keys() & set(SET_BY_EXPERIMENT)
     if reserved:
@@ -98,7 +103,7 @@ def _override_problems(arm: Arm) -> Iterator[ScenarioProblem]:
             text = f"{', '.join(sorted(ignored))}: not in a debate; allowed: model"
             yield ScenarioProblem(("overrides",), text)
             return
-    check_path = declared_one("turn_request_check")  # of the app that has the settings, where one is installed
+    check_path = declared_one("turn_request_check")  # of the app that has the settings; empty where none is installed
     if not check_path:
         return
     check = import_string(check_path)
@@ -139,6 +144,7 @@ def _known_stages() -> list[str]:
 
 
 def _debate_problems(debate: PlayedDebate) -> Iterator[ScenarioProblem]:
+    """Yield that debates are not installed, the mode is unknown, or the rounds or settings are not allowed in it."""
     if not apps.is_installed("agents.debates"):
         yield ScenarioProblem(("debate",), NO_DEBATES)
         return

@@ -33,7 +33,7 @@ class _Metric(BaseModel):
     missing_control: Missing = 0
 
     def values(self, arm: Literal["treatment", "control"]) -> Values:
-        """Return the scores of an arm, each for itself, and how many are missing."""
+        """Return the scores of an arm, each as an environment of its own, and how many are missing: null, or counted beside the list."""
         scores = self.control
         missing = self.missing_control
         if arm == "treatment":
@@ -98,6 +98,7 @@ def read_published(path: Path) -> PublishedReport:
 
     Raises:
         ValueError: The file cannot be used; says where and why.
+        OSError: It cannot be read.
     """
     if path.stat().st_size > MOST_BYTES:
         raise ValueError(f"{path.name} has more than {MOST_BYTES:,} bytes")
@@ -111,6 +112,12 @@ def read_published(path: Path) -> PublishedReport:
 
 
 def _read_file(path: Path) -> _File:
+    """Return the content of a file.
+
+    Raises:
+        ValueError: It is no JSON, or not of this form; names the first place that is wrong, e.g. ``sets.a.exp-1.metrics``.
+        OSError: It cannot be read.
+    """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

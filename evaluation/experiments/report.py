@@ -116,15 +116,17 @@ class ExperimentReport(BaseModel):
 
 
 def report(experiment: Experiment, *, judge: str = "") -> ExperimentReport:
-    """Compare the arms. Stored in the experiment once everything is judged.
+    """Return how the arms compare: the stored report where there is one, else a new one, stored once everything is judged.
+
+    `trust` is computed anew each time, for the judge may have been checked since.
 
     Args:
-        judge: By the evaluations of another judge, see `rescore`.
+        judge: Compares the evaluations of another judge, see `rescore`; such a report is never stored. Empty = the experiment's own.
     """
     if experiment.report and not judge:
         made = ExperimentReport.model_validate(experiment.report)
     else:
-        made = _made(experiment, judge or experiment.judge)
+        made = _compute_report(experiment, judge or experiment.judge)
         if not made.unfinished and not judge:
             Experiment.objects.filter(pk=experiment.pk).update(report=made.model_dump(mode="json"))
     return made.model_copy(update={"trust": _trust(experiment, made.judge)})
@@ -141,7 +143,8 @@ def _trust(experiment: Experiment, judge: str) -> list[str]:
     return notes
 
 
-def _made(experiment: Experiment, judge: str) -> ExperimentReport:
+def _compute_report(experiment: Experiment, judge: str) -> ExperimentReport:
+    """Return the report by the evaluations of a judge, without `trust`; `void` only once everything was played."""
     scenario = Scenario.model_validate(experiment.scenario)
     environments = list(experiment.environments.select_related("channel").order_by("repeat", "number", "arm"))
     judged = _judged_values(experiment, environments, scenario, judge)
@@ -165,13 +168,19 @@ def _made(experiment: Experiment, judge: str) -> ExperimentReport:
         most_against=_largest([conversation for conversation in differences if conversation.difference < 0]),
         published=figures().get(scenario.published, {}),
     )
-    if unplayed:
+    if unplayed:  # what is still to be played may yet leave traces of a treatment
         return made
     return made.model_copy(update={"void": _untreated_arms(scenario.arms, arms)})
 
 
 def _rows(scenario: Scenario, judged: ValuesByMeasure, counted: ValuesByMeasure, *, judge: str, seed: int) -> list[Row]:
-    """Compare each treatment with the control. What is judged and what is counted are a family of comparisons each."""
+    """Compare each treatment with the control; rows of what is judged come first, then those of what is counted without a judge.
+
+    Each of the two is a family of comparisons, whose p values are corrected together.
+
+    Args:
+        judged, counted: Values by measure and arm; a counted measure that is not in `counted` has no row.
+    """
     judged_measures = [
         Measure(
             id=str(measured.id),
@@ -188,6 +197,7 @@ def _rows(scenario: Scenario, judged: ValuesByMeasure, counted: ValuesByMeasure,
 
 
 def _comparisons(scenario: Scenario, measures: Sequence[Measure], values: ValuesByMeasure) -> list[Comparison]:
+    """Return a comparison with the control, the first arm, for each treatment and measure."""
     control, *treatments = [arm.name for arm in scenario.arms]
     comparisons = []
     for treatment in treatments:
@@ -202,14 +212,19 @@ def _label(measured: Measured) -> str:
 
 
 def _unplayed(environments: Sequence[ExperimentEnvironment]) -> int:
-    """Return the number of environments that are still to be played."""
+    """Return the number of environments that are still to be played; one that crashed is, for it can be resumed."""
     status = ExperimentEnvironment.Status
     ended = set(ExperimentEnvironment.FINAL) - {status.ERRORED}
     return sum(environment.status not in ended for environment in environments)
 
 
 def _unfinished(experiment: Experiment, *, unplayed: int, played: int, to_judge: str) -> str:
-    """Say what is still to be done; empty when everything is."""
+    """Say what is still to be done, and why it is paused; empty when everything is done.
+
+    Args:
+        unplayed: Conversations still to be played, of `played` in all.
+        to_judge: What is still to be judged, in words; said only once everything was played.
+    """
     if experiment.cancelled_at is not None:
         return "it was cancelled"
     unfinished = f"{unplayed} of {played} conversations to play" if unplayed else to_judge
@@ -220,6 +235,7 @@ def _unfinished(experiment: Experiment, *, unplayed: int, played: int, to_judge:
 
 # -- arms
 def _arm_report(arm: Arm, all_environments: Sequence[ExperimentEnvironment]) -> ArmReport:
+    """Return the sums over an arm's environments, and whether any counter shows that it was treated; None for a control."""
     environments = [environment for environment in all_environments if environment.arm == arm.name]
     completed = ExperimentEnvironment.Status.COMPLETED
     counters: Counter[str] = Counter()
@@ -245,7 +261,7 @@ def _usd(environments: Sequence[ExperimentEnvironment]) -> float | None:
     """Return what the calls of environments cost; None where one that was played has an unpriced call."""
     total = 0.0
     for environment in environments:
-        if not environment.figures:
+        if not environment.figures:  # not played
             continue
         usd = environment.figures.get("usd_in_all")
         if usd is None:
@@ -264,7 +280,7 @@ def _untreated_arms(arms: Sequence[Arm], reports: Sequence[ArmReport]) -> list[s
     """Say which arms were not treated, and what was looked for."""
     problems = []
     for arm, played in zip(arms, reports, strict=True):
-        if played.treated is not False:
+        if played.treated is not False:  # treated, or a control (None)
             continue
         traces = [f"{stage}.{name}" for stage in arm.treatment for name in ACTED.get(stage, ("*",))]
         problems.append(f"{arm.name} was not treated: none of {', '.join(traces)} was counted in {played.turns} turns")
@@ -275,7 +291,10 @@ def _untreated_arms(arms: Sequence[Arm], reports: Sequence[ArmReport]) -> list[s
 def _differences(
     judged: ValuesByMeasure, control: str, environments: Sequence[ExperimentEnvironment]
 ) -> list[Conversation]:
-    """Return the difference of the means of each environment and its like in the control, by dimension and treatment."""
+    """Return the difference of the means of each environment and the one of its number in the control, by dimension and treatment.
+
+    Scores of all repeats go into a mean. Environments without a score in one of the two arms are left out.
+    """
     channels: dict[tuple[str, int], list[str]] = defaultdict(list)
     for environment in environments:
         channels[environment.arm, environment.number].append(environment.channel.slug)
@@ -303,6 +322,8 @@ def _differences(
 
 
 def _largest(conversations: Sequence[Conversation]) -> list[Conversation]:
+    """Return the few (`MOST_SHOWN`) whose difference is the largest, whatever its sign; the largest first."""
+
     def by_size(conversation: Conversation) -> tuple[float, str, str, int]:
         return -abs(conversation.difference), conversation.measure, conversation.arm, conversation.environment
 
@@ -310,7 +331,10 @@ def _largest(conversations: Sequence[Conversation]) -> list[Conversation]:
 
 
 def _cost_per_point(rows: Sequence[Row]) -> dict[str, float]:
-    """Return the US dollars that a message costs more for one point more, by ``arm.dimension``; only of gains."""
+    """Return the US dollars that a message costs more for one point more, by ``arm.dimension``; below 0 where it costs less.
+
+    Only of gains in dimensions, for measures counted without a judge have no points; and only of arms whose cost is known.
+    """
     more_usd = {row.treatment.arm: row.delta for row in rows if row.measure == "usd" and row.delta is not None}
     costs = {}
     for row in rows:
@@ -332,6 +356,7 @@ class _Judged:
 def _judged_values(
     experiment: Experiment, environments: Sequence[ExperimentEnvironment], scenario: Scenario, judge: str
 ) -> _Judged:
+    """Return the scores of each dimension and arm, how many are missing, and what is still to be judged."""
     runs = list(
         evaluations(experiment).filter(judge=judge).select_related("environment_link__environment").order_by("pk")
     )
@@ -342,8 +367,8 @@ def _judged_values(
         by_arm = {}
         for arm in scenario.arms:
             scores = values[dimension, arm.name]
-            expected = _expected_scores(dimension, arm, environments)
-            by_arm[arm.name] = Values(arm.name, dict(scores), expected - _count(scores))
+            missing = _expected_scores(dimension, arm, environments) - _count_values(scores)
+            by_arm[arm.name] = Values(arm.name, dict(scores), missing)
         by_measure[dimension] = by_arm
     return _Judged(by_measure, _to_judge(runs))
 
@@ -363,12 +388,16 @@ def _expected_scores(dimension: str, arm: Arm, environments: Sequence[Experiment
     return sum(len(environment.agents) for environment in of_arm)
 
 
-def _count(scores: Mapping[int, Sequence[float]]) -> int:
-    return sum(len(of_environment) for of_environment in scores.values())
+def _count_values(values: Mapping[int, Sequence[float]]) -> int:
+    return sum(len(of_environment) for of_environment in values.values())
 
 
 def _scores_of(runs: Sequence[EvaluationRun], scenario: Scenario) -> dict[tuple[str, str], dict[int, list[float]]]:
-    """Return the scores of completed evaluations, by dimension and arm, and there by the environment's number."""
+    """Return the scores of completed evaluations, by dimension and arm, and there by the environment's number.
+
+    A dimension that is counted by the judge has its count for a score. What was not scored is left out, and so are scores that were not
+    judged in the mode, hard or not, which the scenario wants for the dimension.
+    """
     hard = {str(measured.id): measured.hard for measured in scenario.dimensions}
     scores: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     completed = [run for run in runs if run.status == EvaluationRun.Status.COMPLETED]
@@ -385,7 +414,8 @@ def _scores_of(runs: Sequence[EvaluationRun], scenario: Scenario) -> dict[tuple[
 def _counted_values(environments: Sequence[ExperimentEnvironment]) -> dict[str, dict[str, Values]]:
     """Return what is counted without a judge, one value for each environment.
 
-    What no environment has, or is 0 in all, is left out. A value is missing in an arm where another arm has one of the same environment.
+    A measure that no environment has is left out, and one that is 0 in all, but for those in `SHOWN_AT_ZERO`. An arm misses a value where
+    another arm has one for the environment of the same repeat and number.
     """
     arms = dict.fromkeys(environment.arm for environment in environments)
     counted = {}
@@ -403,11 +433,12 @@ def _counted_values(environments: Sequence[ExperimentEnvironment]) -> dict[str, 
 
 
 def _arm_values(measure: Measure, arm: str, measured: Sequence[ExperimentEnvironment], expected: int) -> Values:
+    """Return an arm's figures by the number of the environment (one for each repeat), and how many of those expected are missing."""
     values: dict[int, list[float]] = defaultdict(list)
     for environment in measured:
         if environment.arm == arm:
             values[environment.number].append(environment.figures[measure.id])
-    return Values(arm, dict(values), expected - _count(values))
+    return Values(arm, dict(values), missing=expected - _count_values(values))
 
 
 # -- figures for people
@@ -440,7 +471,10 @@ class RowGroup:
 
 
 def groups(shown: ExperimentReport) -> Iterator[RowGroup]:
-    """Yield the groups of rows of each treatment, in the order of the report; some are empty."""
+    """Yield the groups of rows of each treatment, in the order of the report; some are empty.
+
+    A row is in one group: costs whatever their verdict, others by their verdict, and those without a gain or harm by which way they lean.
+    """
     for arm in dict.fromkeys(row.treatment.arm for row in shown.rows):
         rows = [row for row in shown.rows if row.treatment.arm == arm]
         cost_rows = [row for row in rows if row.measure in COSTS]

@@ -21,7 +21,11 @@ from evaluation.runs.request import judge_choices
 
 
 def _read_yaml(value: Any) -> Any:
-    """Read a scenario that is a file or the text of one; others are checked as they are."""
+    """Read a scenario that is a file (a path) or the text of one; any other value is returned as it is, for pydantic to check.
+
+    Raises:
+        ValueError: The YAML cannot be used here, or the text is only the name of a shipped scenario, which another field takes.
+    """
     if not isinstance(value, str | Path):
         return value
     if value in shipped_scenarios():

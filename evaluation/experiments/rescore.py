@@ -92,7 +92,9 @@ def queue_judges(experiment: Experiment, judges: Sequence[str]) -> int:
 
 
 def rescore(experiment: Experiment, judges: Sequence[str], *, progress: Progress = no_progress) -> Rescored:
-    """Have further judges score what was said, here; what they have scored before is not asked again.
+    """Have further judges score what was said, here, and compare them; what they have scored before is not asked again.
+
+    The experiment's own judge and repeated names among `judges` are passed over.
 
     Raises:
         ExperimentRefused: It is not played to its end.
@@ -119,7 +121,7 @@ class _JudgedThing(NamedTuple):
 
 
 def _scores_by(experiment: Experiment, judge: str) -> dict[_JudgedThing, float]:
-    """Return each judgement of a judge that was scored; the mean where it was judged several times."""
+    """Return the scores that a judge gave in completed evaluations; the mean where the same was judged several times."""
     completed = evaluations(experiment).filter(judge=judge, status=EvaluationRun.Status.COMPLETED)
     judgements = EvaluationScore.objects.filter(
         evaluation_run__in=completed, status=EvaluationScore.Status.SCORED, raw_score__isnull=False
@@ -151,7 +153,11 @@ def _scores_by(experiment: Experiment, judge: str) -> dict[_JudgedThing, float]:
 
 
 def _agreement(scores: Mapping[str, Mapping[_JudgedThing, float]]) -> Iterator[JudgesAgree]:
-    """Yield how far each two judges agree on each dimension."""
+    """Yield how far each two judges agree on each dimension, over what both scored; also where that is nothing.
+
+    Args:
+        scores: Of each thing that was judged, by judge.
+    """
     dimensions = dict.fromkeys(thing.dimension for by_thing in scores.values() for thing in by_thing)
     for dimension in dimensions:
         for first, second in combinations(scores, 2):

@@ -175,7 +175,11 @@ class Scenario(ScenarioModel):
     @model_validator(mode="wrap")
     @classmethod
     def _all_problems(cls, data: Any, read: ModelWrapValidatorHandler[Scenario]) -> Scenario:
-        """Report the problems of single fields, and of fields that do not fit each other, at once."""
+        """Return the scenario that the data describe.
+
+        Raises:
+            ValidationError: With all problems at once: of single fields, and of fields that do not fit each other.
+        """
         problems = [_error_details(problem) for problem in (*unstorable(data), *_contradictions(data))]
         try:
             scenario = read(data)
@@ -206,7 +210,9 @@ class Scenario(ScenarioModel):
         return len(self.dimensions) * (len(self.arms) - 1)
 
     def scaled(self, scale: float) -> Scenario:
-        """Return the same scenario with a share of its environments, at least 2, and of its people.
+        """Return the same scenario with a share of its environments, rounded up and at least 2, and with the people these need.
+
+        A cast stays as it is. Where no environment would go, the scenario is returned unchanged.
 
         Raises:
             ValueError: The scale is not above 0 and at most 1.
@@ -229,7 +235,11 @@ def _error_details(problem: ScenarioProblem) -> InitErrorDetails:
 
 
 def unstorable(value: Any, path: FieldPath = ()) -> Iterator[ScenarioProblem]:
-    """Yield what no database and no JSON can hold of a value and all that is in it."""
+    """Yield what cannot be stored as JSON of a value and all that is in it.
+
+    That is: NUL characters and half surrogate pairs, numbers of more than 64 bits, nan and infinity, keys that are no text, other types
+    than JSON's, and more than `MOST_LEVELS` levels. What lies below a bad key or a level too many is not looked at.
+    """
     if len(path) > MOST_LEVELS:
         yield ScenarioProblem(path, f"nested too deeply; allowed: {MOST_LEVELS} levels")
     elif isinstance(value, Mapping):
@@ -260,11 +270,11 @@ def _contradictions(data: Any) -> Iterator[ScenarioProblem]:
         return
     yield from _repeated_names(data)
     yield from _quota_problems(data)
-    published = data.get("published")
+    published = data.get("published")  # the id of an experiment in a paper, see `figures`
     if isinstance(published, str) and published and published not in figures():
         allowed = f"allowed: {', '.join(figures())}, or none"
         yield ScenarioProblem(("published",), f"{published!r:.80} is unknown; {allowed}")
-    if bool(data.get("population")) == bool(data.get("cast")):
+    if bool(data.get("population")) == bool(data.get("cast")):  # both, or neither
         field = "cast" if data.get("cast") else "population"
         yield ScenarioProblem((field,), "exactly one of population and cast is needed")
     yield from _too_few_people(data)
@@ -273,6 +283,7 @@ def _contradictions(data: Any) -> Iterator[ScenarioProblem]:
 
 
 def _repeated_names(data: Mapping[str, Any]) -> Iterator[ScenarioProblem]:
+    """Yield arms, dimensions, agents of the cast and quotas that have the name of an earlier one."""
     arms: dict[FieldPath, Any] = {}
     for number, arm in _mappings_in(data.get("arms")):
         arms["arms", number, "name"] = arm.get("name")
@@ -292,6 +303,7 @@ def _repeated_names(data: Mapping[str, Any]) -> Iterator[ScenarioProblem]:
 
 
 def _named_twice(what: str, names: Mapping[FieldPath, Any]) -> Iterator[ScenarioProblem]:
+    """Yield each name that an earlier field has, too. Values that are no text are passed over: pydantic reports them."""
     seen: set[str] = set()
     for path, name in names.items():
         if not isinstance(name, str):
@@ -315,6 +327,7 @@ def _quota_problems(data: Mapping[str, Any]) -> Iterator[ScenarioProblem]:
 
 
 def _too_few_people(data: Mapping[str, Any]) -> Iterator[ScenarioProblem]:
+    """Yield that there are fewer people than seats. A number that cannot be read counts as 1; no people at all are reported elsewhere."""
     seats = 1
     for field in ("environments", "agents"):
         count = data.get(field)
@@ -373,7 +386,7 @@ def shared(values: Mapping[str, int], size: int) -> dict[str, int]:
     total = sum(values.values())
     exact = {name: share * size / total for name, share in values.items()}
     counts = {name: int(share) for name, share in exact.items()}
-    by_remainder = sorted(exact, key=lambda name: (counts[name] - exact[name], name))
+    by_remainder = sorted(exact, key=lambda name: (counts[name] - exact[name], name))  # the largest first
     for name in by_remainder[: size - sum(counts.values())]:
         counts[name] += 1
     return counts
@@ -391,10 +404,11 @@ def read_scenario(source: Path | str, *, check: Check = _no_further_check) -> Sc
     """Read a scenario from a YAML file, or from its text.
 
     Args:
-        check: Returns what else is wrong with it, e.g. `evaluation.experiments.problems.problems_here`.
+        check: Is given the data, also when they are no scenario; returns what else is wrong with them, e.g.
+            `evaluation.experiments.problems.problems_here`.
 
     Raises:
-        YamlProblems: It cannot be used; names file, line, field and what is allowed, for every problem.
+        YamlProblems: It cannot be used; names file, line (0 = unknown), field and what is allowed, for every problem, by line.
     """
     node, data = read_mapping(source, "a scenario")
     problems: list[ScenarioProblem] = []

@@ -41,7 +41,7 @@ def start_experiment(scenario: Scenario, *, judge: str = "", actor_model: str = 
         actor_model: The model that acts as all agents; default each agent's own.
 
     Raises:
-        ExperimentRefused: It cannot be played here.
+        ExperimentRefused: It cannot be played here, or a swarm or a debate refuses it.
     """
     problems = list(problems_here(scenario.model_dump()))
     if problems:
@@ -68,7 +68,11 @@ def people_prefix(experiment: Experiment) -> str:
 
 
 def _people_of(experiment: Experiment, scenario: Scenario) -> list[Agent]:
-    """Return the agents that take part: those of the cast, or a population that is made now."""
+    """Return the agents that take part: those of the cast, or a population that is stored now, with its swarms.
+
+    Raises:
+        ExperimentRefused: A swarm cannot be assigned to them.
+    """
     if scenario.population is None:
         return [find_agent(slug) for slug in scenario.cast]
     agents = make_agents(
@@ -112,7 +116,11 @@ class _PlannedEnvironment:
 
 
 def _planned_environments(scenario: Scenario, agents: Sequence[Agent]) -> list[_PlannedEnvironment]:
-    """Return the environments in the order of playing: in turn one of each arm, each arm begun at another number."""
+    """Return the environments in the order of playing: in turn one of each arm, each arm begun at another number.
+
+    Environments of one number have the same agents in all arms and repeats. Each arm begins at another number, so that those of one
+    number are played far apart, and an agent need not wait for itself.
+    """
     drawn = random.Random(f"{scenario.seed}:seats")  # noqa: S311 (assignment, not secrecy)
     seated = drawn.sample(list(agents), scenario.seats)
     count = scenario.environments
@@ -135,6 +143,11 @@ def _planned_environments(scenario: Scenario, agents: Sequence[Agent]) -> list[_
 
 
 def _store_environment(experiment: Experiment, scenario: Scenario, plan: _PlannedEnvironment) -> None:
+    """Store an environment with its channel, whose tags later tell which messages are of which experiment, arm and repeat.
+
+    Raises:
+        ExperimentRefused: Its debate is refused.
+    """
     tags = {
         Experiment.TAG: str(experiment.pk),
         SIMULATION: f"experiment-{experiment.pk}",
@@ -159,7 +172,10 @@ def _store_environment(experiment: Experiment, scenario: Scenario, plan: _Planne
 def _conversation_channel(
     experiment: Experiment, scenario: Scenario, plan: _PlannedEnvironment, tags: Mapping[str, str]
 ) -> Channel:
-    """Store the channel of a conversation. What agents are shown of it says nothing of the arm."""
+    """Store the channel of a conversation with its members and, where the scenario starts from a message, what was said before.
+
+    Slug and name say nothing of the arm, for agents are shown them.
+    """
     channel: Channel = Channel.objects.create(
         slug=f"talk-{experiment.pk}-{plan.place}",
         name="Conversation",
@@ -174,7 +190,10 @@ def _conversation_channel(
 
 
 def _copy_messages_up_to(start_from: str, channel: Channel) -> None:
-    """Begin a channel with the last messages up to ``CHANNEL@POSITION``."""
+    """Copy the last `MOST_EARLIER_MESSAGES` messages up to ``CHANNEL@POSITION`` into an empty channel.
+
+    The copies have neither a run nor tags, so that no figure and no evaluation of the experiment counts them.
+    """
     slug, _, position = start_from.rpartition("@")
     newest_first = Message.objects.filter(channel__slug=slug, position__lte=int(position)).order_by("-position")
     originals = list(newest_first[:MOST_EARLIER_MESSAGES])[::-1]
@@ -200,12 +219,16 @@ def _copy_messages_up_to(start_from: str, channel: Channel) -> None:
 def _debate_channel(
     experiment: Experiment, scenario: Scenario, plan: _PlannedEnvironment, tags: Mapping[str, str]
 ) -> Channel:
-    """Store a debate that waits to be played, and return its channel."""
+    """Store a debate that waits to be played about what the first step says, or the scenario's title; return its channel.
+
+    Raises:
+        ExperimentRefused: The debate cannot be started.
+    """
     from agents.debates.debate import DebateRefused, start_debate
 
     debate_asked = plan.arm.debate
     assert debate_asked is not None  # noqa: S101 (the caller's condition)
-    model = str(plan.arm.overrides.get("model", "")) or experiment.actor_model
+    model = str(plan.arm.overrides.get("model", "")) or experiment.actor_model  # empty = each agent's own
     try:
         debate = start_debate(
             topic=scenario.steps[0].says or scenario.title,

@@ -22,7 +22,13 @@ ADHERENCE = Dimension.ADHERENCE
 
 
 def judge_card(request: HttpRequest, answers: Answers) -> SafeString:
-    """Show how the judge's calls went in the last 24 hours, the newest failure, and how well it agrees with people."""
+    """Return the card of the configured judge: how its calls went in the last 24 hours, and how well it agrees with people.
+
+    The share of answered calls decides the colour; without calls there is none. Agreement is shown to those who may see label sets.
+
+    Args:
+        answers: With the end of the ledger's sums: up to when calls are counted; None: none are counted yet.
+    """
     since_yesterday = since(24)
     end = answers["end of the ledger's sums"]
     judge = model_of("judge")

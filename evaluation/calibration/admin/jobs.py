@@ -33,7 +33,11 @@ CheckingForm = request_form(JudgeCheckRequest, "agents", "judge", "dimensions", 
 
 
 def check_page(request: HttpRequest) -> HttpResponse:
-    """Choose a judge, see what it takes, and have it tested on agents' own words and on those of others."""
+    """Show the form of a check and the newest one, then what it would cost; once that is confirmed, queue it.
+
+    Raises:
+        PermissionDenied: The user may not see evaluations; or confirms without the right to ask for them.
+    """
     if not request.user.has_perm(VIEW):
         raise PermissionDenied
     job_admin: Any = admin.site.get_model_admin(Job)
@@ -64,6 +68,11 @@ def _default_dimensions() -> tuple[str, ...]:
 
 
 def _checking_preview(asked: JudgeCheckRequest, *, may_ask: bool) -> CostPreview:
+    """Return what a check would cost: two measurements of each agent that said something.
+
+    Raises:
+        ValueError: As `specs_to_queue`, or proposition files cannot be used.
+    """
     try:
         specs = specs_to_queue(asked)
         estimates = estimate_all([half for spec in specs for half in swap_specs(spec)])
@@ -75,7 +84,7 @@ def _checking_preview(asked: JudgeCheckRequest, *, may_ask: bool) -> CostPreview
 
 
 def checked(job: Job) -> SafeString:
-    """Show how well the judge tells own words from those of others, dimension by dimension."""
+    """Return the result of a check as a table, dimension by dimension, and which earlier checks stay in its place."""
     rows = []
     for dimension, stored in job.result.get("dimensions", {}).items():
         test = SwapTest.model_validate(stored)

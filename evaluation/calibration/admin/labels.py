@@ -62,6 +62,7 @@ class DrawForm(forms.Form):
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Offer each judge with each procedure it judged by; `judges` has both by the name that is offered."""
         super().__init__(*args, **kwargs)
         fields = ("judge", "method", "hard", "double_check", "simulated")
         judges_and_procedures: set[tuple[str, str]] = set()
@@ -100,7 +101,10 @@ class AnnotatorWork:
         return [pk for pk in self.ids if pk not in self.labels]
 
     def next_after(self, pk: int | None) -> int | None:
-        """Return the next judgement without a label after `pk`, from the start again at the end; None when all have one."""
+        """Return the next judgement without a label after `pk`, from the start again at the end; None when all have one.
+
+        With None, or a judgement that is not in the set, the first one without a label.
+        """
         unlabelled = self.unlabelled
         if not unlabelled:
             return None
@@ -112,7 +116,7 @@ class AnnotatorWork:
         return unlabelled[0]
 
     def before(self, pk: int | None) -> int | None:
-        """Return the judgement before `pk`; with None the last one."""
+        """Return the judgement before `pk`; with None the last one. None where there is none before it."""
         place = self.ids.index(pk) if pk in self.ids else len(self.ids)
         return self.ids[place - 1] if place else None
 
@@ -124,10 +128,10 @@ def work_of(label_set: LabelSet, annotator: str) -> AnnotatorWork:
 
 
 def labelling_context(work: AnnotatorWork, *, item: int | None, saved: int | None) -> dict[str, Any]:
-    """Return what the template shows.
+    """Return what the template of the labelling page shows: `item` (the judgement without its judge), progress, and what was just saved.
 
     Args:
-        item: The judgement to label; None when everything is labelled.
+        item: The judgement to label, one of the set's; None when everything is labelled.
         saved: The judgement just labelled: only now, and only with a label of one's own, it is shown what the judge gave.
     """
     context: dict[str, Any] = {
@@ -153,7 +157,10 @@ def labelling_context(work: AnnotatorWork, *, item: int | None, saved: int | Non
 
 
 def _revealed_context(label: ScoreLabel) -> dict[str, Any]:
-    """Return what the judge gave, beside a label that is stored."""
+    """Return what the judge gave, beside a label that is stored: how far `apart`, and the judge's reasons.
+
+    `saved` is None where the judgement was deleted meanwhile; no `apart` where the person could not tell.
+    """
     judgement = EvaluationScore.objects.filter(pk=label.evaluation_score_id).first()
     context: dict[str, Any] = {"saved": judgement, "given": label}
     if judgement is None:  # deleted meanwhile
@@ -166,7 +173,7 @@ def _revealed_context(label: ScoreLabel) -> dict[str, Any]:
 
 # -- what a set says of its judge
 def results_context(label_set: LabelSet, *, annotator: str, may_label: bool) -> dict[str, Any]:
-    """Return what the template shows.
+    """Return what the template of a label set's page shows; where figures are hidden (`hidden` says why), none of them is in it.
 
     Args:
         annotator: The visitor. Those who began to label see no figures before the end, and until all are done only their own labels.
@@ -196,7 +203,11 @@ def results_context(label_set: LabelSet, *, annotator: str, may_label: bool) -> 
 
 
 def _why_hidden(label_set: LabelSet, own_entry: Progress | None, *, annotator: str, may_label: bool) -> str:
-    """Return why figures are hidden from a visitor, so that they do not sway labels: ``not begun``, ``unfinished``, or empty."""
+    """Return why figures are hidden from a visitor, so that they do not sway labels: ``not begun``, ``unfinished``, or empty.
+
+    Args:
+        own_entry: How far the visitor is; None: has not begun.
+    """
     if own_entry is not None:
         return "" if own_entry.done else "unfinished"
     if may_label and not figures_opened(label_set=label_set, annotator=annotator):
@@ -205,7 +216,9 @@ def _why_hidden(label_set: LabelSet, own_entry: Progress | None, *, annotator: s
 
 
 def differences(label_set: LabelSet, annotators: Sequence[str] | None) -> QuerySet[EvaluationScore]:
-    """Return the judgements in which people and judge are furthest apart.
+    """Return the judgements in which people and judge are furthest apart, at least by a point; `MOST_DIFFERENCES` of them at most.
+
+    Each has `people` (the mean of blind labels), `given` (their number) and `apart`.
 
     Args:
         annotators: Whose labels; None = everybody's.
@@ -262,7 +275,11 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the form of a draw; POST draws."""
+        """Show the form of a draw; POST draws and leads to the new label set, or shows the form again with what is wrong.
+
+        Raises:
+            PermissionDenied: The user may not draw.
+        """
         if not self.has_add_permission(request):
             raise PermissionDenied
         form = DrawForm(request.POST or None, initial={"name": f"labels {LabelSet.objects.count() + 1}"})
@@ -276,6 +293,7 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         return self.page(request, f"{PAGES}draw.html", "Draw judgements to label", form=form)
 
     def _draw(self, request: HttpRequest, form: DrawForm) -> LabelSet | None:
+        """Draw and return a label set; None where that is refused, and the form says why."""
         wanted = form.cleaned_data
         judge, procedure = form.judges[wanted["judged_by"]]
         try:
@@ -297,7 +315,7 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show what a set says of its judge."""
+        """Show what a set says of its judge, as far as the visitor may see it, with a link to label it for those who may."""
         label_set = self._label_set(request, object_id)
         may_label = request.user.has_perm(LABELLING)
         context = results_context(label_set, annotator=user_of(request).get_username(), may_label=may_label)
@@ -317,7 +335,10 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
 
     @console_page("<int:pk>/label/", LABELLING)
     def label_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Show one judgement to label; POST stores a label or withdraws it."""
+        """Show one judgement to label; POST stores a label or withdraws it.
+
+        It is that of ``?item=``, else the next without a label after the one just saved or skipped (``?saved=``, ``?after=``).
+        """
         label_set = self._label_set(request, pk)
         if request.method == "POST":
             return self._label(request, label_set)
@@ -331,7 +352,10 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         return self.page(request, f"{PAGES}label.html", f"Label: {label_set}", results_url=results_url, **context)
 
     def _label(self, request: HttpRequest, label_set: LabelSet) -> HttpResponse:
-        """Store or withdraw the label that a form sends."""
+        """Store or withdraw the label that a form sends.
+
+        Then lead to the next judgement, which shows what the judge gave this one; after a withdrawal or a refused value to the same one.
+        """
         scores = EvaluationScore.objects.select_related("evaluation_run").filter(label_sets=label_set)
         score = get_object_or_404(scores, pk=number_in(request.POST, "item") or 0)
         user = user_of(request)
@@ -355,7 +379,7 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
 
 
 def _given_value(given: str) -> int | None:
-    """Return the value of the button that was pressed; None for cannot tell.
+    """Return the value of the button that was pressed, 0 to 9; None for cannot tell.
 
     Raises:
         ValueError: There is no such button.

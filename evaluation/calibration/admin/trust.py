@@ -69,7 +69,7 @@ def trust_lines(notes: Iterable[str], user: Any) -> SafeString:
 
 
 def _swap_badge(calibration: JudgeCalibration | None) -> SafeString:
-    """Return a badge of a judge's swap test; it leads to the page that makes one, where there is none."""
+    """Return a badge of a judge's swap test; where there is none, as a link to the page that makes one, with this judge chosen."""
     text = swap_text(calibration)
     label = f"swap test: {text}"
     if text != NOT_CHECKED:

@@ -39,7 +39,11 @@ SuggestingForm = request_form(SuggestionsRequest)
 
 
 def suggest_page(request: HttpRequest) -> HttpResponse:
-    """Choose agents, see what it takes, and have a model suggest propositions about them."""
+    """Show the form of suggestions and the newest ones, then what they would cost; once that is confirmed, queue the job.
+
+    Raises:
+        PermissionDenied: The user may not ask for evaluations, or not change propositions.
+    """
     if not request.user.has_perms((MEASURE, WRITE)):
         raise PermissionDenied
     job_admin: Any = admin.site.get_model_admin(Job)
@@ -93,6 +97,7 @@ def _suggesting_preview(agents: list[Agent], most: int, model: str) -> CostPrevi
 
 
 def _prompt_tokens(agent: Agent, most: int, model: str) -> int:
+    """Return about how many tokens the request about an agent has; the claims it has already are left out."""
     request = suggestions_request(
         name=agent.display_name,
         persona=render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all()),
@@ -119,7 +124,7 @@ def _why_not_asked(model: str) -> str:
 
 
 def suggested(job: Job) -> SafeString:
-    """Show what was suggested so far, agent by agent."""
+    """Return a table of what was suggested so far, agent by agent, and whether more is to come."""
     rows = []
     for row in job.result.get("agents", []):
         agent = display.link(reverse("admin:evaluation_proposition_change", args=[row["agent"]]), row["agent"])

@@ -103,6 +103,11 @@ class PlainYaml(PlainText):
     """A mapping as YAML."""
 
     def to_python(self, value: Any) -> Any:
+        """Return the mapping that is typed; None where nothing is.
+
+        Raises:
+            ValidationError: It is no YAML mapping.
+        """
         try:
             data = yaml.load(str(value or ""), Loader=Loader)  # noqa: S506 (a safe one)
         except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -138,11 +143,12 @@ class PropositionForm(forms.Form):
     def __init__(
         self, data: Mapping[str, Any] | None = None, *, owner: str, agent: Agent | None, entry: Entry | None
     ) -> None:
+        """Fill the form in with the proposition as its file has it; id, dimension and level of one that exists cannot be changed."""
         self.owner = owner
         self.entry = entry
         self.written = written_as(entry) if entry else WrittenEntry({}, {})
         initial = {**self.written.fields, **(self.written.fields.get("cues") or {})}
-        if "include_personas" in initial:
+        if "include_personas" in initial:  # its choices are texts, as HTML has them
             initial["include_personas"] = str(initial["include_personas"])
         super().__init__(
             data,
@@ -161,6 +167,7 @@ class PropositionForm(forms.Form):
             self.fields["dimension"].choices = [(one.value, one.label) for one in dimensions]  # type: ignore[attr-defined]
 
     def clean(self) -> None:
+        """Make an id of the claim's first words where none is typed, and show what the loader says at the fields it is about."""
         super().clean()
         if self.errors:
             return
@@ -190,7 +197,11 @@ class PropositionForm(forms.Form):
         return str(dimension), str(level)
 
     def written_entry(self, *, active: bool) -> dict[str, Any]:
-        """Return all that would stand in the file. What was not changed stays as it was written."""
+        """Return all fields that would stand in the file. What was not changed stays as it was written, and in its place.
+
+        Args:
+            active: Put it in use: then it is no longer rejected or retired, and ``active: true`` is written only where ``active`` stood.
+        """
         fields = dict(self.written.fields)
         changed = set(self.changed_data)
         for name in (*MAIN, "rule", "cues", *CONTEXT, *ADVICE):  # in the order of a file
@@ -199,7 +210,7 @@ class PropositionForm(forms.Form):
                     _set_or_remove(fields, name, self._typed_cues())
             elif name in changed:
                 _set_or_remove(fields, name, self._typed(name))
-        if not self.written.fields:
+        if not self.written.fields:  # a new one
             fields.pop("id", None)
             return {"id": self.cleaned_data["id"], "active": active, **fields}
         if active:

@@ -95,11 +95,13 @@ def card_of(
     """Return a proposition with what its templates need besides it.
 
     Args:
-        persona: Of the agent, in which the quote is shown.
+        agent: Whom it is about; None: every agent, or a slug that no agent has.
+        persona: Of the agent, in which the quote is shown; None: the quote is shown alone.
         slow: Patterns that timed out, by dimension and id; they are named while the proposition still has them.
     """
     proposition = entry.proposition
     state = STATES[entry.state]
+    # As `repr` writes them, with the backslashes of a pattern single again: a timeout stays shown while its pattern is still in there.
     patterns = repr((proposition.rule, proposition.cues)).replace("\\\\", "\\")
     timeouts = slow.get((entry.dimension, proposition.id), ())
     return {
@@ -127,7 +129,7 @@ def place_in_folder(entry: Entry) -> str:
 
 
 def marks_of(entry: Entry) -> SafeString:
-    """Return badges for what is not as usual about a proposition."""
+    """Return badges for what is not as usual about a proposition; empty where all is."""
     proposition = entry.proposition
     badges: list[SafeString] = []
     if proposition.inverted:
@@ -147,7 +149,7 @@ def marks_of(entry: Entry) -> SafeString:
 
 
 def checked_by(proposition: Proposition) -> SafeString:
-    """Return what judges a proposition: an exact rule, or a judge; and what does so offline."""
+    """Return what judges a proposition: an exact rule, or a judge; and what does so offline: a statistic, words, or nothing."""
     if proposition.rule is not None:
         checks = []
         for name, value in proposition.rule.checks().items():
@@ -166,7 +168,12 @@ def checked_by(proposition: Proposition) -> SafeString:
 
 
 def quoted_in(quoted: str, persona: str | None) -> SafeString:
-    """Return the quote, marked, amid what the persona says around it; alone when it is not there (any more)."""
+    """Return the quote, marked, amid what the persona says around it; alone, with a badge, when it is not there (any more).
+
+    Args:
+        quoted: Empty: the proposition has no quote, which is said.
+        persona: None: there is none to look in.
+    """
     if not quoted:
         return SafeString('<span class="pl-subtle">no quote: written by hand</span>')
     span = find_quote(quoted, persona) if persona is not None else None
@@ -224,7 +231,11 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
 
     # -- lists
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show which agents have propositions of their own, and how many in each state."""
+        """Show which agents have propositions of their own, and how many in each state; ``?q=`` narrows by name or slug.
+
+        Raises:
+            PermissionDenied: The user may not view propositions.
+        """
         self._allow(request)
         search = request.GET.get("q", "").strip()[:100]
         read = _read_files()
@@ -246,14 +257,19 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the propositions about one agent; its buttons decide."""
+        """Show the propositions about one agent (`object_id` is its slug), with ``?show=`` of one state; POST decides about one.
+
+        Raises:
+            PermissionDenied: The user may not view, or with POST not change, propositions.
+            Http404: There is neither a proposition about it nor such an agent.
+        """
         self._allow(request, change=request.method == "POST")
         owner = unquote(object_id)
         if request.method == "POST":
             return self._decide(request, owner)
         read = _read_files(owner)
         about = listed(owner, files=read.files)
-        agent = _agent(owner)
+        agent = _find_agent(owner)
         is_known = bool(about) or bool(read.problems) or agent is not None or owner == DEFAULT
         if not is_known:
             raise Http404(f"There are no propositions about {owner!r}, nor is there such an agent.")
@@ -283,7 +299,13 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         )
 
     def _decide(self, request: HttpRequest, owner: str) -> HttpResponse:
-        """Carry out ``accept=MARK``, ``reject=MARK``, ``undo=MARK``, ``retire=MARK`` or ``restore=MARK``."""
+        """Carry out ``accept=MARK``, ``reject=MARK``, ``undo=MARK``, ``retire=MARK`` or ``restore=MARK``; lead back to the propositions.
+
+        Where it cannot be done, a message there says why.
+
+        Raises:
+            Http404: Not exactly one of these was sent.
+        """
         pressed = [decision for decision in Decision if decision in request.POST]
         if len(pressed) != 1:
             raise Http404(f"One button at a time: {', '.join(Decision)}.")
@@ -308,16 +330,23 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
 
     @console_page("about/<str:owner>/edit/")
     def edit_view(self, request: HttpRequest, owner: str) -> HttpResponse:
-        """Show the form of a new proposition, or with ``?at=`` of one there is; save, export, or try it as it is typed."""
+        """Show the form of a new proposition, or with ``?at=`` of one there is; POST saves, exports, or tries it as it is typed.
+
+        Where files are broken, or the proposition's file cannot be read, lead back to the agent's propositions, which say why.
+
+        Raises:
+            PermissionDenied: The user may not change propositions.
+            Http404: There is no such agent or proposition.
+        """
         self._allow(request, change=True)
         owner = unquote(owner)
         read = _read_files(owner)
         if read.problems:
             return HttpResponseRedirect(propositions_url(owner))
-        agent = _agent(owner)
+        agent = _find_agent(owner)
         if agent is None and owner != DEFAULT and not any(file.agent_id == owner for file in read.files):
             raise Http404(f"There is no agent {owner!r}.")
-        entry = _entry(request, owner, read.files) if "at" in request.GET else None
+        entry = _entry_or_404(request, owner, read.files) if "at" in request.GET else None
         data = request.POST if request.method == "POST" else None
         try:
             form = PropositionForm(data, owner=owner, agent=agent, entry=entry)
@@ -348,7 +377,10 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         )
 
     def _save(self, request: HttpRequest, form: PropositionForm) -> HttpResponse | None:
-        """Save a proposition and return the way back; None with the reasons in the form."""
+        """Save a proposition and return the way back; None where it cannot be, with the reasons in the form.
+
+        The button ``_save`` puts it in use; any other saves it as a suggestion.
+        """
         is_active = "_save" in request.POST
         identifier, claim = form.cleaned_data["id"], form.cleaned_data["claim"]
         verb = "saved" if is_active else "saved as a suggestion"
@@ -365,7 +397,11 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         return HttpResponseRedirect(f"{propositions_url(form.owner)}#proposition-{identifier}")
 
     def _trial(self, request: HttpRequest, proposition: Proposition, agent: Agent | None) -> dict[str, Any] | None:
-        """Try a proposition and return what the template shows; None where it cannot be tried."""
+        """Try a proposition and return what the template shows; None without an agent to try it on, or where a message says why not.
+
+        Raises:
+            PermissionDenied: The user may not try.
+        """
         if not _may_try(request):
             raise PermissionDenied
         if agent is None:
@@ -382,8 +418,8 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             self.message_user(request, str(problem), messages.ERROR)
             return None
         spent = trial.spent
-        has_price = spent.unpriced != spent.calls
-        # The lowest scores first: they show what the judge objects to.
+        has_price = spent.unpriced != spent.calls  # of some call at least
+        # The lowest scores first, for they show what the judge objects to; messages without a score last.
         lowest = sorted(trial.messages, key=lambda tried: (tried.score is None, tried.score or 0.0))
         cost = display.money(spent.cost_usd if has_price else None, unpriced=spent.unpriced)
         return {"of": trial, "lowest": lowest, "cost": cost}
@@ -396,7 +432,12 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
 
 
 def carry_out(request: HttpRequest, *, owner: str, mark: str, decision: Decision) -> Entry:
-    """Decide about a proposition and note it in the history; return the proposition as it was. For the errors see `decide`."""
+    """Decide about a proposition and note it in the history; return the proposition as it was.
+
+    Raises:
+        CannotSave: It was changed since the page was opened, its state does not allow this, or its file cannot be written.
+        PropositionError: Proposition files cannot be used.
+    """
     with transaction.atomic():  # the log entry first: nothing is decided without one
         entry = entry_marked(mark, owner)
         if entry is None:
@@ -407,6 +448,7 @@ def carry_out(request: HttpRequest, *, owner: str, mark: str, decision: Decision
 
 
 def _log(request: HttpRequest, owner: str, proposition_id: str, text: str) -> None:
+    """Store an entry in the history of an agent's propositions."""
     LogEntry.objects.create(
         user=user_of(request),
         content_type=ContentType.objects.get_for_model(models.Proposition),
@@ -429,7 +471,9 @@ def _read_files(owner: str = "") -> _ReadFiles:
     """Return the proposition files, without those of an example whose slug an agent of the team's own has.
 
     Args:
-        owner: Only problems of the files that are read for this agent; default those of all.
+        owner: Only problems of files about this agent or every agent; empty = those of all.
+
+    Where files cannot be loaded at all, there are none, and all problems.
     """
     try:
         all_files = load_all()
@@ -446,7 +490,11 @@ def _read_files(owner: str = "") -> _ReadFiles:
 
 # -- the overview
 def _overview_rows(files: Sequence[LoadedFile], search: str) -> list[tuple[Any, str, list[tuple[str, int]]]]:
-    """Return name, address and counts by state of each agent with propositions, those with most suggestions first."""
+    """Return name, address and counts by state of each agent with propositions, those with most suggestions first.
+
+    Args:
+        search: Only agents that have this in slug or name, in any case.
+    """
     entries = all_entries(files)
     counts = Counter((entry.owner, entry.state) for entry in entries)
     owners = sorted({entry.owner for entry in entries}, key=lambda owner: (-counts[owner, "suggested"], owner))
@@ -472,7 +520,7 @@ def _agents_without_propositions(files: Sequence[LoadedFile], search: str) -> li
 
 # -- the page of an agent
 def _cards(about: Sequence[Entry], agent: Agent | None, chosen: str) -> list[dict[str, Any]]:
-    """Return the propositions of a state (empty = of all) as the page shows them."""
+    """Return the propositions of a state (empty = of all) as the page shows them: suggested ones first, see `STATES`."""
     order = list(STATES)
     entries = [entry for entry in about if not chosen or entry.state == chosen]
     entries.sort(key=lambda entry: order.index(entry.state))
@@ -497,7 +545,14 @@ def _tabs(about: Sequence[Entry]) -> list[tuple[str, str, int]]:
 def _edit_context(
     request: HttpRequest, form: PropositionForm, agent: Agent | None, entry: Entry | None, *, has_trial: bool
 ) -> dict[str, Any]:
-    """Return where it would be saved, what a trial would take, and how its quote stands in the persona."""
+    """Return what else the page shows: where it would be saved, what a trial would take, and how its quote stands in the persona.
+
+    No `place`: there is no folder to save to. An estimate is made of the proposition as it is stored, and not beside a trial.
+
+    Args:
+        agent: None: about every agent, so there is no persona and no trial.
+        entry: The proposition that is edited; None for a new one.
+    """
     dimension, level = form.dimension_and_level()
     context: dict[str, Any] = {"no_folder": NO_FOLDER}
     place = place_for(owner=form.owner, dimension=dimension, level=level, entry=entry)
@@ -520,7 +575,7 @@ def _edit_context(
     return context
 
 
-def _agent(slug: str) -> Agent | None:
+def _find_agent(slug: str) -> Agent | None:
     return Agent.objects.filter(slug=slug).prefetch_related("traits").first()
 
 
@@ -537,7 +592,7 @@ def _name_of(owner: str, agent: Agent | None) -> Any:
     return display.isolated("every agent" if owner == DEFAULT else owner)
 
 
-def _entry(request: HttpRequest, owner: str, files: Sequence[LoadedFile]) -> Entry:
+def _entry_or_404(request: HttpRequest, owner: str, files: Sequence[LoadedFile]) -> Entry:
     entry = entry_at(request.GET.get("at", ""), owner, files=files)
     if entry is None:
         raise Http404("There is no such proposition (any more).")
@@ -549,7 +604,7 @@ def _may_try(request: HttpRequest) -> bool:
 
 
 def _trait_propositions(agent: Agent, files: Sequence[LoadedFile]) -> list[tuple[str, Proposition]]:
-    """Return the automatic propositions, with their sentences: of the traits that no file is about."""
+    """Return the automatic propositions of an agent, with their sentences: of its traits that no file has a proposition for."""
     from_files = propositions_for(agent_slug=agent.slug, dimension=OF_PERSONA, files=files, seeded=agent.seeded)
     asked = with_traits(from_files, agent.traits.all(), automatic=settings.TRAIT_PROPOSITIONS)
     return [
@@ -581,7 +636,7 @@ def _download(text: str, name: str) -> HttpResponse:
 
 
 def propositions_like(request: HttpRequest, typed: str) -> list[Hit]:
-    """Return the propositions with this in their id or claim, for the search of the console."""
+    """Return the first propositions (`MOST_HITS`) with this in their id or claim, in any case, for the search of the console."""
     hits: list[Hit] = []
     for entry in all_entries(_read_files().files):
         proposition = entry.proposition

@@ -25,7 +25,14 @@ from evaluation.propositions.schema import AGENT_NAME
 
 
 def suggestions(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
-    """Return suggestions in the files' order; none where files cannot be used, which the first page says."""
+    """Return suggestions in the files' order; none where files cannot be used, which the first page says.
+
+    One more than the queue counts is enough to say "more than that".
+
+    Args:
+        agent: Only those about the agent of this slug; empty = about any.
+        keys: Only these; None = all.
+    """
     waits = []
     for entry in _entries(in_files_with="suggested"):
         if entry.state == "suggested" and (not agent or entry.owner == agent):
@@ -36,11 +43,15 @@ def suggestions(request: HttpRequest, agent: str, keys: Collection[str] | None) 
 
 
 def _entries(in_files_with: str = "") -> list[Entry]:
-    """Return the propositions of all files, or of those in which one is in this state; none where files cannot be used."""
+    """Return the propositions of all files; none where files cannot be used.
+
+    Args:
+        in_files_with: Only of files in which one at least is in this state; the others of such a file come, too. Empty = all files.
+    """
     try:
         files = load_all()
         if in_files_with:
-            # Few files have a suggestion, and the first page waits for this.
+            # Only to save time: few files have a suggestion, and the first page waits for this.
             files = [file for file in files if _has_state(file, in_files_with)]
         return all_entries(files)
     except PropositionError:

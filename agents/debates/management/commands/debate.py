@@ -83,6 +83,13 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 130 inte
         add_options(parser.add_argument_group("when it ends"), DebateRequest, *ENDS)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Start the debate of a question, or find that of a number; play the rounds asked for, and print the results.
+
+        A new debate is played to its end without ``--next``; one that exists only with ``--next`` or ``--finish``.
+
+        Raises:
+            CommandError: The options are not allowed, the debate cannot be played, it failed (but not with ``--markdown``), or was stopped.
+        """
         topic = options["topic"]
         if topic is None:
             raise wrong("say the question, or the number of a debate; manage.py debate --help shows how")
@@ -90,9 +97,9 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 130 inte
         if options["markdown"] and not is_number:
             raise wrong("--markdown: only for the number of a debate; allowed for a new one: --json")
         with refusing(DebateRequest):
-            debate = self._existing(options) if is_number else self._new(options)
+            debate = self._find_debate(options) if is_number else self._start_debate(options)
             if not is_number or options["next"] or options["finish"]:
-                debate = self._play(debate, 1 if options["next"] else None, quiet=options["json"])
+                debate = self._play(debate, rounds=1 if options["next"] else None, quiet=options["json"])
         results = report(debate)
         if options["json"]:
             self.stdout.write(as_json(results), ending="")
@@ -104,24 +111,34 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 130 inte
             why = in_line(debate.error, 2_000)
             raise unanswered(f"debate {debate.pk} {debate.get_status_display()}: {why}", otherwise=FAILED)
 
-    def _new(self, options: Mapping[str, Any]) -> Debate:
+    def _start_debate(self, options: Mapping[str, Any]) -> Debate:
         """Make the debate that the options ask for."""
         return request_debate(read_options(DebateRequest, options))
 
-    def _existing(self, options: Mapping[str, Any]) -> Debate:
-        """Return the debate of that number; refuse options of a new one."""
+    def _find_debate(self, options: Mapping[str, Any]) -> Debate:
+        """Return the debate of that number.
+
+        Raises:
+            CommandError: There is none, or options of a new debate were given.
+        """
         number = options["topic"].strip()
         given = [_option(name, options[name]) for name in (*NEW, *PANEL, *ENDS) if options[name] is not None]
         if given:
             allowed = "--next, --finish, --markdown, --json"
             raise wrong(f"{', '.join(given)}: only for a new debate; allowed for debate {number}: {allowed}")
+        # More digits are beyond what the database can compare.
         debate: Debate | None = Debate.objects.filter(pk=int(number[:18])).first()
         if debate is None:
             raise unusable(f"there is no debate {number}")
         return debate
 
-    def _play(self, debate: Debate, rounds: int | None, *, quiet: bool) -> Debate:
-        """Play so many rounds here (None = to the end), and print each turn as it ends unless `quiet`."""
+    def _play(self, debate: Debate, *, rounds: int | None, quiet: bool) -> Debate:
+        """Play so many rounds here (None = to the end), and print seats and each turn as it ends unless `quiet`; return the debate then.
+
+        Raises:
+            CommandError: It was interrupted, and is back in the queue.
+            DebateRefused: It has ended.
+        """
         console = console_on(self.stdout)
         progress: Progress | None = None
         if not quiet:
@@ -150,7 +167,7 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 130 inte
             console.print(f"[yellow]{names}: no sample lines, so that the script says nothing for them.[/yellow]")
 
     def _show(self, results: DebateReport) -> None:
-        """Print the results of a debate."""
+        """Print the results of a debate: rounds, what talking changed, agreement, groupthink, cost, how it ended, and how to go on."""
         console = console_on(self.stdout)
         meta, evidence, consensus = results.metadata, results.evidence, results.decision.consensus
         console.print(f"[bold]Debate {meta.id}, {meta.mode}:[/bold] {snippet(results.decision.topic)}")
@@ -204,6 +221,7 @@ def _print_round(round: DebateRound, console: Console) -> None:
 
 
 def _print_turn(turn: DebateTurn, console: Console) -> None:
+    """Print e.g. ``  2 Dwight: no, 0.8: The lease is too long.``; without an answer its status and why."""
     answer = turn.message.payload if turn.message else {}
     text = f"{turn.get_status_display()}: {turn.error}"
     if answer:

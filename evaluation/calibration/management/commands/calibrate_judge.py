@@ -74,9 +74,16 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from."""
             raise wrong(error) from None
 
     def _calibrate(self, options: dict[str, Any]) -> None:
-        """Draw, import, write the template, export, and print the figures, as far as each is asked for."""
+        """Draw, import, write the template and export, as far as each is asked for; then print the figures, which are stored, too.
+
+        Raises:
+            CommandError: Nothing was drawn, imported or written as a template, and there are no figures; or a file cannot be written.
+            ValueError: As `draw_label_set`.
+            LabelFileError: As `import_labels`.
+            UnknownAgent: An agent to draw from does not exist.
+        """
         document: dict[str, Any] = {}
-        label_set = self._named(options["label_set"]) if options["label_set"] else None
+        label_set = self._find_label_set(options["label_set"]) if options["label_set"] else None
         shown_set = label_set  # figures of a set that was only just drawn are those of all labels
         if options["draw"] is not None:
             label_set = self._draw(options)
@@ -104,6 +111,7 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from."""
         return asdict(imported)
 
     def _write_template(self, label_set: LabelSet, options: dict[str, Any]) -> None:
+        """Write a label set to the file of ``--template``, to be filled in."""
         annotator = options["annotator"] or ""
 
         def write(out: IO[str], as_json: bool) -> int:
@@ -113,6 +121,7 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from."""
         self._say(f"{options['template']}: fill in the column value, then --import it.", options)
 
     def _export(self, label_set: LabelSet | None, options: dict[str, Any]) -> None:
+        """Write labels to the file of ``--export``: of this label set (None: of any), narrowed by judge, procedure and dimension."""
         filters = {name: options[name] for name in ("judge", "procedure", "dimension")}
         labels = labels_of(**filters, label_set=label_set)
 
@@ -123,6 +132,12 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from."""
         self._say(f"{options['export']}: {counted(count, 'label')} written.", options)
 
     def _draw(self, options: dict[str, Any]) -> LabelSet:
+        """Draw a label set, say how many judgements it has, and how to label them.
+
+        Raises:
+            NothingToDraw, ValueError: As `draw_label_set`.
+            UnknownAgent, CommandError: There is no such agent or evaluation.
+        """
         label_set = draw_label_set(
             name=options["name"],
             judge=options["judge"] or str(settings.JUDGE_MODEL),
@@ -143,7 +158,7 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from."""
         )
         return label_set
 
-    def _named(self, name: str) -> LabelSet:
+    def _find_label_set(self, name: str) -> LabelSet:
         label_set = LabelSet.objects.filter(name=name).first()
         if label_set is None:
             known = ", ".join(LabelSet.objects.values_list("name", flat=True)[:20])
@@ -156,7 +171,7 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from."""
 
 
 def _check(options: dict[str, Any]) -> None:
-    """Refuse options that do not go together.
+    """Refuse options that do not go together, and a dimension or procedure that does not exist.
 
     Raises:
         ValueError: Says which.
@@ -178,7 +193,7 @@ def _check(options: dict[str, Any]) -> None:
     if options["dimension"]:
         check_dimension(options["dimension"])
     if options["procedure"]:
-        procedure_fields(options["procedure"])
+        procedure_fields(options["procedure"])  # raises where it does not exist
 
 
 def _find_runs(ids: Sequence[int]) -> list[EvaluationRun]:
@@ -198,7 +213,7 @@ def _figures(filters: dict[str, str | None], label_set: LabelSet | None) -> list
     """Return the figures of every judge and dimension with labels; those of all labels are stored for the pages, too."""
     figures = []
     for key in labelled_keys(**filters, label_set=label_set):
-        agreement = refresh(key)
+        agreement = refresh(key)  # from all labels, and stored
         if label_set is not None:
             agreement = compute_agreement(**key._asdict(), label_set=label_set)
         figures.append(agreement)

@@ -84,7 +84,14 @@ of some cannot be used (the judge is checked on the others)."""
             raise CommandError(problem, returncode=NOT_ENOUGH)
 
     def _check(self, planned: _Planned, *, of_all: bool, as_json: bool) -> str:
-        """Judge, store and print; return what is not judged, and why; empty where all is."""
+        """Judge and print; store the result once all is judged.
+
+        Returns:
+            What is not judged, and why; empty where all is.
+
+        Raises:
+            CommandError: The judge refused every question.
+        """
         made = self._judge(planned, as_json=as_json)
         why_refused = refusal(made.runs)
         if why_refused:
@@ -114,12 +121,15 @@ of some cannot be used (the judge is checked on the others)."""
         return _problem(tests, unfinished)
 
     def _judge(self, planned: _Planned, *, as_json: bool) -> _Made:
-        """Make the evaluations; those by a paid judge that are there already are not paid again."""
+        """Make the evaluations; those by a paid judge that are there already are not paid again.
+
+        What a paid judge will cost is printed first, unless `as_json`; for others `estimate` is None.
+        """
         is_paid = provider_of(planned.judge) == "anthropic"
         reused: list[EvaluationRun] = []
         to_ask: list[RunSpec] = []
         for spec in planned.specs:
-            run = reusable(spec) if is_paid else None
+            run = reusable(spec) if is_paid else None  # offline and local judges cost nothing
             if run is None:
                 to_ask.append(spec)
             else:
@@ -136,6 +146,7 @@ of some cannot be used (the judge is checked on the others)."""
         )
 
     def _print_exceptions(self, planned: _Planned, stays: Mapping[str, SwapShown]) -> None:
+        """Say on stderr which earlier checks stay (`stays`, by dimension), and which agents said nothing."""
         for name, earlier in stays.items():
             self.stderr.write(
                 f"{name}: the check of {counted(earlier.agents, 'agent')} ({earlier.checked_at[:10]}) stays beside the judge's scores; "
@@ -189,10 +200,11 @@ class _Made:
 
 
 def _plan(request: JudgeCheckRequest) -> _Planned:
-    """Return what is measured.
+    """Return what is measured of each agent that said something; agents whose proposition files cannot be used are left out.
 
     Raises:
-        CommandError: No agent said anything.
+        CommandError: No agent said anything, or no agent's proposition files can be used.
+        PropositionError: A folder of proposition files does not exist.
     """
     specs, broken = split_unusable(specs_of(request))
     pairs: list[tuple[RunSpec, RunSpec]] = []
@@ -211,7 +223,7 @@ def _plan(request: JudgeCheckRequest) -> _Planned:
 
 
 def _print(judge: str, tests: Mapping[str, SwapTest], out: Any) -> None:
-    """Print a row per dimension, and what the figures mean."""
+    """Print a row per dimension, what the figures mean, the verdict of each, and whether texts of foils were swapped in."""
     console = console_on(out)
     rows = [_row(name, test) for name, test in tests.items()]
     heads = ("Dimension", ">AUC", "95 %", ">Own", ">Swapped", f">≥ {HIGH}", ">Own higher", ">Own scored", ">Sw. scored")
@@ -233,6 +245,7 @@ def _print(judge: str, tests: Mapping[str, SwapTest], out: Any) -> None:
 
 
 def _row(dimension: str, test: SwapTest) -> list[Cell]:
+    """Return the cells of a dimension under the heads of `_print`; a dash where there is no figure."""
     return [
         dimension,
         test.auc.text,
@@ -247,7 +260,7 @@ def _row(dimension: str, test: SwapTest) -> list[Cell]:
 
 
 def _problem(tests: Mapping[str, SwapTest], unfinished: Sequence[EvaluationRun]) -> str:
-    """Return what is not judged, and why; empty where all is."""
+    """Return what is not judged, and why; that there is no figure in any dimension, where all is judged; else empty."""
     if unfinished:
         lines = [f"{run}: {run.status}: {run.error}" for run in unfinished]
         hint = "Nothing is stored yet; run the same command again to judge what is left."

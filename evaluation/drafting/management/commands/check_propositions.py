@@ -59,7 +59,13 @@ class Command(BaseCommand):
             raise CommandError(f"{counted(len(problems), 'problem')}:\n" + "\n".join(map(str, problems)))
 
     def _report(self, files: list[LoadedFile], *, broken: bool) -> None:
-        """Print a line for each file, and the sums."""
+        """Print a line for each file that can be used, and the sums.
+
+        Example agents that are not here are named on one line together, without their files.
+
+        Args:
+            broken: Whether there are other files that cannot be used; then the sums do not say "all valid".
+        """
         known_slugs = _known_slugs()
         suggestions = 0
         absent_examples: dict[str, None] = {}

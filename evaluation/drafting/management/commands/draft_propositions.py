@@ -69,6 +69,7 @@ class Command(CodedCommand):
             raise unanswered("no suggestions for:\n  " + "\n  ".join(failed))
 
     def _show(self, suggestions: Sequence[Suggestions], judge: str, *, is_dry_run: bool) -> None:
+        """Print what was suggested about each agent, the sums, the cost of each agent's calls, and how to go on."""
         self.stdout.write(f"Suggested by {judge_label(judge)}")
         for of_agent in suggestions:
             _show_agent(of_agent, console_on(self.stdout))
@@ -108,7 +109,7 @@ def _write_all(suggestions: Sequence[Suggestions], folder: Path) -> None:
 
 
 def _show_agent(suggestions: Suggestions, console: Any) -> None:
-    """Print what was suggested about one agent, what was dropped and why, and where the rest was written."""
+    """Print what was suggested about one agent, what was dropped and why, and where the rest was written, or why it was not."""
     summary = snippet(suggestions.reason, 400)
     if suggestions.usable:
         summary = counted(len(suggestions.usable), "suggestion")

@@ -94,7 +94,7 @@ def _find_agent(file: LoadedFile, slug: str) -> Agent:
 
 
 def show_trial(trial: Trial, out: Any) -> None:
-    """Print what each message scored, and the sums."""
+    """Print what each message scored and why, and the sums; where nothing was judged, only why."""
     console = console_on(out)
     proposition = trial.about
     notes = []
@@ -125,6 +125,7 @@ def _row(tried: Tried) -> tuple[str, str, str]:
 
 
 def _show_sums(trial: Trial, console: Console) -> None:
+    """Print mean, spread and noise where there are any, how many judgements have which status, the cost, and the hint."""
     spread = "" if trial.spread is None else f", spread between messages {trial.spread:.1f}"
     noise = "" if trial.noise is None else f", noise of one judgement {trial.noise:.1f}"
     statuses = {"scored": trial.scored, "trivial": trial.trivial, "unscored": trial.unscored}

@@ -109,10 +109,17 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
 
     # -- run
     def _run(self, options: dict[str, Any]) -> None:
+        """Start a scenario, or resume the experiment of that number; play and judge it here, and show the report.
+
+        With ``--dry-run`` only the estimate is shown.
+
+        Raises:
+            CommandError: It cannot be played, was stopped, is void or did not finish; see `_raise_exit_code`.
+        """
         what = options["what"]
         if what.isdecimal():
             read_options(PlayingRequest, options)  # refuses options that are not allowed
-            experiment = _find_experiment(int(what[:18]))
+            experiment = _find_experiment(int(what[:18]))  # more digits are beyond what the database can compare
         else:
             request = read_options(ExperimentRequest, options, **_scenario_fields(what))
             try:
@@ -138,6 +145,7 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
         self._show_report(report(experiment), options)
 
     def _show_estimate(self, estimate: ExperimentEstimate, options: dict[str, Any]) -> None:
+        """Print an estimate; with ``--json`` only in a dry run, for else the report is the one object that is printed."""
         if options["json"]:
             if options["dry_run"]:
                 self.stdout.write(estimate.model_dump_json(indent=2))
@@ -147,6 +155,7 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
             self._print_line(finding, options)
 
     def _play_and_judge(self, experiment: Experiment, *, quiet: bool) -> None:
+        """Play and then judge what is left of an experiment, with two progress bars on stderr unless `quiet`."""
         with ProgressBar("", sys.stderr, quiet=quiet) as bar:
             ended = experiment.environments.filter(status__in=ExperimentEnvironment.FINAL).count()
             task = bar.add_task("Playing", total=experiment.environments.count(), completed=ended)
@@ -161,6 +170,11 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
 
     # -- report
     def _report(self, options: dict[str, Any]) -> None:
+        """Show the report; with ``--judges`` have these judge what they have not judged yet, and show a report for each.
+
+        Raises:
+            CommandError: It cannot be shown or judged, was stopped, is void or not finished; see `_raise_exit_code`.
+        """
         if options["output"]:
             check_writable("--output", options["output"])
         experiment = _find_experiment(options["number"])
@@ -182,6 +196,11 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
         self._show_rescored(rescored, options)
 
     def _show_report(self, experiment_report: ExperimentReport, options: dict[str, Any]) -> None:
+        """Print the report or write it to ``--output`` (where the terminal's form becomes Markdown), then raise its exit code.
+
+        Raises:
+            CommandError: It is void or not finished.
+        """
         report_format = _report_format(options)
         if report_format == "json":
             self._write(experiment_report.model_dump_json(indent=2), options)
@@ -194,6 +213,13 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
         _raise_exit_code([experiment_report])
 
     def _show_rescored(self, rescored: Rescored, options: dict[str, Any]) -> None:
+        """Print each judge's report and how far the judges agree, or write them to ``--output`` (the terminal's form as Markdown).
+
+        CSV has the reports only.
+
+        Raises:
+            CommandError: A report is void or not finished.
+        """
         report_format = _report_format(options)
         if report_format == "json":
             self._write(rescored.model_dump_json(indent=2), options)
@@ -223,6 +249,7 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
         self.stdout.write(f"Experiment {experiment.pk} {ended}.")
 
     def _list(self) -> None:
+        """Print the latest experiments with how many environments were played, and the shipped scenarios."""
         console = console_on(self.stdout)
         experiment_rows: list[list[Cell]] = []
         for experiment in Experiment.objects.order_by("-pk")[:MOST_LISTED]:
@@ -240,6 +267,11 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
         )
 
     def _show_published_scores(self, path: Path, *, as_json: bool) -> None:
+        """Print a row for each metric of a file of raw scores, and below why a metric's values cannot be compared.
+
+        Raises:
+            CommandError: The file cannot be used.
+        """
         try:
             published = read_published(path)
         except (OSError, ValueError) as error:
@@ -252,7 +284,7 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
         print_table(console, PUBLISHED_HEADS, cells, tight=True)
         for published_row in published.rows:
             row = published_row.row
-            if row.why != NO_CONVERSATIONS:
+            if row.why != NO_CONVERSATIONS:  # that holds for all rows, and is said once below
                 name = snippet(f"{published_row.set} {published_row.experiment}, {row.label}")
                 console.print(f"{name}: {row.verdict}: {snippet(row.why, 1_000)}")
         console.print(f"No verdict rests on p naive, which takes each score for itself: {NO_CONVERSATIONS}.")
@@ -280,6 +312,7 @@ def _scenario_fields(what: str) -> dict[str, Any]:
 
 
 def _estimate_line(estimate: ExperimentEstimate) -> str:
+    """Say what would be played, asked and paid, in one sentence; "unpriced" where the cost is unknown."""
     if estimate.usd is None:
         cost = "unpriced"
     elif estimate.usd:
@@ -320,7 +353,7 @@ def _read_judges(names: str) -> list[str]:
 
 
 def _raise_exit_code(reports: Sequence[ExperimentReport]) -> None:
-    """Raise the exit code that the first lines of the reports stand for.
+    """End the command with an error where a report is void (exit code 2) or, if none is, not finished (1).
 
     Raises:
         CommandError: A report is void or not finished.
