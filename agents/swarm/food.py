@@ -124,7 +124,10 @@ Portions = list[dict[str, Any]]  # each food with its name, amount, portion, kca
 
 
 def logged_today(turn: Turn) -> list[Portions]:
-    """Return the meals of this conversation that were logged today and not taken back, oldest first."""
+    """Return the meals of this conversation that were logged since midnight (TIME_ZONE) and not taken back, oldest first.
+
+    Each removal takes back the meal that was logged last before it. Answers of refused calls neither log nor remove.
+    """
     midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
     answers = RunMessage.objects.filter(
         run__agent=turn.agent,
@@ -165,7 +168,7 @@ def _foods() -> dict[str, dict[str, Any]]:
 
 
 def _with_nutrients(portions: list[Portion]) -> Portions:
-    """Return what the portions hold.
+    """Return portions with their calories (kcal) and protein (grams), each for the whole amount.
 
     Raises:
         ToolFault: A food is not in the table.
@@ -190,7 +193,7 @@ def _with_nutrients(portions: list[Portion]) -> Portions:
 
 
 def _line(portions: Portions) -> str:
-    """Return portions in one line, e.g. ``2 eggs, 156 kcal, 13 g protein``."""
+    """Return portions in one line with their sums, e.g. ``2 eggs and toast (1 x slice), 236 kcal, 16 g protein``."""
     names: list[str] = []
     for food in portions:
         name = food["name"]
@@ -209,7 +212,7 @@ def _remember(turn: Turn, tool: str, portions: Portions) -> None:
 
 
 def _looked_up(turn: Turn) -> Portions:
-    """Return what this conversation looked up last.
+    """Return what this conversation looked up last; or the meal that was taken back, where that was later.
 
     Raises:
         ToolFault: Nothing, or it is logged already.
@@ -225,7 +228,10 @@ def _looked_up(turn: Turn) -> Portions:
 
 
 def _named_portions(message: str) -> list[dict[str, Any]]:
-    """Return the foods of the table that a message names, with the number before each, or 1; at most `MOST_FOODS`."""
+    """Return the foods of the table that a message names, with the number before each, or 1; at most `MOST_FOODS`.
+
+    A food is left out where the word before it is an amount that cannot be read, as in "a dozen eggs".
+    """
     names = "|".join(sorted(map(re.escape, _foods()), key=len, reverse=True))
     pattern = rf"(?<![\w-])(?:(?P<word_before>\S+)\s+)?(?<![\w-])(?P<food>{names})\b"
     portions: list[dict[str, Any]] = []
