@@ -87,11 +87,13 @@ def conversations() -> Iterator[SeedConversation]:
 
 
 def seed(*, reset: bool = False, now: datetime | None = None) -> SeedReport:
-    """Load agents and conversations. Running it again adds what is missing and changes nothing else.
+    """Load agents and conversations, and have other apps add theirs. Running it again adds what is missing.
+
+    Personas that nobody edited become what the files say now; messages that are stored stay.
 
     Args:
         reset: Overwrite personas that a person edited since they were seeded.
-        now: The day of seeding; default today.
+        now: The moment of seeding, from which the days of messages count back; default now.
     """
     report = SeedReport()
     agents: dict[str, Agent] = {}

@@ -68,7 +68,7 @@ def refused_polishes(agent: Agent, channel: Channel) -> list[RefusedPolish]:
 def trace_of(row: SwarmTurn) -> Trace:
     """Return what a swarm did in a turn, as its row and the answers of its tools have it. A deleted swarm has no name."""
     reading = row.calibration.get("reading", {})
-    not_seen = (None, "", [], 0, False)
+    not_seen: tuple[Any, ...] = (None, "", [], 0, False)
     return Trace(
         intent=row.intent,
         swarm=row.swarm.name if row.swarm else "",

@@ -111,6 +111,7 @@ def _ordered(value: Any) -> Any:
 
 
 def _jsonl(channel: Channel, messages: Iterable[dict[str, Any]], _: str) -> Iterator[str]:
+    """Yield a header line that describes the channel with its agents, then a line of JSON for each message."""
     members = channel.memberships.filter(agent__isnull=False).order_by("agent__slug")
     header = {
         "plumbline": "transcript",
@@ -128,6 +129,11 @@ def _jsonl(channel: Channel, messages: Iterable[dict[str, Any]], _: str) -> Iter
 
 
 def _csv(_channel: Channel, messages: Iterable[dict[str, Any]], _: str) -> Iterator[str]:
+    """Yield a header line, then a line of CSV for each message: tags, payload and synthetic as JSON, nothing as an empty cell.
+
+    Cells that a spreadsheet would run as formulas are escaped.
+    """
+
     def line(cells: Iterable[str]) -> str:
         buffer = io.StringIO()
         csv.writer(buffer).writerow(cells)

@@ -59,10 +59,10 @@ def may_import(user: User | AnonymousUser) -> bool:
 
 
 def upload(*, upload: File[bytes], user: User) -> Import:
-    """Store a file and look into it; it is imported with the permissions of `user`.
+    """Store a file and what `preview` finds in it. A worker imports it after `submit`, with the permissions of `user`.
 
     Raises:
-        NotNow: The user has too many imports that are not done.
+        NotNow: The user has `MOST_UNFINISHED` imports whose file is still stored.
     """
     pieces = ImportChunk.objects.filter(of=OuterRef("pk"))
     unfinished = list(
@@ -86,8 +86,10 @@ def upload(*, upload: File[bytes], user: User) -> Import:
 def preview(job: Import, options: ReadOptions, *, first: bool = False) -> None:
     """Store other choices and what the file holds with them, read up to `PREVIEWED` messages; at first usual columns become tags.
 
+    Where the file cannot be read with these choices, the import is stored as failed, with the reason.
+
     Raises:
-        NotNow: The import is in progress or done.
+        NotNow: The import is in progress or done, or its file is not stored any more.
     """
     before = ReadOptions(**job.choices)
     if (before.format, before.columns) != (options.format, options.columns):  # the file has other speakers then
@@ -160,6 +162,14 @@ def work_one(*, owner: str) -> bool:
 
 
 def _carry_out(job: Import, owner: str) -> dict[str, Any] | None:
+    """Import or undo a leased job, and delete its file.
+
+    Returns:
+        None when its end is stored; the columns of a failure that the user can mend, for which the file stays.
+
+    Raises:
+        LeaseLost: Another worker has it, or it was cancelled.
+    """
     with logging_about(import_id=job.pk):
         try:
             carry_out = _undo if job.undoing else _import
@@ -200,7 +210,13 @@ def _import(job: Import, report: _Report) -> dict[str, Any]:
 
 
 def _undo(job: Import, report: _Report) -> dict[str, Any]:
-    """Delete in batches, each whole or not at all; a killed undo goes on where it was."""
+    """Delete the messages of an import in batches, each whole or not at all; a killed undo goes on where it was.
+
+    A channel that is empty then is deleted, too, if it was made since the import was, and has nothing but members.
+
+    Returns:
+        The columns with which the job ends.
+    """
     total = Message.objects.filter(imported_by=job).count()
     deleted = 0
     while keys := list(Message.objects.filter(imported_by=job).values_list("pk", flat=True)[:UNDO_BATCH]):
@@ -227,7 +243,11 @@ class _Report:
         self._doing = ""
 
     def __call__(self, doing: str, done: int, total: int) -> None:
-        """Store what is being done and how far it is, where that is due."""
+        """Store what is being done and how far it is, at most once a second for the same step.
+
+        Raises:
+            LeaseLost: Another worker has the import, or it was cancelled.
+        """
         check_stop()
         if doing == self._doing and time.monotonic() - self._reported_at < REPORT_EVERY:
             return
@@ -275,7 +295,10 @@ class FileContents:
 
 
 def _inspect(job: Import, path: Path, options: ReadOptions, *, most: int | None) -> dict[str, Any]:
-    """Report what the file holds and what importing it would do, of at most so many messages; stores nothing.
+    """Report what the file holds and what importing it would do; stores nothing.
+
+    Args:
+        most: Reading stops after about as many messages; None: all of the file is read.
 
     Raises:
         NotPossible: It cannot be imported as it is or with these choices.
@@ -313,7 +336,12 @@ def _inspect(job: Import, path: Path, options: ReadOptions, *, most: int | None)
 
 
 def _read_contents(transcript: Transcript, most: int | None) -> FileContents:
-    """Read a file, up to about so many messages."""
+    """Read a file in batches until `most` messages were read (None: all of it); unknown speakers are noted, not refused.
+
+    Raises:
+        FileError: The file is malformed.
+        OptionError: It has no such column.
+    """
     unknown: dict[str, str] = {}
     contents = FileContents(transcript.prepare(unknown.__setitem__), unknown)
     tally = contents.prepared.preparer.tally

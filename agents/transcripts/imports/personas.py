@@ -110,7 +110,10 @@ def _read_uploaded(uploads: Sequence[File[bytes]], folder: Path) -> list[Persona
 
 
 def _needed_permissions(persona: PersonaSpec, result: UpsertResult) -> set[str]:
-    """Return the permissions that an agent's page asks for the parts of a persona: its traits and memory blocks."""
+    """Return the permissions that an agent's page asks for the parts of a persona: its traits and memory blocks.
+
+    None where the import changed nothing, or kept what a person had edited.
+    """
     if result.outcome == Outcome.CREATED:
         actions = ["add"]
         has_traits = bool(persona.traits)

@@ -65,11 +65,11 @@ def read_character_ai(source: Source, columns: Mapping[str, str]) -> Iterator[Re
 
 
 def _messages_of(history: Row) -> list[Row]:
-    """Return the messages of a history, oldest first."""
+    """Return the messages of a history, oldest first: turned round where the first is later than the last."""
     key = next(key for key in MESSAGE_LISTS if isinstance(history.value.get(key), list))
     rows = [history.child(message, f"message {number}") for number, message in enumerate(history.list(key), start=1)]
     times: list[datetime] = []
-    for row in (*rows[:1], *rows[-1:]):
+    for row in (*rows[:1], *rows[-1:]):  # the first and the last
         time = row.time("create_time", "created")
         if time is not None:
             times.append(to_utc(time, UTC))

@@ -54,13 +54,17 @@ def read_chatgpt(source: Source, columns: Mapping[str, str]) -> Iterator[Record]
 
 
 def _path(nodes: Mapping[str, Row], last: str) -> list[str]:
-    """Return the names from the root to the node last shown; without one that is there, to the last of the newest leaf."""
+    """Return the names of nodes from the root to the one last shown.
+
+    Args:
+        last: Name of the node last shown; where there is none of this name, the leaf with the newest message is taken.
+    """
     if last not in nodes:
         parents = {node.name("parent") for node in nodes.values()}
         leaves = [name for name in nodes if name not in parents]
         last = max(leaves, key=lambda name: _created(nodes[name]), default="")
     path: dict[str, None] = {}
-    while last in nodes and last not in path:
+    while last in nodes and last not in path:  # a broken export may nest nodes in a circle
         path[last] = None
         last = nodes[last].name("parent")
     return list(path)[::-1]

@@ -47,7 +47,11 @@ def read_discord(source: Source, columns: Mapping[str, str]) -> Iterator[Record]
 
 
 def _message(row: Row, channel: str) -> Record:
-    """Return a message, or why it is none."""
+    """Return a message, or why it is none; only a reply has a parent.
+
+    Raises:
+        FileError: It has a text and no author with a name, or is malformed.
+    """
     kind = row.name("type")
     if kind and kind not in _SPEECH:
         return Skipped(f"notice {kind}", row.line)

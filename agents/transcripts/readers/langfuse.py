@@ -42,7 +42,14 @@ def read_langfuse(source: Source, columns: Mapping[str, str]) -> Iterator[Record
 
 
 def _calls(row: Row, *, session: str) -> Iterator[Call]:
-    """Yield the calls of a trace with its observations, of an observation, or of a list of them."""
+    """Yield the calls of a trace with its observations, of an observation, or of a list of them.
+
+    Args:
+        session: Around it, for traces that name none; empty: there is none.
+
+    Raises:
+        FileError: One has no id, or is malformed.
+    """
     if isinstance(row.value.get("data"), list):  # an answer of the API
         for entry in row.list("data"):
             yield from _calls(row.child(entry, "a trace"), session=session)
@@ -65,6 +72,13 @@ def _calls(row: Row, *, session: str) -> Iterator[Call]:
 
 
 def _call(row: Row, trace: str, session: str) -> Call:
+    """Return a trace (which has no type) or an observation as a call. Of tools and the like, input and output are not read.
+
+    Its parent is the observation around it, else the trace. Only a generation is a call of a model.
+
+    Args:
+        session: Of the trace; empty: it is in none.
+    """
     kind = row.name("type").upper()
     is_model = kind == "GENERATION"
     sides = BothSides()

@@ -53,7 +53,15 @@ def _runs_of(row: Row) -> list[Any]:
 
 
 def _calls(run: Row, *, parent: str, depth: int) -> Iterator[Call]:
-    """Yield a run and the runs inside it."""
+    """Yield a run and the runs inside it. Of a tool or a retriever neither input nor output is read.
+
+    Args:
+        parent: Id of the run around it, for one that names none; empty: there is none.
+        depth: How many runs are around it.
+
+    Raises:
+        FileError: It is nested too deep, or malformed.
+    """
     if depth > 100:
         run.fail("runs nested deeper than 100 levels")
     metadata = run.child(run.object("extra"), "'extra'").object("metadata")

@@ -49,7 +49,9 @@ def read_sillytavern(source: Source, columns: Mapping[str, str]) -> Iterator[Rec
 
 
 def _message(row: Row, names: set[str]) -> Record:
-    """Return a message, or why it is none.
+    """Return a message, or why it is none. A time that cannot be read is kept in the payload (``{"time": …}``).
+
+    What is hidden from the prompt (`is_system`) is a note of SillyTavern unless something shows that the user or a character said it.
 
     Args:
         names: Of the user and the character, as the header has them.
