@@ -116,7 +116,12 @@ def seed(*, reset: bool = False, now: datetime | None = None) -> SeedReport:
 def _seed_conversation(
     conversation: SeedConversation, agents: dict[str, Agent], now: datetime, report: SeedReport
 ) -> None:
-    """Add what is missing of a conversation: channel, members, messages and their replies."""
+    """Add what is missing of a conversation: channel, members, messages and their replies; what is stored stays as it is.
+
+    Args:
+        agents: By slug; all that the conversation names.
+        report: Messages that were stored and made are counted in it.
+    """
     info = conversation.channel
     channel, _ = Channel.objects.get_or_create(slug=info.slug, defaults=info.model_dump(exclude={"slug"}))
     for slug in conversation.members:
@@ -148,7 +153,7 @@ def _seed_conversation(
 
 
 def _link_replies(channel: Channel, messages: Iterable[SeedMessage]) -> None:
-    """Set the parents of stored messages that reply to others."""
+    """Set the parents of those of these messages, all of them stored, that reply to others in the channel."""
     rows = {row.external_id: row for row in Message.objects.filter(channel=channel)}
     replies: list[Message] = []
     for message in messages:

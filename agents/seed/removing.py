@@ -46,8 +46,8 @@ def remove_examples(*, dry_run: bool = False) -> Removal:
     """
     removal = Removal()
     with transaction.atomic():
-        channels = list(_channels().order_by("slug"))
-        agents = _agents(channels, removal)
+        channels = list(_channels_of_examples().order_by("slug"))
+        agents = _removable_agents(channels, removal)
         removal.objections = _objections(agents)
         if not removal.objections:
             _remove(agents, channels, removal)
@@ -55,7 +55,7 @@ def remove_examples(*, dry_run: bool = False) -> Removal:
     return removal
 
 
-def _channels() -> QuerySet[Channel]:
+def _channels_of_examples() -> QuerySet[Channel]:
     """Return the channels of the seed and of the demonstration, and synthetic ones (simulations, debates) with examples alone.
 
     With examples alone: at least one example and no other agent spoke there, or takes part in what apps name in `seed_channel_agents`.
@@ -74,7 +74,7 @@ def _channels() -> QuerySet[Channel]:
     return Channel.objects.filter(is_shipped | is_demonstration | (Q(synthetic=True) & has_examples & ~has_others))
 
 
-def _agents(channels: Sequence[Channel], removal: Removal) -> list[Agent]:
+def _removable_agents(channels: Sequence[Channel], removal: Removal) -> list[Agent]:
     """Return the examples, without those that spoke in a channel of the team's own, or take part in something there, such as a debate.
 
     Each that stays is named in `removal.kept`, with the reason.

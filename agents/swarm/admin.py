@@ -144,6 +144,7 @@ class DialogStateAdmin(LogAdmin[DialogState]):
     list_select_related = ("agent", "channel")
 
     def get_panels(self, request: HttpRequest, obj: DialogState) -> list[SafeString]:
+        """Return the usual panels, and for those who may read messages what is remembered, with the summary and refused polishes."""
         panels = super().get_panels(request, obj)
         if not request.user.has_perm(READING):
             return panels
@@ -241,6 +242,7 @@ class SwarmTurnAdmin(LogAdmin[SwarmTurn]):
         return format_html("{}", display.badge(*outcome_of(turn)))
 
     def get_panels(self, request: HttpRequest, obj: SwarmTurn) -> list[SafeString]:
+        """Return the usual panels, and for those who may read messages what polishing changed, with each refused text."""
         panels = super().get_panels(request, obj)
         if not request.user.has_perm(READING):
             return panels
@@ -253,7 +255,7 @@ class SwarmTurnAdmin(LogAdmin[SwarmTurn]):
 
 
 def outcome_of(turn: SwarmTurn) -> tuple[str, display.Tone]:
-    """Return what a swarm did, in a word or two, and its tone; of several things the most remarkable."""
+    """Return what a swarm did, in a word or two, and its tone; of several things the first that is asked for here."""
     decided = turn.calibration.get("decision", {}).get("kind", "")
     if turn.replaced:
         return "replaced", "warning"

@@ -121,7 +121,12 @@ def assign_swarms(*, agent: Agent, swarms: Sequence[Swarm | str]) -> None:
 
 
 def check_names(field: str, names: Any, allowed: Sequence[str]) -> None:
-    """Raise `SwarmRefused` where they are no list of names, or a name is unknown or there twice."""
+    """Raise `SwarmRefused` where they are no list of names, or a name is unknown or there twice.
+
+    Args:
+        field: Named in the error.
+        names: Not checked yet: anything that was sent.
+    """
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise SwarmRefused(field, f'{str(names)[:80]!r}; allowed: a list of names, e.g. ["general"]')
     for name in names:

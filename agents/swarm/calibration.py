@@ -378,9 +378,9 @@ def by_rules(*, trigger: Message, transcript: Sequence[Message], state: DialogSt
     decisions: list[Entry] = []
     preferences: list[Preference] = []
     for message in new_messages:
-        goal = _stated(message, "goal")[-1:] or goal
-        facts += _stated(message, "facts")
-        decisions += _stated(message, "decisions")
+        goal = _sentences_that_state(message, "goal")[-1:] or goal
+        facts += _sentences_that_state(message, "facts")
+        decisions += _sentences_that_state(message, "decisions")
         preferences += _lasting_preferences(message)
     calibration = MessageCalibration(
         **_register_of(text), goal=goal, facts=facts, decisions=decisions, preferences=preferences, heuristic=True
@@ -483,7 +483,7 @@ def _missing_information(text: str, earlier: Sequence[str], state: DialogState) 
     return missing
 
 
-def _stated(message: Message, kind: str) -> list[Entry]:
+def _sentences_that_state(message: Message, kind: str) -> list[Entry]:
     """Return the sentences of a message that state this kind of thing (goal, facts or decisions).
 
     Goals and decisions are pinned, and facts that say they last ("allergic", "always", a number).

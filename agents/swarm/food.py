@@ -53,8 +53,8 @@ class LookUp(Tool):
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
         portions = _with_nutrients(self.foods)
-        _remember(turn, "look_up", portions)
-        return Performed(f"{_line(portions)}.", detail={"looked_up": portions})
+        _keep_as_last_tool(turn, "look_up", portions)
+        return Performed(f"{_portions_in_one_line(portions)}.", detail={"looked_up": portions})
 
     @classmethod
     def scripted(cls, message: str) -> dict[str, Any] | None:
@@ -70,9 +70,9 @@ class Log(Tool):
     )
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
-        portions = _with_nutrients(self.foods) if self.foods else _looked_up(turn)
-        _remember(turn, "log", portions)
-        return Performed(f"Logged: {_line(portions)}.", detail={"logged": portions})
+        portions = _with_nutrients(self.foods) if self.foods else _looked_up_and_not_logged(turn)
+        _keep_as_last_tool(turn, "log", portions)
+        return Performed(f"Logged: {_portions_in_one_line(portions)}.", detail={"logged": portions})
 
     @classmethod
     def scripted(cls, message: str) -> dict[str, Any] | None:
@@ -89,8 +89,8 @@ class Undo(Tool):
         meals = logged_today(turn)
         if not meals:
             raise ToolFault("Nothing is logged today in this conversation; allowed: to undo what was logged.")
-        _remember(turn, "undo", meals[-1])
-        return Performed(f"Removed: {_line(meals[-1])}.", detail={"removed": meals[-1]})
+        _keep_as_last_tool(turn, "undo", meals[-1])
+        return Performed(f"Removed: {_portions_in_one_line(meals[-1])}.", detail={"removed": meals[-1]})
 
     @classmethod
     def scripted(cls, message: str) -> dict[str, Any] | None:
@@ -105,6 +105,7 @@ class Day(Tool):
     )
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
+        # The answer is, e.g., "Logged today: 540 kcal, 21 g protein. Left of 2000 kcal: 1460 kcal." (below 0 where they ate more).
         foods: Portions = []
         for meal in logged_today(turn):
             foods += meal
@@ -192,7 +193,7 @@ def _with_nutrients(portions: list[Portion]) -> Portions:
     return held
 
 
-def _line(portions: Portions) -> str:
+def _portions_in_one_line(portions: Portions) -> str:
     """Return portions in one line with their sums, e.g. ``2 eggs and toast (1 x slice), 236 kcal, 16 g protein``."""
     names: list[str] = []
     for food in portions:
@@ -205,13 +206,13 @@ def _line(portions: Portions) -> str:
     return f"{' and '.join(names)}, {kcal:.0f} kcal, {protein:.0f} g protein"
 
 
-def _remember(turn: Turn, tool: str, portions: Portions) -> None:
+def _keep_as_last_tool(turn: Turn, tool: str, portions: Portions) -> None:
     """Keep in the dialog state what a tool looked up, logged or removed."""
     with updating(turn.agent, turn.channel) as state:
         state.last_tool = {"name": tool, "ok": True, "looked_up": portions}
 
 
-def _looked_up(turn: Turn) -> Portions:
+def _looked_up_and_not_logged(turn: Turn) -> Portions:
     """Return what this conversation looked up last; or the meal that was taken back, where that was later.
 
     Raises:
@@ -223,7 +224,9 @@ def _looked_up(turn: Turn) -> Portions:
     if not portions:
         raise ToolFault("Nothing was looked up in this conversation; allowed: the field foods with what was eaten.")
     if last_tool["name"] == "log":
-        raise ToolFault(f"It is logged already ({_line(portions)}); allowed: the field foods, to log it once more.")
+        raise ToolFault(
+            f"It is logged already ({_portions_in_one_line(portions)}); allowed: the field foods, to log it once more."
+        )
     return portions
 
 
@@ -243,7 +246,10 @@ def _named_portions(message: str) -> list[dict[str, Any]]:
 
 
 def _amount(word: str) -> float | None:
-    """Return the number that a word before a food is, or 1; None where it is a number that cannot be read."""
+    """Return the number that a word before a food is, or 1 where it is none, such as "an"; None where it is one that cannot be read.
+
+    That is "dozen" or "half", "2-3", "1/2", and "of", before which the amount stands ("a cup of rice").
+    """
     if word in CARDINALS:
         return float(CARDINALS[word])
     if re.fullmatch(r"\d+(?:[.,]\d{1,2})?", word):

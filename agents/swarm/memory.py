@@ -278,7 +278,7 @@ def _entry_line(entry: DialogEntry) -> str:
 
 
 def _recalled_quotes(messages: Iterable[Message], *, room: int) -> dict[int, str]:
-    """Return position to quote of the first messages for which there is room."""
+    """Return position to quote of the first messages for which there is room; the first that does not fit ends it."""
     quotes: dict[int, str] = {}
     for message in messages:
         quote = as_quote(message.text, message.author_name, message.position, limit=RECALLED_CHARACTERS)

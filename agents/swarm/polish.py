@@ -160,7 +160,11 @@ def polish(
 
 
 def _why_refused(draft: str, answer: PolishAnswer, phases: Sequence[SwarmPhase], material: Material) -> str:
-    """Return why an answer may not be said in place of the draft; empty when it may. Every phase is held to what the agent wrote."""
+    """Return why an answer may not be said in place of the draft; empty when it may. Every phase is held to what the agent wrote.
+
+    A replacement for safety or after an error is judged as one; any other text must keep what the draft says, without a longer list or
+    repeated numbers.
+    """
     text = answer.text.strip()
     fault = fault_of(text)
     if fault:
@@ -272,7 +276,11 @@ def _request(turn: Turn, draft: str, call: PolishCall, material: Material) -> ll
 
 
 def material_prompt(draft: str, material: Material, nonce: str) -> str:
-    """Render everything the polishers read of this turn; what people, agents and tools wrote is fenced."""
+    """Render everything the polishers read of this turn; what people, agents and tools wrote is fenced.
+
+    The draft is whole; the message and the preferences are cut at 4,000 characters, each tool's answer at `OUTCOME_CHARACTERS`. What
+    is empty has no fence.
+    """
 
     def fenced(title: str, body: str) -> str:
         return fence(title, body, nonce) if body else ""
@@ -280,7 +288,7 @@ def material_prompt(draft: str, material: Material, nonce: str) -> str:
     return render_prompt(
         "swarm/draft",
         message=fenced("MESSAGE", indented(material.message, 4_000)),
-        draft=fenced("DRAFT", neutral(draft, max(len(draft), 1))[0]),
+        draft=fenced("DRAFT", neutral(draft, limit=max(len(draft), 1))[0]),  # never cut
         preferences=fenced("PREFERENCES", indented(material.preferences, 4_000)),
         outcomes=fenced("TOOLS", _outcome_lines(outcome for outcome in material.outcomes if outcome.ok)),
         errors=fenced("ERRORS", _outcome_lines(outcome for outcome in material.outcomes if not outcome.ok)),

@@ -432,7 +432,11 @@ def _add_guidance(turn: Turn, context: SwarmContext, row: SwarmTurn, decision: D
 
 # -- polishing
 def _material(turn: Turn, context: SwarmContext, row: SwarmTurn) -> Material:
-    """Return what polishers are shown beside the draft."""
+    """Return what polishers are shown beside the draft, and what a rewriting is checked against.
+
+    Preferences are a line each, such as ``learning style: visual``. Of the tools, only those that the swarm or others offered as further
+    ones count, not `send_message` and the like.
+    """
     preferences = row.calibration.get("preferences", {})
     lines = [f"{name.replace('_', ' ')}: {value}" for name, value in sorted(preferences.items())]
     return Material(

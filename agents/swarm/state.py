@@ -119,7 +119,7 @@ def _overlap(removed_quote: str, quote: str) -> bool:
     return removed_words in words or words in removed_words
 
 
-def _current(state: DialogState, *kinds: str) -> QuerySet[DialogEntry]:
+def _shown_rows(state: DialogState, *kinds: str) -> QuerySet[DialogEntry]:
     """Return the rows of these kinds that are shown."""
     return state.entries.filter(kind__in=kinds, removed=False)
 
@@ -185,7 +185,7 @@ def add_quoted(state: DialogState, kind: str, new: Iterable[Entry], messages: Se
             dropped += 1
         elif not _is_unwanted(entry, by_agent=bool(message and message.agent_id)):
             accepted.append(entry)
-    _enter(state, accepted)
+    _store_new(state, accepted)
     state.dropped += dropped
     return dropped
 
@@ -203,7 +203,7 @@ def _is_unwanted(entry: DialogEntry, *, by_agent: bool) -> bool:
     return entry.kind != "anchor" and asks_to_forget
 
 
-def _enter(state: DialogState, new: Sequence[DialogEntry]) -> None:
+def _store_new(state: DialogState, new: Sequence[DialogEntry]) -> None:
     """Store entries of a model or a rule, but for words that were removed or that an entry of the same kind rests on already.
 
     An anchor is stored only where there is none; a goal replaces the one before; an equal entry of a list becomes pinned if the new
@@ -224,7 +224,7 @@ def _enter(state: DialogState, new: Sequence[DialogEntry]) -> None:
                 state.entries.filter(pk=same_words[0].pk, pinned=False).update(pinned=True, leaving=False)
             continue
         if entry.kind == "goal":
-            _current(state, "goal").delete()
+            _shown_rows(state, "goal").delete()
         entry.state = state
         entry.save()
         rows.append(entry)
@@ -245,12 +245,12 @@ def add_answer(state: DialogState, message: Message, message_before: Message | N
     # The question is cut, not the answer, to keep to the length of an entry.
     text = f"{shortened(question)[: MOST_CHARACTERS - len(quote) - 1]} {quote}"
     answer = _entry_of_message(message, kind="facts", text=text, quote=quote, pinned=bool(state.pending), by="rule")
-    _enter(state, [answer])
+    _store_new(state, [answer])
 
 
 def assume(state: DialogState, text: str, message: Message) -> None:
     """Add what is assumed in the answer to a message; the same assumption made before goes."""
-    _current(state, "assumptions").filter(text=text).delete()
+    _shown_rows(state, "assumptions").filter(text=text).delete()
     quote = " ".join(message.text.split())[:MOST_CHARACTERS]
     assumption = _entry_of_message(message, kind="assumptions", text=text, quote=quote)
     assumption.state = state
@@ -269,7 +269,7 @@ def forget_asked(state: DialogState, message: Message) -> int:
     forgotten = words_to_forget(message.text)
     if not forgotten:
         return 0
-    quoting_sender = _current(state, "goal", *LIST_KINDS).filter(author=message.author_name)
+    quoting_sender = _shown_rows(state, "goal", *LIST_KINDS).filter(author=message.author_name)
     unwanted: list[int] = []
     for entry in quoting_sender.exclude(position=message.position).exclude(by="person"):
         quoted_words = vocabulary([entry.quote])
@@ -316,14 +316,14 @@ def _make_room(state: DialogState) -> None:
     """
     people_first = Case(When(by="person", then=0), default=1)
     newest_pinned_first = Window(RowNumber(), order_by=[people_first, F("position").desc(), F("pk").desc()])
-    all_pinned = _current(state, *LIST_KINDS).filter(pinned=True).annotate(number=newest_pinned_first)
+    all_pinned = _shown_rows(state, *LIST_KINDS).filter(pinned=True).annotate(number=newest_pinned_first)
     for entry in all_pinned.filter(number__gt=MOST_PINNED):
         entry.pinned = False
         entry.leaving = True
         entry.save()
 
     newest_of_kind_first = Window(RowNumber(), partition_by=[F("kind")], order_by=F("pk").desc())
-    unpinned = _current(state, *LIST_KINDS).filter(pinned=False, leaving=False)
+    unpinned = _shown_rows(state, *LIST_KINDS).filter(pinned=False, leaving=False)
     surplus = unpinned.annotate(number=newest_of_kind_first).filter(number__gt=MOST_UNPINNED)
     state.entries.filter(pk__in=[entry.pk for entry in surplus]).delete()
 
@@ -331,7 +331,7 @@ def _make_room(state: DialogState) -> None:
 def drop_summarised(state: DialogState, keys: Iterable[QuoteKey]) -> None:
     """Delete the entries with quotes of these keys that were leaving: a summary holds them."""
     held = set(keys)
-    leaving = _current(state, *LIST_KINDS).filter(leaving=True)
+    leaving = _shown_rows(state, *LIST_KINDS).filter(leaving=True)
     gone = [entry.pk for entry in leaving if key_of(entry.position, entry.quote) in held]
     state.entries.filter(pk__in=gone).delete()
 
@@ -382,12 +382,16 @@ def _checked_entry(kind: str, values: dict[str, Any]) -> Entry:
 
 
 def _delete_replaced(state: DialogState, entry: DialogEntry) -> None:
-    """Delete what an entry of a person takes the place of: removed rows with its words, and the single or equal one of its kind."""
+    """Delete what an entry of a person takes the place of.
+
+    These are removed rows of its message whose quote overlaps with its own, and, of its kind, the only one (anchor, goal) or the one
+    with the same text.
+    """
     replaced: list[int] = []
     for row in state.entries.filter(removed=True, position=entry.position):
         if _overlap(row.quote, entry.quote):
             replaced.append(row.pk)
-    for row in _current(state, entry.kind):
+    for row in _shown_rows(state, entry.kind):
         if entry.kind in SINGLE_KINDS or folded(row.text) == folded(entry.text):
             replaced.append(row.pk)
     state.entries.filter(pk__in=replaced).delete()
@@ -429,7 +433,7 @@ def _find(state: DialogState, entry_id: int) -> DialogEntry:
     Raises:
         StateRefused: There is none, or it was removed.
     """
-    current = _current(state, *KINDS)
+    current = _shown_rows(state, *KINDS)
     entry = current.filter(pk=entry_id).first()
     if entry is None:
         allowed = ", ".join(map(str, current.values_list("pk", flat=True)))
@@ -439,7 +443,7 @@ def _find(state: DialogState, entry_id: int) -> DialogEntry:
 
 def _check_room(state: DialogState, kind: str) -> None:
     """Raise `StateRefused` where people have pinned as many entries as they may; entries that a model pinned give way."""
-    by_people = _current(state, *LIST_KINDS).filter(pinned=True, by="person").count()
+    by_people = _shown_rows(state, *LIST_KINDS).filter(pinned=True, by="person").count()
     if by_people >= MOST_PINNED:
         raise StateRefused(f"{kind}.pinned", f"people pinned {by_people} entries; allowed: at most {MOST_PINNED}")
 

@@ -179,7 +179,7 @@ def queue_summary(state: DialogState) -> bool:
     """
     if state.turn % settings.SWARM_SUMMARY_EVERY:
         return False
-    last = _before_window(said_in(state.channel).filter(position__lte=state.position))
+    last = _last_before_window(said_in(state.channel).filter(position__lte=state.position))
     if not last:
         return False
     row = DialogSummary(agent_id=state.agent_id, channel_id=state.channel_id, from_position=1, to_position=last)
@@ -200,7 +200,7 @@ def write_summary(agent: Agent, channel: Channel, text: str) -> DialogSummary:
     if len(text) > NOTE_CHARACTERS:
         raise StateRefused("summary", f"it has {len(text):,} characters; allowed: at most {NOTE_CHARACTERS:,}")
     with updating(agent, channel) as state:
-        last = _before_window(said_in(channel))
+        last = _last_before_window(said_in(channel))
         if not last:
             raise StateRefused("summary", f"all messages are shown; allowed: with more than {settings.SWARM_WINDOW}")
         why = refusal(text, to_position=last, window_from=last + 1, held=pinned(state))
@@ -291,7 +291,7 @@ def _summarise(row: DialogSummary, owner: str) -> Mapping[str, Any] | None:
         prefetch_related_objects([state], "entries")
         quotes = _with_pinned(without_removed(quotes, state), state, material.to_position)
         text = compose(quotes)
-        window_from = _before_window(said_in(row.channel)) + 1
+        window_from = _last_before_window(said_in(row.channel)) + 1
         why = refusal(text, to_position=material.to_position, window_from=window_from, held=pinned(state))
         if why:
             return {"status": Status.FAILED, "error": f"refused: {why}"[:1000]}
@@ -390,7 +390,7 @@ def said_in(channel: Channel) -> QuerySet[Message]:
     return messages if channel.synthetic else messages.filter(synthetic=False)
 
 
-def _before_window(messages: QuerySet[Message]) -> int:
+def _last_before_window(messages: QuerySet[Message]) -> int:
     """Return the position of the last message before the window; 0 when all are in it."""
     size = settings.SWARM_WINDOW
     positions = messages.order_by("-position").values_list("position", flat=True)

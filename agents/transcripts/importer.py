@@ -174,7 +174,7 @@ def import_transcript(
         OptionError: Unknown format, time zone, column or agent, or a mapping for a speaker who does not occur.
     """
     transcript = Transcript(path, options, name=name)
-    checked = _check(transcript, rights or Rights(), progress)
+    checked = _read_and_check(transcript, rights or Rights(), progress)
     tally = checked.tally
     step = COMPARING if dry_run else IMPORTING
     imported = 0
@@ -213,7 +213,7 @@ def import_transcript(
     )
 
 
-def _check(transcript: Transcript, rights: Rights, progress: Progress) -> Preparer:
+def _read_and_check(transcript: Transcript, rights: Rights, progress: Progress) -> Preparer:
     """Read all of a file without storing anything; return what counted it.
 
     Raises:

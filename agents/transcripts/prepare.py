@@ -111,22 +111,26 @@ class Speakers:
         author = self._by_slug.get(slug.casefold())
         if author is None:
             advice = f"import the agent first, or use --map '{slug}=SLUG' ('{slug}=' keeps it an outsider)"
-            self._report(slug, self._no_such_agent(slug), advice)
+            self._report_or_refuse(slug, self._no_such_agent(slug), advice)
         return author
 
     def _find_named(self, name: str) -> Author | None:
-        """Return the agent with a slug or display name; where several have it, report that. None where none has."""
+        """Return the agent with a slug or display name; None where none has it, or several, which is reported.
+
+        Raises:
+            NotThere: Several have it, and nobody takes reports of that.
+        """
         if name.casefold() in self._by_slug:
             return self._by_slug[name.casefold()]
         namesakes = self._by_name.get(name.casefold(), [])
         if len(namesakes) > 1:
             slugs = ", ".join(author.slug for author in namesakes)
             why = f"{name!r} is the display name of several agents ({slugs})"
-            self._report(name, why, f"say which: --map '{name}=SLUG'")
+            self._report_or_refuse(name, why, f"say which: --map '{name}=SLUG'")
             return None
         return namesakes[0] if namesakes else None
 
-    def _report(self, speaker: str, why: str, advice: str) -> None:
+    def _report_or_refuse(self, speaker: str, why: str, advice: str) -> None:
         """Report a speaker of whom it is not known who that is.
 
         Raises:
@@ -285,7 +289,7 @@ class Targets:
         """
         if info.kind and info.kind not in Channel.Kind.values:
             raise ValueError(f"'kind' must be one of {', '.join(Channel.Kind.values)}, got {info.kind!r}")
-        target = self.target_of(info.channel, 1)
+        target = self.target_of(info.channel, conversation=1)
         target.kind = info.kind or target.kind
         target.topic = info.topic
         target.tags = info.tags

@@ -142,8 +142,8 @@ def count_batch(batch: Sequence[Prepared]) -> BatchResult:
     """Count how many of these messages are new, writing nothing."""
     slugs = {message.target.slug for message in batch}
     channels = {channel.slug: channel for channel in Channel.objects.filter(slug__in=slugs)}
-    stored = _stored(channels, {_key(message) for message in batch})
-    return _result(batch, _new(batch, stored), stored, ())
+    stored = _find_stored(channels, {_key(message) for message in batch})
+    return _result(batch, _not_stored(batch, stored), stored, orphans=())
 
 
 def write_batch(
@@ -166,11 +166,11 @@ def write_batch(
         channels = _locked_channels({message.target.slug: message.target for message in batch})
         keys = {_key(message) for message in batch}
         parent_keys = {_parent_key(message) for message in batch if message.parent_key}
-        stored = _stored(channels, keys | parent_keys)
-        new = _new(batch, stored)
-        rows = _rows(new, channels, stored, job)
+        stored = _find_stored(channels, keys | parent_keys)
+        new = _not_stored(batch, stored)
+        rows = _unsaved_rows(new, channels, stored, job)
         Message.objects.bulk_create(rows.values())
-        _join(channels, _speaking_agents(new))
+        _make_members(channels, _speaking_agents(new))
         orphans = _link_to_parents(batch, new, rows, stored)
         if on_new is not None and rows:
             on_new(list(rows.values()))
@@ -222,7 +222,7 @@ def link_orphans(orphans: Sequence[tuple[int, Key]]) -> int:
     for start in range(0, len(orphans), CHUNK):
         part = orphans[start : start + CHUNK]
         channels = {channel.slug: channel for channel in Channel.objects.filter(slug__in={key[0] for _, key in part})}
-        stored = _stored(channels, {key for _, key in part})
+        stored = _find_stored(channels, {key for _, key in part})
         linked = [Message(pk=pk, parent_id=stored[key].pk) for pk, key in part if key in stored]
         Message.objects.bulk_update(linked, ["parent"], batch_size=250)
         lost += len(part) - len(linked)
@@ -271,7 +271,7 @@ def _locked_channels(targets: dict[str, Target]) -> dict[str, Channel]:
         Channel.objects.bulk_create(made, ignore_conflicts=True)
     locked = Channel.objects.select_for_update().filter(slug__in=targets).order_by("pk")
     channels = {channel.slug: channel for channel in locked}
-    _join(channels, _announced_members(missing))
+    _make_members(channels, _announced_members(missing))
     return channels
 
 
@@ -284,7 +284,7 @@ def _announced_members(targets: Iterable[Target]) -> list[tuple[str, int]]:
     return [(channel, agents[agent]) for channel, agent in announced if agent in agents]
 
 
-def _stored(channels: dict[str, Channel], keys: set[Key]) -> dict[Key, Stored]:
+def _find_stored(channels: dict[str, Channel], keys: set[Key]) -> dict[Key, Stored]:
     """Return, by key, those messages with one of these keys that are stored already; `channels` are known ones by slug."""
     ids_by_channel: dict[str, list[str]] = {}
     for slug, external_id in keys:
@@ -303,7 +303,7 @@ def _stored(channels: dict[str, Channel], keys: set[Key]) -> dict[Key, Stored]:
     return stored
 
 
-def _new(batch: Sequence[Prepared], stored: dict[Key, Stored]) -> list[Prepared]:
+def _not_stored(batch: Sequence[Prepared], stored: dict[Key, Stored]) -> list[Prepared]:
     """Return those that are not stored, each once."""
     new: dict[Key, Prepared] = {}
     for message in batch:
@@ -312,7 +312,7 @@ def _new(batch: Sequence[Prepared], stored: dict[Key, Stored]) -> list[Prepared]
     return list(new.values())
 
 
-def _rows(
+def _unsaved_rows(
     new: list[Prepared], channels: dict[str, Channel], stored: dict[Key, Stored], job: Import | None
 ) -> dict[Key, Message]:
     """Return unsaved rows at the next positions of their channels, which are raised in the database and in `channels`.
@@ -385,7 +385,7 @@ def _places_in_time(new: list[Prepared]) -> dict[Key, datetime]:
     return said_at
 
 
-def _join(channels: dict[str, Channel], pairs: Sequence[tuple[str, int]]) -> None:
+def _make_members(channels: dict[str, Channel], pairs: Sequence[tuple[str, int]]) -> None:
     """Make agents (pk) members of channels (slug); those who are members stay so."""
     rows = [ChannelMember(channel=channels[slug], agent_id=agent) for slug, agent in pairs]
     if rows:

@@ -97,7 +97,7 @@ def preview(job: Import, options: ReadOptions, *, first: bool = False) -> None:
     fields: dict[str, Any] = {"status": Import.WAITING, "error": "", "choices": asdict(options), "contents": {}}
     with tempfile.TemporaryDirectory(prefix="plumbline-import-") as folder:
         try:
-            path = _written(job, folder)
+            path = _written_out(job, folder)
             header = _columns(job, path)
             fields["contents"] = {"header": header}  # to choose among, also when it cannot be read with these
             tags = usual_tags(header) if first else {}
@@ -107,7 +107,7 @@ def preview(job: Import, options: ReadOptions, *, first: bool = False) -> None:
             fields["contents"] |= _inspect(job, path, options, most=PREVIEWED)
         except NotPossible as problem:
             fields |= {"status": Status.FAILED, "error": str(problem)}
-    _edit(job, **fields)
+    _change_while_editable(job, **fields)
 
 
 def submit(job: Import, options: ReadOptions) -> None:
@@ -121,7 +121,7 @@ def submit(job: Import, options: ReadOptions) -> None:
     undecided = [row["name"] for row in job.contents.get("speakers", ()) if row["why"]]
     if not set(undecided) <= set(options.speaker_map):
         raise NotNow("first say who the speakers are that no agent is known for")
-    _edit(job, undoing=False, choices=asdict(options), **_start())
+    _change_while_editable(job, undoing=False, choices=asdict(options), **_to_be_taken_by_a_worker())
     wake_workers()
 
 
@@ -131,7 +131,9 @@ def cancel(job: Import) -> None:
     Raises:
         NotNow: It is not in progress.
     """
-    _move(job, Import.OPEN, status=Status.CANCELLED, finished_at=timezone.now(), lease_owner="", lease_expires_at=None)
+    _change_if_in(
+        job, Import.OPEN, status=Status.CANCELLED, finished_at=timezone.now(), lease_owner="", lease_expires_at=None
+    )
 
 
 def discard(job: Import) -> None:
@@ -140,7 +142,7 @@ def discard(job: Import) -> None:
     Raises:
         NotNow: It is in progress or done.
     """
-    _edit(job, status=Status.CANCELLED, contents={}, finished_at=timezone.now())
+    _change_while_editable(job, status=Status.CANCELLED, contents={}, finished_at=timezone.now())
     drop(job)
 
 
@@ -152,7 +154,7 @@ def undo(job: Import) -> None:
     """
     if not job.stored:
         raise NotNow(f"{job} stored nothing")
-    _move(job, (*Import.FINAL, Import.WAITING), undoing=True, **_start())
+    _change_if_in(job, (*Import.FINAL, Import.WAITING), undoing=True, **_to_be_taken_by_a_worker())
     wake_workers()
 
 
@@ -190,10 +192,10 @@ def _import(job: Import, report: _Report) -> dict[str, Any]:
     Raises:
         NotPossible: It cannot be imported as it is or with these choices.
     """
-    user = _user(job)
+    user = _uploader(job)
     options = ReadOptions(**job.choices)
     with tempfile.TemporaryDirectory(prefix="plumbline-import-") as folder:
-        path = _written(job, folder)
+        path = _written_out(job, folder)
         try:
             imported = import_transcript(
                 path, options, name=job.name, rights=rights_of(user), job=job, progress=report, on_new=report.stored
@@ -358,7 +360,7 @@ def _read_contents(transcript: Transcript, most: int | None) -> FileContents:
 def _why_not_entitled(job: Import, preparer: Preparer) -> str:
     """Return which permission the uploader lacks; empty where none."""
     try:
-        check_rights(preparer.tally.authors, rights_of(_user(job)))
+        check_rights(preparer.tally.authors, rights_of(_uploader(job)))
     except NotEntitled as error:
         return str(error)
     return ""
@@ -389,7 +391,7 @@ def _in_words_of_the_page(error: object) -> str:
     return text.replace("name it: --format", "choose below what to read it as").replace("--", "")
 
 
-def _user(job: Import) -> User:
+def _uploader(job: Import) -> User:
     user = User.objects.filter(pk=job.created_by_id, is_active=True).first() if job.created_by_id else None
     if user is None:
         raise NotPossible("The user who uploaded this has no account here any more: upload it again.")
@@ -398,25 +400,25 @@ def _user(job: Import) -> User:
     return user
 
 
-def _written(job: Import, folder: str) -> Path:
+def _written_out(job: Import, folder: str) -> Path:
     path = write_out(job, Path(folder) / f"file{PurePosixPath(job.name).suffix.lower()[:10]}")
     if path is None:
         raise NotPossible(f"{job.name} is not stored any more: upload it again")
     return path
 
 
-def _start() -> dict[str, Any]:
+def _to_be_taken_by_a_worker() -> dict[str, Any]:
     return {"status": Status.PENDING, "error": "", "finished_at": None, "started_at": None, **_AT_REST}
 
 
-def _edit(job: Import, **fields: Any) -> None:
+def _change_while_editable(job: Import, **fields: Any) -> None:
     """Change an import that waits for a person, unless its file is gone."""
     if not is_stored(job):
         raise NotNow("the file is not stored any more: upload it again")
-    _move(job, Import.EDITABLE, **fields)
+    _change_if_in(job, Import.EDITABLE, **fields)
 
 
-def _move(job: Import, states: Sequence[str], **fields: Any) -> None:
+def _change_if_in(job: Import, states: Sequence[str], **fields: Any) -> None:
     """Change an import that is in one of these states."""
     done = Import.objects.filter(pk=job.pk, status__in=states).update(**fields)
     job.refresh_from_db()

@@ -74,7 +74,7 @@ def import_uploaded(uploads: Sequence[File[bytes]], *, user: User, reset: bool) 
 
 
 def _check_files(uploads: Sequence[File[bytes]]) -> None:
-    """Raise `NotImported` for files that are no personas, or too much YAML."""
+    """Raise `NotImported` for a file whose ending is no persona's, or for too much YAML in all files together."""
     yaml_bytes = 0
     for upload in uploads:
         name = plain_name(upload.name or "")

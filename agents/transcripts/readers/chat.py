@@ -102,7 +102,13 @@ def is_openai(value: dict[str, Any]) -> bool:
 
 
 def _conversation(row: Row, source: Source, number: int) -> Iterator[Record]:
-    """Yield the messages of a conversation object. An Inspect sample that was run in several epochs is a conversation per epoch."""
+    """Yield the messages of a conversation object, first what stands under `system`.
+
+    An Inspect sample that was run in several epochs is a conversation per epoch, ``FILE-ID-epoch-1`` and so on.
+
+    Args:
+        number: Of the conversation in the file, for one without an id.
+    """
     channel = _id_of(row)
     if channel and row.has("epoch"):
         channel = f"{source.stem}-{channel}-epoch-{row.name('epoch')}"
@@ -167,7 +173,12 @@ ROLES = {
 
 
 def _spoken_message(row: Row, speaker: str, text: str, channel: str, number: int) -> Record:
-    """Return what a speaker of ShareGPT or of a dialogue says; both can be mapped by role, too."""
+    """Return what a speaker of ShareGPT or of a dialogue says, skipped where that is nothing; speakers can be mapped by role, too.
+
+    Args:
+        channel: The conversation's id; empty: it has none.
+        number: Of the conversation in the file, from 1.
+    """
     if not text.strip():
         return Skipped("empty message", row.line)
     return SourceMessage(

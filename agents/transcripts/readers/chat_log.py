@@ -55,7 +55,7 @@ def _moment(match: re.Match[str], *, day_first: bool) -> Moment:
         tzinfo=datetime.strptime(offset, "%z").tzinfo if offset else None,
     )
     if not match["date"]:
-        return Moment(clock, None)
+        return Moment(clock, day=None)
     first, second, third = _numbers(match["date"])
     if first > 999:
         return Moment(clock, date(first, second, third))
@@ -101,27 +101,29 @@ def date_order(source: Source, match: re.Match[str]) -> DateOrder:
     """
     year_comes_first = _numbers(match["date"])[0] > 999
     if source.dates or year_comes_first:  # said by the user, or of no account
-        return DateOrder(source.dates == "day-first")
+        return DateOrder(day_first=source.dates == "day-first")
     days: list[tuple[int, int, int]] = []  # year, second and first number: in order where the day comes first
     for first, second, year in _dates_in(source):
         if 12 < first <= 31:
-            return DateOrder(True)
+            return DateOrder(day_first=True)
         if 12 < second <= 31:
-            return DateOrder(False)
+            return DateOrder(day_first=False)
         if not days or days[-1] != (year, second, first):
             days.append((year, second, first))
     months_first = [(year, first, second) for year, second, first in days]
     backwards_day_first = _times_backwards(days)
     backwards_month_first = _times_backwards(months_first)
     if backwards_day_first != backwards_month_first:
-        return DateOrder(backwards_day_first < backwards_month_first)
+        return DateOrder(day_first=backwards_day_first < backwards_month_first)
     is_dotted = "." in match["date"]  # 01.02.2026 is written by those only who put the day first
     both_ways_alike = days == months_first  # such as 02/02/2026 alone
     if is_dotted or both_ways_alike:
-        return DateOrder(True)
+        return DateOrder(day_first=True)
     if re.search(r"\d\s?[AP]M\b", match.group()) and "/" in match["date"]:
-        return DateOrder(False, "AM and PM in capitals are the US form")
-    return DateOrder(True, "only the US form, with slashes and AM or PM in capitals, has the month first")
+        return DateOrder(day_first=False, guessed_because="AM and PM in capitals are the US form")
+    return DateOrder(
+        day_first=True, guessed_because="only the US form, with slashes and AM or PM in capitals, has the month first"
+    )
 
 
 def _dates_in(source: Source) -> Iterator[tuple[int, int, int]]:

@@ -32,7 +32,11 @@ def is_chatgpt(value: dict[str, Any]) -> bool:
 
 
 def read_chatgpt(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
-    """Read every conversation, of each the path to its last shown message; messages of other branches are skipped."""
+    """Read every conversation, of each the path to its last shown message; messages of other branches are skipped.
+
+    Raises:
+        FileError: The file holds no conversation, or is malformed.
+    """
     number = 0
     for number, (line, value) in enumerate(json_values(source), start=1):
         row = Row(value, path=source.name, line=line, what="a conversation")
@@ -77,7 +81,10 @@ def _created(node: Row) -> float:
 
 
 def _message(row: Row, channel: str, number: int) -> Record:
-    """Return a message of the conversation with this number, or why it is none."""
+    """Return a message of the conversation with this number, or why it is none: of or to a tool, thinking, hidden, or without a text.
+
+    A system prompt is one by its role, by what ChatGPT calls custom instructions, or by a mark; it is one also when it is hidden.
+    """
     role = row.child(row.object("author"), "'author'").name("role")
     metadata = row.object("metadata")
     content = row.child(row.object("content"), "'content'")

@@ -15,7 +15,7 @@ from agents.transcripts.records import Record
 
 
 def is_langfuse(value: dict[str, Any]) -> bool:
-    """Return whether it is a trace, an observation, or holds some."""
+    """Return whether it is a trace, an observation, a row of a table of traces, or has some under ``data`` or ``traces``."""
     rows = value.get("data") or value.get("traces")
     if isinstance(rows, list) and rows and isinstance(rows[0], dict):
         return is_langfuse(rows[0])
@@ -29,7 +29,11 @@ def is_langfuse(value: dict[str, Any]) -> bool:
 
 
 def read_langfuse(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
-    """Read every generation as a call of a model; traces of a session are one conversation."""
+    """Read every generation as a call of a model; traces of a session are one conversation, one without a session is its own.
+
+    Raises:
+        FileError: The file holds no trace, or is malformed or too large.
+    """
     calls: list[Call] = []
     for line, value in calls_of(source):
         calls += _calls(Row(value, path=source.name, line=line, what="a trace or observation"), session="")

@@ -27,7 +27,13 @@ def is_langsmith(value: dict[str, Any]) -> bool:
 
 
 def read_langsmith(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
-    """Read every run of a model (``run_type: llm``); runs of a thread are one conversation."""
+    """Read every run of a model (``run_type: llm``); runs of a thread are one conversation.
+
+    A run without a thread belongs to the first thread that a run of its trace names, else to one of the trace's own.
+
+    Raises:
+        FileError: The file holds no run, or is malformed or too large.
+    """
     calls: list[Call] = []
     for line, value in calls_of(source):
         row = Row(value, path=source.name, line=line, what="a run")

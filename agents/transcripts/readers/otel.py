@@ -51,7 +51,11 @@ def read_otel(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
 
 
 def calls_in(batch: Row) -> Iterator[Call]:
-    """Yield the spans of one object with ``resourceSpans``."""
+    """Yield the spans of one object with ``resourceSpans``; agent and conversation of a resource hold for its spans that name none.
+
+    Raises:
+        FileError: It is malformed.
+    """
     for entry in batch.list("resourceSpans", required=True):
         resource_spans = batch.child(entry, "an entry of 'resourceSpans'")
         resource = resource_spans.child(resource_spans.object("resource"), "'resource'")
@@ -159,7 +163,7 @@ def _items(value: Any, role: str) -> list[Item]:
 
 
 def _numbered_sides(attributes: Mapping[str, Any]) -> BothSides:
-    """Return the messages that are spread over numbered attributes, such as ``gen_ai.prompt.0.role``."""
+    """Return the messages that are spread over numbered attributes, such as ``gen_ai.prompt.0.role``, in the order of their numbers."""
     asked: dict[int, dict[str, Any]] = {}
     answered: dict[int, dict[str, Any]] = {}
     for name, value in attributes.items():
@@ -196,11 +200,11 @@ def _attributes(row: Row) -> dict[str, Any]:
     attributes: dict[str, Any] = {}
     for pair in row.list("attributes"):
         if isinstance(pair, dict) and "key" in pair:
-            attributes[str(pair["key"])] = _plain(pair.get("value"), row, 0)
+            attributes[str(pair["key"])] = _json_value(pair.get("value"), row, depth=0)
     return attributes
 
 
-def _plain(value: Any, row: Row, depth: int) -> Any:
+def _json_value(value: Any, row: Row, depth: int) -> Any:
     """Return a value of OTLP (``{"stringValue": …}``) as it is in JSON; an empty one is None, a 64-bit integer stays a text.
 
     Raises:
@@ -211,10 +215,10 @@ def _plain(value: Any, row: Row, depth: int) -> Any:
     if not isinstance(value, dict):
         return value
     if isinstance(value.get("arrayValue"), dict):
-        return [_plain(inner, row, depth + 1) for inner in _inner_values(value["arrayValue"])]
+        return [_json_value(inner, row, depth + 1) for inner in _inner_values(value["arrayValue"])]
     if isinstance(value.get("kvlistValue"), dict):
         pairs = _inner_values(value["kvlistValue"])
-        return {str(pair.get("key")): _plain(pair.get("value"), row, depth + 1) for pair in pairs}
+        return {str(pair.get("key")): _json_value(pair.get("value"), row, depth + 1) for pair in pairs}
     return next(iter(value.values()), None)
 
 

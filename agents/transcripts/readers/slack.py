@@ -226,7 +226,10 @@ def _message(row: Row, names: Names, channel: str) -> Record:
 
 
 def _speaker(row: Row, names: Names) -> str:
-    """Return what the author of a message is called, at least their id; empty where it names none."""
+    """Return what the author of a message is called, at least their id; empty where it names none.
+
+    First comes the name given in the message, then that in the list of users, then that of the profile beside the message.
+    """
     user = row.name("user")
     bot = row.name("bot_id")
     names_in_order = [row.name("username"), names.get(user, ""), names.get(bot, "")]
@@ -241,7 +244,7 @@ def _speaker(row: Row, names: Names) -> str:
 def _blocks(row: Row) -> Iterator[str]:
     """Yield the texts of a message's blocks, of rich text with its mentions and links as Slack marks them."""
     for block in row.list("blocks"):
-        text = _marked_up(block, 0).strip()
+        text = _marked_up(block, depth=0).strip()
         if text:
             yield text
 

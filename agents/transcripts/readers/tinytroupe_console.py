@@ -174,7 +174,7 @@ class _Sessions:
         for block in self.waiting:
             hearers |= block.hearers
         if not self.all or not self._may_belong(self.all[-1], environment, hearers):
-            self._enter(self._latest_of(environment, hearers))
+            self._make_current(self._latest_of(environment, hearers))
         session = self.all[-1]
         session.environment = environment
         session.agents |= hearers
@@ -200,7 +200,7 @@ class _Sessions:
             return False
         return not hearers or not session.agents or bool(hearers & session.agents)
 
-    def _enter(self, session: _Session | None) -> None:
+    def _make_current(self, session: _Session | None) -> None:
         """Make a session the current one, which is the last; a new one without."""
         if session is None:
             session = _Session(len(self.all) + 1)
@@ -208,7 +208,7 @@ class _Sessions:
             self.all.remove(session)
         self.all.append(session)
 
-    def _with(self, names: set[str]) -> _Session | None:
+    def _latest_with(self, names: set[str]) -> _Session | None:
         """Return the latest session in which one of these takes part."""
         return next((session for session in reversed(self.all) if names & session.agents), None)
 
@@ -267,7 +267,7 @@ class _Sessions:
         """
         current = self.all[-1] if self.all else None
         if current is None or not (self.stepping or names & current.agents):
-            self._enter(self._with(names) or (None if asked else current))
+            self._make_current(self._latest_with(names) or (None if asked else current))
         self.all[-1].agents |= names
 
     def _printed_later(self, block: _Block) -> Record:
@@ -343,9 +343,9 @@ class _Console:
             block: _Block | None = None
             for line, raw in output:
                 text = ANSI.sub("", raw).rstrip()
-                if not text or self._is_time(line, text):
+                if not text or self._keep_time(line, text):
                     continue
-                if self._goes_on(block, text):
+                if self._add_to_block(block, text):
                     continue
                 beginning = self._step(line, text) or self._heading(line, text)
                 if beginning is None:
@@ -366,7 +366,7 @@ class _Console:
         match = _STEP.fullmatch(text)
         return _Step(line, match["name"].strip()) if match else None
 
-    def _goes_on(self, block: _Block | None, text: str) -> bool:
+    def _add_to_block(self, block: _Block | None, text: str) -> bool:
         """Add a line to a block: a further receiver ("+ --> Ann"), or text ("> words"); return whether it is such a line.
 
         Raises:
@@ -385,7 +385,7 @@ class _Console:
         self.source.check_message(block.line, block.size)
         return True
 
-    def _is_time(self, line: int, text: str) -> bool:
+    def _keep_time(self, line: int, text: str) -> bool:
         """Return whether a line is the time of the next block, and keep it as `moment`; "None" is kept as no time.
 
         A time after none (at the beginning of an output, after other lines) begins another view.
@@ -414,7 +414,7 @@ class _Console:
         if match is None:
             return None
         parts = match.groupdict()
-        block = _Block(line, parts["source"], parts.get("target") or "", parts["type"], plain != text)
+        block = _Block(line, parts["source"], parts.get("target") or "", parts["type"], marked_up=plain != text)
         if self.moment is not None:
             block.sent_at = self.moment
             block.view = self.view

@@ -156,7 +156,11 @@ def _items_of_list(values: list[Any], role: str, depth: int) -> list[Item] | Non
 
 
 def _items_of_object(value: dict[str, Any], role: str, depth: int) -> list[Item] | None:
-    """Return the messages of an object: LangChain's form, a message with a role, answers to choose from, or fields with messages."""
+    """Return the messages of an object; None where it holds none.
+
+    It may be in LangChain's own form (`lc`), a message with a role, hold answers to choose from, or fields with messages, of which the
+    first that has some counts, after a `system` beside it.
+    """
     if isinstance(value.get("kwargs"), dict) and "lc" in value:
         names = value.get("id")  # in LangChain's own form, it ends in the class
         class_name = str(names[-1]) if isinstance(names, list) and names else ""
