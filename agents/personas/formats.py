@@ -33,7 +33,10 @@ def is_card(value: Mapping[str, Any]) -> bool:
 
 
 def read_card(card: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a persona file.
+    """Return the fields of a persona file for a character card.
+
+    The system prompt is "You are NAME.", the card's own prompt, and a section each for description, personality and scenario; the
+    creator's notes are the description, cut at 500 characters.
 
     Raises:
         NotAPersonaError: The card has no name or says nothing about the character.
@@ -93,7 +96,7 @@ def _turns(dialogue: str, name: str) -> Iterator[tuple[str, str]]:
 
 
 def from_png(data: bytes) -> dict[str, Any]:
-    """Return the card inside a PNG: base64 of JSON in a tEXt chunk named ``ccv3`` or ``chara``.
+    """Return the card inside a PNG: base64 of JSON in a tEXt chunk named ``ccv3`` or, where that is missing, ``chara``.
 
     Raises:
         NotAPersonaError: No PNG, damaged, or without a card.
@@ -112,7 +115,7 @@ def from_png(data: bytes) -> dict[str, Any]:
 
 
 def _text_chunks(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield keyword and text of each tEXt chunk of a PNG.
+    """Yield keyword and text of each tEXt chunk of a PNG, up to its end mark or where the data ends.
 
     Raises:
         NotAPersonaError: It is no PNG, or damaged.
@@ -120,7 +123,9 @@ def _text_chunks(data: bytes) -> Iterator[tuple[str, bytes]]:
     if not data.startswith(SIGNATURE):
         raise NotAPersonaError("not a PNG file")
     offset = len(SIGNATURE)
-    while offset + 12 <= len(data):
+    while offset + 12 <= len(
+        data
+    ):  # a chunk is its length and kind (4 bytes each), its body, and a checksum of 4 bytes
         length, kind = struct.unpack_from(">I4s", data, offset)
         if length > MAX_CHUNK or offset + 12 + length > len(data):
             raise NotAPersonaError(f"the PNG is damaged: a chunk of {length:,} bytes at byte {offset}")
@@ -144,7 +149,7 @@ def is_tinytroupe(value: Any) -> bool:
 
 
 def read_tinytroupe(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a persona file.
+    """Return the fields of a persona file for a specification of TinyTroupe; all that it says becomes the system prompt.
 
     Raises:
         NotAPersonaError: The persona has no name, as in a fragment.
@@ -176,7 +181,11 @@ def _label(key: str) -> str:
 
 
 def _lines(value: Any, level: int) -> list[str]:
-    """Return a value under its heading; nested objects get headings down to level 4, then labels."""
+    """Return the lines of a value under its heading: ``- Label: value`` for each key, ``- item`` for each of a list.
+
+    Nested values get headings of their own down to level 4 (``####``), and stand on one line below that; an empty value is
+    "not specified".
+    """
     if isinstance(value, dict):
         lines: list[str] = []
         for key, item in value.items():
@@ -191,7 +200,10 @@ def _lines(value: Any, level: int) -> list[str]:
 
 
 def _inline(value: Any) -> str:
-    """Return a value on one line; a person's ``{"name", "description"}`` reads as ``name: description``."""
+    """Return a value on one line: ``Label: a; Other label: b`` for an object, ``a, b`` for a list, "not specified" for nothing.
+
+    A person's ``{"name", "description"}`` reads as ``name: description``.
+    """
     if isinstance(value, dict):
         if set(value) == {"name", "description"}:
             return f"{_inline(value['name'])}: {_inline(value['description'])}"

@@ -106,7 +106,7 @@ def render_persona(*, system_prompt: str, traits: Iterable[TraitLike]) -> str:
 
 
 def trait_lines(traits: Iterable[TraitLike]) -> list[str]:
-    """Return the traits under their strength, strongest first: one text for each band that has any."""
+    """Return the traits under their strength, strongest first: one text for each band that has any, e.g. ``### Always\\n- terse: …``."""
     lines_by_heading: dict[str, list[str]] = {}
     for trait in sorted(traits, key=lambda trait: (-trait.strength, trait.name.casefold())):
         lines_by_heading.setdefault(strength_band(trait.strength), []).append(_trait_line(trait))
@@ -167,7 +167,13 @@ def current_digest(agent: Agent) -> str:
 
 
 def record_version(*, agent: Agent, note: str, user: AbstractBaseUser | None = None) -> PersonaVersion | None:
-    """Append a version when the persona differs from its latest one; None when it does not."""
+    """Append a version when the persona in the database (system prompt, traits) differs from its latest one; None when it does not.
+
+    Args:
+        agent: As it is saved.
+        note: What made the change, e.g. ``import``.
+        user: Who made it; None: not known, or no user.
+    """
     traits = list(Trait.objects.filter(agent=agent))
     digest = persona_digest(system_prompt=agent.system_prompt, traits=traits)
     latest = PersonaVersion.objects.filter(agent=agent).order_by("-number").first()
@@ -201,7 +207,12 @@ def save_persona(
     source: str = "",
     user: AbstractBaseUser | None = None,
 ) -> PersonaVersion | None:
-    """Save an agent, replace its traits when `traits` is given, and record a version when the persona changed.
+    """Save an agent, replace its traits when `traits` is given, and record a version when the persona changed; all or nothing.
+
+    Args:
+        traits: All that it is to have; None: they stay.
+        note: Stored with the version, and as the source of new traits where `source` is empty.
+        user: Who made the change, for the version; None: no user.
 
     Returns:
         The new version, or None when system prompt and traits are what they were.
@@ -214,7 +225,11 @@ def save_persona(
 
 
 def _replace_traits(agent: Agent, traits: Sequence[TraitLike], source: str) -> None:
-    """Make the agent's traits equal to `traits`, keeping the rows of those that stay."""
+    """Make the agent's traits equal to `traits`, keeping the rows of those that stay, which are known by name, whatever its case.
+
+    Args:
+        source: Stored on new rows, its first 64 characters; others keep theirs.
+    """
     rows_left = {trait.name.casefold(): trait for trait in agent.traits.all()}
     for value in traits:
         row = rows_left.pop(value.name.casefold(), None)
@@ -255,6 +270,9 @@ def upsert_agent(
         reset: Overwrite edited personas too.
         source: Stored on new traits.
         user: Who had it imported; recorded with the versions.
+
+    Returns:
+        The outcome, and the names of the fields that changed; of a new agent none are named.
     """
     agent = Agent.objects.filter(slug=values.slug).first()
     if agent is None:
@@ -262,7 +280,9 @@ def upsert_agent(
     is_replaced = current_digest(agent) != _digest_after(agent, values)
     if is_replaced and not reset and _was_edited(agent, note):
         return UpsertResult(agent, Outcome.KEPT_EDITED)
-    is_taken_over = is_replaced and agent.seeded and _origin(source) == Agent.Origin.OWN
+    is_taken_over = (
+        is_replaced and agent.seeded and _origin(source) == Agent.Origin.OWN
+    )  # an example becomes the team's
     if is_taken_over:
         _clear_example(agent)
     if is_replaced or _origin(source) == Agent.Origin.SEED:
@@ -316,9 +336,9 @@ def _origin(source: str) -> Agent.Origin:
 
 
 def _copy_fields(agent: Agent, values: PersonaSpec, source: str, *, reset: bool = False) -> list[str]:
-    """Copy the plain fields; return the names of those that changed. An empty optional value leaves the field as it is.
+    """Copy the plain fields, without saving them; return the names of those that changed. Traits and memory blocks are none.
 
-    So does a description that a person wrote, unless `reset`.
+    An empty optional value leaves the field as it is. A description that a person wrote stays, too, unless `reset`.
     """
     new_values: dict[str, object] = {"display_name": values.display_name, "system_prompt": values.system_prompt}
     for name in ("title", "avatar_color", "model_id"):
@@ -341,7 +361,10 @@ def _copy_fields(agent: Agent, values: PersonaSpec, source: str, *, reset: bool 
 
 
 def _add_missing_blocks(agent: Agent, values: PersonaSpec) -> list[str]:
-    """Create the memory blocks that are missing; return a name for each. Existing ones are the agent's own by now and stay."""
+    """Create the memory blocks whose label is missing; return for each ``memory block LABEL``.
+
+    Existing ones are the agent's own by now and stay.
+    """
     created: list[str] = []
     for block in values.memory_blocks:
         _, is_new = MemoryBlock.objects.get_or_create(agent=agent, label=block.label, defaults={"value": block.value})
@@ -403,7 +426,18 @@ def _locked_agent(agent_id: int, seen: str) -> Agent:
 def save_system_prompt(
     *, agent: Agent, system_prompt: str, seen: str, note: str, user: AbstractBaseUser | None = None
 ) -> PersonaVersion | None:
-    """Make a text the agent's system prompt, as a new version; traits stay. Arguments and errors as of `restore_version`."""
+    """Make a text the agent's system prompt, as a new version; traits stay.
+
+    Args:
+        seen: Digest of the persona that was shown when it was decided.
+        user: Who decided; None: no user.
+
+    Returns:
+        The new version; None when the system prompt was this one already.
+
+    Raises:
+        PersonaMovedOn: The persona was changed since; nothing is done.
+    """
     with transaction.atomic():
         agent = _locked_agent(agent.pk, seen)
         agent.system_prompt = system_prompt
@@ -429,6 +463,7 @@ class PersonaChange:
     differences: tuple[str, ...]
 
     def __str__(self) -> str:
+        """Return, e.g., ``version 3, import by anna: concise replies 0.5 → 0.9, system prompt``; at most five differences are named."""
         text = f"version {self.number}, {self.origin}"
         if self.differences:
             text += f": {', '.join(self.differences[:MOST_DIFFERENCES])}"
@@ -445,7 +480,7 @@ def changes_since(since: Iterable[tuple[int, str]]) -> dict[tuple[int, str], tup
         since: Agents' primary keys with the digests that were looked at. Of several versions of that digest the newest counts.
 
     Returns:
-        By what was asked: at most five versions, the newest; none where no version of that digest is stored.
+        By what was asked: at most five versions, the newest. What has no later version, or no version of that digest, is left out.
     """
     wanted = set(since)
     agents = {agent for agent, _ in wanted}
@@ -465,9 +500,9 @@ def changes_since(since: Iterable[tuple[int, str]]) -> dict[tuple[int, str], tup
 
 
 def changes_between(agent_slug: str, before: str, after: str) -> tuple[PersonaChange, ...]:
-    """Return the versions of an agent's persona between two digests, oldest first; none where they are not stored.
+    """Return the versions after the persona of the digest `before` up to that of `after`, oldest first; at most five, the newest.
 
-    Where a digest occurs several times, the nearest pair counts.
+    None where no version of `before` is followed by one of `after`. Where a digest occurs several times, the nearest pair counts.
     """
     versions = list(PersonaVersion.objects.filter(agent__slug=agent_slug).order_by("number").values("pk", "digest"))
     pairs: list[tuple[int, int, int]] = []  # distance, start, end
@@ -478,13 +513,17 @@ def changes_between(agent_slug: str, before: str, after: str) -> tuple[PersonaCh
     if not pairs:
         return ()
     _, start, end = min(pairs)
+    # One version more than is named: what the first one changed is told by the one before it.
     keys = [row["pk"] for row in versions[max(start, end - MOST_VERSIONS) : end + 1]]
-    asked = (0, before)
+    asked = (0, before)  # any key will do for the only question
     return _changes({asked: keys}).get(asked, ())
 
 
 def differences(before: PersonaVersion, after: PersonaVersion) -> tuple[str, ...]:
-    """Return what one version changed of another, trait by trait; strengths as numbers."""
+    """Return what one version changed of another: traits by name, e.g. ``concise replies 0.5 → 0.9``, then ``system prompt``.
+
+    Empty where nothing changed.
+    """
     old = {str(trait["name"]).casefold(): trait for trait in before.traits}
     new = {str(trait["name"]).casefold(): trait for trait in after.traits}
     changes: list[str] = []
@@ -498,7 +537,14 @@ def differences(before: PersonaVersion, after: PersonaVersion) -> tuple[str, ...
 
 
 def _difference(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
-    """Return what became of a trait: new, removed, another strength, or reworded; empty where nothing did."""
+    """Return what became of a trait: new, removed, another strength, or reworded; empty where nothing did.
+
+    For example ``warm new at 0.5``, ``warm removed, was 0.5``, ``warm 0.5 → 0.9``, ``warm, now Warm reworded``. A new strength hides a
+    new wording.
+
+    Args:
+        before, after: A trait's values in a version; None: the version has no such trait.
+    """
     if before is None and after is not None:
         return f"{after['name']} new at {float(after['strength']):g}"
     if after is None and before is not None:
@@ -514,7 +560,11 @@ def _difference(before: Mapping[str, Any] | None, after: Mapping[str, Any] | Non
 
 
 def _changes(later: Mapping[tuple[int, str], Sequence[int]]) -> dict[tuple[int, str], tuple[PersonaChange, ...]]:
-    """Return the versions of each key but its first, with what each changed of the one before."""
+    """Return, for each question, its versions but the first, with what each changed of the one before.
+
+    Args:
+        later: By what was asked: primary keys of versions, oldest first; the first is only compared with.
+    """
     keys = {pk for versions in later.values() for pk in versions}
     if not keys:
         return {}

@@ -102,7 +102,13 @@ def _read_file(path: Path, stem: str) -> Iterator[PersonaSpec]:
 
 
 def _raw_personas(path: Path, stem: str) -> list[Any]:
-    """Return what a file holds for each persona, in the shape of its format."""
+    """Return what a file holds for each persona, unchecked, in the shape of its format, which its ending names.
+
+    Raises:
+        FileError: It is no valid JSON.
+        NotAPersonaError: A picture without a card, or no text.
+        PersonaError: It is no valid YAML.
+    """
     suffix = path.suffix.lower()
     if suffix == ".png":
         return [formats.from_png(path.read_bytes())]
@@ -153,7 +159,14 @@ def _specs(path: Path, stem: str, personas: list[Any]) -> Iterator[PersonaSpec]:
 
 
 def _fields(persona: Any, stem: str) -> dict[str, Any]:
-    """Return the fields of our shape, from whichever shape this is."""
+    """Return the fields of our shape, unchecked, from whichever shape this is.
+
+    Args:
+        stem: The name of a persona that has none.
+
+    Raises:
+        NotAPersonaError: It is no object, or a card or TinyTroupe's specification without a name.
+    """
     if not isinstance(persona, dict):
         raise NotAPersonaError("a persona is an object with at least 'display_name' and 'system_prompt'")
     if formats.is_tinytroupe(persona):
@@ -169,7 +182,8 @@ def _yaml(path: Path, text: str) -> Any:
     """Parse YAML.
 
     Raises:
-        PersonaError: It is not valid, or holds too much.
+        PersonaError: It is not valid, or nested too deep for the parser.
+        NotAPersonaError: It holds too much, is nested too deep, or has an alias.
     """
     try:
         _check_size(text)
@@ -232,7 +246,13 @@ def import_read(
     dry_run: bool = False,
     user: AbstractBaseUser | None = None,
 ) -> list[UpsertResult]:
-    """Do the same for personas that are read already; `user` is recorded with the versions this makes."""
+    """Create or update an agent per persona, all or none; return what became of each, in their order.
+
+    Args:
+        reset: Overwrite personas that a person edited since their last import; otherwise those stay.
+        dry_run: Say what would happen, change nothing.
+        user: Recorded with the versions this makes; None: no user.
+    """
     with transaction.atomic():
         results = [upsert_agent(values=values, note=NOTE, reset=reset, source=NOTE, user=user) for values in personas]
         transaction.set_rollback(dry_run)

@@ -139,7 +139,10 @@ def slug_of(name: str) -> str:
 
 
 def describe(error: ValidationError) -> str:
-    """Return a sentence on the first wrong field of a validation error, with its value and what is allowed."""
+    """Return a sentence on the first wrong field of a validation error, with its value and what is allowed.
+
+    For example ``'traits[0].strength' is 2: Input should be less than or equal to 1``; further wrong fields are not named.
+    """
     first = error.errors(include_url=False)[0]
     location = first["loc"]
     field = _dotted(location) or "persona"

@@ -87,11 +87,13 @@ def conversations() -> Iterator[SeedConversation]:
 
 
 def seed(*, reset: bool = False, now: datetime | None = None) -> SeedReport:
-    """Load agents and conversations. Running it again adds what is missing and changes nothing else.
+    """Load agents and conversations, and have other apps add theirs. Running it again adds what is missing.
+
+    Personas that nobody edited become what the files say now; messages that are stored stay.
 
     Args:
         reset: Overwrite personas that a person edited since they were seeded.
-        now: The day of seeding; default today.
+        now: The moment of seeding, from which the days of messages count back; default now.
     """
     report = SeedReport()
     agents: dict[str, Agent] = {}
@@ -114,7 +116,12 @@ def seed(*, reset: bool = False, now: datetime | None = None) -> SeedReport:
 def _seed_conversation(
     conversation: SeedConversation, agents: dict[str, Agent], now: datetime, report: SeedReport
 ) -> None:
-    """Add what is missing of a conversation: channel, members, messages and their replies."""
+    """Add what is missing of a conversation: channel, members, messages and their replies; what is stored stays as it is.
+
+    Args:
+        agents: By slug; all that the conversation names.
+        report: Messages that were stored and made are counted in it.
+    """
     info = conversation.channel
     channel, _ = Channel.objects.get_or_create(slug=info.slug, defaults=info.model_dump(exclude={"slug"}))
     for slug in conversation.members:
@@ -146,7 +153,7 @@ def _seed_conversation(
 
 
 def _link_replies(channel: Channel, messages: Iterable[SeedMessage]) -> None:
-    """Set the parents of stored messages that reply to others."""
+    """Set the parents of those of these messages, all of them stored, that reply to others in the channel."""
     rows = {row.external_id: row for row in Message.objects.filter(channel=channel)}
     replies: list[Message] = []
     for message in messages:

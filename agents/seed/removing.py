@@ -46,8 +46,8 @@ def remove_examples(*, dry_run: bool = False) -> Removal:
     """
     removal = Removal()
     with transaction.atomic():
-        channels = list(_channels().order_by("slug"))
-        agents = _agents(channels, removal)
+        channels = list(_channels_of_examples().order_by("slug"))
+        agents = _removable_agents(channels, removal)
         removal.objections = _objections(agents)
         if not removal.objections:
             _remove(agents, channels, removal)
@@ -55,8 +55,11 @@ def remove_examples(*, dry_run: bool = False) -> Removal:
     return removal
 
 
-def _channels() -> QuerySet[Channel]:
-    """Return the channels of the seed and of the demonstration, and those of simulations and debates with examples alone."""
+def _channels_of_examples() -> QuerySet[Channel]:
+    """Return the channels of the seed and of the demonstration, and synthetic ones (simulations, debates) with examples alone.
+
+    With examples alone: at least one example and no other agent spoke there, or takes part in what apps name in `seed_channel_agents`.
+    """
     shipped = [conversation.channel.slug for conversation in conversations()]
     other_agents = Agent.objects.exclude(origin=Agent.Origin.SEED)
     has_examples = Q()
@@ -71,8 +74,14 @@ def _channels() -> QuerySet[Channel]:
     return Channel.objects.filter(is_shipped | is_demonstration | (Q(synthetic=True) & has_examples & ~has_others))
 
 
-def _agents(channels: Sequence[Channel], removal: Removal) -> list[Agent]:
-    """Return the examples, without those that spoke in a channel of the team's own, or take part in something there, such as a debate."""
+def _removable_agents(channels: Sequence[Channel], removal: Removal) -> list[Agent]:
+    """Return the examples, without those that spoke in a channel of the team's own, or take part in something there, such as a debate.
+
+    Each that stays is named in `removal.kept`, with the reason.
+
+    Args:
+        channels: Those of the examples; all others are the team's own.
+    """
     agents = Agent.objects.filter(origin=Agent.Origin.SEED).order_by("slug")
     said_elsewhere = Message.objects.filter(agent__in=agents).exclude(channel__in=channels).order_by()
     counts = Counter(said_elsewhere.values_list("agent__slug", "channel__slug"))
@@ -90,7 +99,11 @@ def _agents(channels: Sequence[Channel], removal: Removal) -> list[Agent]:
 
 
 def _objections(agents: Sequence[Agent]) -> list[str]:
-    """Return a sentence on each row that names these agents and no other: where none is named, every agent is meant."""
+    """Return a sentence on each row that names these agents and no other: where none is named, every agent is meant.
+
+    So the row would apply to every agent once these are gone. Left out are rows of the demonstration, and kinds of rows for which no
+    named agent means none (`only_named_agents`).
+    """
     objections: list[str] = []
     for relation in Agent._meta.get_fields():
         if not isinstance(relation, ManyToManyRel) or getattr(relation.related_model, "only_named_agents", False):
@@ -108,7 +121,10 @@ def _objections(agents: Sequence[Agent]) -> list[str]:
 
 
 def _remove(agents: Sequence[Agent], channels: Sequence[Channel], removal: Removal) -> None:
-    """Delete what the seed stored, what these agents said, and what was simulated with them; never what a user wrote."""
+    """Delete what the seed stored, what these agents said, and what was simulated with them; never what a user wrote.
+
+    Counts what goes in `removal.removed`, and names in `removal.kept` the channels that stay because others wrote in them.
+    """
     messages = _removable_messages(agents, channels)
     empty_channels: list[int] = []
     for channel in channels:
@@ -133,12 +149,15 @@ def _remove(agents: Sequence[Agent], channels: Sequence[Channel], removal: Remov
         _, counts = rows.delete()
         for label, number in counts.items():
             model = apps.get_model(label)
-            if not model._meta.auto_created:
+            if not model._meta.auto_created:  # rows of many-to-many tables are not counted
                 removal.removed[str(model._meta.verbose_name_plural)] += number
 
 
 def _removable_messages(agents: Sequence[Agent], channels: Sequence[Channel]) -> QuerySet[Message]:
-    """Return the messages of the examples' channels that no user and no other agent wrote: shipped ones, and those simulated."""
+    """Return the messages of these channels that may go: shipped ones, those of these agents, and those of simulated visitors.
+
+    Never one that a user wrote.
+    """
     shipped: set[tuple[str, str]] = set()
     for conversation in conversations():
         shipped.update((conversation.channel.slug, message.id) for message in conversation.messages)
@@ -149,6 +168,7 @@ def _removable_messages(agents: Sequence[Agent], channels: Sequence[Channel]) ->
         for pk, channel, external_id in may_be_shipped.values_list("pk", "channel__slug", "external_id")
         if (channel, external_id) in shipped
     ]
+    # An outsider who is simulated, or plays a part in the demonstration; elsewhere an outsider may be a real person.
     is_of_visitor = (Q(channel__synthetic=True) | Q(channel__slug=Demo.CHANNEL)) & Q(agent=None)
     return in_channels.filter(Q(pk__in=shipped_keys) | Q(agent__in=agents) | is_of_visitor)
 

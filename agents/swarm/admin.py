@@ -55,6 +55,10 @@ class SwarmForm(SwarmModelForm):
     """The form of a swarm; what could not work is refused as over the API."""
 
     def clean(self) -> dict[str, Any]:
+        """Check the fields as the API does, and clashes of the swarm as it would be with its agents' other ones.
+
+        What is refused becomes an error of its field, where that has none yet.
+        """
         given: dict[str, Any] = super().clean() or {}
         given["tools"] = given.get("tools") or []
         try:
@@ -101,7 +105,10 @@ class SwarmAdmin(ModelAdmin[Swarm]):
 
 
 def versions(swarm: Swarm) -> Iterator[dict[str, Any]]:
-    """Yield the newest changes of a swarm's phases, each with what it changed."""
+    """Yield at most `MOST_VERSIONS` changes of a swarm's phases, the newest first, each with what it changed of the version before.
+
+    A phase's first version has none before it and is left out, as is one whose earlier version is not among the 200 newest rows.
+    """
     history: Any = SwarmPhase.history
     rows = list(history.filter(swarm_id=swarm.pk).select_related("history_user").order_by("-history_id")[:200])
     yielded = 0
@@ -137,6 +144,7 @@ class DialogStateAdmin(LogAdmin[DialogState]):
     list_select_related = ("agent", "channel")
 
     def get_panels(self, request: HttpRequest, obj: DialogState) -> list[SafeString]:
+        """Return the usual panels, and for those who may read messages what is remembered, with the summary and refused polishes."""
         panels = super().get_panels(request, obj)
         if not request.user.has_perm(READING):
             return panels
@@ -185,8 +193,13 @@ def action_of(given: QueryDict) -> str:
 def change_state(row: DialogState, action: str, given: QueryDict) -> None:
     """Do what a person asks for on the page of a dialog state.
 
+    Args:
+        action: ``write`` (the summary), ``add``, ``edit``, or one of `ENTRY_ACTIONS`. But for the first two, the form's field of
+            this name has the entry's primary key.
+        given: The form. An edited text is in the field ``text-`` with the entry's key.
+
     Raises:
-        StateRefused: It is not allowed.
+        StateRefused: It is not allowed, or there is no such entry.
     """
     if action == "write":
         write_summary(row.agent, row.channel, given.get("summary", ""))
@@ -229,6 +242,7 @@ class SwarmTurnAdmin(LogAdmin[SwarmTurn]):
         return format_html("{}", display.badge(*outcome_of(turn)))
 
     def get_panels(self, request: HttpRequest, obj: SwarmTurn) -> list[SafeString]:
+        """Return the usual panels, and for those who may read messages what polishing changed, with each refused text."""
         panels = super().get_panels(request, obj)
         if not request.user.has_perm(READING):
             return panels
@@ -241,7 +255,7 @@ class SwarmTurnAdmin(LogAdmin[SwarmTurn]):
 
 
 def outcome_of(turn: SwarmTurn) -> tuple[str, display.Tone]:
-    """Return what a swarm did, in a word or two, and its tone."""
+    """Return what a swarm did, in a word or two, and its tone; of several things the first that is asked for here."""
     decided = turn.calibration.get("decision", {}).get("kind", "")
     if turn.replaced:
         return "replaced", "warning"
@@ -253,7 +267,10 @@ def outcome_of(turn: SwarmTurn) -> tuple[str, display.Tone]:
 
 
 def swarm_notes(request: HttpRequest, shown: list[Message]) -> dict[int, SafeString]:
-    """Return what a swarm did with each message and what it remembers, linked to their rows, for the page of a conversation."""
+    """Return, by a message's primary key, what a swarm did with it and a link to what it remembers, for the page of a conversation.
+
+    Messages that no swarm's turn sent are left out; the link is for those who may view dialog states.
+    """
     notes: dict[Any, SafeString] = {}
     states = DialogState.objects.filter(agent=OuterRef("agent"), channel=OuterRef("channel"))
     turns = SwarmTurn.objects.filter(message__in=shown).defer("draft")
@@ -267,7 +284,11 @@ def swarm_notes(request: HttpRequest, shown: list[Message]) -> dict[int, SafeStr
 
 
 def chat_part(request: HttpRequest, agent: Agent, chat: Channel, run: Run) -> SafeString:
-    """Render what the swarm did in the newest turn of a chat, and what it remembers."""
+    """Render what the swarm did in the newest turn of a chat, and what it remembers, each for those who may view it.
+
+    Args:
+        run: Of the newest turn.
+    """
     turn = SwarmTurn.objects.filter(run=run).select_related("swarm").first()
     state = DialogState.objects.filter(agent=agent, channel=chat).prefetch_related("entries").first()
     context = {

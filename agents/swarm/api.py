@@ -247,6 +247,11 @@ class Dialogs(View):
         return self.tagged(request, dialog_of(self._state(agent, where)))
 
     def _state(self, agent: Agent, channel: Channel) -> DialogState:
+        """Return the stored state with its entries.
+
+        Raises:
+            NotFound: There is none; names up to 20 channels for which there is one.
+        """
         rows = DialogState.objects.select_related("agent", "channel").prefetch_related("entries")
         state = rows.filter(agent=agent, channel=channel).first()
         if state is None:
@@ -259,6 +264,7 @@ class Dialogs(View):
 
 
 def dialog_of(state: DialogState) -> Dialog:
+    """Return what is remembered as the API shows it: entries that were not removed, and the newest summary without removed words."""
     summary = newest_summary(state.agent, state.channel)
     return Dialog(
         agent=state.agent.slug,
@@ -275,10 +281,10 @@ def dialog_of(state: DialogState) -> Dialog:
 
 
 def _replace(state: DialogState, kind: str, given: Sequence[EntryBody]) -> None:
-    """Make the entries of a kind those given.
+    """Make the entries of a kind those given: one with an id stays and is changed, one without is new, and all others are removed.
 
     Raises:
-        StateRefused: One is not allowed.
+        StateRefused: One is not allowed, or no entry of this kind has its id.
     """
     remembered = {entry.pk: entry for entry in entries(state, kind)}
     for number, body in enumerate(given):

@@ -60,12 +60,12 @@ def save_swarm(
     """Make a swarm, or change `swarm`, with all its phases. A phase whose prompt or temperature changes gets its next version.
 
     Args:
-        values: Fields of `SwarmRequest`, all of them; phases that are not among them are removed.
-        swarm: The one to change.
+        values: Fields of `SwarmRequest`; those that are left out get their defaults, and phases that are not among them are removed.
+        swarm: The one to change; None: a new one is made.
         agents: All that are to have it; None: those that have it now.
 
     Raises:
-        Refused: A value is not allowed; nothing is written.
+        Refused: A value is not allowed, the name is in use, or an agent would have two swarms for one intent; nothing is written.
     """
     checked = check_values(values)
     with transaction.atomic():
@@ -73,7 +73,7 @@ def save_swarm(
         for name, value in checked.model_dump(exclude={"phases"}).items():
             setattr(swarm, name, value)
         try:
-            with transaction.atomic():
+            with transaction.atomic():  # a savepoint: the transaction around it can go on after an IntegrityError
                 swarm.save()
         except IntegrityError:
             raise SwarmRefused("name", f"{checked.name!r} is in use; allowed: another name") from None
@@ -91,10 +91,10 @@ def ensure_swarm(values: Mapping[str, Any]) -> Swarm:
 
 
 def check_values(values: Mapping[str, Any]) -> SwarmRequest:
-    """Check what is checked of a swarm, without the database.
+    """Check the fields of a swarm and return them; what needs the database, such as clashes with other swarms, is not checked.
 
     Raises:
-        Refused: A value is not allowed.
+        Refused: A value is not allowed, an intent or a tool is unknown, or two phases have one name.
     """
     checked = validate(SwarmRequest, dict(values))
     check_names("intents", checked.intents, known_intents())
@@ -121,7 +121,12 @@ def assign_swarms(*, agent: Agent, swarms: Sequence[Swarm | str]) -> None:
 
 
 def check_names(field: str, names: Any, allowed: Sequence[str]) -> None:
-    """Raise `SwarmRefused` where they are no list of names, or a name is unknown or there twice."""
+    """Raise `SwarmRefused` where they are no list of names, or a name is unknown or there twice.
+
+    Args:
+        field: Named in the error.
+        names: Not checked yet: anything that was sent.
+    """
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise SwarmRefused(field, f'{str(names)[:80]!r}; allowed: a list of names, e.g. ["general"]')
     for name in names:
@@ -150,6 +155,10 @@ def check_clashes(agent: Agent, swarms: Iterable[Swarm]) -> None:
 
 
 def _save_phases(swarm: Swarm, phases: Sequence[PhaseRequest]) -> None:
+    """Make a swarm's phases, known by their names, equal to these; others are deleted, unchanged ones are not saved again.
+
+    A new one is version 1; a new prompt or temperature makes the next version, another change does not.
+    """
     swarm.phases.exclude(name__in=[phase.name for phase in phases]).delete()
     before = {phase.name: phase for phase in swarm.phases.all()}
     for wanted in phases:

@@ -88,7 +88,7 @@ def _share(value: object) -> float:
 
 
 def _valid_ones(make: Callable[[Any], BaseModel]) -> BeforeValidator:
-    """Return a validator that keeps the valid items of a list, at most `MOST_ENTRIES`."""
+    """Return a validator that keeps the items of a list that `make` accepts, at most `MOST_ENTRIES`; nothing of what is no list."""
 
     def keep_valid(values: object) -> list[BaseModel]:
         valid: list[BaseModel] = []
@@ -103,7 +103,11 @@ def _valid_ones(make: Callable[[Any], BaseModel]) -> BeforeValidator:
 
 
 def _entry(value: Any) -> Entry:
-    """Make an entry of an answer; none can say that a person made it."""
+    """Make an entry of an answer; none can say that a person made it. Its text is its quote: a model's own words are not kept.
+
+    Raises:
+        ValidationError: It has no quote or no position.
+    """
     if isinstance(value, Entry):
         return value
     fields = value if isinstance(value, Mapping) else {}
@@ -185,7 +189,10 @@ class CalibrationResult:
 
 
 def stated_preferences(calibration: MessageCalibration, messages: Iterable[Message]) -> dict[str, str]:
-    """Return the preferences that a person states in these messages: known values whose quote stands in a message of a person."""
+    """Return name to value of the preferences that a person states in these messages; of several values the last.
+
+    Left out are unknown values, and those whose quote does not stand in a person's message at its position.
+    """
     texts = {message.position: message.text for message in messages if message.agent_id is None}
     stated: dict[str, str] = {}
     for preference in calibration.preferences:
@@ -233,12 +240,17 @@ def calibrate(
 ) -> CalibrationResult:
     """Ask the calibrators about a message, all in one call; where that fails, rules answer, and ask only for what is required.
 
+    Nothing is raised for a call that fails: the result names the failure.
+
     Args:
         trigger: The message to be answered.
         transcript: Of its channel, oldest first. Entries are made of those after `state.position`.
         phases: Enabled calibrators in their order.
         deadline: Seconds in all.
-        model: Acts instead of the agent's own.
+        nonce: Of the turn's fences.
+        run_id: Of the turn, for the ledger; None: the ledger names the message in its place.
+        model: Acts instead of the agent's own; empty: its own.
+        temperature: None leaves it to the server.
     """
     work = f"run:{run_id}" if run_id else f"message:{trigger.pk}"
     request = llm.LLMRequest(
@@ -293,7 +305,7 @@ def _instructions(agent: Agent, phases: Sequence[SwarmPhase]) -> str:
 
 
 def _material(agent: Agent, trigger: Message, transcript: Sequence[Message], state: DialogState, nonce: str) -> str:
-    """Render the conversation, what is known of it, the question that waits, and the message, each fenced."""
+    """Render the conversation, what is known of it, the question that waits, and the message, each fenced; what is empty is left out."""
     earlier = [_numbered_line(message, agent) for message in transcript if message.position < trigger.position]
     known = _known_lines(state)
     pending = _short_line((state.pending or {}).get("question", ""))
@@ -351,7 +363,11 @@ SCHEMA = object_schema(
 
 # -- rules
 def by_rules(*, trigger: Message, transcript: Sequence[Message], state: DialogState) -> MessageCalibration:
-    """Return what can be seen of a message without a model; nothing is claimed of what cannot, such as what else a request leaves open."""
+    """Return what can be seen of a message without a model; nothing is claimed of what cannot, such as what else a request leaves open.
+
+    Entries and preferences are those of all people's messages after `state.position`; the register and what is missing are the trigger's.
+    Of several goals the newest counts. An anchor is named only where the state has none.
+    """
     text = trigger.text[:MESSAGE_CHARACTERS]
     earlier = [message for message in transcript if message.position < trigger.position and message.agent_id is None]
     new_messages = [message for message in earlier if message.position > state.position]
@@ -362,9 +378,9 @@ def by_rules(*, trigger: Message, transcript: Sequence[Message], state: DialogSt
     decisions: list[Entry] = []
     preferences: list[Preference] = []
     for message in new_messages:
-        goal = _stated(message, "goal")[-1:] or goal
-        facts += _stated(message, "facts")
-        decisions += _stated(message, "decisions")
+        goal = _sentences_that_state(message, "goal")[-1:] or goal
+        facts += _sentences_that_state(message, "facts")
+        decisions += _sentences_that_state(message, "decisions")
         preferences += _lasting_preferences(message)
     calibration = MessageCalibration(
         **_register_of(text), goal=goal, facts=facts, decisions=decisions, preferences=preferences, heuristic=True
@@ -372,12 +388,12 @@ def by_rules(*, trigger: Message, transcript: Sequence[Message], state: DialogSt
     if not entries(state, "anchor"):
         calibration.anchor = _first_sentence(new_messages[0])
     if _sentence_patterns()["vague_number"].search(text):
-        calibration.uncertainty = 0.3
+        calibration.uncertainty = 0.3  # above `UNCERTAIN`
 
     earlier_texts = [message.text[:MESSAGE_CHARACTERS] for message in earlier]
     missing = _missing_information(text, earlier_texts, state)
     if missing:
-        calibration.risk = 0.9
+        calibration.risk = 0.9  # surely worth a question
         calibration.missing = [information.name for information in missing]
         calibration.question = missing[0].question
         calibration.cannot = missing[0].cannot
@@ -443,9 +459,18 @@ def _register_of(text: str) -> dict[str, str]:
 
 
 def _missing_information(text: str, earlier: Sequence[str], state: DialogState) -> list[RequiredInformation]:
-    """Return the required information that a request lacks: of this message, or of the one whose question it should have answered."""
+    """Return the required information that a request lacks: of this message, or of the one whose question it should have answered.
+
+    It is not lacking where this message, an earlier one of a person, or a fact of the state gives it.
+
+    Args:
+        text: Of this message.
+        earlier: Texts of people's messages before it.
+        state: Its `pending` question says what was asked for; a new request or a command in this message drops that.
+    """
     pending = state.pending or {}
     facts = [fact.text for fact in entries(state, "facts")]
+    # On one line with its question, so that "70" answers "How much do you weigh?".
     known = "\n".join([f"{pending.get('question', '')} {text}", *earlier, *facts])
     asked_for = set(pending.get("missing", ()))
     if _sentence_patterns()["new_request"].search(text) or intent_of(text) in COMMANDS:
@@ -458,8 +483,11 @@ def _missing_information(text: str, earlier: Sequence[str], state: DialogState) 
     return missing
 
 
-def _stated(message: Message, kind: str) -> list[Entry]:
-    """Return the sentences of a person that state a goal, facts or decisions."""
+def _sentences_that_state(message: Message, kind: str) -> list[Entry]:
+    """Return the sentences of a message that state this kind of thing (goal, facts or decisions).
+
+    Goals and decisions are pinned, and facts that say they last ("allergic", "always", a number).
+    """
     stated: list[Entry] = []
     for sentence in split_sentences(message.text[:MESSAGE_CHARACTERS]):
         if not _states(sentence, kind):
@@ -470,7 +498,7 @@ def _stated(message: Message, kind: str) -> list[Entry]:
 
 
 def _states(sentence: str, kind: str) -> bool:
-    """Return whether a sentence states a goal, a decision, or a fact that is neither."""
+    """Return whether a sentence states a goal, a decision, or a fact that is neither; a question or a very long one states none."""
     if len(sentence) > TEXT_CHARACTERS or "?" in sentence:
         return False
     patterns = _sentence_patterns()
@@ -493,7 +521,7 @@ def _entry_of(sentence: str, message: Message, *, pinned: bool = False) -> Entry
 
 
 def _lasting_preferences(message: Message) -> list[Preference]:
-    """Return what a person asks for lastingly: a sentence that says so, with a value of the register in it."""
+    """Return what a person asks for lastingly: each value in a sentence that says so, such as "From now on keep it short."."""
     stated: list[Preference] = []
     for sentence in split_sentences(message.text[:MESSAGE_CHARACTERS]):
         if not _sentence_patterns()["preference"].search(sentence):

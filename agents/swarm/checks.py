@@ -23,7 +23,7 @@ RANGES = {
 
 @register("plumbline")
 def check_swarm_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """Check that the numbers and choices for swarms are in range."""
+    """Yield an error for each setting of swarms that is out of range: deadlines, window and summaries, how to polish."""
     from agents.swarm.models import Swarm
 
     yield from too_small(NUMBERS)

@@ -42,6 +42,9 @@ class Decision(BaseModel):
 def decide(calibration: MessageCalibration, state: DialogState, message: str) -> Decision:
     """Return what to do about a message.
 
+    Missing information decides first. Else a question is asked where the risk is high, none was asked in the last turns and not this one
+    before; else an assumption is stated where there is one; else the agent just answers.
+
     Args:
         calibration: Of this message.
         state: Before this message is counted; with the question that waits for its answer (`pending`), and those asked before (`asked`).
@@ -59,7 +62,10 @@ def decide(calibration: MessageCalibration, state: DialogState, message: str) ->
 
 
 def _about_missing(calibration: MessageCalibration, state: DialogState, message: str) -> Decision:
-    """Ask for required information; where that was done before, say what cannot be answered without it."""
+    """Ask for required information; where that was done before, say what cannot be answered without it.
+
+    It also counts as done where the person's own message is nearly the question that would be asked.
+    """
     missing = tuple(dict.fromkeys(calibration.missing))
     names = " and ".join(missing)
     question = first_question(calibration.question) or f"What I need to know first: {names}?"
@@ -71,7 +77,11 @@ def _about_missing(calibration: MessageCalibration, state: DialogState, message:
 
 
 def settle(state: DialogState, decision: Decision, *, position: int) -> None:
-    """Note in the state, which counts the message at `position` already, whether a question waits now. Does not save it."""
+    """Note in the state whether a question waits now, and remember it as asked. A question that waited before is settled. Saves nothing.
+
+    Args:
+        state: Counts the message at `position` already.
+    """
     state.pending = {}
     if decision.kind == "clarify":
         question = {
@@ -96,7 +106,7 @@ def _asked_lately(state: DialogState) -> bool:
 
 
 def _was_asked_for(missing: Iterable[str], state: DialogState) -> bool:
-    """Return whether required information was asked for before, or a question for any waits for its answer."""
+    """Return whether any of this information was asked for before, or a question for required information, even other, still waits."""
     waiting: Mapping[str, Any] = state.pending or {}
     if waiting.get("missing"):
         return True

@@ -53,8 +53,8 @@ class LookUp(Tool):
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
         portions = _with_nutrients(self.foods)
-        _remember(turn, "look_up", portions)
-        return Performed(f"{_line(portions)}.", detail={"looked_up": portions})
+        _keep_as_last_tool(turn, "look_up", portions)
+        return Performed(f"{_portions_in_one_line(portions)}.", detail={"looked_up": portions})
 
     @classmethod
     def scripted(cls, message: str) -> dict[str, Any] | None:
@@ -70,9 +70,9 @@ class Log(Tool):
     )
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
-        portions = _with_nutrients(self.foods) if self.foods else _looked_up(turn)
-        _remember(turn, "log", portions)
-        return Performed(f"Logged: {_line(portions)}.", detail={"logged": portions})
+        portions = _with_nutrients(self.foods) if self.foods else _looked_up_and_not_logged(turn)
+        _keep_as_last_tool(turn, "log", portions)
+        return Performed(f"Logged: {_portions_in_one_line(portions)}.", detail={"logged": portions})
 
     @classmethod
     def scripted(cls, message: str) -> dict[str, Any] | None:
@@ -89,8 +89,8 @@ class Undo(Tool):
         meals = logged_today(turn)
         if not meals:
             raise ToolFault("Nothing is logged today in this conversation; allowed: to undo what was logged.")
-        _remember(turn, "undo", meals[-1])
-        return Performed(f"Removed: {_line(meals[-1])}.", detail={"removed": meals[-1]})
+        _keep_as_last_tool(turn, "undo", meals[-1])
+        return Performed(f"Removed: {_portions_in_one_line(meals[-1])}.", detail={"removed": meals[-1]})
 
     @classmethod
     def scripted(cls, message: str) -> dict[str, Any] | None:
@@ -105,6 +105,7 @@ class Day(Tool):
     )
 
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
+        # The answer is, e.g., "Logged today: 540 kcal, 21 g protein. Left of 2000 kcal: 1460 kcal." (below 0 where they ate more).
         foods: Portions = []
         for meal in logged_today(turn):
             foods += meal
@@ -124,7 +125,10 @@ Portions = list[dict[str, Any]]  # each food with its name, amount, portion, kca
 
 
 def logged_today(turn: Turn) -> list[Portions]:
-    """Return the meals of this conversation that were logged today and not taken back, oldest first."""
+    """Return the meals of this conversation that were logged since midnight (TIME_ZONE) and not taken back, oldest first.
+
+    Each removal takes back the meal that was logged last before it. Answers of refused calls neither log nor remove.
+    """
     midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
     answers = RunMessage.objects.filter(
         run__agent=turn.agent,
@@ -165,7 +169,7 @@ def _foods() -> dict[str, dict[str, Any]]:
 
 
 def _with_nutrients(portions: list[Portion]) -> Portions:
-    """Return what the portions hold.
+    """Return portions with their calories (kcal) and protein (grams), each for the whole amount.
 
     Raises:
         ToolFault: A food is not in the table.
@@ -189,8 +193,8 @@ def _with_nutrients(portions: list[Portion]) -> Portions:
     return held
 
 
-def _line(portions: Portions) -> str:
-    """Return portions in one line, e.g. ``2 eggs, 156 kcal, 13 g protein``."""
+def _portions_in_one_line(portions: Portions) -> str:
+    """Return portions in one line with their sums, e.g. ``2 eggs and toast (1 x slice), 236 kcal, 16 g protein``."""
     names: list[str] = []
     for food in portions:
         name = food["name"]
@@ -202,14 +206,14 @@ def _line(portions: Portions) -> str:
     return f"{' and '.join(names)}, {kcal:.0f} kcal, {protein:.0f} g protein"
 
 
-def _remember(turn: Turn, tool: str, portions: Portions) -> None:
+def _keep_as_last_tool(turn: Turn, tool: str, portions: Portions) -> None:
     """Keep in the dialog state what a tool looked up, logged or removed."""
     with updating(turn.agent, turn.channel) as state:
         state.last_tool = {"name": tool, "ok": True, "looked_up": portions}
 
 
-def _looked_up(turn: Turn) -> Portions:
-    """Return what this conversation looked up last.
+def _looked_up_and_not_logged(turn: Turn) -> Portions:
+    """Return what this conversation looked up last; or the meal that was taken back, where that was later.
 
     Raises:
         ToolFault: Nothing, or it is logged already.
@@ -220,12 +224,17 @@ def _looked_up(turn: Turn) -> Portions:
     if not portions:
         raise ToolFault("Nothing was looked up in this conversation; allowed: the field foods with what was eaten.")
     if last_tool["name"] == "log":
-        raise ToolFault(f"It is logged already ({_line(portions)}); allowed: the field foods, to log it once more.")
+        raise ToolFault(
+            f"It is logged already ({_portions_in_one_line(portions)}); allowed: the field foods, to log it once more."
+        )
     return portions
 
 
 def _named_portions(message: str) -> list[dict[str, Any]]:
-    """Return the foods of the table that a message names, with the number before each, or 1; at most `MOST_FOODS`."""
+    """Return the foods of the table that a message names, with the number before each, or 1; at most `MOST_FOODS`.
+
+    A food is left out where the word before it is an amount that cannot be read, as in "a dozen eggs".
+    """
     names = "|".join(sorted(map(re.escape, _foods()), key=len, reverse=True))
     pattern = rf"(?<![\w-])(?:(?P<word_before>\S+)\s+)?(?<![\w-])(?P<food>{names})\b"
     portions: list[dict[str, Any]] = []
@@ -237,7 +246,10 @@ def _named_portions(message: str) -> list[dict[str, Any]]:
 
 
 def _amount(word: str) -> float | None:
-    """Return the number that a word before a food is, or 1; None where it is a number that cannot be read."""
+    """Return the number that a word before a food is, or 1 where it is none, such as "an"; None where it is one that cannot be read.
+
+    That is "dozen" or "half", "2-3", "1/2", and "of", before which the amount stands ("a cup of rice").
+    """
     if word in CARDINALS:
         return float(CARDINALS[word])
     if re.fullmatch(r"\d+(?:[.,]\d{1,2})?", word):

@@ -28,7 +28,9 @@ def refusal(
     names: Collection[str] = (),
     rules: Sequence[Callable[[str], bool]] = (),
 ) -> str:
-    """Return why a rewriting may not replace a draft; empty when it may.
+    """Return why a rewriting may not replace a draft, by the first guard that finds a difference; empty when it may.
+
+    For example ``The polish adds “42” (numbers).``
 
     Args:
         message, preferences: What the draft answers, and what is known of the reader: their words are no new ones.

@@ -117,7 +117,7 @@ def register_intent(name: str, rule: Rule) -> None:
     if name in intents():
         raise ValueError(f"intent {name!r} is registered already; allowed: a name of its own")
     later_intents = dict(INTENTS)
-    INTENTS.clear()
+    INTENTS.clear()  # the same dictionary, with the new one first: other modules have imported it
     INTENTS[name] = rule
     INTENTS.update(later_intents)
 
@@ -150,7 +150,10 @@ class ChosenSwarms:
 
 
 def swarms_for(swarms: Iterable[Swarm], intent: str) -> ChosenSwarms:
-    """Choose among an agent's swarms, those that are off aside, the ones that take part in a turn of this intent."""
+    """Choose among an agent's swarms, those that are off aside, the ones that take part in a turn of this intent.
+
+    Of several for one intent the first counts. The role is None where the voice has the intent, too.
+    """
     voice: Swarm | None = None
     role: Swarm | None = None
     for swarm in swarms:

@@ -76,12 +76,13 @@ def window(transcript: Sequence[Message]) -> list[Message]:
 
 
 def remember(turn: Turn, state: DialogState, preferences: Mapping[str, str], *, message: Message | None) -> None:
-    """Shorten the turn's transcript to the window, and add the section about what was before it.
+    """Shorten the turn's transcript to the window, and add the section about what was before it, where there is anything.
 
     Messages of which a person removed a part, and those that say what their speaker later asked to forget, are quoted no more.
 
     Args:
-        message: The one to be answered. Older messages that share words with it are recalled.
+        preferences: Of the person, name to value.
+        message: The one to be answered. Older messages that share words with it are recalled; None: none are.
     """
     summary = newest_summary(turn.agent, turn.channel)
     turn.transcript = window(turn.transcript)
@@ -102,15 +103,22 @@ def remember(turn: Turn, state: DialogState, preferences: Mapping[str, str], *, 
 def _older_messages(
     turn: Turn, state: DialogState, summary: DialogSummary | None, message: Message | None
 ) -> OlderMessages:
-    """Return the messages before the window that are to be quoted."""
+    """Return the messages before the window that are to be quoted: the newest that no summary covers, and those like `message`.
+
+    Args:
+        turn: With its transcript cut to the window.
+        summary: The newest one; None: no message is covered.
+        message: None: none is recalled.
+    """
     before_window = said_in(turn.channel).filter(position__lt=turn.transcript[0].position)
-    if Overrides.of(turn.overrides).apart:
+    if Overrides.of(turn.overrides).apart:  # the agent is not shown what other agents say
         before_window = before_window.filter(Q(agent=turn.agent) | Q(agent=None))
     words_of = searched(before_window, newer=turn.transcript)
     for entry in all_entries(state):
         if entry.removed:
             words_of.pop(entry.position, None)
     summarised_to = summary.to_position if summary else 0
+    # Newest first; one more than is shown tells that there are more.
     unsummarised = [position for position in words_of if position > summarised_to][: MOST_SINCE + 1]
     nearest = recalled(message.text, words_of) if message is not None else []
     rows = {row.position: row for row in before_window.filter(position__in=[*unsummarised, *nearest])}
@@ -134,6 +142,7 @@ def searched(older: QuerySet[Message], *, newer: Iterable[Message] = ()) -> dict
     for message in newer:
         if message.agent_id is None:
             forgotten_by[message.user_id, message.outsider] += words_to_forget(message.text)
+    # From new to old: what a message asks to forget concerns itself and those before it.
     columns = ("position", "agent_id", "user_id", "outsider", Left("text", SEARCHED_CHARACTERS))
     rows = older.order_by("-position").values_list(*columns)[:MOST_SEARCHED]
     words_of: dict[int, frozenset[str]] = {}
@@ -150,7 +159,7 @@ def searched(older: QuerySet[Message], *, newer: Iterable[Message] = ()) -> dict
 
 
 def recalled(text: str, words_of: Mapping[int, frozenset[str]]) -> list[int]:
-    """Return the positions of the messages that share most words with a text, best first; those that share none are left out.
+    """Return the positions of at most `MOST_RECALLED` messages that share most words with a text, best first; none that shares no word.
 
     A shared word counts the more, the fewer of the messages hold it. Of equal messages the newer comes first.
 
@@ -230,7 +239,11 @@ def memory_section(
 
 
 def _entries_to_show(state: DialogState) -> dict[str, list[DialogEntry]]:
-    """Return heading to entries: all that are pinned, and of the others the newest within a limit."""
+    """Return heading to entries: anchor, goal and all that are pinned, and of the others the newest within a limit.
+
+    The others get half of the room that these and the least for summary and recalled messages leave. One that is too long is left out,
+    and with it all older ones.
+    """
     always = {
         "What it is about": entries(state, "anchor"),
         "What the person wants now": entries(state, "goal"),
@@ -250,7 +263,10 @@ def _entries_to_show(state: DialogState) -> dict[str, list[DialogEntry]]:
 
 
 def _entry_line(entry: DialogEntry) -> str:
-    """Return an entry with the words it rests on; where a person worded it or it is an answer, with that text before them."""
+    """Return an entry with the words it rests on; where a person worded it or it is an answer, with that text before them.
+
+    For example ``“I am vegan” (Ann, 3)``, ``No meat: “I am vegan” (Ann, 3)``, ``Where to? “Rome” (Ann, 5)``.
+    """
     quote = as_quote(entry.quote, entry.author, entry.position)
     if folded(entry.text) in folded(entry.quote):
         return quote
@@ -262,7 +278,7 @@ def _entry_line(entry: DialogEntry) -> str:
 
 
 def _recalled_quotes(messages: Iterable[Message], *, room: int) -> dict[int, str]:
-    """Return position to quote of the first messages for which there is room."""
+    """Return position to quote of the first messages for which there is room; the first that does not fit ends it."""
     quotes: dict[int, str] = {}
     for message in messages:
         quote = as_quote(message.text, message.author_name, message.position, limit=RECALLED_CHARACTERS)
@@ -283,12 +299,16 @@ def _summary_text(
 
 
 def _since_lines(between: Sequence[Message], *, recalled: Mapping[int, str]) -> list[str]:
-    """Return the beginnings of the last messages that no summary covers, and a note where there are more of them."""
+    """Return the beginnings of the last messages that no summary covers, and a note where there are more of them.
+
+    Those that are recalled are left out, as they are quoted already; the others share `SINCE_CHARACTERS` equally.
+    """
     latest = [message for message in between[-MOST_SINCE:] if message.position not in recalled]
     characters = SINCE_CHARACTERS // max(1, len(latest))
     lines: list[str] = []
     if len(between) > MOST_SINCE:
         lines.append("[… earlier messages that are not summarised yet …]")
     for message in latest:
-        lines.append(as_quote(message.text, message.author_name, message.position, limit=characters - 16))
+        limit = characters - 16  # room for quotation marks, author and position
+        lines.append(as_quote(message.text, message.author_name, message.position, limit=limit))
     return lines

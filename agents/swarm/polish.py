@@ -120,7 +120,9 @@ def calls_for(phases: Sequence[SwarmPhase], executor: str) -> list[PolishCall]:
 def polish(
     turn: Turn, draft: str, phases: Sequence[SwarmPhase], material: Material, *, executor: str, deadline: float
 ) -> PolishResult:
-    """Have a draft polished.
+    """Have a draft polished. Nothing is raised for a call that fails, is late or is refused: the result names it, and the text stays.
+
+    Each call is given what the one before made of the draft, but held to the draft itself. A replacement of the draft ends it.
 
     Args:
         turn: Its agent and model are asked. No transaction may be open.
@@ -158,7 +160,11 @@ def polish(
 
 
 def _why_refused(draft: str, answer: PolishAnswer, phases: Sequence[SwarmPhase], material: Material) -> str:
-    """Return why an answer may not be said in place of the draft; empty when it may. Every phase is held to what the agent wrote."""
+    """Return why an answer may not be said in place of the draft; empty when it may. Every phase is held to what the agent wrote.
+
+    A replacement for safety or after an error is judged as one; any other text must keep what the draft says, without a longer list or
+    repeated numbers.
+    """
     text = answer.text.strip()
     fault = fault_of(text)
     if fault:
@@ -180,7 +186,10 @@ def _why_refused(draft: str, answer: PolishAnswer, phases: Sequence[SwarmPhase],
 
 
 def _why_list_refused(draft: str, text: str, material: Material) -> str:
-    """Return why a list is too long: specification 003 allows five bullet points, unless the person asked for a list."""
+    """Return why a list is too long: specification 003 allows five bullet points, unless the person asked for a list.
+
+    A rewriting may keep as many as the draft has. Empty when it is not too long.
+    """
     bullets = len(_BULLET.findall(text))
     allowed = max(MOST_BULLETS, len(_BULLET.findall(draft)))
     if bullets <= allowed or material.wants_list:
@@ -199,7 +208,10 @@ def _why_repetition_refused(draft: str, text: str, material: Material) -> str:
 
 
 def _why_replacement_refused(draft: str, answer: PolishAnswer, phases: Sequence[SwarmPhase], material: Material) -> str:
-    """Return why an answer may not replace the draft: it needs a cause that can be seen, and may bring no facts of its own."""
+    """Return why an answer may not replace the draft: it needs a cause that can be seen, and may bring no facts of its own.
+
+    Facts are numbers, dates, links, code and the like that neither the draft, the person nor a tool named. Empty when it may.
+    """
     if answer.replaced_by not in _replacing_phases(phases):
         return f"{one_line(answer.replaced_by)} may not replace a draft; allowed: {SAFETY}, {RECOVERY}"
     if not answer.reason.strip():
@@ -224,7 +236,7 @@ def _replacing_phases(phases: Iterable[SwarmPhase]) -> list[str]:
 def _repeated_numbers(draft: str, text: str) -> list[str]:
     """Return the numbers of the draft that stand in a text more often than there, each as often as it was added."""
     in_draft = Counter(_NUMBER.findall(draft))
-    in_text = Counter(_NUMBER.findall(_BULLET.sub("", text)))
+    in_text = Counter(_NUMBER.findall(_BULLET.sub("", text)))  # "1." before a line of a list repeats nothing
     repeated: list[str] = []
     for number, count in in_text.items():
         if number in in_draft:
@@ -234,6 +246,7 @@ def _repeated_numbers(draft: str, text: str) -> list[str]:
 
 # -- what is asked
 def _request(turn: Turn, draft: str, call: PolishCall, material: Material) -> llm.LLMRequest:
+    """Return the request that asks the phases of one call; its temperature is the lowest of theirs."""
     agent = turn.agent
     run_id = turn.run.pk if turn.run is not None else None
     replacers = _replacing_phases(call.phases)
@@ -263,7 +276,11 @@ def _request(turn: Turn, draft: str, call: PolishCall, material: Material) -> ll
 
 
 def material_prompt(draft: str, material: Material, nonce: str) -> str:
-    """Render everything the polishers read of this turn; what people, agents and tools wrote is fenced."""
+    """Render everything the polishers read of this turn; what people, agents and tools wrote is fenced.
+
+    The draft is whole; the message and the preferences are cut at 4,000 characters, each tool's answer at `OUTCOME_CHARACTERS`. What
+    is empty has no fence.
+    """
 
     def fenced(title: str, body: str) -> str:
         return fence(title, body, nonce) if body else ""
@@ -271,7 +288,7 @@ def material_prompt(draft: str, material: Material, nonce: str) -> str:
     return render_prompt(
         "swarm/draft",
         message=fenced("MESSAGE", indented(material.message, 4_000)),
-        draft=fenced("DRAFT", neutral(draft, max(len(draft), 1))[0]),
+        draft=fenced("DRAFT", neutral(draft, limit=max(len(draft), 1))[0]),  # never cut
         preferences=fenced("PREFERENCES", indented(material.preferences, 4_000)),
         outcomes=fenced("TOOLS", _outcome_lines(outcome for outcome in material.outcomes if outcome.ok)),
         errors=fenced("ERRORS", _outcome_lines(outcome for outcome in material.outcomes if not outcome.ok)),
@@ -301,7 +318,10 @@ def offline(request: llm.LLMRequest) -> Mapping[str, Any]:
 
 
 def _with_long_list_joined(text: str) -> str:
-    """Return a text whose only list, where it has more than five bullet points in a row, is one sentence."""
+    """Return a text whose only list, where it has more than five bullet points in a row, is one line: ``milk; bread; six eggs.``
+
+    Other texts are returned as they are, also when a line that is no bullet point stands between others.
+    """
     lines = text.split("\n")
     bullets = [number for number, line in enumerate(lines) if _BULLET.match(line)]
     if len(bullets) <= MOST_BULLETS:

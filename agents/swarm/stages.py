@@ -92,7 +92,10 @@ class Calibration:
     needs, lacking = "has_swarm", NO_SWARM
 
     def prepare(self, turn: Turn) -> Draft | None:
-        """Return a question where one has to be asked; otherwise add guidance and memory to the prompt."""
+        """Return a question that is sent in place of an answer; None where the agent answers, then with guidance and memory in its prompt.
+
+        Without a swarm for this message the stage counts as skipped, and nothing is added.
+        """
         context = swarm_context(turn)
         if isinstance(context, NoSwarm):
             turn.skip(context.reason)
@@ -121,7 +124,11 @@ class Polish:
     needs, lacking = "has_swarm", NO_SWARM
 
     def review(self, turn: Turn, draft: Draft) -> Accept:
-        """Return the polished draft; the draft itself where polishing is off, failed or was refused."""
+        """Return the polished draft; the draft itself where polishing is off, failed or was refused, and where it is not tried.
+
+        It is not tried without a swarm, in another channel than the person's, and for a draft with a payload, whose text belongs to its
+        data. What was done is stored in the turn's row, but for a preview.
+        """
         context = swarm_context(turn)
         if isinstance(context, NoSwarm):
             turn.skip(context.reason)
@@ -165,7 +172,7 @@ class Polish:
 
 # -- which swarm, and for what
 def swarm_context(turn: Turn) -> SwarmContext | NoSwarm:
-    """Return what the stages know of the turn, or why no swarm takes part. One query, once a turn in each process."""
+    """Return what the stages know of the turn, or why no swarm takes part; found out once a turn and kept in its reports."""
     context: SwarmContext | NoSwarm | None = turn.reports.get(REPORT)
     if context is None:
         context = _make_context(turn)
@@ -174,9 +181,11 @@ def swarm_context(turn: Turn) -> SwarmContext | NoSwarm:
 
 
 def _make_context(turn: Turn) -> SwarmContext | NoSwarm:
+    """Find the message that is answered, its intent and the swarms for it; or return why no swarm takes part."""
     if not settings.TURN_SWARM_ENABLED:
         return NoSwarm("swarms are off (TURN_SWARM_ENABLED)")
-    if turn.channel.kind == Channel.Kind.DEBATE or turn.wanted_answer is not None:
+    asks_for_typed_answer = turn.channel.kind == Channel.Kind.DEBATE or turn.wanted_answer is not None
+    if asks_for_typed_answer:
         return NoSwarm("a typed answer is asked for")
     message = _message_to_answer(turn)
     if message is None:
@@ -188,13 +197,16 @@ def _make_context(turn: Turn) -> SwarmContext | NoSwarm:
     chosen = swarms_for(swarms, intent)
     if chosen.voice is not None:
         return SwarmContext(message=message, intent=intent, voice=chosen.voice, role=chosen.role)
-    if chosen.role is not None:  # it has the voice, too
+    if chosen.role is not None:  # no swarm has the intent `general`, so this one calibrates and polishes, too
         return SwarmContext(message=message, intent=intent, voice=chosen.role, role=None)
     return NoSwarm(f"no swarm of the agent answers the intent {intent}")
 
 
 def _message_to_answer(turn: Turn) -> Message | None:
-    """Return the person's message that the turn answers: its trigger, or else the last message but for the turn's own."""
+    """Return the person's message that the turn answers: its trigger, or else the last message but for the turn's own.
+
+    None where there is no such message, or an agent wrote it.
+    """
     message = turn.trigger
     if message is None:
         message = _last_message_of_others(turn)
@@ -211,7 +223,10 @@ def _last_message_of_others(turn: Turn) -> Message | None:
 
 
 def _log_loaded(turn: Turn, context: SwarmContext) -> None:
-    """Log the lines that specification 003 expects for each message."""
+    """Log the lines that specification 003 expects for each message: intent, swarm, model and temperature, numbers of phases.
+
+    The swarm is the role swarm where there is one; the temperature is that of the first main phase.
+    """
     main_phases = context.phases("main")
     temperature = f"{main_phases[0].temperature:g}" if main_phases else "none"
     route = route_of("actor", Overrides.of(turn.overrides).model or turn.agent.model_id)
@@ -237,7 +252,10 @@ class ReadMessage:
 
 
 def _read_message(turn: Turn, context: SwarmContext) -> ReadMessage:
-    """Calibrate a message and store the result, once a turn: a turn that was killed afterwards finds here what it had decided."""
+    """Calibrate a message and store the result, once a turn: a turn that was killed afterwards finds here what it had decided.
+
+    The dialog state and the row are stored in one transaction; a preview stores neither.
+    """
     state = state_of(turn.agent, turn.channel)
     context.row = _row_of(turn)
     if context.row is not None:
@@ -262,7 +280,7 @@ def _read_message(turn: Turn, context: SwarmContext) -> ReadMessage:
 def _calibrate(
     turn: Turn, context: SwarmContext, state: DialogState, transcript: Sequence[Message]
 ) -> CalibrationResult:
-    """Ask the calibrators of the swarm; a preview asks no model."""
+    """Ask the calibrators of the swarm, in one call. In a preview rules answer; without enabled calibrators nothing is seen."""
     phases = context.phases("pre")
     if turn.preview:
         return CalibrationResult(by_rules(trigger=context.message, transcript=transcript, state=state))
@@ -278,7 +296,7 @@ def _calibrate(
         nonce=turn.nonce,
         run_id=turn.run.pk if turn.run is not None else None,
         model=Overrides.of(turn.overrides).model,
-        temperature=min(phase.temperature for phase in phases),
+        temperature=min(phase.temperature for phase in phases),  # of one call for all of them: the most careful one's
     )
     if result.failure:
         logger.warning("the calibrators gave no answer: %s", result.failure)
@@ -295,17 +313,21 @@ def _take_into_account(
 ) -> dict[str, Any]:
     """Decide what to do about a message, and enter into the state what it says, once for a message.
 
+    A summary that is due is queued, and what a user prefers is stored for all their conversations; a preview does neither.
+
     Args:
+        state: Of `updating`, which saves it.
         transcript: Up to this message, which is the last one.
 
     Returns:
-        What a `SwarmTurn` stores of it.
+        What a `SwarmTurn` stores of it. In its preferences those of this conversation come before the user's saved ones.
     """
     message = context.message
     saved_preferences = _saved_preferences(message)
     decision = decide(calibration, state, message.text)
     dropped = 0
-    if advance(state, message):
+    is_new = advance(state, message)
+    if is_new:
         dropped = _enter_quoted(state, calibration, transcript)
         stated = stated_preferences(calibration, _messages_of_author(message, transcript))
         state.preferences = {**state.preferences, **stated}
@@ -325,7 +347,10 @@ def _take_into_account(
 
 
 def _enter_quoted(state: DialogState, calibration: MessageCalibration, transcript: Sequence[Message]) -> int:
-    """Enter what the last message of a transcript says into the state; return how many entries were dropped."""
+    """Enter what the last message of a transcript says into the state; return how many reported entries quote what nobody said.
+
+    A person's message first removes what it asks to forget, and may answer the question before it.
+    """
     message = transcript[-1]
     if message.agent_id is None:
         forget_asked(state, message)
@@ -341,6 +366,7 @@ def _enter_quoted(state: DialogState, calibration: MessageCalibration, transcrip
 
 def _messages_of_author(message: Message, transcript: Sequence[Message]) -> list[Message]:
     """Return the messages of a transcript by the author of a message."""
+    # An outsider has a name only, agents and users have keys.
     author = (message.agent_id, message.user_id, message.outsider)
     return [other for other in transcript if (other.agent_id, other.user_id, other.outsider) == author]
 
@@ -374,7 +400,10 @@ def _calibration_of(row: SwarmTurn) -> MessageCalibration:
 
 # -- what the agent is told
 def _offer_tools(turn: Turn, context: SwarmContext) -> None:
-    """Offer the agent the tools of its swarms that are installed, and set the temperature of the first main phase."""
+    """Offer the agent the tools of its swarms that are installed, and set the temperature of the first main phase.
+
+    Without a main phase the temperature is None, which leaves it to the server.
+    """
     for swarm in context.swarms:
         for name in swarm.tools:
             if name in declared("turn_tools") and name not in turn.tools:
@@ -384,7 +413,7 @@ def _offer_tools(turn: Turn, context: SwarmContext) -> None:
 
 
 def _add_guidance(turn: Turn, context: SwarmContext, row: SwarmTurn, decision: Decision) -> None:
-    """Add the section that says how to answer, and what to assume or to leave unanswered."""
+    """Add the section "How to answer" to the prompt: advice, the main phases' prompts, what to assume or to leave unanswered."""
     assumption = decision.text if decision.kind == "assume" else ""
     cannot_answer = decision.text if decision.kind == "cannot" else ""
     turn.count(assumed=int(bool(assumption)), unanswerable=int(bool(cannot_answer)))
@@ -403,7 +432,11 @@ def _add_guidance(turn: Turn, context: SwarmContext, row: SwarmTurn, decision: D
 
 # -- polishing
 def _material(turn: Turn, context: SwarmContext, row: SwarmTurn) -> Material:
-    """Return what polishers are shown beside the draft."""
+    """Return what polishers are shown beside the draft, and what a rewriting is checked against.
+
+    Preferences are a line each, such as ``learning style: visual``. Of the tools, only those that the swarm or others offered as further
+    ones count, not `send_message` and the like.
+    """
     preferences = row.calibration.get("preferences", {})
     lines = [f"{name.replace('_', ' ')}: {value}" for name, value in sorted(preferences.items())]
     return Material(
@@ -417,7 +450,10 @@ def _material(turn: Turn, context: SwarmContext, row: SwarmTurn) -> Material:
 
 
 def _note_polish(row: SwarmTurn, draft: Draft, result: PolishResult) -> None:
-    """Note what polishing did to the last draft; refused texts and times of earlier drafts stay."""
+    """Note in the row, without saving it, what polishing did to the last draft.
+
+    Texts that were refused for earlier drafts stay; of a phase that was asked again only the last time stays.
+    """
     row.draft = draft.text
     row.polished = result.text if result.text != draft.text else ""
     row.replaced = result.replaced
@@ -427,6 +463,7 @@ def _note_polish(row: SwarmTurn, draft: Draft, result: PolishResult) -> None:
 
 
 def _count_polish(turn: Turn, draft: Draft, result: PolishResult) -> None:
+    """Log each call that failed, and add to the stage's counters: calls (`post`), and what became of the draft."""
     for failure in result.failed:
         logger.warning("a polisher gave no answer: %s", failure)
     was_polished = result.text != draft.text and not result.replaced

@@ -94,10 +94,13 @@ def pinned(state: DialogState) -> list[DialogEntry]:
 
 
 def was_removed(rows: Iterable[DialogEntry], position: int, quote: str) -> bool:
-    """Return whether words of a message were removed, or more or fewer words of it; not while another entry rests on them.
+    """Return whether this quote of a message was removed, or a quote that holds it or stands in it.
+
+    False while an entry that was not removed rests on exactly these words.
 
     Args:
-        rows: All entries of the state, at least those of this message.
+        rows: All entries of the state, removed ones too; at least those of this message.
+        position: Of the message.
     """
     of_message = [row for row in rows if row.position == position]
     removed = [row for row in of_message if row.removed and _overlap(row.quote, quote)]
@@ -116,7 +119,7 @@ def _overlap(removed_quote: str, quote: str) -> bool:
     return removed_words in words or words in removed_words
 
 
-def _current(state: DialogState, *kinds: str) -> QuerySet[DialogEntry]:
+def _shown_rows(state: DialogState, *kinds: str) -> QuerySet[DialogEntry]:
     """Return the rows of these kinds that are shown."""
     return state.entries.filter(kind__in=kinds, removed=False)
 
@@ -126,7 +129,7 @@ def _current(state: DialogState, *kinds: str) -> QuerySet[DialogEntry]:
 def updating(agent: Agent, channel: Channel, *, stored: bool = True) -> Iterator[DialogState]:
     """Inside, the caller alone changes the state of an agent in a channel; it is as it was after an exception.
 
-    At the end it is saved, and keeps to the limits of its entries.
+    The state is made where there is none, and its row is locked. At the end it is saved, after entries beyond the limits went.
 
     Args:
         stored: False for a preview: the database is as it was afterwards; the value has the changes and the entries.
@@ -182,13 +185,16 @@ def add_quoted(state: DialogState, kind: str, new: Iterable[Entry], messages: Se
             dropped += 1
         elif not _is_unwanted(entry, by_agent=bool(message and message.agent_id)):
             accepted.append(entry)
-    _enter(state, accepted)
+    _store_new(state, accepted)
     state.dropped += dropped
     return dropped
 
 
 def _is_unwanted(entry: DialogEntry, *, by_agent: bool) -> bool:
-    """Return whether an entry states nothing to remember: an agent's goal, a decision that only asks, something to be forgotten."""
+    """Return whether an entry states nothing to remember: an agent's goal, a decision that only asks, something to be forgotten.
+
+    An anchor may ask to forget something, for it says only what the conversation is about; so may what a person entered.
+    """
     if entry.kind == "goal" and by_agent:
         return True
     if entry.kind == "decisions" and only_asks(entry.quote):
@@ -197,8 +203,12 @@ def _is_unwanted(entry: DialogEntry, *, by_agent: bool) -> bool:
     return entry.kind != "anchor" and asks_to_forget
 
 
-def _enter(state: DialogState, new: Sequence[DialogEntry]) -> None:
-    """Store entries of a model or a rule, but for words that were removed or that an entry of the same kind rests on already."""
+def _store_new(state: DialogState, new: Sequence[DialogEntry]) -> None:
+    """Store entries of a model or a rule, but for words that were removed or that an entry of the same kind rests on already.
+
+    An anchor is stored only where there is none; a goal replaces the one before; an equal entry of a list becomes pinned if the new
+    one is.
+    """
     if not new:
         return
     rows = all_entries(state)
@@ -214,7 +224,7 @@ def _enter(state: DialogState, new: Sequence[DialogEntry]) -> None:
                 state.entries.filter(pk=same_words[0].pk, pinned=False).update(pinned=True, leaving=False)
             continue
         if entry.kind == "goal":
-            _current(state, "goal").delete()
+            _shown_rows(state, "goal").delete()
         entry.state = state
         entry.save()
         rows.append(entry)
@@ -223,7 +233,8 @@ def _enter(state: DialogState, new: Sequence[DialogEntry]) -> None:
 def add_answer(state: DialogState, message: Message, message_before: Message | None) -> None:
     """Add what a person answers to a question in the agent's message before, as a fact whose text is question and answer.
 
-    It is pinned where the answer depended on it (`pending`).
+    It is pinned where the agent had asked back and waits for it (`pending`). Nothing is added where the message before is another's or
+    ends with no question, or the message is the agent's, answers nothing, or asks to forget something.
     """
     if message.agent_id is not None or message_before is None or message_before.agent_id != state.agent_id:
         return
@@ -231,14 +242,15 @@ def add_answer(state: DialogState, message: Message, message_before: Message | N
     quote = " ".join(message.text.split())
     if not question or not is_answer(quote) or words_to_forget(quote):
         return
+    # The question is cut, not the answer, to keep to the length of an entry.
     text = f"{shortened(question)[: MOST_CHARACTERS - len(quote) - 1]} {quote}"
     answer = _entry_of_message(message, kind="facts", text=text, quote=quote, pinned=bool(state.pending), by="rule")
-    _enter(state, [answer])
+    _store_new(state, [answer])
 
 
 def assume(state: DialogState, text: str, message: Message) -> None:
     """Add what is assumed in the answer to a message; the same assumption made before goes."""
-    _current(state, "assumptions").filter(text=text).delete()
+    _shown_rows(state, "assumptions").filter(text=text).delete()
     quote = " ".join(message.text.split())[:MOST_CHARACTERS]
     assumption = _entry_of_message(message, kind="assumptions", text=text, quote=quote)
     assumption.state = state
@@ -246,9 +258,10 @@ def assume(state: DialogState, text: str, message: Message) -> None:
 
 
 def forget_asked(state: DialogState, message: Message) -> int:
-    """Remove what the message's sender asks to forget: "Forget that I am vegetarian". No entry that a person pinned.
+    """Remove what the message's sender asks to forget: "Forget that I am vegetarian". No entry that a person pinned or wrote.
 
-    An entry goes when it quotes the sender, and all telling words of what is to be forgotten. What else that sentence says goes, too.
+    A goal or an entry of a list goes when it quotes another message of the sender, with all telling words of what is to be forgotten.
+    What else that sentence says goes, too. Removed rows stay in the database, so that they do not come back.
 
     Returns:
         How many entries were removed.
@@ -256,7 +269,7 @@ def forget_asked(state: DialogState, message: Message) -> int:
     forgotten = words_to_forget(message.text)
     if not forgotten:
         return 0
-    quoting_sender = _current(state, "goal", *LIST_KINDS).filter(author=message.author_name)
+    quoting_sender = _shown_rows(state, "goal", *LIST_KINDS).filter(author=message.author_name)
     unwanted: list[int] = []
     for entry in quoting_sender.exclude(position=message.position).exclude(by="person"):
         quoted_words = vocabulary([entry.quote])
@@ -296,17 +309,21 @@ def _entry_of_message(message: Message, **fields: Any) -> DialogEntry:
 
 
 def _make_room(state: DialogState) -> None:
-    """Keep to the limits: the oldest pinned entry that no person pinned starts to leave; of the rest the oldest goes."""
+    """Keep to the limits of the lists.
+
+    Beyond `MOST_PINNED` pinned entries, those that people pinned counted first, the oldest is unpinned and starts to leave: it stays
+    until a summary holds it. Beyond `MOST_UNPINNED` others of a kind, the one that was entered first is deleted.
+    """
     people_first = Case(When(by="person", then=0), default=1)
     newest_pinned_first = Window(RowNumber(), order_by=[people_first, F("position").desc(), F("pk").desc()])
-    all_pinned = _current(state, *LIST_KINDS).filter(pinned=True).annotate(number=newest_pinned_first)
+    all_pinned = _shown_rows(state, *LIST_KINDS).filter(pinned=True).annotate(number=newest_pinned_first)
     for entry in all_pinned.filter(number__gt=MOST_PINNED):
         entry.pinned = False
         entry.leaving = True
         entry.save()
 
     newest_of_kind_first = Window(RowNumber(), partition_by=[F("kind")], order_by=F("pk").desc())
-    unpinned = _current(state, *LIST_KINDS).filter(pinned=False, leaving=False)
+    unpinned = _shown_rows(state, *LIST_KINDS).filter(pinned=False, leaving=False)
     surplus = unpinned.annotate(number=newest_of_kind_first).filter(number__gt=MOST_UNPINNED)
     state.entries.filter(pk__in=[entry.pk for entry in surplus]).delete()
 
@@ -314,7 +331,7 @@ def _make_room(state: DialogState) -> None:
 def drop_summarised(state: DialogState, keys: Iterable[QuoteKey]) -> None:
     """Delete the entries with quotes of these keys that were leaving: a summary holds them."""
     held = set(keys)
-    leaving = _current(state, *LIST_KINDS).filter(leaving=True)
+    leaving = _shown_rows(state, *LIST_KINDS).filter(leaving=True)
     gone = [entry.pk for entry in leaving if key_of(entry.position, entry.quote) in held]
     state.entries.filter(pk__in=gone).delete()
 
@@ -322,6 +339,8 @@ def drop_summarised(state: DialogState, keys: Iterable[QuoteKey]) -> None:
 # -- changes by people; each raises StateRefused where it is not allowed, or there is no such entry
 def add(state: DialogState, kind: str, values: dict[str, Any]) -> DialogEntry:
     """Add what a person entered: text, position, quote, and whether it is pinned. It needs a quote like all others.
+
+    It takes the place of an anchor or a goal, of an entry of its kind with the same text, and of what was removed with these words.
 
     Raises:
         StateRefused: The kind or a value is not allowed, the quote is not in that message, or 30 are pinned by people.
@@ -363,19 +382,27 @@ def _checked_entry(kind: str, values: dict[str, Any]) -> Entry:
 
 
 def _delete_replaced(state: DialogState, entry: DialogEntry) -> None:
-    """Delete what an entry of a person takes the place of: removed rows with its words, and the single or equal one of its kind."""
+    """Delete what an entry of a person takes the place of.
+
+    These are removed rows of its message whose quote overlaps with its own, and, of its kind, the only one (anchor, goal) or the one
+    with the same text.
+    """
     replaced: list[int] = []
     for row in state.entries.filter(removed=True, position=entry.position):
         if _overlap(row.quote, entry.quote):
             replaced.append(row.pk)
-    for row in _current(state, entry.kind):
+    for row in _shown_rows(state, entry.kind):
         if entry.kind in SINGLE_KINDS or folded(row.text) == folded(entry.text):
             replaced.append(row.pk)
     state.entries.filter(pk__in=replaced).delete()
 
 
 def pin(state: DialogState, entry_id: int) -> None:
-    """Pin an entry as a person's wish: it stays in every prompt until a person unpins it."""
+    """Pin an entry as a person's wish: it stays in every prompt until a person unpins it.
+
+    Raises:
+        StateRefused: There is no such entry, or people pinned as many as they may.
+    """
     entry = _find(state, entry_id)
     if entry.kind in LIST_KINDS and not (entry.pinned and entry.by == "person"):
         _check_room(state, entry.kind)
@@ -401,7 +428,12 @@ def remove(state: DialogState, entry_id: int) -> None:
 
 
 def _find(state: DialogState, entry_id: int) -> DialogEntry:
-    current = _current(state, *KINDS)
+    """Return an entry of a state by its primary key.
+
+    Raises:
+        StateRefused: There is none, or it was removed.
+    """
+    current = _shown_rows(state, *KINDS)
     entry = current.filter(pk=entry_id).first()
     if entry is None:
         allowed = ", ".join(map(str, current.values_list("pk", flat=True)))
@@ -410,7 +442,8 @@ def _find(state: DialogState, entry_id: int) -> DialogEntry:
 
 
 def _check_room(state: DialogState, kind: str) -> None:
-    by_people = _current(state, *LIST_KINDS).filter(pinned=True, by="person").count()
+    """Raise `StateRefused` where people have pinned as many entries as they may; entries that a model pinned give way."""
+    by_people = _shown_rows(state, *LIST_KINDS).filter(pinned=True, by="person").count()
     if by_people >= MOST_PINNED:
         raise StateRefused(f"{kind}.pinned", f"people pinned {by_people} entries; allowed: at most {MOST_PINNED}")
 
@@ -435,13 +468,14 @@ def quoted(quote: str, text: str) -> str:
     A quote is whole words. Sentences that are longer than an entry may be are cut behind it, never before it, for a "not" may stand there;
     a quote too far behind their beginning counts as not there.
     """
-    words = quote.translate(_STRAIGHT_MARKS).removesuffix(CUT_MARK).split()
+    words = quote.translate(_STRAIGHT_MARKS).removesuffix(CUT_MARK).split()  # a stored quote may have been cut
     if not any(char.isalnum() for char in quote):
         return ""
     pattern = r"(?<!\w)" + r"\s+".join(map(re.escape, words)) + r"(?!\w)"
     match = re.search(pattern, text.translate(_STRAIGHT_MARKS), re.IGNORECASE)
     if match is None:
         return ""
+    # From the words of the quote to whole sentences: those that the quote reaches into.
     start, end = match.span()
     read_to = 0
     for sentence in split_sentences(text):
@@ -456,7 +490,7 @@ def quoted(quote: str, text: str) -> str:
     up_to_quote = " ".join(text[start : match.end()].split())
     if len(up_to_quote) > MOST_CHARACTERS:
         return ""
-    return max(up_to_quote + CUT_MARK, shortened(sentences), key=len)
+    return max(up_to_quote + CUT_MARK, shortened(sentences), key=len)  # the one that says more
 
 
 def shortened(sentence: str) -> str:

@@ -32,7 +32,7 @@ _ASKS_OR_EVADES = re.compile(  # a message that answers no question
 
 def only_asks(sentence: str) -> bool:
     """Return whether a sentence asks for something, such as "Summarise what we decided.", and so states no decision."""
-    return _ASKS.search(_plain(sentence)) is not None
+    return _ASKS.search(_with_straight_apostrophes(sentence)) is not None
 
 
 def question_at_the_end(text: str) -> str:
@@ -47,11 +47,11 @@ def question_at_the_end(text: str) -> str:
 
 def is_answer(text: str) -> bool:
     """Return whether a message after a question may answer it: short, no question or new request, and not "I don't know"."""
-    plain = _plain(text)
+    plain = _with_straight_apostrophes(text)
     has_words = any(char.isalnum() for char in plain)
     return has_words and len(plain) <= LONGEST_ANSWER and not _ASKS_OR_EVADES.search(plain)
 
 
-def _plain(sentence: str) -> str:
+def _with_straight_apostrophes(sentence: str) -> str:
     """Return a sentence on one line, with straight apostrophes."""
     return " ".join(sentence.replace("\u2019", "'").split())

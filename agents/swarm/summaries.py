@@ -115,7 +115,10 @@ def without_removed(quotes: Iterable[Quote], state: DialogState) -> list[Quote]:
 
 # -- writing their text
 def compose(quotes: Iterable[Quote]) -> str:
-    """Return the text of a summary, in the order of the conversation: User wants … Discussed … and … Decided on … Pending: …"""
+    """Return the text of a summary: notes, then a sentence for each part that has quotes, in each the order of the conversation.
+
+    For example ``User wants “…” (Ann, 3). Discussed “…” (Ann, 1) and “…” (Bo, 2). Decided on …. Pending: ….``
+    """
     parts: dict[str, list[Quote]] = {}
     for quote in sorted(quotes, key=lambda quote: quote.position):
         parts.setdefault(quote.part, []).append(quote)
@@ -150,7 +153,7 @@ def refusal(text: str, *, to_position: int, window_from: int, held: Iterable[Dia
     Args:
         to_position: Of the last message it covers.
         window_from: Of the first message that is shown in full.
-        held: What is pinned, or leaves into the summary. Those of covered messages have to stand in it.
+        held: What is pinned, or leaves into the summary. Of those from covered messages, the quote or the wording has to stand in it.
     """
     if not any(char.isalnum() for char in text):
         return "it is empty"
@@ -172,11 +175,11 @@ def queue_summary(state: DialogState) -> bool:
     """Queue a summary when one is due, every `SWARM_SUMMARY_EVERY` turns. Call it inside `updating`.
 
     Returns:
-        Whether one was due. The same turn queues it once.
+        Whether one was due; it is not while all messages are in the window. One up to the same message is queued once.
     """
     if state.turn % settings.SWARM_SUMMARY_EVERY:
         return False
-    last = _before_window(said_in(state.channel).filter(position__lte=state.position))
+    last = _last_before_window(said_in(state.channel).filter(position__lte=state.position))
     if not last:
         return False
     row = DialogSummary(agent_id=state.agent_id, channel_id=state.channel_id, from_position=1, to_position=last)
@@ -188,6 +191,8 @@ def queue_summary(state: DialogState) -> bool:
 def write_summary(agent: Agent, channel: Channel, text: str) -> DialogSummary:
     """Replace the summary by one that a person wrote. Later summaries begin with it.
 
+    It covers all messages before the window. Entries that were only waiting for a summary to hold them are deleted.
+
     Raises:
         StateRefused: It is empty or too long, lacks a pinned entry, or there are no messages before the window.
     """
@@ -195,7 +200,7 @@ def write_summary(agent: Agent, channel: Channel, text: str) -> DialogSummary:
     if len(text) > NOTE_CHARACTERS:
         raise StateRefused("summary", f"it has {len(text):,} characters; allowed: at most {NOTE_CHARACTERS:,}")
     with updating(agent, channel) as state:
-        last = _before_window(said_in(channel))
+        last = _last_before_window(said_in(channel))
         if not last:
             raise StateRefused("summary", f"all messages are shown; allowed: with more than {settings.SWARM_WINDOW}")
         why = refusal(text, to_position=last, window_from=last + 1, held=pinned(state))
@@ -257,7 +262,15 @@ class SummaryMaterial:
 
 
 def _summarise(row: DialogSummary, owner: str) -> Mapping[str, Any] | None:
-    """Make a leased summary and store it; return how the row ends, or None when it is stored already."""
+    """Make a leased summary and store it, with one call of a model between two transactions.
+
+    Returns:
+        None when it is stored; else the columns with which the row ends: cancelled where a newer summary covers as much, failed where
+        the call failed or the summary was refused, pending (to be tried again) where the one before changed during the call.
+
+    Raises:
+        LeaseLost: Another worker has the row.
+    """
     base = newest_summary(row.agent, row.channel)
     if base is not None and base.to_position >= row.to_position:
         return {"status": Status.CANCELLED, "error": f"summary {base.pk} covers as much"}
@@ -272,12 +285,13 @@ def _summarise(row: DialogSummary, owner: str) -> Mapping[str, Any] | None:
     must_keys = {quote.key for quote in material.must}
     quotes = [*material.notes, *fitting(chosen, must_keys, since=material.since)]
     with updating(row.agent, row.channel) as state:
-        if newest_summary(row.agent, row.channel) != base:  # a person, or another worker, was faster
+        is_outdated = newest_summary(row.agent, row.channel) != base  # a person, or another worker, was faster
+        if is_outdated:
             return {"status": Status.PENDING}
         prefetch_related_objects([state], "entries")
         quotes = _with_pinned(without_removed(quotes, state), state, material.to_position)
         text = compose(quotes)
-        window_from = _before_window(said_in(row.channel)) + 1
+        window_from = _last_before_window(said_in(row.channel)) + 1
         why = refusal(text, to_position=material.to_position, window_from=window_from, held=pinned(state))
         if why:
             return {"status": Status.FAILED, "error": f"refused: {why}"[:1000]}
@@ -287,7 +301,13 @@ def _summarise(row: DialogSummary, owner: str) -> Mapping[str, Any] | None:
 
 
 def _gather(row: DialogSummary, base: DialogSummary | None) -> SummaryMaterial:
-    """Collect what a summary is made from: the quotes of the one before, the messages since, and what is pinned."""
+    """Collect what a summary is made from: the quotes of the one before, the messages since, and what is pinned.
+
+    At most `MOST_MESSAGES` are read, so the summary may end before the message that the row asks for.
+
+    Args:
+        base: The summary before; None for a conversation's first.
+    """
     since = base.to_position if base else 0
     new_messages = said_in(row.channel).filter(position__gt=since, position__lte=row.to_position)
     order = "position" if base else "-position"  # the first summary of a long conversation reads its last messages
@@ -316,7 +336,7 @@ def _with_a_new_sentence(chosen: list[Quote], material: SummaryMaterial, *, agen
     if any(quote.position > material.since for quote in chosen):
         return chosen
     new_sentences = [quote for quote in material.choice if quote.position > material.since]
-    by_rules = _quotes_by_number(choose(new_sentences, (), agent=agent), new_sentences, agent)
+    by_rules = _quotes_by_number(choose(new_sentences, must=(), agent=agent), new_sentences, agent)
     return [*chosen, *by_rules[:1]]
 
 
@@ -330,7 +350,10 @@ def _with_pinned(quotes: list[Quote], state: DialogState, to_position: int) -> l
 def _store(
     row: DialogSummary, owner: str, material: SummaryMaterial, *, text: str, quotes: Sequence[Quote], heuristic: bool
 ) -> None:
-    """Store a finished summary; where it could not read all messages, queue one for the rest.
+    """Store a finished summary in its row; where it could not read all messages, queue one for the rest.
+
+    Args:
+        heuristic: Made by rules, without a model.
 
     Raises:
         LeaseLost: Another worker has the row.
@@ -339,7 +362,7 @@ def _store(
     same_position = DialogSummary.objects.filter(
         agent=row.agent, channel=row.channel, to_position=material.to_position, origin=row.origin
     )
-    same_position.exclude(pk=row.pk).delete()  # one that failed there
+    same_position.exclude(pk=row.pk).delete()  # one that failed there, for there is one row for each position
     is_stored = row.finish(
         owner=owner,
         status=Status.COMPLETED,
@@ -367,7 +390,7 @@ def said_in(channel: Channel) -> QuerySet[Message]:
     return messages if channel.synthetic else messages.filter(synthetic=False)
 
 
-def _before_window(messages: QuerySet[Message]) -> int:
+def _last_before_window(messages: QuerySet[Message]) -> int:
     """Return the position of the last message before the window; 0 when all are in it."""
     size = settings.SWARM_WINDOW
     positions = messages.order_by("-position").values_list("position", flat=True)
@@ -375,7 +398,7 @@ def _before_window(messages: QuerySet[Message]) -> int:
 
 
 def _quotes_to_hold(state: DialogState) -> list[Quote]:
-    """Return what is pinned, or leaves, as parts of a summary."""
+    """Return the facts, assumptions and decisions that are pinned, or stay only until a summary holds them, as quotes of one."""
     held: list[Quote] = []
     for entry in entries(state, *PART_OF_KIND):
         if entry.pinned or entry.leaving:
@@ -386,7 +409,10 @@ def _quotes_to_hold(state: DialogState) -> list[Quote]:
 
 # -- choosing sentences
 def candidates(base_quotes: Iterable[Quote], messages: Iterable[Message], must: Iterable[Quote]) -> list[Quote]:
-    """Return what a summary may be made of, by position: the last one's quotes, what must stand in it, each sentence said since."""
+    """Return what a summary may be made of, by position: the last one's quotes, what must stand in it, each sentence said since.
+
+    The same sentence of a message stands there once, in the part that `must` gives it, else in that of the last summary.
+    """
     by_key = {quote.key: quote for quote in base_quotes}
     for message in messages:
         for sentence in split_sentences(message.text):
@@ -402,19 +428,22 @@ def fitting(
 ) -> list[Quote]:
     """Return those of the chosen quotes, in their order, that fit into a summary; what must stand in it, and notes, always do.
 
-    What is said again in the same words stands there once.
+    What one author says again in the same words stands there once. A quote that is too long is left out; shorter ones after it may fit.
 
     Args:
-        since: The first sentence from after this position comes before all others: old ones that tell more leave room for it.
+        must: Keys of the quotes that have to stand in it; they take none of the room.
+        room: Characters for the others.
+        since: The first sentence from after this position comes before all others: else old ones that tell more could leave no room
+            for it. None: the order stays.
     """
     if since is not None:
-        chosen = _newest_part_first(chosen, since)
+        chosen = _first_new_one_ahead(chosen, since)
     fitted: list[Quote] = []
     said: set[tuple[str, str]] = set()  # author and folded words
     for quote in chosen:
         words = (quote.who, folded(quote.quote))
         if quote.key not in must and quote.part != "note":
-            size = len(as_quote(quote.quote, quote.who, quote.position)) + 2
+            size = len(as_quote(quote.quote, quote.who, quote.position)) + len(", ")
             if size > room or words in said:
                 continue
             room -= size
@@ -423,8 +452,8 @@ def fitting(
     return fitted
 
 
-def _newest_part_first(chosen: Sequence[Quote], since: int) -> list[Quote]:
-    """Return the quotes with the first from after a position, pending questions aside, at the beginning."""
+def _first_new_one_ahead(chosen: Sequence[Quote], since: int) -> list[Quote]:
+    """Return the quotes, the first of them that was said after a position moved to the beginning; a pending question is not moved."""
     for quote in chosen:
         if quote.position > since and quote.part != "pending":
             return [quote, *(other for other in chosen if other != quote)]
@@ -447,6 +476,7 @@ _SCHEMA = object_schema({name: {"type": "array", "items": {"type": "integer"}} f
 
 
 def _request(row: DialogSummary, material: SummaryMaterial) -> LLMRequest:
+    """Return the request for the numbers of the sentences to choose; its answer is parsed to quotes by `_quotes_by_number`."""
     choice, agent = material.choice, row.agent.display_name
     nonce = new_nonce()
     must_keys = {quote.key for quote in material.must}
@@ -479,6 +509,14 @@ def _quotes_by_number(answer: Any, choice: Sequence[Quote], agent: str) -> list[
     """Return the sentences of these numbers, each in one part, in the order of importance: what is discussed comes last.
 
     What the agent says is no wish of the person, and a question is no decision: these are discussed.
+
+    Args:
+        answer: Numbers by part, as in `SentenceNumbers`; the first sentence is number 1.
+        agent: The agent's name, as in `Quote.who`.
+
+    Raises:
+        InvalidAnswer: There is no sentence of a number.
+        ValidationError: The answer is something else.
     """
     numbers = SentenceNumbers.model_validate(answer)
     chosen: dict[int, Quote] = {}
@@ -521,7 +559,12 @@ def offline(request: LLMRequest) -> Mapping[str, Any]:
 def choose(choice: Sequence[Quote], must: Sequence[int], *, agent: str) -> dict[str, list[int]]:
     """Return numbers of sentences by part: what must be there, what the person wants, what was decided, and the rest.
 
-    The rest is ordered by how much each sentence tells; sentences that repeat others come last.
+    The rest is ordered by how much each sentence tells; then come the wishes and decisions beyond `MOST_WANTED` and `MOST_DECIDED`,
+    and last the sentences that repeat others. Pending is at most one question: of the agent, in the last message.
+
+    Args:
+        must: Numbers of sentences that are chosen in any case, in the part that they have. The first sentence is number 1.
+        agent: The agent's name, as in `Quote.who`.
     """
     numbers: dict[str, list[int]] = {part: [] for part in CHOSEN_PARTS}
     for number in must:
@@ -569,7 +612,10 @@ def _part_of(quote: Quote, agent: str) -> str:
 
 
 def _how_much_it_tells(sentence: str) -> float:
-    """Return how much a sentence tells for its length: telling words, numbers and names count, questions little."""
+    """Return how much a sentence tells for its length: telling words, a number and names count, questions and a few words little.
+
+    Names are words with a capital inside the sentence. The root of the length favours short sentences, but not the shortest.
+    """
     words = tokenize(sentence)
     worth = 0.3 * min(12, len(vocabulary([sentence])))
     if any(char.isdigit() for word in words for char in word):

@@ -56,7 +56,7 @@ class RefusedPolish(BaseModel):
 
 
 def refused_polishes(agent: Agent, channel: Channel) -> list[RefusedPolish]:
-    """Return the refused polishes of the last `MOST_REFUSED` turns that had one, the newest first."""
+    """Return the refused polishes of the last `MOST_REFUSED` turns that had one, the newest turn first, each in the order of its calls."""
     rows = SwarmTurn.objects.filter(agent=agent, channel=channel).exclude(rejected=[]).select_related("message")
     refused: list[RefusedPolish] = []
     for row in rows.order_by("-pk")[:MOST_REFUSED]:
@@ -66,12 +66,13 @@ def refused_polishes(agent: Agent, channel: Channel) -> list[RefusedPolish]:
 
 
 def trace_of(row: SwarmTurn) -> Trace:
-    """Return what a swarm did in a turn, as its row and the answers of its tools have it."""
+    """Return what a swarm did in a turn, as its row and the answers of its tools have it. A deleted swarm has no name."""
     reading = row.calibration.get("reading", {})
+    not_seen: tuple[Any, ...] = (None, "", [], 0, False)
     return Trace(
         intent=row.intent,
         swarm=row.swarm.name if row.swarm else "",
-        calibration={name: value for name, value in reading.items() if value not in (None, "", [], 0, False)},
+        calibration={name: value for name, value in reading.items() if value not in not_seen},
         decision=row.calibration.get("decision", {}),
         failed=row.calibration.get("failed", ""),
         tools=_tool_answers(row),
@@ -85,7 +86,7 @@ def trace_of(row: SwarmTurn) -> Trace:
 
 
 def _tool_answers(row: SwarmTurn) -> list[dict[str, Any]]:
-    """Return what the tools of a turn answered, in order, without those that sent messages."""
+    """Return what the tools of a turn answered, in order, without those that sent messages; nothing of a turn whose run is not stored."""
     if not row.run_id:
         return []
     answers = RunMessage.objects.filter(run=row.run_id, role=RunMessage.Role.TOOL).exclude(tool_name="send_message")
@@ -97,7 +98,10 @@ def _tool_answers(row: SwarmTurn) -> list[dict[str, Any]]:
 
 
 def trace_lines(trace: Trace) -> list[str]:
-    """Return a trace for a terminal, a line for each thing that happened."""
+    """Return a trace for a terminal, a line for each thing that happened, e.g. ``clarifier: clarify: How much do you weigh?``.
+
+    What did not happen has no line; a replaced draft is not called polished.
+    """
     note = " (by rules, without a model)" if trace.heuristic else ""
     lines = [f"intent: {trace.intent}, swarm: {trace.swarm or 'deleted'}{note}"]
     seen = _seen_values(trace)

@@ -73,7 +73,10 @@ def _has_tags(row: Message, where: Mapping[str, str]) -> bool:
 
 
 def _message(row: Message, channel: Channel, where: Mapping[str, str]) -> dict[str, Any]:
-    """Return a message with the keys of our JSON Lines; its parent only when that is exported too."""
+    """Return a message with the keys of our JSON Lines: of agent, user and outsider only the one who spoke; times in UTC.
+
+    Its parent is None unless that is exported too: in the same channel, with the tags that messages must have.
+    """
     parent = row.parent
     if parent and (parent.channel_id != channel.pk or not _has_tags(parent, where)):
         parent = None
@@ -111,6 +114,7 @@ def _ordered(value: Any) -> Any:
 
 
 def _jsonl(channel: Channel, messages: Iterable[dict[str, Any]], _: str) -> Iterator[str]:
+    """Yield a header line that describes the channel with its agents, then a line of JSON for each message."""
     members = channel.memberships.filter(agent__isnull=False).order_by("agent__slug")
     header = {
         "plumbline": "transcript",
@@ -128,6 +132,11 @@ def _jsonl(channel: Channel, messages: Iterable[dict[str, Any]], _: str) -> Iter
 
 
 def _csv(_channel: Channel, messages: Iterable[dict[str, Any]], _: str) -> Iterator[str]:
+    """Yield a header line, then a line of CSV for each message: tags, payload and synthetic as JSON, nothing as an empty cell.
+
+    Cells that a spreadsheet would run as formulas are escaped.
+    """
+
     def line(cells: Iterable[str]) -> str:
         buffer = io.StringIO()
         csv.writer(buffer).writerow(cells)
@@ -140,7 +149,11 @@ def _csv(_channel: Channel, messages: Iterable[dict[str, Any]], _: str) -> Itera
 
 
 def _openai(_channel: Channel, messages: Iterable[dict[str, Any]], assistant: str) -> Iterator[str]:
-    """Yield one ``{"messages": […]}``; the other speakers are users with a `name` that OpenAI's API accepts."""
+    """Yield, in pieces, one ``{"messages": […]}``; the other speakers are users with a `name` that OpenAI's API accepts.
+
+    Args:
+        assistant: Slug of the agent whose messages are the assistant's.
+    """
     before = '{"messages": ['
     for message in messages:
         entry = {"role": "assistant", "content": message["text"]}

@@ -102,7 +102,8 @@ class Transcript:
 
         Raises:
             FileError: There is no such file, or its format is not recognised.
-            OptionError: Unknown format or time zone, a tag key that is not allowed, columns of a file that is no CSV.
+            OptionError: Unknown format, time zone or order of dates, a tag key that is not allowed, columns of a file that is no CSV,
+                or an order of dates for one that is no chat log.
         """
         if options.format != AUTO and options.format not in FORMATS:
             raise OptionError(f"unknown format {options.format!r}; allowed: {AUTO}, {', '.join(FORMATS)}")
@@ -155,14 +156,16 @@ def import_transcript(
 ) -> ImportReport:
     """Import a transcript file; importing it again adds nothing.
 
+    It is read twice: all of it is checked before the first message is stored, in batches of `BATCH`.
+
     Args:
         path: The file.
         options: How it is read.
         name: What the file is called; default its path.
         dry_run: Check and count, store nothing.
         rights: Of the user who uploaded it; by default every one.
-        job: The import that the stored messages belong to.
-        progress: Called with how far it is.
+        job: The import that the stored messages belong to; None: to none, so that they cannot be undone together.
+        progress: Called with the step, and how far it is: in bytes while checking, then in messages.
         on_new: Called with the messages that are stored, inside the transaction that stores them.
 
     Raises:
@@ -171,7 +174,7 @@ def import_transcript(
         OptionError: Unknown format, time zone, column or agent, or a mapping for a speaker who does not occur.
     """
     transcript = Transcript(path, options, name=name)
-    checked = _check(transcript, rights or Rights(), progress)
+    checked = _read_and_check(transcript, rights or Rights(), progress)
     tally = checked.tally
     step = COMPARING if dry_run else IMPORTING
     imported = 0
@@ -210,7 +213,7 @@ def import_transcript(
     )
 
 
-def _check(transcript: Transcript, rights: Rights, progress: Progress) -> Preparer:
+def _read_and_check(transcript: Transcript, rights: Rights, progress: Progress) -> Preparer:
     """Read all of a file without storing anything; return what counted it.
 
     Raises:

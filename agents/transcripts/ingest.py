@@ -120,12 +120,12 @@ def ingest_messages(batch: NewMessages, *, rights: Rights | None = None) -> Inge
 def store_ingested(
     prepared: Sequence[Prepared], *, rights: Rights | None = None, models: Collection[str] = ()
 ) -> Ingested:
-    """Store messages that are ready, as `ingest_messages` does.
+    """Store messages that are ready, once each and all or none, and have the `ingest_observers` see the new ones.
 
     Args:
         prepared: The messages, in their order.
         rights: What the sender may do; everything by default.
-        models: Names of outsiders that are no people.
+        models: Names of outsiders that are models, no people: what they say is not shown to the stages, which add notes.
 
     Raises:
         NotEntitled: They need a channel or a member more than `rights` allow, or are another user's.
@@ -152,10 +152,10 @@ def store_ingested(
 
 
 def _prepared(spoken: Sequence[Spoken]) -> list[Prepared]:
-    """Return the messages as they are stored.
+    """Return the messages as they are stored, in their order.
 
     Raises:
-        IngestRefused: One names an agent or user that does not exist, or a synthetic channel.
+        IngestRefused: One names an agent or user that does not exist, or a synthetic channel; `errors` has all such messages.
     """
     agent_slugs = {message.agent for message in spoken if message.agent}
     usernames = {message.user for message in spoken if message.user}

@@ -82,6 +82,13 @@ class Speakers:
         return self._authors[key]
 
     def _find_author(self, message: SourceMessage) -> Author:
+        """Return who the mapping says, by speaker and else by role; else the user, agent or namesake, by the kind of the message.
+
+        Who is not found, and every other kind of speaker, is an outsider.
+
+        Raises:
+            NotThere: An agent is not found, or several fit, and nobody takes reports of that.
+        """
         outsider = Author(outsider=self.outsider(message.speaker))
         for key in (message.speaker.casefold(), message.role.casefold()):
             if key in self._mapped:
@@ -104,22 +111,26 @@ class Speakers:
         author = self._by_slug.get(slug.casefold())
         if author is None:
             advice = f"import the agent first, or use --map '{slug}=SLUG' ('{slug}=' keeps it an outsider)"
-            self._report(slug, self._no_such_agent(slug), advice)
+            self._report_or_refuse(slug, self._no_such_agent(slug), advice)
         return author
 
     def _find_named(self, name: str) -> Author | None:
-        """Return the agent with a slug or display name; where several have it, report that. None where none has."""
+        """Return the agent with a slug or display name; None where none has it, or several, which is reported.
+
+        Raises:
+            NotThere: Several have it, and nobody takes reports of that.
+        """
         if name.casefold() in self._by_slug:
             return self._by_slug[name.casefold()]
         namesakes = self._by_name.get(name.casefold(), [])
         if len(namesakes) > 1:
             slugs = ", ".join(author.slug for author in namesakes)
             why = f"{name!r} is the display name of several agents ({slugs})"
-            self._report(name, why, f"say which: --map '{name}=SLUG'")
+            self._report_or_refuse(name, why, f"say which: --map '{name}=SLUG'")
             return None
         return namesakes[0] if namesakes else None
 
-    def _report(self, speaker: str, why: str, advice: str) -> None:
+    def _report_or_refuse(self, speaker: str, why: str, advice: str) -> None:
         """Report a speaker of whom it is not known who that is.
 
         Raises:
@@ -130,7 +141,7 @@ class Speakers:
         self._on_unknown(speaker, why)
 
     def _no_such_agent(self, name: str) -> str:
-        """Return a sentence that `name` is no agent, with the nearest that are."""
+        """Return a sentence that `name` is no agent, with the nearest slugs; where none is near, with the first ten."""
         if not self._by_slug:
             return f"no agent {name!r}; there are no agents yet, import them first (manage.py import_agents)"
         near = difflib.get_close_matches(name.casefold(), [*self._by_slug, *self._by_name], n=5, cutoff=0.5)
@@ -184,7 +195,12 @@ class Tally:
     authors: dict[tuple[str, Author], None] = field(default_factory=dict)
 
     def count(self, speaker: str, author: Author, channel: str, sent_at: datetime | None) -> None:
-        """Count the next message of a channel."""
+        """Count the next message of a channel.
+
+        Args:
+            channel: Its slug.
+            sent_at: None: the source gives no time.
+        """
         self.messages += 1
         if sent_at is None:
             self.undated += 1
@@ -266,14 +282,14 @@ class Targets:
         self._numbers: dict[str, int] = {}
 
     def announce(self, info: ChannelInfo) -> None:
-        """Store what the file says about a channel.
+        """Keep what the file says about a channel for when it is made; a name that was wished for stays.
 
         Raises:
             ValueError: The kind is not one that exists.
         """
         if info.kind and info.kind not in Channel.Kind.values:
             raise ValueError(f"'kind' must be one of {', '.join(Channel.Kind.values)}, got {info.kind!r}")
-        target = self.target_of(info.channel, 1)
+        target = self.target_of(info.channel, conversation=1)
         target.kind = info.kind or target.kind
         target.topic = info.topic
         target.tags = info.tags
@@ -289,6 +305,10 @@ class Targets:
         return self._targets[key]
 
     def _new_target(self, channel: str) -> Target:
+        """Return a target whose slug no other has: by the wished name, else by the channel's own, else by the file's.
+
+        For example ``chat`` with the name "chat" for the first conversation of chat.json, ``chat-2`` with "chat 2" for the next.
+        """
         own_slug = "" if self._wished else slug_of(channel)
         if own_slug:
             return Target(slug=self._free_slug(own_slug), name=channel[:200])
@@ -354,13 +374,14 @@ class Preparer:
         self._occurrences: Counter[int] = Counter()  # of each content in a channel, by its digest
 
     def messages(self, records: Iterable[Record]) -> Iterator[Prepared]:
-        """Yield the messages among `records`.
+        """Yield the messages among `records`. System prompts and what is no message are counted in `tally` alone, guesses noted there.
 
         Raises:
-            FileError: A record cannot be stored; names the line and the reason.
+            FileError: A record cannot be stored; names the line and the reason. Or the reader cannot go on.
         """
         for record in records:
-            self.tally.read += not isinstance(record, ChannelInfo | Guess)
+            is_entry = not isinstance(record, ChannelInfo | Guess)  # those two tell of a channel or of the file
+            self.tally.read += is_entry
             try:
                 if isinstance(record, ChannelInfo):
                     self.targets.announce(record)
@@ -376,10 +397,11 @@ class Preparer:
                 raise FileError(self._path, record.line, str(error)) from None
 
     def _prepared(self, message: SourceMessage) -> Prepared:
-        """Return a message as it is stored.
+        """Return a message as it is stored, with cleaned and shortened texts and its time in UTC, and count it.
 
         Raises:
-            ValueError: Its speaker's name or an id is too long or not allowed.
+            OptionError: Its speaker needs an agent that does not exist, or fits several.
+            ValueError: Its speaker's name or an id is too long or not allowed, or the id was used for another message.
         """
         author = self.speakers.author(message)
         sent_at = to_utc(message.sent_at, self._zone) if message.sent_at is not None else None
@@ -389,7 +411,7 @@ class Preparer:
         text = self.cleaner.text(message.text)
         target = self.targets.target_of(message.channel, message.conversation)
         self.tally.count(speaker, author, target.slug, sent_at)
-        if author.outsider:
+        if author.outsider:  # under the cleaned name
             author = Author(outsider=self.speakers.outsider(speaker))
         return Prepared(
             target=target,
@@ -411,7 +433,11 @@ class Preparer:
         return clean
 
     def _key(self, message: SourceMessage, target: Target, speaker: str, text: str) -> str:
-        """Return the source's id, or one made of speaker, text, time and how often these came before in the channel."""
+        """Return the source's id, or one made of speaker, text, time and how often these came before in the channel.
+
+        Raises:
+            ValueError: The source's id is too long, or was used before in this channel for another speaker, text or time.
+        """
         time_text = message.sent_at.isoformat() if message.sent_at is not None else ""
         content = "\x00".join((speaker, text, time_text))
         if not message.source_id:

@@ -99,7 +99,7 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
         skipped_by_reason=skipped,
         attributed=attribution.changed,
         notes=[*ingested.notes, *_unmeasured_note(prepared, models), *ambiguous],
-        channels=dict.fromkeys(preparer.tally.channels, ""),
+        channels=dict.fromkeys(preparer.tally.channels, ""),  # whoever answers the request adds where to find them
     )
 
 
@@ -128,7 +128,10 @@ def _read_spans(batch: dict[str, Any]) -> list[Call]:
 
 
 def _remembered_spans(calls: Sequence[Call]) -> list[TraceSpan]:
-    """Store what joins the spans of their traces, and return all that came of these traces so far."""
+    """Store what joins the spans of their traces, and return all that came of these traces so far.
+
+    A span that is stored already stays as it is; one without trace or id, or with a very long one, is not stored.
+    """
     rows: list[TraceSpan] = []
     for call in calls:
         longest = max(len(call.trace), len(call.id), len(call.parent))
@@ -174,7 +177,10 @@ class AgentsOfSpans:
 
 
 def _agents_of(spans: Sequence[TraceSpan]) -> AgentsOfSpans:
-    """Find the agent that each span or the nearest one around it names."""
+    """Find the agent that each span or the nearest one around it names, and the agents that are known by a display name.
+
+    Each way outwards ends at a span that names an agent, at one whose answer is known, or where no span around it came yet.
+    """
     by_key = {(span.trace, span.span): span for span in spans}
     names: dict[tuple[str, str], str] = {}
     for first_key in by_key:
@@ -219,7 +225,10 @@ class Attribution:
 
 
 def _attribute(spans: Sequence[TraceSpan], agents: AgentsOfSpans, speakers: Speakers, rights: Rights) -> Attribution:
-    """Give the answers of earlier spans the agent that the nearest span around them names now.
+    """Give the answers of earlier spans the agent that the nearest span around them names now, and store that.
+
+    Only of spans that name no agent themselves and whose name is another than the one their answers were stored under. An answer that
+    has another author than that name stands for was changed since, and stays.
 
     Raises:
         NotEntitled: An agent would have to join a channel, which needs more than `rights`.
@@ -239,7 +248,7 @@ def _attribute(spans: Sequence[TraceSpan], agents: AgentsOfSpans, speakers: Spea
             created_at__gte=since,
         )
         for message in answers:
-            span_id = message.external_id.rpartition(":")[0]
+            span_id = message.external_id.rpartition(":")[0]  # it is the span's id, a colon, and the message's number
             if span_id not in names_now:
                 continue
             new_author = _author(names_now[span_id], agents, speakers)
@@ -330,7 +339,7 @@ def _said_last(channel: Channel) -> list[Said]:
 
 
 def _without_stored(calls: Sequence[Call]) -> list[Call]:
-    """Return the calls of which no message is stored."""
+    """Return the calls of which no message is stored, and those without an id, of which that cannot be told."""
     clean = Cleaner().text  # as ids are stored
     call_of_message: dict[str, str] = {}  # external id of a message: id of its call
     for call in calls:

@@ -52,7 +52,10 @@ def rights_of(user: User | AnonymousUser) -> Rights:
 
 
 def check_rights(authors: Iterable[tuple[str, Author]], rights: Rights) -> None:
-    """Raise `NotEntitled` for the first author of a channel (slug) that goes beyond these rights."""
+    """Raise `NotEntitled` for the first author of a channel (slug) that goes beyond these rights.
+
+    Users other than the sender come first, for all channels; then channels that would be made, and agents that would join one.
+    """
     agents: dict[str, dict[int, str]] = {}  # by channel: primary key to slug
     for channel, author in authors:
         agents_of_channel = agents.setdefault(channel, {})
@@ -139,8 +142,8 @@ def count_batch(batch: Sequence[Prepared]) -> BatchResult:
     """Count how many of these messages are new, writing nothing."""
     slugs = {message.target.slug for message in batch}
     channels = {channel.slug: channel for channel in Channel.objects.filter(slug__in=slugs)}
-    stored = _stored(channels, {_key(message) for message in batch})
-    return _result(batch, _new(batch, stored), stored, ())
+    stored = _find_stored(channels, {_key(message) for message in batch})
+    return _result(batch, _not_stored(batch, stored), stored, orphans=())
 
 
 def write_batch(
@@ -151,18 +154,23 @@ def write_batch(
 ) -> BatchResult:
     """Store the messages of a batch that are not stored yet, in one transaction, as messages of the import `job`.
 
-    The channels' rows are locked first, so that two writers neither take a position twice nor store a message twice.
-    `on_new` is called with the new messages, inside the transaction.
+    Missing channels are made, and agents who say something new become members. A reply gets its parent where that is stored or in the
+    batch; stored replies that lack theirs are reported as orphans, too. The channels' rows are locked first, so that two writers
+    neither take a position twice nor store a message twice.
+
+    Args:
+        job: The import that is noted on the messages; None: they are of none.
+        on_new: Called with the new messages, inside the transaction; not where there are none.
     """
     with transaction.atomic():
         channels = _locked_channels({message.target.slug: message.target for message in batch})
         keys = {_key(message) for message in batch}
         parent_keys = {_parent_key(message) for message in batch if message.parent_key}
-        stored = _stored(channels, keys | parent_keys)
-        new = _new(batch, stored)
-        rows = _rows(new, channels, stored, job)
+        stored = _find_stored(channels, keys | parent_keys)
+        new = _not_stored(batch, stored)
+        rows = _unsaved_rows(new, channels, stored, job)
         Message.objects.bulk_create(rows.values())
-        _join(channels, _speaking_agents(new))
+        _make_members(channels, _speaking_agents(new))
         orphans = _link_to_parents(batch, new, rows, stored)
         if on_new is not None and rows:
             on_new(list(rows.values()))
@@ -181,7 +189,12 @@ def _speaking_agents(messages: Iterable[Prepared]) -> list[tuple[str, int]]:
 def _link_to_parents(
     batch: Sequence[Prepared], new: Sequence[Prepared], rows: dict[Key, Message], stored: dict[Key, Stored]
 ) -> tuple[tuple[int, Key], ...]:
-    """Link the new rows of a batch to parents among them; return messages (pk) that are without the parent (key) they should have."""
+    """Link the new rows of a batch to parents among them; return messages (pk) that are without the parent (key) they should have.
+
+    Args:
+        batch: All its messages. Those stored before have a parent already, or are returned: an import may have been killed in between.
+        rows: The new messages in the database, by key. Parents stored before are linked already.
+    """
     linked: list[Message] = []
     orphans: list[tuple[int, Key]] = []
     duplicates = [message for message in batch if _key(message) in stored]
@@ -204,12 +217,12 @@ def _link_to_parents(
 
 
 def link_orphans(orphans: Sequence[tuple[int, Key]]) -> int:
-    """Link replies to parents that came later in the file; returns how many have no parent at all."""
+    """Link replies (pk) to parents (key) that came later in the file; return how many have one that is not stored either."""
     lost = 0
     for start in range(0, len(orphans), CHUNK):
         part = orphans[start : start + CHUNK]
         channels = {channel.slug: channel for channel in Channel.objects.filter(slug__in={key[0] for _, key in part})}
-        stored = _stored(channels, {key for _, key in part})
+        stored = _find_stored(channels, {key for _, key in part})
         linked = [Message(pk=pk, parent_id=stored[key].pk) for pk, key in part if key in stored]
         Message.objects.bulk_update(linked, ["parent"], batch_size=250)
         lost += len(part) - len(linked)
@@ -227,6 +240,10 @@ def _parent_key(message: Prepared) -> Key:
 def _result(
     batch: Sequence[Prepared], new: list[Prepared], stored: dict[Key, Stored], orphans: tuple[tuple[int, Key], ...]
 ) -> BatchResult:
+    """Count the new messages and the duplicates of a batch, among these those that are stored under another author.
+
+    A message that stands twice in the batch is a duplicate the second time.
+    """
     other_author = 0
     for message in batch:
         in_database = stored.get(_key(message))
@@ -240,7 +257,10 @@ def _result(
 
 
 def _locked_channels(targets: dict[str, Target]) -> dict[str, Channel]:
-    """Return the channels by slug, made where missing, their rows locked (on SQLite the database is)."""
+    """Return the channels by slug, made where missing with the members that the file names, their rows locked (on SQLite the database is).
+
+    Channels that exist stay as they are.
+    """
     known = set(Channel.objects.filter(slug__in=targets).values_list("slug", flat=True))
     missing = [target for slug, target in sorted(targets.items()) if slug not in known]
     if missing:
@@ -251,7 +271,7 @@ def _locked_channels(targets: dict[str, Target]) -> dict[str, Channel]:
         Channel.objects.bulk_create(made, ignore_conflicts=True)
     locked = Channel.objects.select_for_update().filter(slug__in=targets).order_by("pk")
     channels = {channel.slug: channel for channel in locked}
-    _join(channels, _announced_members(missing))
+    _make_members(channels, _announced_members(missing))
     return channels
 
 
@@ -264,8 +284,8 @@ def _announced_members(targets: Iterable[Target]) -> list[tuple[str, int]]:
     return [(channel, agents[agent]) for channel, agent in announced if agent in agents]
 
 
-def _stored(channels: dict[str, Channel], keys: set[Key]) -> dict[Key, Stored]:
-    """Return those messages that are stored already."""
+def _find_stored(channels: dict[str, Channel], keys: set[Key]) -> dict[Key, Stored]:
+    """Return, by key, those messages with one of these keys that are stored already; `channels` are known ones by slug."""
     ids_by_channel: dict[str, list[str]] = {}
     for slug, external_id in keys:
         if slug in channels and channels[slug].next_position > 1:  # else nothing was ever stored in it
@@ -283,7 +303,7 @@ def _stored(channels: dict[str, Channel], keys: set[Key]) -> dict[Key, Stored]:
     return stored
 
 
-def _new(batch: Sequence[Prepared], stored: dict[Key, Stored]) -> list[Prepared]:
+def _not_stored(batch: Sequence[Prepared], stored: dict[Key, Stored]) -> list[Prepared]:
     """Return those that are not stored, each once."""
     new: dict[Key, Prepared] = {}
     for message in batch:
@@ -292,10 +312,14 @@ def _new(batch: Sequence[Prepared], stored: dict[Key, Stored]) -> list[Prepared]
     return list(new.values())
 
 
-def _rows(
+def _unsaved_rows(
     new: list[Prepared], channels: dict[str, Channel], stored: dict[Key, Stored], job: Import | None
 ) -> dict[Key, Message]:
-    """Return unsaved rows at the next positions of their channels, which are raised in the database."""
+    """Return unsaved rows at the next positions of their channels, which are raised in the database and in `channels`.
+
+    A row has its parent only where that is in `stored`. A message without a time counts as said with a dated one near it; an
+    idempotency key that another message has is left out.
+    """
     _raise_positions(new, channels)
     used_keys = _used_idempotency_keys(new)
     said_at = _places_in_time(new)
@@ -346,7 +370,10 @@ def _used_idempotency_keys(new: Iterable[Prepared]) -> set[str | None]:
 
 
 def _places_in_time(new: list[Prepared]) -> dict[Key, datetime]:
-    """Return when messages without a time count as said: with the dated one before them in their channel, else with the next one."""
+    """Return when messages without a time count as said: with the dated one before them in their channel, else with the next one.
+
+    Left out are messages with a time, and those of channels in which none of these has one.
+    """
     said_at: dict[Key, datetime] = {}
     for messages in (new, new[::-1]):
         near: dict[str, datetime] = {}
@@ -358,7 +385,7 @@ def _places_in_time(new: list[Prepared]) -> dict[Key, datetime]:
     return said_at
 
 
-def _join(channels: dict[str, Channel], pairs: Sequence[tuple[str, int]]) -> None:
+def _make_members(channels: dict[str, Channel], pairs: Sequence[tuple[str, int]]) -> None:
     """Make agents (pk) members of channels (slug); those who are members stay so."""
     rows = [ChannelMember(channel=channels[slug], agent_id=agent) for slug, agent in pairs]
     if rows:

@@ -59,10 +59,10 @@ def may_import(user: User | AnonymousUser) -> bool:
 
 
 def upload(*, upload: File[bytes], user: User) -> Import:
-    """Store a file and look into it; it is imported with the permissions of `user`.
+    """Store a file and what `preview` finds in it. A worker imports it after `submit`, with the permissions of `user`.
 
     Raises:
-        NotNow: The user has too many imports that are not done.
+        NotNow: The user has `MOST_UNFINISHED` imports whose file is still stored.
     """
     pieces = ImportChunk.objects.filter(of=OuterRef("pk"))
     unfinished = list(
@@ -86,8 +86,10 @@ def upload(*, upload: File[bytes], user: User) -> Import:
 def preview(job: Import, options: ReadOptions, *, first: bool = False) -> None:
     """Store other choices and what the file holds with them, read up to `PREVIEWED` messages; at first usual columns become tags.
 
+    Where the file cannot be read with these choices, the import is stored as failed, with the reason.
+
     Raises:
-        NotNow: The import is in progress or done.
+        NotNow: The import is in progress or done, or its file is not stored any more.
     """
     before = ReadOptions(**job.choices)
     if (before.format, before.columns) != (options.format, options.columns):  # the file has other speakers then
@@ -95,7 +97,7 @@ def preview(job: Import, options: ReadOptions, *, first: bool = False) -> None:
     fields: dict[str, Any] = {"status": Import.WAITING, "error": "", "choices": asdict(options), "contents": {}}
     with tempfile.TemporaryDirectory(prefix="plumbline-import-") as folder:
         try:
-            path = _written(job, folder)
+            path = _written_out(job, folder)
             header = _columns(job, path)
             fields["contents"] = {"header": header}  # to choose among, also when it cannot be read with these
             tags = usual_tags(header) if first else {}
@@ -105,7 +107,7 @@ def preview(job: Import, options: ReadOptions, *, first: bool = False) -> None:
             fields["contents"] |= _inspect(job, path, options, most=PREVIEWED)
         except NotPossible as problem:
             fields |= {"status": Status.FAILED, "error": str(problem)}
-    _edit(job, **fields)
+    _change_while_editable(job, **fields)
 
 
 def submit(job: Import, options: ReadOptions) -> None:
@@ -119,7 +121,7 @@ def submit(job: Import, options: ReadOptions) -> None:
     undecided = [row["name"] for row in job.contents.get("speakers", ()) if row["why"]]
     if not set(undecided) <= set(options.speaker_map):
         raise NotNow("first say who the speakers are that no agent is known for")
-    _edit(job, undoing=False, choices=asdict(options), **_start())
+    _change_while_editable(job, undoing=False, choices=asdict(options), **_to_be_taken_by_a_worker())
     wake_workers()
 
 
@@ -129,7 +131,9 @@ def cancel(job: Import) -> None:
     Raises:
         NotNow: It is not in progress.
     """
-    _move(job, Import.OPEN, status=Status.CANCELLED, finished_at=timezone.now(), lease_owner="", lease_expires_at=None)
+    _change_if_in(
+        job, Import.OPEN, status=Status.CANCELLED, finished_at=timezone.now(), lease_owner="", lease_expires_at=None
+    )
 
 
 def discard(job: Import) -> None:
@@ -138,7 +142,7 @@ def discard(job: Import) -> None:
     Raises:
         NotNow: It is in progress or done.
     """
-    _edit(job, status=Status.CANCELLED, contents={}, finished_at=timezone.now())
+    _change_while_editable(job, status=Status.CANCELLED, contents={}, finished_at=timezone.now())
     drop(job)
 
 
@@ -150,7 +154,7 @@ def undo(job: Import) -> None:
     """
     if not job.stored:
         raise NotNow(f"{job} stored nothing")
-    _move(job, (*Import.FINAL, Import.WAITING), undoing=True, **_start())
+    _change_if_in(job, (*Import.FINAL, Import.WAITING), undoing=True, **_to_be_taken_by_a_worker())
     wake_workers()
 
 
@@ -160,6 +164,14 @@ def work_one(*, owner: str) -> bool:
 
 
 def _carry_out(job: Import, owner: str) -> dict[str, Any] | None:
+    """Import or undo a leased job, and delete its file.
+
+    Returns:
+        None when its end is stored; the columns of a failure that the user can mend, for which the file stays.
+
+    Raises:
+        LeaseLost: Another worker has it, or it was cancelled.
+    """
     with logging_about(import_id=job.pk):
         try:
             carry_out = _undo if job.undoing else _import
@@ -180,10 +192,10 @@ def _import(job: Import, report: _Report) -> dict[str, Any]:
     Raises:
         NotPossible: It cannot be imported as it is or with these choices.
     """
-    user = _user(job)
+    user = _uploader(job)
     options = ReadOptions(**job.choices)
     with tempfile.TemporaryDirectory(prefix="plumbline-import-") as folder:
-        path = _written(job, folder)
+        path = _written_out(job, folder)
         try:
             imported = import_transcript(
                 path, options, name=job.name, rights=rights_of(user), job=job, progress=report, on_new=report.stored
@@ -200,7 +212,13 @@ def _import(job: Import, report: _Report) -> dict[str, Any]:
 
 
 def _undo(job: Import, report: _Report) -> dict[str, Any]:
-    """Delete in batches, each whole or not at all; a killed undo goes on where it was."""
+    """Delete the messages of an import in batches, each whole or not at all; a killed undo goes on where it was.
+
+    A channel that is empty then is deleted, too, if it was made since the import was, and has nothing but members.
+
+    Returns:
+        The columns with which the job ends.
+    """
     total = Message.objects.filter(imported_by=job).count()
     deleted = 0
     while keys := list(Message.objects.filter(imported_by=job).values_list("pk", flat=True)[:UNDO_BATCH]):
@@ -227,7 +245,11 @@ class _Report:
         self._doing = ""
 
     def __call__(self, doing: str, done: int, total: int) -> None:
-        """Store what is being done and how far it is, where that is due."""
+        """Store what is being done and how far it is, at most once a second for the same step.
+
+        Raises:
+            LeaseLost: Another worker has the import, or it was cancelled.
+        """
         check_stop()
         if doing == self._doing and time.monotonic() - self._reported_at < REPORT_EVERY:
             return
@@ -275,7 +297,10 @@ class FileContents:
 
 
 def _inspect(job: Import, path: Path, options: ReadOptions, *, most: int | None) -> dict[str, Any]:
-    """Report what the file holds and what importing it would do, of at most so many messages; stores nothing.
+    """Report what the file holds and what importing it would do; stores nothing.
+
+    Args:
+        most: Reading stops after about as many messages; None: all of the file is read.
 
     Raises:
         NotPossible: It cannot be imported as it is or with these choices.
@@ -313,7 +338,12 @@ def _inspect(job: Import, path: Path, options: ReadOptions, *, most: int | None)
 
 
 def _read_contents(transcript: Transcript, most: int | None) -> FileContents:
-    """Read a file, up to about so many messages."""
+    """Read a file in batches until `most` messages were read (None: all of it); unknown speakers are noted, not refused.
+
+    Raises:
+        FileError: The file is malformed.
+        OptionError: It has no such column.
+    """
     unknown: dict[str, str] = {}
     contents = FileContents(transcript.prepare(unknown.__setitem__), unknown)
     tally = contents.prepared.preparer.tally
@@ -330,7 +360,7 @@ def _read_contents(transcript: Transcript, most: int | None) -> FileContents:
 def _why_not_entitled(job: Import, preparer: Preparer) -> str:
     """Return which permission the uploader lacks; empty where none."""
     try:
-        check_rights(preparer.tally.authors, rights_of(_user(job)))
+        check_rights(preparer.tally.authors, rights_of(_uploader(job)))
     except NotEntitled as error:
         return str(error)
     return ""
@@ -361,7 +391,7 @@ def _in_words_of_the_page(error: object) -> str:
     return text.replace("name it: --format", "choose below what to read it as").replace("--", "")
 
 
-def _user(job: Import) -> User:
+def _uploader(job: Import) -> User:
     user = User.objects.filter(pk=job.created_by_id, is_active=True).first() if job.created_by_id else None
     if user is None:
         raise NotPossible("The user who uploaded this has no account here any more: upload it again.")
@@ -370,25 +400,25 @@ def _user(job: Import) -> User:
     return user
 
 
-def _written(job: Import, folder: str) -> Path:
+def _written_out(job: Import, folder: str) -> Path:
     path = write_out(job, Path(folder) / f"file{PurePosixPath(job.name).suffix.lower()[:10]}")
     if path is None:
         raise NotPossible(f"{job.name} is not stored any more: upload it again")
     return path
 
 
-def _start() -> dict[str, Any]:
+def _to_be_taken_by_a_worker() -> dict[str, Any]:
     return {"status": Status.PENDING, "error": "", "finished_at": None, "started_at": None, **_AT_REST}
 
 
-def _edit(job: Import, **fields: Any) -> None:
+def _change_while_editable(job: Import, **fields: Any) -> None:
     """Change an import that waits for a person, unless its file is gone."""
     if not is_stored(job):
         raise NotNow("the file is not stored any more: upload it again")
-    _move(job, Import.EDITABLE, **fields)
+    _change_if_in(job, Import.EDITABLE, **fields)
 
 
-def _move(job: Import, states: Sequence[str], **fields: Any) -> None:
+def _change_if_in(job: Import, states: Sequence[str], **fields: Any) -> None:
     """Change an import that is in one of these states."""
     done = Import.objects.filter(pk=job.pk, status__in=states).update(**fields)
     job.refresh_from_db()

@@ -74,7 +74,7 @@ def import_uploaded(uploads: Sequence[File[bytes]], *, user: User, reset: bool) 
 
 
 def _check_files(uploads: Sequence[File[bytes]]) -> None:
-    """Raise `NotImported` for files that are no personas, or too much YAML."""
+    """Raise `NotImported` for a file whose ending is no persona's, or for too much YAML in all files together."""
     yaml_bytes = 0
     for upload in uploads:
         name = plain_name(upload.name or "")
@@ -110,7 +110,10 @@ def _read_uploaded(uploads: Sequence[File[bytes]], folder: Path) -> list[Persona
 
 
 def _needed_permissions(persona: PersonaSpec, result: UpsertResult) -> set[str]:
-    """Return the permissions that an agent's page asks for the parts of a persona: its traits and memory blocks."""
+    """Return the permissions that an agent's page asks for the parts of a persona: its traits and memory blocks.
+
+    None where the import changed nothing, or kept what a person had edited.
+    """
     if result.outcome == Outcome.CREATED:
         actions = ["add"]
         has_traits = bool(persona.traits)

@@ -97,10 +97,11 @@ _OTHER_TEXTS = {
 
 
 def detect(source: Source) -> str:
-    """Return the name of the format.
+    """Return the name of the format, by the file's first bytes and lines, not by its name; only CSV may be told by its ending at last.
 
     Raises:
-        FileError: Not recognised, or a first value that is no JSON though the file begins like JSON.
+        FileError: It is not recognised, empty, of a kind that is known but not read, or a first value that is no JSON though the file
+            begins like JSON.
     """
     for start, what in _OTHER_STARTS.items():
         if source.start.startswith(start):
@@ -136,7 +137,7 @@ def _begins_like_json(head: str) -> bool:
 
 
 def _refuse_other_texts(source: Source, head: str) -> None:
-    """Raise `FileError` for texts that are known, but not read."""
+    """Raise `FileError` for texts that are known, but not read: HTML and XML, and logs whose form most of the first lines have."""
     if head[:5].lower() in ("<!doc", "<html", "<?xml"):
         raise FileError(source.name, 1, "this is a page of HTML or XML; export the chat as JSON or as text")
     lines = [line.rstrip("\r") for line in head.split("\n") if line.strip() and not line.startswith("**** ")]
@@ -154,7 +155,7 @@ def _json_format(source: Source) -> str:
         FileError: It is of no format that is read; says what it is where that is known.
     """
     _, value = next(json_values(source), (0, None))
-    if isinstance(value, list) and value:
+    if isinstance(value, list) and value:  # a line that is a list of messages is a conversation
         value = {"messages": value}
     if not isinstance(value, dict):
         value = {}

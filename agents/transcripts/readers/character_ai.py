@@ -24,7 +24,10 @@ def is_character_ai(value: dict[str, Any]) -> bool:
 
 
 def _histories_in(value: Any) -> list[Any]:
-    """Return the histories in a value: each an object with ``msgs``, ``turns`` or ``messages``."""
+    """Return the histories in a value: each an object with ``msgs``, ``turns`` or ``messages``; none where there are none.
+
+    A value is a history, a list of values, or an object that has some under ``histories``, ``history`` or ``chats``, the first of these.
+    """
     if isinstance(value, list):
         histories: list[Any] = []
         for inner in value:
@@ -65,11 +68,11 @@ def read_character_ai(source: Source, columns: Mapping[str, str]) -> Iterator[Re
 
 
 def _messages_of(history: Row) -> list[Row]:
-    """Return the messages of a history, oldest first."""
+    """Return the messages of a history, oldest first: turned round where the first is later than the last."""
     key = next(key for key in MESSAGE_LISTS if isinstance(history.value.get(key), list))
     rows = [history.child(message, f"message {number}") for number, message in enumerate(history.list(key), start=1)]
     times: list[datetime] = []
-    for row in (*rows[:1], *rows[-1:]):
+    for row in (*rows[:1], *rows[-1:]):  # the first and the last
         time = row.time("create_time", "created")
         if time is not None:
             times.append(to_utc(time, UTC))
@@ -79,7 +82,7 @@ def _messages_of(history: Row) -> list[Row]:
 
 
 def _message(row: Row, channel: str, number: int) -> Iterator[Record]:
-    """Yield a message, and an entry for each answer to choose from that was not chosen."""
+    """Yield a message, and before it an entry for each answer to choose from that was not chosen; without a text an entry for it, too."""
     author = row.child(row.value["src"] if row.has("src") else row.object("author"), "the author")
     is_human = row.flag("src__is_human") or author.flag("is_human")
     role = "user" if is_human else "assistant"

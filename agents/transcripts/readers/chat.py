@@ -28,7 +28,14 @@ ID_KEYS = ("conversation_id", "thread_id", "session_id", "id", "custom_id")
 
 
 def content(row: Row, key: str = "content") -> tuple[str, list[str]]:
-    """Read a text, null, or a list of parts (OpenAI's and Anthropic's): the text, and the kinds of parts that are no text."""
+    """Read a text, null, or a list of parts (OpenAI's and Anthropic's).
+
+    Returns:
+        The text, a line for each part, also of a refusal; and the kinds of parts that are no text, e.g. ``tool call``.
+
+    Raises:
+        FileError: It is something else.
+    """
     value = row.value.get(key)
     if value is None:
         return row.text("refusal"), ["tool call"] if row.has("tool_calls") or row.has("function_call") else []
@@ -58,6 +65,9 @@ def read_chat(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
 
     System texts, also Anthropic's `system` beside the messages, are system prompts; tool calls, tool results and
     thinking are skipped; parts of a message that are no text are named in its payload as `left_out`.
+
+    Raises:
+        FileError: It is something else, or holds no conversation.
     """
     number = 0
     for line, value in json_values(source):
@@ -71,7 +81,7 @@ def read_chat(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
             for sample in [row.child(sample, "a sample") for sample in row.list("samples")] or [row]:
                 number += 1
                 yield from _conversation(sample, source, number)
-        elif row.has("role"):
+        elif row.has("role"):  # messages a line each are one conversation
             number = number or 1
             yield _chat_message(row, 1)
         else:
@@ -92,7 +102,13 @@ def is_openai(value: dict[str, Any]) -> bool:
 
 
 def _conversation(row: Row, source: Source, number: int) -> Iterator[Record]:
-    """Yield the messages of a conversation object. An Inspect sample that was run in several epochs is a conversation per epoch."""
+    """Yield the messages of a conversation object, first what stands under `system`.
+
+    An Inspect sample that was run in several epochs is a conversation per epoch, ``FILE-ID-epoch-1`` and so on.
+
+    Args:
+        number: Of the conversation in the file, for one without an id.
+    """
     channel = _id_of(row)
     if channel and row.has("epoch"):
         channel = f"{source.stem}-{channel}-epoch-{row.name('epoch')}"
@@ -113,7 +129,15 @@ def _id_of(conversation: Row) -> str:
 
 
 def _chat_message(row: Row, number: int, channel: str = "", model: str = "") -> Record:
-    """Return one message with `role` and `content`, of the conversation with this number."""
+    """Return one message with `role` and `content`, of the conversation with this number, or why it is none.
+
+    Args:
+        channel: The conversation's id; empty: it has none.
+        model: Of the conversation, for answers that name none; they are tagged with it.
+
+    Raises:
+        FileError: It has no role, or is malformed.
+    """
     role = row.name("role")
     if not role:
         row.fail(f"{row.what} has no 'role'")
@@ -149,7 +173,12 @@ ROLES = {
 
 
 def _spoken_message(row: Row, speaker: str, text: str, channel: str, number: int) -> Record:
-    """Return what a speaker of ShareGPT or of a dialogue says; both can be mapped by role, too."""
+    """Return what a speaker of ShareGPT or of a dialogue says, skipped where that is nothing; speakers can be mapped by role, too.
+
+    Args:
+        channel: The conversation's id; empty: it has none.
+        number: Of the conversation in the file, from 1.
+    """
     if not text.strip():
         return Skipped("empty message", row.line)
     return SourceMessage(
@@ -169,7 +198,13 @@ def is_sharegpt(value: dict[str, Any]) -> bool:
 
 
 def read_sharegpt(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
-    """Read ShareGPT; a speaker can be mapped as the file writes it (``gpt``) or by role (``assistant``)."""
+    """Read ShareGPT; a speaker can be mapped as the file writes it (``gpt``) or by role (``assistant``).
+
+    Turns of tools are skipped; a `system` beside the turns is a system prompt.
+
+    Raises:
+        FileError: A turn has no speaker, or the file holds no conversation.
+    """
     number = 0
     for number, (line, value) in enumerate(json_values(source), start=1):
         row = Row(value, path=source.name, line=line, what="a conversation")
@@ -210,7 +245,13 @@ def is_dialogue(value: dict[str, Any]) -> bool:
 
 
 def read_dialogues(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
-    """Read one conversation per object. Of ``chosen`` and ``rejected`` the chosen one is read, the other skipped."""
+    """Read one conversation per object. Of ``chosen`` and ``rejected`` the chosen one is read, the other skipped.
+
+    What stands under ``completion`` goes on with a ``prompt``.
+
+    Raises:
+        FileError: An object holds no dialogue, or it does not begin with a speaker.
+    """
     for number, (line, value) in enumerate(json_values(source), start=1):
         row = Row(value, path=source.name, line=line, what="a conversation")
         key = dialogue_key(value)

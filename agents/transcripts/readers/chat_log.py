@@ -41,7 +41,7 @@ class Moment:
 
 
 def _moment(match: re.Match[str], *, day_first: bool) -> Moment:
-    """Read a match of `STAMP`, with or without a date.
+    """Read a match of `STAMP`, with or without a date. A year comes first where it has four digits; one of two digits is in this century.
 
     Raises:
         ValueError: There is no such date or time.
@@ -55,7 +55,7 @@ def _moment(match: re.Match[str], *, day_first: bool) -> Moment:
         tzinfo=datetime.strptime(offset, "%z").tzinfo if offset else None,
     )
     if not match["date"]:
-        return Moment(clock, None)
+        return Moment(clock, day=None)
     first, second, third = _numbers(match["date"])
     if first > 999:
         return Moment(clock, date(first, second, third))
@@ -99,27 +99,31 @@ def date_order(source: Source, match: re.Match[str]) -> DateOrder:
     Args:
         match: Of `STAMP`, the first with a date.
     """
-    if source.dates or _numbers(match["date"])[0] > 999:
-        return DateOrder(source.dates == "day-first")
+    year_comes_first = _numbers(match["date"])[0] > 999
+    if source.dates or year_comes_first:  # said by the user, or of no account
+        return DateOrder(day_first=source.dates == "day-first")
     days: list[tuple[int, int, int]] = []  # year, second and first number: in order where the day comes first
     for first, second, year in _dates_in(source):
         if 12 < first <= 31:
-            return DateOrder(True)
+            return DateOrder(day_first=True)
         if 12 < second <= 31:
-            return DateOrder(False)
+            return DateOrder(day_first=False)
         if not days or days[-1] != (year, second, first):
             days.append((year, second, first))
     months_first = [(year, first, second) for year, second, first in days]
     backwards_day_first = _times_backwards(days)
     backwards_month_first = _times_backwards(months_first)
     if backwards_day_first != backwards_month_first:
-        return DateOrder(backwards_day_first < backwards_month_first)
+        return DateOrder(day_first=backwards_day_first < backwards_month_first)
     is_dotted = "." in match["date"]  # 01.02.2026 is written by those only who put the day first
-    if is_dotted or days == months_first:
-        return DateOrder(True)
+    both_ways_alike = days == months_first  # such as 02/02/2026 alone
+    if is_dotted or both_ways_alike:
+        return DateOrder(day_first=True)
     if re.search(r"\d\s?[AP]M\b", match.group()) and "/" in match["date"]:
-        return DateOrder(False, "AM and PM in capitals are the US form")
-    return DateOrder(True, "only the US form, with slashes and AM or PM in capitals, has the month first")
+        return DateOrder(day_first=False, guessed_because="AM and PM in capitals are the US form")
+    return DateOrder(
+        day_first=True, guessed_because="only the US form, with slashes and AM or PM in capitals, has the month first"
+    )
 
 
 def _dates_in(source: Source) -> Iterator[tuple[int, int, int]]:
@@ -168,7 +172,10 @@ class _Draft:
     )
 
     def record(self) -> Record:
-        """Return the message, or that it is none."""
+        """Return the message, or that it is none: nothing was said, or only by the messenger.
+
+        With a time but no day, the time is in the payload (``{"time": "14:30:00"}``) and `sent_at` is None.
+        """
         text = "\n".join(self.lines).strip()
         reason = "empty message"
         if self.messenger:
@@ -201,7 +208,10 @@ def style_of(line: str) -> Style | None:
 
 
 def looks_like_chat(head: str) -> bool:
-    """Return whether at least half of the first lines that are not blank name a speaker in the style of the first."""
+    """Return whether at least half of the first 60 lines, without blank ones, notices and changes of the day, name a speaker in one style.
+
+    The first of them sets the style, so it must name a speaker.
+    """
     first_lines = [bare(line) for line in head.split("\n") if line.strip()][:60]
     lines = [line for line in first_lines if not _DAY_CHANGED.fullmatch(line) and not _NOTICE.match(line)]
     if not lines:
@@ -248,14 +258,16 @@ class _Log:
         """Yield the messages and what is none.
 
         Raises:
-            FileError: The first line names no speaker, or there is none.
+            FileError: The first line names no speaker, there is none, a stamp is no time, or a message is too long.
         """
         for line, raw in self.source.lines():
             text = self._text_of(raw)
             day_changed = _DAY_CHANGED.fullmatch(text)
             if day_changed:
                 self.day = _read_day(day_changed["text"]) or self.day
-            elif text or self.style is not None:
+            elif (
+                text or self.style is not None
+            ):  # blank lines at the beginning are passed over, later ones are a message's
                 yield from self._read_line(line, text)
         yield from self._end_message()
         if self.style is None:
@@ -270,6 +282,13 @@ class _Log:
         return text
 
     def _read_line(self, line: int, text: str) -> Iterator[Record]:
+        """Yield what a line ends: the message before, where another one or a notice begins. Other lines go on with that message.
+
+        In logs of one line a message, a line that names no speaker is not understood.
+
+        Raises:
+            FileError: No line named a speaker yet, and this one does not; or the message is too long.
+        """
         start = self._start(line, text)
         if self.guess is not None:
             yield self.guess
@@ -298,7 +317,10 @@ class _Log:
             self.draft = None
 
     def _start(self, line: int, text: str) -> _Draft | Skipped | None:
-        """Return the message or notice that begins on this line; None when the line goes on with the one before."""
+        """Return the message or notice that begins on this line; None when the line goes on with the one before.
+
+        The first line that names a speaker sets the style for all.
+        """
         self.style = self.style or style_of(text)
         if self.style == "stamped":
             return self._stamped(line, text)
@@ -310,7 +332,9 @@ class _Log:
         return _message_of(line, match) if match else None
 
     def _stamped(self, line: int, text: str) -> _Draft | Skipped | None:
-        """Return what begins with a time.
+        """Return what begins with a time, with that time; None for a line that goes on with the one before.
+
+        Without a day of its own, the day is that of the last line such as "--- Day changed …"; None where there was none.
 
         Raises:
             FileError: There is no such time.
@@ -331,7 +355,11 @@ class _Log:
         return start
 
     def _moment_of(self, line: int, match: re.Match[str]) -> Moment:
-        """Read a stamp; the first with a date decides the order of day and month."""
+        """Read a stamp; at the first with a date, find out the order of day and month for all, and keep a guess to be reported.
+
+        Raises:
+            FileError: There is no such time.
+        """
         order: DateOrder | None = None
         if self.day_first is None and match["date"]:
             order = date_order(self.source, match)
@@ -356,7 +384,11 @@ class _Log:
         return self._messenger(line, match, text)
 
     def _messenger(self, line: int, match: re.Match[str], text: str) -> _Draft | Skipped:
-        """Return a line "Name: text" after its time; in a messenger's export one without a name is a notice of the messenger's."""
+        """Return the message of a line "Name: text" after its time. Other lines are skipped: in a messenger's export as its notices.
+
+        So is, in an export, a line with quotation marks before the colon ('Ann changed the subject to "Ferries: late"'). A ``~`` before a
+        name, which marks who is not in the address book, is left out.
+        """
         is_export = self._is_messengers_stamp(match)
         named = _AFTER_STAMP.fullmatch(text)
         if named and not (is_export and _QUOTED.search(named["speaker"])):

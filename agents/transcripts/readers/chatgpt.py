@@ -32,7 +32,11 @@ def is_chatgpt(value: dict[str, Any]) -> bool:
 
 
 def read_chatgpt(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
-    """Read every conversation, of each the path to its last shown message; messages of other branches are skipped."""
+    """Read every conversation, of each the path to its last shown message; messages of other branches are skipped.
+
+    Raises:
+        FileError: The file holds no conversation, or is malformed.
+    """
     number = 0
     for number, (line, value) in enumerate(json_values(source), start=1):
         row = Row(value, path=source.name, line=line, what="a conversation")
@@ -54,13 +58,17 @@ def read_chatgpt(source: Source, columns: Mapping[str, str]) -> Iterator[Record]
 
 
 def _path(nodes: Mapping[str, Row], last: str) -> list[str]:
-    """Return the names from the root to the node last shown; without one that is there, to the last of the newest leaf."""
+    """Return the names of nodes from the root to the one last shown.
+
+    Args:
+        last: Name of the node last shown; where there is none of this name, the leaf with the newest message is taken.
+    """
     if last not in nodes:
         parents = {node.name("parent") for node in nodes.values()}
         leaves = [name for name in nodes if name not in parents]
         last = max(leaves, key=lambda name: _created(nodes[name]), default="")
     path: dict[str, None] = {}
-    while last in nodes and last not in path:
+    while last in nodes and last not in path:  # a broken export may nest nodes in a circle
         path[last] = None
         last = nodes[last].name("parent")
     return list(path)[::-1]
@@ -73,7 +81,10 @@ def _created(node: Row) -> float:
 
 
 def _message(row: Row, channel: str, number: int) -> Record:
-    """Return a message of the conversation with this number, or why it is none."""
+    """Return a message of the conversation with this number, or why it is none: of or to a tool, thinking, hidden, or without a text.
+
+    A system prompt is one by its role, by what ChatGPT calls custom instructions, or by a mark; it is one also when it is hidden.
+    """
     role = row.child(row.object("author"), "'author'").name("role")
     metadata = row.object("metadata")
     content = row.child(row.object("content"), "'content'")

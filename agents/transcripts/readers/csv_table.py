@@ -63,7 +63,14 @@ csv.field_size_limit(MAX_LINE)
 
 
 def read_csv(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
-    """Read CSV. Columns that the map does not name are recognised by their usual names."""
+    """Read CSV. Columns that the map (our field to the file's column) does not name are recognised by their usual names.
+
+    Our own export is known by its header and read exactly, unless columns are named. What had to be assumed is yielded as a guess.
+
+    Raises:
+        FileError: A row is malformed, or there is no column of texts or of speakers.
+        OptionError: A field or column of the map does not exist.
+    """
     rows = csv_rows(source)
     line, header = next(rows, (1, []))
     names = [name.strip() for name in header]
@@ -150,10 +157,14 @@ def header_of(source: Source) -> list[str]:
 
 
 def column_map(names: list[str], wished: Mapping[str, str]) -> dict[str, int]:
-    """Return which field stands in which column: as wished, else by the usual names.
+    """Return field to index of its column: as wished, else by the usual names; fields without a column are left out.
+
+    Args:
+        names: Of the columns, in their order; of equal ones the first counts.
+        wished: Field, or ``tags.NAME``, to the name of its column; an empty name means that no column holds the field.
 
     Raises:
-        OptionError: A wished field or column does not exist. An empty column means that none holds the field.
+        OptionError: A wished field or column does not exist.
     """
     known: dict[str, int] = {}  # the first column of each name
     for index, name in enumerate(names):
@@ -178,7 +189,10 @@ def column_map(names: list[str], wished: Mapping[str, str]) -> dict[str, int]:
 
 
 def _conversation_column(source: Source, names: list[str], index_of: Mapping[str, int]) -> int | None:
-    """Return the column whose name and values, in the first rows, are those of conversations; None where there is none."""
+    """Return the first unused column whose name and values, in the first rows, are those of conversations; None where there is none.
+
+    Its values differ, at least one comes again, and they are not just yes and no.
+    """
     for index, name in enumerate(names):
         if index in index_of.values() or not CONVERSATION.fullmatch(_comparable(name)):
             continue
@@ -197,7 +211,11 @@ def _comparable(name: str) -> str:
 
 
 def csv_rows(source: Source) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line it begins on, cells), all as long as the header."""
+    """Yield (line it begins on, cells) of each row, the header first; blank lines are passed over.
+
+    Raises:
+        FileError: It is no valid CSV, or a row has not as many cells as the header.
+    """
     width = 0
     reader = csv.reader((text for _, text in source.raw_lines()), delimiter=delimiter(source.head(8192)), strict=True)
     while True:
@@ -222,6 +240,14 @@ def delimiter(head: str) -> str:
 
 
 def _message(source: Source, line: int, cells: dict[str, str]) -> Record:
+    """Return a row as a message; skipped where it has no text.
+
+    Args:
+        cells: By our field.
+
+    Raises:
+        FileError: It has neither speaker nor role, or its time cannot be read.
+    """
     row = Row({field: cell for field, cell in cells.items() if cell.strip()}, path=source.name, line=line)
     role = row.text("role").strip()
     speaker, channel = row.text("speaker").strip() or role, row.text("channel").strip()
@@ -239,12 +265,16 @@ def _message(source: Source, line: int, cells: dict[str, str]) -> Record:
         sent_at=row.time("sent_at"),
         parent_source_id=row.text("reply_to").strip(),
         channel=f"{source.stem}-{channel}" if channel.isdecimal() else channel,  # a number alone names nothing
-        tags={field[5:]: value for field, value in row.value.items() if field.startswith("tags.")},
+        tags={field.removeprefix("tags."): value for field, value in row.value.items() if field.startswith("tags.")},
     )
 
 
 def _exported(source: Source, line: int, cells: dict[str, str]) -> Record:
-    """Return a row of our own export as a message: formula guards are undone, tags and payload are JSON."""
+    """Return a row of our own export as a message: formula guards are undone, tags, payload and synthetic are JSON.
+
+    Raises:
+        FileError: A cell is malformed, or it has not exactly one author.
+    """
     plain: dict[str, Any] = {name: unescape(cell) for name, cell in cells.items()}
     for name in ("tags", "payload", "synthetic"):
         plain[name] = parse(plain[name] or "null", path=source.name, line=line)

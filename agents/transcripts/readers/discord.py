@@ -24,7 +24,13 @@ def is_discord(value: dict[str, Any]) -> bool:
 
 
 def read_discord(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
-    """Read a channel. Joins, pins and other notices are skipped; a speaker is known by nickname, or by user name as role."""
+    """Read a channel, oldest message first. Joins, pins and other notices are skipped.
+
+    A speaker is known by nickname, or by user name as role.
+
+    Raises:
+        FileError: The file holds no channel, or is malformed.
+    """
     empty = True
     for line, value in json_values(source):
         empty = False
@@ -47,7 +53,11 @@ def read_discord(source: Source, columns: Mapping[str, str]) -> Iterator[Record]
 
 
 def _message(row: Row, channel: str) -> Record:
-    """Return a message, or why it is none."""
+    """Return a message, or why it is none; only a reply has a parent.
+
+    Raises:
+        FileError: It has a text and no author with a name, or is malformed.
+    """
     kind = row.name("type")
     if kind and kind not in _SPEECH:
         return Skipped(f"notice {kind}", row.line)
@@ -95,7 +105,7 @@ def _text_of_embeds(row: Row) -> str:
 
 
 def _why_empty(row: Row) -> str:
-    """Return what a message without a text holds instead."""
+    """Return what a message without a text holds instead, the first of these kinds; that is why it is skipped."""
     if row.value.get("forwardedMessage"):
         return "forwarded message"
     if row.value.get("stickers"):

@@ -15,7 +15,7 @@ from agents.transcripts.records import Record
 
 
 def is_langfuse(value: dict[str, Any]) -> bool:
-    """Return whether it is a trace, an observation, or holds some."""
+    """Return whether it is a trace, an observation, a row of a table of traces, or has some under ``data`` or ``traces``."""
     rows = value.get("data") or value.get("traces")
     if isinstance(rows, list) and rows and isinstance(rows[0], dict):
         return is_langfuse(rows[0])
@@ -29,7 +29,11 @@ def is_langfuse(value: dict[str, Any]) -> bool:
 
 
 def read_langfuse(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
-    """Read every generation as a call of a model; traces of a session are one conversation."""
+    """Read every generation as a call of a model; traces of a session are one conversation, one without a session is its own.
+
+    Raises:
+        FileError: The file holds no trace, or is malformed or too large.
+    """
     calls: list[Call] = []
     for line, value in calls_of(source):
         calls += _calls(Row(value, path=source.name, line=line, what="a trace or observation"), session="")
@@ -42,7 +46,14 @@ def read_langfuse(source: Source, columns: Mapping[str, str]) -> Iterator[Record
 
 
 def _calls(row: Row, *, session: str) -> Iterator[Call]:
-    """Yield the calls of a trace with its observations, of an observation, or of a list of them."""
+    """Yield the calls of a trace with its observations, of an observation, or of a list of them.
+
+    Args:
+        session: Around it, for traces that name none; empty: there is none.
+
+    Raises:
+        FileError: One has no id, or is malformed.
+    """
     if isinstance(row.value.get("data"), list):  # an answer of the API
         for entry in row.list("data"):
             yield from _calls(row.child(entry, "a trace"), session=session)
@@ -65,6 +76,13 @@ def _calls(row: Row, *, session: str) -> Iterator[Call]:
 
 
 def _call(row: Row, trace: str, session: str) -> Call:
+    """Return a trace (which has no type) or an observation as a call. Of tools and the like, input and output are not read.
+
+    Its parent is the observation around it, else the trace. Only a generation is a call of a model.
+
+    Args:
+        session: Of the trace; empty: it is in none.
+    """
     kind = row.name("type").upper()
     is_model = kind == "GENERATION"
     sides = BothSides()

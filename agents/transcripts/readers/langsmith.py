@@ -27,7 +27,13 @@ def is_langsmith(value: dict[str, Any]) -> bool:
 
 
 def read_langsmith(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
-    """Read every run of a model (``run_type: llm``); runs of a thread are one conversation."""
+    """Read every run of a model (``run_type: llm``); runs of a thread are one conversation.
+
+    A run without a thread belongs to the first thread that a run of its trace names, else to one of the trace's own.
+
+    Raises:
+        FileError: The file holds no run, or is malformed or too large.
+    """
     calls: list[Call] = []
     for line, value in calls_of(source):
         row = Row(value, path=source.name, line=line, what="a run")
@@ -53,7 +59,15 @@ def _runs_of(row: Row) -> list[Any]:
 
 
 def _calls(run: Row, *, parent: str, depth: int) -> Iterator[Call]:
-    """Yield a run and the runs inside it."""
+    """Yield a run and the runs inside it. Of a tool or a retriever neither input nor output is read.
+
+    Args:
+        parent: Id of the run around it, for one that names none; empty: there is none.
+        depth: How many runs are around it.
+
+    Raises:
+        FileError: It is nested too deep, or malformed.
+    """
     if depth > 100:
         run.fail("runs nested deeper than 100 levels")
     metadata = run.child(run.object("extra"), "'extra'").object("metadata")

@@ -51,7 +51,11 @@ def read_otel(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
 
 
 def calls_in(batch: Row) -> Iterator[Call]:
-    """Yield the spans of one object with ``resourceSpans``."""
+    """Yield the spans of one object with ``resourceSpans``; agent and conversation of a resource hold for its spans that name none.
+
+    Raises:
+        FileError: It is malformed.
+    """
     for entry in batch.list("resourceSpans", required=True):
         resource_spans = batch.child(entry, "an entry of 'resourceSpans'")
         resource = resource_spans.child(resource_spans.object("resource"), "'resource'")
@@ -63,7 +67,7 @@ def calls_in(batch: Row) -> Iterator[Call]:
 
 
 def with_conversations(calls: list[Call]) -> list[Call]:
-    """Put calls without a conversation into that of their trace, or one of the trace's own."""
+    """Put calls without a conversation into that of their trace, or one of the trace's own. Changes the calls, and returns them."""
     conversations_of = {call.trace: call.conversation for call in calls if call.conversation}
     for call in calls:
         call.conversation = call.conversation or conversations_of.get(call.trace) or call.trace
@@ -71,10 +75,13 @@ def with_conversations(calls: list[Call]) -> list[Call]:
 
 
 def _call(span: Row, shared: Mapping[str, Any]) -> Call:
-    """Return a span as a call.
+    """Return a span as a call, of a model where its operation says so, or it names none and its kind is "llm" or not given either.
 
     Args:
         shared: Attributes of the resource, which hold where the span has no such attribute.
+
+    Raises:
+        FileError: It is malformed.
     """
     events = [span.child(event, "an event") for event in span.list("events")]
     attributes = {**_details(events), **shared, **_attributes(span)}
@@ -102,7 +109,7 @@ def _call(span: Row, shared: Mapping[str, Any]) -> Call:
 
 
 def _details(events: Sequence[Row]) -> dict[str, Any]:
-    """Return the attributes of events that hold the details of a call; the first event counts."""
+    """Return the attributes of events that hold the details of a call; of several the first one's come before the others'."""
     details: dict[str, Any] = {}
     for event in reversed(events):
         if event.name("name") == "gen_ai.client.inference.operation.details":
@@ -111,7 +118,10 @@ def _details(events: Sequence[Row]) -> dict[str, Any]:
 
 
 def _sides(attributes: Mapping[str, Any], events: Sequence[Row]) -> BothSides:
-    """Return the messages of a span: of its attributes and its events, else of numbered attributes."""
+    """Return the messages of a span: of its attributes and its events, else of numbered attributes.
+
+    An event is a message with the role in its name, e.g. ``gen_ai.user.message``; ``gen_ai.choice`` is what was answered.
+    """
     sides = BothSides(
         _items(attributes.get("gen_ai.input.messages"), USER),
         _items(attributes.get("gen_ai.output.messages"), ASSISTANT),
@@ -133,7 +143,13 @@ def _sides(attributes: Mapping[str, Any], events: Sequence[Row]) -> BothSides:
 
 
 def _items(value: Any, role: str) -> list[Item]:
-    """Return the messages in an attribute, which may be JSON, a message without a role, or parts without a message."""
+    """Return the messages in an attribute, which may be JSON, a message without a role, or parts without a message.
+
+    None are returned where it is no chat.
+
+    Args:
+        role: Of what has no role.
+    """
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         with suppress(ValueError, RecursionError):
             value = json.loads(value)
@@ -147,7 +163,7 @@ def _items(value: Any, role: str) -> list[Item]:
 
 
 def _numbered_sides(attributes: Mapping[str, Any]) -> BothSides:
-    """Return the messages that are spread over numbered attributes, such as ``gen_ai.prompt.0.role``."""
+    """Return the messages that are spread over numbered attributes, such as ``gen_ai.prompt.0.role``, in the order of their numbers."""
     asked: dict[int, dict[str, Any]] = {}
     answered: dict[int, dict[str, Any]] = {}
     for name, value in attributes.items():
@@ -184,21 +200,25 @@ def _attributes(row: Row) -> dict[str, Any]:
     attributes: dict[str, Any] = {}
     for pair in row.list("attributes"):
         if isinstance(pair, dict) and "key" in pair:
-            attributes[str(pair["key"])] = _plain(pair.get("value"), row, 0)
+            attributes[str(pair["key"])] = _json_value(pair.get("value"), row, depth=0)
     return attributes
 
 
-def _plain(value: Any, row: Row, depth: int) -> Any:
-    """Return a value of OTLP (``{"stringValue": …}``) as it is in JSON."""
+def _json_value(value: Any, row: Row, depth: int) -> Any:
+    """Return a value of OTLP (``{"stringValue": …}``) as it is in JSON; an empty one is None, a 64-bit integer stays a text.
+
+    Raises:
+        FileError: It is nested too deep.
+    """
     if depth > MAX_DEPTH:
         row.fail(f"an attribute is nested deeper than {MAX_DEPTH} levels")
     if not isinstance(value, dict):
         return value
     if isinstance(value.get("arrayValue"), dict):
-        return [_plain(inner, row, depth + 1) for inner in _inner_values(value["arrayValue"])]
+        return [_json_value(inner, row, depth + 1) for inner in _inner_values(value["arrayValue"])]
     if isinstance(value.get("kvlistValue"), dict):
         pairs = _inner_values(value["kvlistValue"])
-        return {str(pair.get("key")): _plain(pair.get("value"), row, depth + 1) for pair in pairs}
+        return {str(pair.get("key")): _json_value(pair.get("value"), row, depth + 1) for pair in pairs}
     return next(iter(value.values()), None)
 
 
@@ -208,7 +228,11 @@ def _inner_values(value: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _time(row: Row, key: str) -> datetime | None:
-    """Read nanoseconds since 1970, as a text or a number; 0 and nothing are no time."""
+    """Read nanoseconds since 1970, as a text or a number; None for 0 and nothing.
+
+    Raises:
+        FileError: It is no such number.
+    """
     text = row.name(key)
     if text in ("", "0"):
         return None

@@ -41,7 +41,11 @@ def is_message(value: dict[str, Any]) -> bool:
 
 
 def _header(row: Row) -> ChannelInfo:
-    """Return what the first line of our export says of the channel."""
+    """Return what the first line of our export says of the channel.
+
+    Raises:
+        FileError: It has unknown keys, another version, or is malformed.
+    """
     _check_keys(row, HEADER_KEYS)
     if row.value["plumbline"] != "transcript":
         row.fail(f"'plumbline' must be \"transcript\", got {shown(row.value['plumbline'])}")
@@ -68,7 +72,14 @@ def _check_keys(row: Row, allowed: Collection[str]) -> None:
 
 
 def _strict(row: Row, channel: str) -> SourceMessage:
-    """Return a message of our own export: only its keys are allowed, and one author."""
+    """Return a message of our own export: only its keys are allowed, and one author; without one, `speaker` may be an agent's name.
+
+    Args:
+        channel: Where a message goes that names none.
+
+    Raises:
+        FileError: It has unknown keys, several authors or none, or is malformed.
+    """
     _check_keys(row, MESSAGE_KEYS)
     authors = [kind for kind in AUTHORS if row.has(kind)]
     if len(authors) > 1:
@@ -80,7 +91,14 @@ def _strict(row: Row, channel: str) -> SourceMessage:
 
 
 def _lenient(row: Row) -> SourceMessage:
-    """Return a message of a file without our header: a speaker's name may be an agent's, and other keys are passed over."""
+    """Return a message of a file without our header: a speaker's name may be an agent's, and other keys are passed over.
+
+    The speaker is the first of `outsider`, `user`, `agent`, `speaker` that is given, else the role. A role "system", "developer" or
+    "stimulus" decides what kind of message it is.
+
+    Raises:
+        FileError: It has no speaker, or is malformed.
+    """
     role = row.name("role")
     given = [key for key in ("outsider", "user", "agent", "speaker") if row.has(key)]
     speaker = row.text(given[0]).strip() if given else role

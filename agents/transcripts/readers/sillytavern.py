@@ -49,7 +49,9 @@ def read_sillytavern(source: Source, columns: Mapping[str, str]) -> Iterator[Rec
 
 
 def _message(row: Row, names: set[str]) -> Record:
-    """Return a message, or why it is none.
+    """Return a message, or why it is none. A time that cannot be read is kept in the payload (``{"time": …}``).
+
+    What is hidden from the prompt (`is_system`) is a note of SillyTavern unless something shows that the user or a character said it.
 
     Args:
         names: Of the user and the character, as the header has them.
@@ -91,7 +93,7 @@ def _text_of(row: Row) -> str:
 
 
 def _time(value: Any) -> datetime | None:
-    """Return a time as SillyTavern's versions wrote it; None for one in the words of another language."""
+    """Return a time as SillyTavern's versions wrote it, e.g. ``2026-1-31 @14h 30m 5s 120ms``; None for one that cannot be read."""
     match = _STAMP.fullmatch(value.strip()) if isinstance(value, str) else None
     if match:
         year, month, day, hour, minute, second, milliseconds = (int(part or 0) for part in match.groups())

@@ -53,6 +53,9 @@ def read_slack(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
     """Read the zip, or a day file; beside one that lies in its unpacked export the names and the channel are found.
 
     Replies in a thread have the thread's first message as parent. An edited message has its last text; a deleted one is skipped.
+
+    Raises:
+        FileError: It holds no message or no day file, or is malformed.
     """
     if source.is_zip:
         yield from _read_zip(source)
@@ -79,6 +82,11 @@ def _export_folder(source: Source) -> Path | None:
 
 
 def _read_zip(source: Source) -> Iterator[Record]:
+    """Yield each channel of an export with its messages, day by day. Files that are no day files and no lists are passed over.
+
+    Raises:
+        FileError: There is no day file, or one is malformed.
+    """
     days_of: dict[str, list[str]] = {}  # channel to its day files
     lists: dict[str, list[Row]] = {}  # users.json and the lists of channels
     for name in sorted(source.members()):
@@ -122,7 +130,7 @@ def _rows(source: Source, name: str) -> list[Row]:
 
 
 def _names(users: Iterable[Row]) -> Names:
-    """Return what users and their bots are called, by id."""
+    """Return what users and their bots are called, by id: the display name, else the real name, else the user name or the id."""
     names: dict[str, str] = {}
     for user in users:
         profile = user.child(user.object("profile"), "'profile'")
@@ -143,7 +151,15 @@ def _called(row: Row) -> str:
 
 
 def _messages(rows: list[Row], names: Names, channel: str) -> Iterator[Record]:
-    """Yield the messages of a channel; entries that tell of an edit or a deletion are applied to those they are about."""
+    """Yield the messages of a channel; entries that tell of an edit or a deletion are applied to those they are about.
+
+    An edit of a message that is not in this export is yielded as that message, once; other edits are skipped as notices.
+
+    Args:
+        rows: All entries, in their order.
+        names: What users are called, by id.
+        channel: The channel's name; empty: not known.
+    """
     known = {row.name("ts") for row in rows if row.text("subtype") in SPEECH}
     deleted = {row.name("deleted_ts") for row in rows if row.text("subtype") == "message_deleted"}
     known |= deleted
@@ -172,6 +188,11 @@ def _messages(rows: list[Row], names: Names, channel: str) -> Iterator[Record]:
 
 
 def _message(row: Row, names: Names, channel: str) -> Record:
+    """Return a message without Slack's markup, or why it is none; its text is that of its blocks or attachments where it has no own.
+
+    Raises:
+        FileError: It has a text and no author.
+    """
     marked_up = row.text("text") or "\n".join(_blocks(row)) or "\n".join(_fallbacks(row))
     text = plain(marked_up, names).strip()
     files = len(row.list("files"))
@@ -205,7 +226,10 @@ def _message(row: Row, names: Names, channel: str) -> Record:
 
 
 def _speaker(row: Row, names: Names) -> str:
-    """Return what the author of a message is called, at least their id; empty where it names none."""
+    """Return what the author of a message is called, at least their id; empty where it names none.
+
+    First comes the name given in the message, then that in the list of users, then that of the profile beside the message.
+    """
     user = row.name("user")
     bot = row.name("bot_id")
     names_in_order = [row.name("username"), names.get(user, ""), names.get(bot, "")]
@@ -220,13 +244,16 @@ def _speaker(row: Row, names: Names) -> str:
 def _blocks(row: Row) -> Iterator[str]:
     """Yield the texts of a message's blocks, of rich text with its mentions and links as Slack marks them."""
     for block in row.list("blocks"):
-        text = _marked_up(block, 0).strip()
+        text = _marked_up(block, depth=0).strip()
         if text:
             yield text
 
 
 def _marked_up(value: Any, depth: int) -> str:
-    """Return the text of a block or an element of one, with Slack's markup."""
+    """Return the text of a block or an element of one, with Slack's markup; empty for pictures, buttons and what is nested too deep.
+
+    Blocks and lines of rich text end with a line break.
+    """
     if isinstance(value, list):
         return "".join(_marked_up(element, depth + 1) for element in value)
     if not isinstance(value, dict) or depth > MAX_DEPTH:
@@ -267,7 +294,11 @@ def _fallbacks(row: Row) -> Iterator[str]:
 
 
 def plain(text: str, names: Names) -> str:
-    """Return Slack's text without its markup for mentions, channels and links."""
+    """Return Slack's text without its markup for mentions, channels and links, and with plain characters for ``&amp;`` and the like.
+
+    ``<@U1>`` becomes ``@Ann``, ``<#C1|general>`` ``#general``, ``<!here>`` ``@here``, ``<https://a.example|here>``
+    ``here (https://a.example)``.
+    """
 
     def without_markup(match: re.Match[str]) -> str:
         sign, target, label = match[1], match[2], match[3] or ""

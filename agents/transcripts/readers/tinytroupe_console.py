@@ -29,7 +29,13 @@ def is_notebook(value: dict[str, Any]) -> bool:
 
 
 def printed_outputs(source: Source) -> Iterator[Iterator[tuple[int, str]]]:
-    """Yield each output of the cells that is text, in order, as (line number, line); lines are numbered through from 1."""
+    """Yield each output of a notebook's cells, in order, as (line number, line); lines are numbered through from 1.
+
+    An output that is no text, such as a picture, is one empty line.
+
+    Raises:
+        FileError: It is no Jupyter notebook.
+    """
     _, value = next(json_values(source), (0, None))
     if not isinstance(value, dict) or not is_notebook(value):
         raise FileError(source.name, 1, "JSON, but no Jupyter notebook")
@@ -66,7 +72,16 @@ USER = "USER"
 
 @dataclass(slots=True)
 class _Block:
-    """A heading and the lines under it. `target` is empty for an action; `view` 0 is the conversation as it ran."""
+    """A heading and the lines under it: an action, such as speech (TALK), or a stimulus that an agent receives.
+
+    Attributes:
+        source: The agent who acts, or who gives the stimulus (`USER`: the person).
+        target: Who receives the stimulus; empty for an action. `more`: further receivers.
+        type: Of the action or stimulus, e.g. TALK, THINK, CONVERSATION.
+        marked_up: The heading holds markup such as ``[bold]``, and the text ends in ``[/]``.
+        view: 0: the conversation as it ran; above: which later printing of an agent's interactions it stands in.
+        size: Characters so far.
+    """
 
     line: int
     source: str
@@ -99,7 +114,13 @@ def looks_like_console(head: str) -> bool:
 
 
 def read_console(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
-    """Read a console log, with or without terminal colours, also from the outputs of a Jupyter notebook."""
+    """Read a console log, with or without terminal colours, also from the outputs of a Jupyter notebook.
+
+    Yields speech and stimuli once each; an entry for all else, such as thoughts, and what was shown before.
+
+    Raises:
+        FileError: There is no action and no stimulus in it, or a time that cannot be read.
+    """
     notebook = source.head(1024).lstrip().startswith("{")
     sessions = _Sessions()
     empty = True
@@ -131,7 +152,13 @@ class _Session:
 
 
 class _Sessions:
-    """Gives each block its session. Stimuli wait for what follows them: an environment's step says where they belong."""
+    """Gives each block its session. Stimuli wait for what follows them: an environment's step says where they belong.
+
+    Attributes:
+        all: The sessions; the last is the current one.
+        waiting: Stimuli of the person whose session is not known yet.
+        stepping: A step of an environment is being printed: what follows belongs to the current session, whoever acts.
+    """
 
     def __init__(self) -> None:
         self.all: list[_Session] = []
@@ -139,12 +166,15 @@ class _Sessions:
         self.stepping = False
 
     def step(self, environment: str) -> Iterator[Record]:
-        """Begin a step of an environment: what waits, and what follows, is its session's."""
+        """Begin a step of an environment: its session becomes the current one; yield what waits as this session's.
+
+        It stays in the current session where it may be one of it; else it enters the environment's latest, or a new one.
+        """
         hearers: set[str] = set()
         for block in self.waiting:
             hearers |= block.hearers
         if not self.all or not self._may_belong(self.all[-1], environment, hearers):
-            self._enter(self._latest_of(environment, hearers))
+            self._make_current(self._latest_of(environment, hearers))
         session = self.all[-1]
         session.environment = environment
         session.agents |= hearers
@@ -162,12 +192,15 @@ class _Sessions:
         return None
 
     def _may_belong(self, session: _Session, environment: str, hearers: set[str]) -> bool:
-        """Return whether a step of an environment, which these agents hear, may be one of a session."""
+        """Return whether a step of an environment, which these agents hear, may be one of a session.
+
+        It may where the session's environment has this name or none yet, and they share an agent or one of them has none.
+        """
         if session.environment not in ("", environment):
             return False
         return not hearers or not session.agents or bool(hearers & session.agents)
 
-    def _enter(self, session: _Session | None) -> None:
+    def _make_current(self, session: _Session | None) -> None:
         """Make a session the current one, which is the last; a new one without."""
         if session is None:
             session = _Session(len(self.all) + 1)
@@ -175,13 +208,18 @@ class _Sessions:
             self.all.remove(session)
         self.all.append(session)
 
-    def _with(self, names: set[str]) -> _Session | None:
+    def _latest_with(self, names: set[str]) -> _Session | None:
         """Return the latest session in which one of these takes part."""
         return next((session for session in reversed(self.all) if names & session.agents), None)
 
     def read(self, block: _Block) -> Iterator[Record]:
-        """Yield what a block and, where it ends their wait, earlier stimuli come to."""
-        if block.type != ("CONVERSATION" if block.target else "TALK"):
+        """Yield what a block and, where it ends their wait, earlier stimuli come to.
+
+        A person's stimulus waits, so nothing is yielded for it yet. Other kinds of blocks than speech are skipped, but an agent's
+        action as it ran says which session goes on.
+        """
+        is_speech = block.type == ("CONVERSATION" if block.target else "TALK")
+        if not is_speech:
             if not block.target and not block.view:
                 yield from self.flush()
                 self._enter_for({block.source})
@@ -201,7 +239,10 @@ class _Sessions:
             yield _record(block, self.all[-1])
 
     def flush(self) -> Iterator[Record]:
-        """Yield the stimuli that wait, each in the session of those who hear it; the same words in a row are one for all who do."""
+        """Yield the stimuli that wait, each in the session of those who hear it; none waits afterwards.
+
+        Stimuli in a row with the same words or a common hearer are of one session.
+        """
         waiting = self.waiting
         self.waiting = []
         while waiting:
@@ -219,16 +260,21 @@ class _Sessions:
             waiting = waiting[count:]
 
     def _enter_for(self, names: set[str], *, asked: bool = False) -> None:
-        """Enter the session of these agents. Those who are in none are `asked` something in a new one, else they act in the current one."""
+        """Make the session of these agents the current one, and add them to it.
+
+        They stay in the current one where a step is being printed or one of them takes part in it; else they enter the latest in which
+        one does. Those who are in none are `asked` something in a new one, else they act in the current one.
+        """
         current = self.all[-1] if self.all else None
         if current is None or not (self.stepping or names & current.agents):
-            self._enter(self._with(names) or (None if asked else current))
+            self._make_current(self._latest_with(names) or (None if asked else current))
         self.all[-1].agents |= names
 
     def _printed_later(self, block: _Block) -> Record:
-        """Return the record of a block that is printed again.
+        """Return the record of a block that is printed later, in a view of an agent's interactions.
 
-        It belongs to the session where it was said; what is new there, to the agent's latest.
+        It belongs to the agent's latest session in which its words were said more often than this view showed them so far, and is
+        skipped there; what is new in all of them is a message of the agent's latest. An agent without a session joins the current one.
         """
         agent = {block.target or block.source}
         sessions = [session for session in self.all if agent & session.agents]
@@ -251,7 +297,10 @@ def _words(block: _Block) -> tuple[int, tuple[int, int, str]]:
 
 
 def _record(block: _Block, session: _Session) -> Record:
-    """Return the message of a block, or that it was shown before."""
+    """Return the message of a block, or that it was shown before.
+
+    It is new when this view has shown its words to this receiver more often than they are in the session's transcript.
+    """
     words, view = _words(block)
     session.shown[view] += 1
     if session.shown[view] <= session.said[words]:
@@ -282,15 +331,21 @@ class _Console:
         self.view = 0
 
     def blocks(self, outputs: Iterable[Iterable[tuple[int, str]]]) -> Iterator[_Block | _Step | Skipped]:
-        """Yield the blocks and the steps of outputs, each a list of numbered lines, and an entry for other lines."""
+        """Yield the blocks and the steps of outputs, each a list of numbered lines, and an entry for other lines.
+
+        A block ends where the next or a step begins, or its output ends. Empty lines and times yield nothing.
+
+        Raises:
+            FileError: There is no such time, or a message is too long.
+        """
         for output in outputs:
             self.moment = None
             block: _Block | None = None
             for line, raw in output:
                 text = ANSI.sub("", raw).rstrip()
-                if not text or self._is_time(line, text):
+                if not text or self._keep_time(line, text):
                     continue
-                if self._goes_on(block, text):
+                if self._add_to_block(block, text):
                     continue
                 beginning = self._step(line, text) or self._heading(line, text)
                 if beginning is None:
@@ -311,8 +366,12 @@ class _Console:
         match = _STEP.fullmatch(text)
         return _Step(line, match["name"].strip()) if match else None
 
-    def _goes_on(self, block: _Block | None, text: str) -> bool:
-        """Add a line to a block: a further receiver, or text; return whether it is such a line."""
+    def _add_to_block(self, block: _Block | None, text: str) -> bool:
+        """Add a line to a block: a further receiver ("+ --> Ann"), or text ("> words"); return whether it is such a line.
+
+        Raises:
+            FileError: The message is too long.
+        """
         receiver = _MORE.fullmatch(text)
         if receiver:
             if block is not None:
@@ -326,8 +385,10 @@ class _Console:
         self.source.check_message(block.line, block.size)
         return True
 
-    def _is_time(self, line: int, text: str) -> bool:
-        """Return whether a line is the time of the next block, and keep it; the first of several begins another view.
+    def _keep_time(self, line: int, text: str) -> bool:
+        """Return whether a line is the time of the next block, and keep it as `moment`; "None" is kept as no time.
+
+        A time after none (at the beginning of an output, after other lines) begins another view.
 
         Raises:
             FileError: There is no such time.
@@ -344,13 +405,16 @@ class _Console:
         return True
 
     def _heading(self, line: int, text: str) -> _Block | None:
-        """Return the block that begins on a line; None where none does."""
+        """Return the block that begins on a line, e.g. "Ann acts: [TALK]" or "USER --> Ann: [CONVERSATION]"; None where none does.
+
+        With a time before it, it stands in the view that is being printed.
+        """
         plain = _MARKUP.sub("", text)
         match = STIMULUS.fullmatch(plain) or ACTION.fullmatch(plain)
         if match is None:
             return None
         parts = match.groupdict()
-        block = _Block(line, parts["source"], parts.get("target") or "", parts["type"], plain != text)
+        block = _Block(line, parts["source"], parts.get("target") or "", parts["type"], marked_up=plain != text)
         if self.moment is not None:
             block.sent_at = self.moment
             block.view = self.view

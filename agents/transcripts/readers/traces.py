@@ -121,7 +121,7 @@ def items_of(value: Any, role: str, depth: int = 0) -> list[Item] | None:
         role: Whose a text without a role is: ``user`` for what was asked, ``assistant`` for what was answered.
         depth: How deep the value stands in another.
     """
-    if depth > MAX_DEPTH // 4:
+    if depth > MAX_DEPTH // 4:  # each level takes several calls here
         return None
     if isinstance(value, str):
         return _items_of_text(value, role, depth)
@@ -142,6 +142,7 @@ def _items_of_text(text: str, role: str, depth: int) -> list[Item]:
 
 
 def _items_of_list(values: list[Any], role: str, depth: int) -> list[Item] | None:
+    """Return the messages of all entries, one to be skipped for each entry without any; None where no entry has one."""
     items: list[Item] = []
     is_chat = False
     for value in values:
@@ -155,7 +156,11 @@ def _items_of_list(values: list[Any], role: str, depth: int) -> list[Item] | Non
 
 
 def _items_of_object(value: dict[str, Any], role: str, depth: int) -> list[Item] | None:
-    """Return the messages of an object: LangChain's form, a message with a role, answers to choose from, or fields with messages."""
+    """Return the messages of an object; None where it holds none.
+
+    It may be in LangChain's own form (`lc`), a message with a role, hold answers to choose from, or fields with messages, of which the
+    first that has some counts, after a `system` beside it.
+    """
     if isinstance(value.get("kwargs"), dict) and "lc" in value:
         names = value.get("id")  # in LangChain's own form, it ends in the class
         class_name = str(names[-1]) if isinstance(names, list) and names else ""
@@ -178,13 +183,17 @@ def _items_of_object(value: dict[str, Any], role: str, depth: int) -> list[Item]
 
 
 def _items_of_answers(answers: list[Any], depth: int) -> list[Item] | None:
-    """Return the first of several answers to one request; the others count as not chosen. Some libraries nest them in a list."""
+    """Return the first of several answers to one request, and an item to be skipped for each of the others; None where it is no chat.
+
+    Some libraries nest them: a list for each request. Of several requests only the first one's first answer is returned.
+    """
     is_nested = isinstance(answers[0], list) and bool(answers[0])
     items = items_of(answers[0][0] if is_nested else answers[0], ASSISTANT, depth + 1)
     if not items:
         return None
     alternatives = answers[0] if is_nested and len(answers) == 1 else answers
-    if not isinstance(alternatives[0], dict):
+    are_answers = isinstance(alternatives[0], dict)  # and no lists, one for each of several requests
+    if not are_answers:
         return items
     not_chosen = Item(ASSISTANT, "", skip="answer not chosen")
     return items + [not_chosen] * (len(alternatives) - 1)
@@ -201,7 +210,10 @@ def both_sides(inputs: Any, outputs: Any) -> BothSides:
 
 
 def _item(message: dict[str, Any], role: str) -> Item:
-    """Return a message with a role. Text parts are joined; what else it holds is a reason to skip it only when there is no text."""
+    """Return a message with a role. Text parts are joined; what else it holds is a reason to skip it only when there is no text.
+
+    What a tool says is skipped always.
+    """
     if isinstance(message.get("data"), dict):
         message = {**message, **message["data"]}
     content = message.get("content")
@@ -271,7 +283,7 @@ class SortedCalls:
 
 
 def conversations(calls: Sequence[Call], spoken: Mapping[str, Sequence[Said]] | None = None) -> Iterator[Record]:
-    """Put calls in order and yield the messages of their conversations, each once.
+    """Put calls in order of time and yield the messages of their conversations, each once, and an entry for whatever is left out.
 
     Args:
         calls: Of any number of conversations, in any order.
@@ -294,7 +306,7 @@ def _new_messages(call: Call, said: list[Said], instructions: set[tuple[str, str
     """Yield what is new in a call, and an entry for each message that is none or was said before.
 
     Args:
-        said: In its conversation before; what is new is added.
+        said: What was said in its conversation before; what is new is added.
         instructions: Each conversation's system prompts so far; a new one is added.
     """
     spoken: list[PlacedItem] = []
@@ -340,7 +352,11 @@ def _speaker_of(call: Call, item: Item) -> str:
 
 
 def _innermost(calls: Sequence[Call]) -> SortedCalls:
-    """Choose the calls that hold no other one with a chat; of a trace without a call of a model, the outermost step."""
+    """Choose the calls whose messages count: a step around a call repeats what that call holds.
+
+    Of a trace in which a model is called, these are the model's calls with none inside; of another, the outermost steps with a chat.
+    Chosen ones that name no agent get that of the nearest step around them.
+    """
     by_id = {call.id: call for call in calls}
     traces_with_model: set[str] = set()
     around_model: set[str] = set()  # ids of steps around a call of a model
@@ -390,6 +406,10 @@ def _count_known(call: Call, spoken: Sequence[PlacedItem], said: Sequence[Said])
     """Return how many of a call's messages were said before: up to its last own answer that was, and what overlaps with the end.
 
     What a model's call answers is new, though it may say the same words again.
+
+    Args:
+        spoken: The call's messages, without those that are skipped.
+        said: What was said in its conversation before, by any speaker.
     """
     if call.is_model:
         spoken = [placed for placed in spoken if not placed.is_answer]
@@ -399,7 +419,7 @@ def _count_known(call: Call, spoken: Sequence[PlacedItem], said: Sequence[Said])
         if placed.item.role == ASSISTANT and placed.item.text in texts_so_far:
             first_new = number
     rest = [placed.item for placed in spoken[first_new:]]
-    for length in range(min(len(rest), len(said), MOST_OVERLAP), 0, -1):
+    for length in range(min(len(rest), len(said), MOST_OVERLAP), 0, -1):  # the longest overlap counts
         if _are_the_same(rest[:length], said[-length:], agent=call.agent or ASSISTANT):
             return first_new + length
     return first_new
@@ -415,6 +435,7 @@ def _are_the_same(items: Sequence[Item], said: Sequence[Said], *, agent: str) ->
 
 
 def _message(call: Call, placed: PlacedItem, speaker: str) -> SourceMessage:
+    """Return a message of a call: sent when the call began, an answer when it ended. Answers of a known model are tagged with its name."""
     item = placed.item
     is_answer_of_model = placed.is_answer and item.role == ASSISTANT and bool(call.model)
     return SourceMessage(

@@ -76,7 +76,9 @@ class MessageText:
 
 
 def said_in(lines: Sequence[str], *, marks: bool) -> MessageText:
-    """Return what the speaker of a message of WhatsApp said, without WhatsApp's own texts.
+    """Return what the speaker of a message of WhatsApp said, without WhatsApp's own texts; where that is nothing, why.
+
+    The name of a file that was sent is nothing said. Of several reasons the last line's is given.
 
     Args:
         lines: Of the message, without time and speaker.
@@ -93,7 +95,7 @@ def said_in(lines: Sequence[str], *, marks: bool) -> MessageText:
             caption = text.partition(MARK)[0].strip()  # or the name of a file: it is the speaker's
             note = text.rpartition(MARK)[2].strip()
             reason = "media" if caption or "<" in text or _OMITTED.fullmatch(note) else "notice"
-            if caption and not caption.endswith("•"):
+            if caption and not caption.endswith("•"):  # "report.pdf • 3 pages" is WhatsApp's
                 left.append(caption)
         else:
             left.append(text)
