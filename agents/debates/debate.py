@@ -534,7 +534,7 @@ def _have_seat_answer(debate: Debate, turn: DebateTurn, owner: str, progress: Pr
     """Have a seat answer, and store the outcome; a turn that is refused is cancelled, and the seat has failed in this round.
 
     Raises:
-        LeaseLost: The debate is not ours any more or was cancelled before the turn was queued.
+        LeaseLost: Another worker has the debate, or it was cancelled before the turn was queued.
     """
     run = None
     try:

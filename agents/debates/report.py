@@ -452,7 +452,7 @@ def groupthink_indicators(channel: Channel) -> list[str] | None:
 
 
 def as_json(report: DebateReport) -> str:
-    """Return the report as JSON, with a line end. Characters that a terminal or an editor hides or obeys are escaped: the value is the same."""
+    """Return the report as JSON. Characters that a terminal or an editor hides or obeys are escaped: the value stays the same."""
     text = json.dumps(report.model_dump(mode="json"), ensure_ascii=False, indent=2) + "\n"
     characters = [char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text]
     return "".join(characters)

@@ -60,10 +60,7 @@ def key_of(score: EvaluationScore) -> Key:
 
 
 def mark_changed(keys: Iterable[Key]) -> None:
-    """Note that labels changed: their figures are stale until a worker (or `manage.py calibrate_judge`) computes them again.
-
-    In a fixed order, so that two that do this at once do not wait for each other.
-    """
+    """Note that labels changed: their figures are stale until a worker (or `manage.py calibrate_judge`) computes them again."""
     for key in sorted(set(keys)):
         row, _ = JudgeCalibration.objects.get_or_create(**key._asdict())
         JudgeCalibration.objects.filter(pk=row.pk).update(changes=F("changes") + 1)

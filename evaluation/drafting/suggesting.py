@@ -141,7 +141,7 @@ def suggestions_request(
         parse=_read_proposals,
         example=EXAMPLE,
         reask=True,
-        max_tokens=2 * (1000 + 500 * most),  # twice what the suggestions should take: a cut answer cannot be read
+        max_tokens=2 * (1000 + 500 * most),  # ample, for an answer that is cut cannot be read
         retries=settings.LLM_EVALUATION_RETRIES,
         model=model,
         nonce=nonce,

@@ -158,7 +158,10 @@ def _note_stopped() -> None:
 
 
 def _do_here(row: Experiment | ExperimentEnvironment, do: Callable[..., Mapping[str, Any] | None]) -> None:
-    """Do the work of a row here, or wait until the worker that has it has done it."""
+    """Do the work of a row here, or wait until the worker that has it has done it.
+
+    A crash is stored in the row (errored) and not raised.
+    """
     owner = owner_name()
     while row.status in row.OPEN:
         if row.acquire(owner=owner, lease=LEASE):
@@ -228,7 +231,7 @@ def _play(environment: ExperimentEnvironment, *, owner: str) -> dict[str, Any] |
     outcome = outcome_of(environment, steps=0 if arm.debate else len(scenario.steps))
     plans = plans_of(environment, scenario, agents)
     with transaction.atomic():  # it ends with all its evaluations, or is played on
-        # False where the lease was lost: whoever has it now queues the evaluations.
+        # False where the lease was lost, or it was cancelled: then nothing is queued here.
         if environment.finish(owner=owner, status=Status.COMPLETED, **outcome.columns()):
             queue_evaluations(environment, plans)
     return None

@@ -56,6 +56,7 @@ def _below(parent: FieldPath, problems: Iterable[ScenarioProblem]) -> Iterator[S
 
 
 def _cast_problems(scenario: Mapping[str, Any]) -> Iterator[ScenarioProblem]:
+    """Yield agents of the cast that do not exist or are inactive."""
     for number, slug in enumerate(_texts_in(scenario, "cast")):
         try:
             agent = find_agent(slug)

@@ -27,7 +27,7 @@ def judge_card(request: HttpRequest, answers: Answers) -> SafeString:
     The share of answered calls decides the colour; without calls there is none. Agreement is shown to those who may see label sets.
 
     Args:
-        answers: With the end of the ledger's sums: up to when calls are counted; None: none are counted yet.
+        answers: With the end of the ledger's sums: up to when calls are counted; None: up to now.
     """
     since_yesterday = since(24)
     end = answers["end of the ledger's sums"]

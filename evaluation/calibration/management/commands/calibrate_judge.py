@@ -63,6 +63,11 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from."""
         add("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Do what the options ask for.
+
+        Raises:
+            CommandError: Nothing can be drawn or calibrated (exit code 2), a file or agent cannot be used, or options are wrong.
+        """
         try:
             _check(options)
             self._calibrate(options)

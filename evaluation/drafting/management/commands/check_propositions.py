@@ -38,6 +38,11 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Read all proposition files or those named, print what they hold, and on stderr which do not apply to an agent here.
+
+        Raises:
+            CommandError: A file cannot be used; names every problem.
+        """
         if options["schema"]:
             self.stdout.write(json.dumps(PropositionFile.model_json_schema(), indent=2, ensure_ascii=False))
             return
