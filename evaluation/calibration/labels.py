@@ -374,7 +374,10 @@ class Progress:
 
 
 def progress(label_sets: Sequence[LabelSet]) -> dict[int, tuple[Progress, ...]]:
-    """Return by label set how far each annotator is who began, by name; in two queries. Empty where nobody began."""
+    """Return by label set how far each annotator is who began, by name; in two queries. Empty where nobody began.
+
+    "Cannot tell" counts as labelled, a withdrawn label does not.
+    """
     ids = [label_set.pk for label_set in label_sets]
     drawn = DrawnScore.objects.filter(label_set__in=ids).order_by()
     sizes = dict(drawn.values_list("label_set").annotate(n=Count("pk")))

@@ -417,6 +417,7 @@ def _round_trip(text: str, number: int, fields: Mapping[str, Any], old_fields: M
         if name not in fields:
             del entry[name]
     for name, value in fields.items():
+        # The type counts, too: 1 equals True.
         is_same = name in old_fields and old_fields[name] == value and type(old_fields[name]) is type(value)
         if not is_same:
             entry[name] = _writable(value)

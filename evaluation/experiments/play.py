@@ -78,7 +78,7 @@ def play(experiment: Experiment, *, progress: Progress = _no_progress) -> Experi
 
 
 def _environments_at_once(experiment: Experiment) -> int:
-    """Return a few environments more than keep this process's calls to the models busy."""
+    """Return how many environments are played at a time: a few more than keep this process's calls to the models busy, at least 1."""
     if settings.WORKER_THREADS == 1:
         return 1
     scenario = Scenario.model_validate(experiment.scenario)

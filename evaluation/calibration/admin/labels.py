@@ -130,6 +130,8 @@ def work_of(label_set: LabelSet, annotator: str) -> AnnotatorWork:
 def labelling_context(work: AnnotatorWork, *, item: int | None, saved: int | None) -> dict[str, Any]:
     """Return what the template of the labelling page shows: `item` (the judgement without its judge), progress, and what was just saved.
 
+    `skippable`: there is another judgement without a label. `before`: the one before it, None for the first.
+
     Args:
         item: The judgement to label, one of the set's; None when everything is labelled.
         saved: The judgement just labelled: only now, and only with a label of one's own, it is shown what the judge gave.

@@ -550,7 +550,7 @@ def _edit_context(
     No `place`: there is no folder to save to. An estimate is made of the proposition as it is stored, and not beside a trial.
 
     Args:
-        agent: None: about every agent, so there is no persona and no trial.
+        agent: None: about every agent, or a slug that no agent has, so there is no persona and no trial.
         entry: The proposition that is edited; None for a new one.
     """
     dimension, level = form.dimension_and_level()
