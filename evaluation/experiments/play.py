@@ -415,7 +415,7 @@ class _StepPlayer:
         _renew_lease(self.environment, self.owner)
         own_overrides = dict(overrides)
         if agent.slug in self.step.lines:
-            own_overrides["lines"] = self.step.lines[agent.slug]
+            own_overrides["lines"] = self.step.lines[agent.slug]  # what the scripted actor says; models ignore it
         run = None
         try:
             run = start_turn(

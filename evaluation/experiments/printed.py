@@ -80,7 +80,7 @@ def row_cells(row: Row, paper: Figure | None = None) -> list[Cell]:
 def _verdict_text(row: Row, paper: Figure | None, decimals: int) -> str:
     """Return the verdict and what goes with it, e.g. "no difference seen; 80 % power to find one of 0.45 (paper: +0.31, p .012)"."""
     text: str = row.verdict
-    if row.why and row.verdict != "heuristic":
+    if row.why and row.verdict != "heuristic":  # that the judge is a heuristic is said once, in the headline
         text += f": {row.why}"
     if row.verdict == "no difference seen" and row.detectable is not None:
         text += f"; 80 % power to find one of {rounded(row.detectable, decimals)}"

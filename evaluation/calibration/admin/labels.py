@@ -375,6 +375,12 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         return HttpResponseRedirect(_url("label", label_set, f"?saved={score.pk}"))
 
     def _label_set(self, request: HttpRequest, pk: object) -> LabelSet:
+        """Return the label set of that number.
+
+        Raises:
+            PermissionDenied: The user may not see label sets.
+            Http404: There is none.
+        """
         if not self.has_view_permission(request):
             raise PermissionDenied
         return get_object_or_404(LabelSet, pk=number_in({"pk": str(pk)}, "pk"))
