@@ -542,7 +542,7 @@ def _have_seat_answer(debate: Debate, turn: DebateTurn, owner: str, progress: Pr
         outcome = _outcome_columns(debate, finish_turn(run, waiting=partial(_renew_while_waiting, debate, owner)))
     except TurnRefused as error:
         if run is not None:
-            cancel_turn(run)  # queued, and then refused when it was to begin
+            cancel_turn(run)  # it is queued, but another turn of the agent was abandoned and stands in its way
         outcome = {"status": Outcome.FAILED, "error": str(error)}
     for name, value in outcome.items():
         setattr(turn, name, value)

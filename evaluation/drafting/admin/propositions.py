@@ -530,7 +530,7 @@ def _cards(about: Sequence[Entry], agent: Agent | None, chosen: str) -> list[dic
 
 
 def _tabs(about: Sequence[Entry]) -> list[tuple[str, str, int]]:
-    """Return state, heading and count of each tab; none where there is one state only."""
+    """Return state, heading and count of each tab, first that of all states (empty); no tabs where there is one state only."""
     counts = Counter(entry.state for entry in about)
     if len(counts) < 2:
         return []
