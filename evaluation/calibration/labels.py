@@ -100,6 +100,8 @@ def population(
 ) -> QuerySet[EvaluationScore]:
     """Return what is drawn from: of each message and claim the newest judgement in these runs, of windows every one.
 
+    Judgements whose message was deleted are left out.
+
     Args:
         until: Leaves out what was judged later, so that the population of a draw stays the same; judgements without a time stay in.
     """
@@ -245,8 +247,8 @@ def save_label(
 ) -> ScoreLabel:
     """Store what a person says of a judgement, in place of what the annotator said before, and mark the judge's figures as stale.
 
-    The same value and note again change nothing. A label that is changed from an account, or was given from one, is stored as not blind,
-    for its annotator has seen the judge's score meanwhile; one that is not blind stays so.
+    The same value and note again change nothing. A label that is changed is stored as not blind where it was given, or is changed, from an
+    account (`user`), which has seen the judge's score meanwhile; one that is not blind stays so.
 
     Args:
         score: The judgement; with its run.

@@ -407,7 +407,7 @@ class _StepPlayer:
     def _take_turn(self, agent: Agent, trigger: Message | None, overrides: Mapping[str, Any]) -> None:
         """Have an agent take its turn, or end the one it began before a crash (which has the same key); renews the lease meanwhile.
 
-        A turn that is refused (the agent is inactive, say, or an abandoned turn of it stands in the way) is cancelled and missing: no error.
+        A turn that is refused (the agent is inactive, or an abandoned turn of it stands in the way) is cancelled and missing: no error.
 
         Raises:
             LeaseLost: The lease is not ours any more.

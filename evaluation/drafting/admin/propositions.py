@@ -470,10 +470,10 @@ class _ReadFiles:
 def _read_files(owner: str = "") -> _ReadFiles:
     """Return the proposition files, without those of an example whose slug an agent of the team's own has.
 
+    Where files cannot be loaded at all, the result has no files, and all problems.
+
     Args:
         owner: Only problems of files about this agent or every agent; empty = those of all.
-
-    Where files cannot be loaded at all, there are none, and all problems.
     """
     try:
         all_files = load_all()
