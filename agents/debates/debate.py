@@ -534,7 +534,7 @@ def _have_seat_answer(debate: Debate, turn: DebateTurn, owner: str, progress: Pr
     """Have a seat answer, and store the outcome; a turn that is refused is cancelled, and the seat has failed in this round.
 
     Raises:
-        LeaseLost: The debate is not ours any more or was cancelled before the turn was queued.
+        LeaseLost: Another worker has the debate, or it was cancelled before the turn was queued.
     """
     run = None
     try:
@@ -542,7 +542,7 @@ def _have_seat_answer(debate: Debate, turn: DebateTurn, owner: str, progress: Pr
         outcome = _outcome_columns(debate, finish_turn(run, waiting=partial(_renew_while_waiting, debate, owner)))
     except TurnRefused as error:
         if run is not None:
-            cancel_turn(run)  # queued, and then refused when it was to begin
+            cancel_turn(run)  # it is queued, but another turn of the agent was abandoned and stands in its way
         outcome = {"status": Outcome.FAILED, "error": str(error)}
     for name, value in outcome.items():
         setattr(turn, name, value)
@@ -627,7 +627,7 @@ def _end_round(
     for each in answered:
         answers_by_round[each.turn.round].append(each.answer)
     answers = answers_by_round[number]
-    consensus = Consensus(agreement=None)
+    consensus = Consensus(agreement=None)  # not known: a poll, or no judge is to be asked
     warning = groupthink([], None)  # a blind poll is no group, and ends nothing
     exit = Exit(ends=False)
     if number != POLL:
@@ -670,7 +670,7 @@ def _store_round(debate: Debate, row: DebateRound, next_status: Mapping[str, Any
     with transaction.atomic():
         if not _set_next_status(debate, next_status, owner):
             raise LeaseLost(f"debate {debate.pk} is not held by {owner} any more")
-        row.save(force_insert=True)
+        row.save(force_insert=True)  # a round is written once
 
 
 def _set_next_status(debate: Debate, next_status: Mapping[str, Any], owner: str) -> bool:
@@ -719,12 +719,15 @@ def _changes_since_last_round(
     earlier: Sequence[DebateRound],
     answered: Sequence[AnsweredTurn],
 ) -> Changes | None:
-    """Compare the stances of a round with those of the round before; None for the first."""
+    """Compare the stances of a round with those of the round before; None for the first.
+
+    A stance that the seat's role requires does not count as a change after the poll, in which all were free.
+    """
     if not earlier:
         return None
     before = [each.answer for each in answered if each.turn.round == number - 1]
     after = [each.answer for each in answered if each.turn.round == number]
-    if earlier[-1].number == POLL:  # a stance that a role requires is no change of mind
+    if earlier[-1].number == POLL:
         required = mode_of(debate.mode).required_stances
         after = [answer for answer in after if required.get(answer.role) != answer.stance]
     return changes(before, after, _texts_seen(debate, number, groups, answered))

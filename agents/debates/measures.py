@@ -408,8 +408,8 @@ def check_exit(
 def _exit_by_criteria(rounds: Sequence[Round], agreements: Sequence[float | None], criteria: Criteria) -> Exit:
     """Return the exit by the first criterion that holds after the last round, groupthink aside.
 
-    In this order: consensus and confidence, which need two answers, with convergence between them; last the number of rounds. A criterion
-    that is None is off, and so is consensus where the agreement is not known (None).
+    In this order: consensus, convergence, confidence, number of rounds. Consensus and confidence need two answers. A criterion that is None
+    is off, and so is consensus where the agreement is not known (None).
     """
     if not rounds:
         return Exit(ends=False)

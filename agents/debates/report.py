@@ -374,7 +374,7 @@ class _SeatComparison:
 
 def _compare_seats(mode: str, responses: Sequence[Response], last_round: int) -> _SeatComparison:
     """Compare each seat's stance in the last round with that in the poll; seats without a stance in one of them are in no count."""
-    required = MODES[mode].required_stances if mode in MODES else {}
+    required = MODES[mode].required_stances if mode in MODES else {}  # a mode may not be installed any more
     poll_stances = {response.seat: response.stance for response in responses if response.round == POLL}
     seats = _SeatComparison()
     for response in responses:
@@ -593,7 +593,7 @@ def _decision_paragraphs(decision: Decision) -> Iterator[str]:
 
 
 def _answer_paragraphs(report: DebateReport) -> Iterator[str]:
-    """Yield the answers round by round, each round after what people said before it."""
+    """Yield the answers round by round, each round after what people said before it; what they said after the last one is left out."""
     number = None
     for response in report.agent_responses:
         if response.round != number:

@@ -52,7 +52,7 @@ class Mode:
     def prepare(self, turn: Turn) -> None:
         """Replace the transcript by what the seat may see, and ask for a typed answer. Skipped in other channels than a debate's.
 
-        The poll has none of the mode's own prompts: it is the same in all modes.
+        The poll has none of the mode's own prompts: it is the same in all modes. The counters say how much was shown, in full and in short.
 
         Raises:
             ValueError: It is the turn of no seat.

@@ -219,6 +219,7 @@ class Imported:
     empty: int
 
     def __str__(self) -> str:
+        """Return e.g. ``labels.csv: 12 added, 3 rows without a value, not labelled yet``; what is 0 is left out."""
         rows = "row" if self.empty == 1 else "rows"
         counts = (
             (self.added, "added"),

@@ -60,10 +60,7 @@ def key_of(score: EvaluationScore) -> Key:
 
 
 def mark_changed(keys: Iterable[Key]) -> None:
-    """Note that labels changed: their figures are stale until a worker (or `manage.py calibrate_judge`) computes them again.
-
-    In a fixed order, so that two that do this at once do not wait for each other.
-    """
+    """Note that labels changed: their figures are stale until a worker (or `manage.py calibrate_judge`) computes them again."""
     for key in sorted(set(keys)):
         row, _ = JudgeCalibration.objects.get_or_create(**key._asdict())
         JudgeCalibration.objects.filter(pk=row.pk).update(changes=F("changes") + 1)
@@ -102,6 +99,8 @@ def population(
     *, judge: str, procedure: str, dimension: str, runs: Sequence[int], until: datetime | None = None
 ) -> QuerySet[EvaluationScore]:
     """Return what is drawn from: of each message and claim the newest judgement in these runs, of windows every one.
+
+    Judgements whose message was deleted are left out.
 
     Args:
         until: Leaves out what was judged later, so that the population of a draw stays the same; judgements without a time stay in.
@@ -248,8 +247,8 @@ def save_label(
 ) -> ScoreLabel:
     """Store what a person says of a judgement, in place of what the annotator said before, and mark the judge's figures as stale.
 
-    The same value and note again change nothing. A label that is changed from an account, or was given from one, is stored as not blind,
-    for its annotator has seen the judge's score meanwhile; one that is not blind stays so.
+    The same value and note again change nothing. A label that is changed is stored as not blind where it was given, or is changed, from an
+    account (`user`), which has seen the judge's score meanwhile; one that is not blind stays so.
 
     Args:
         score: The judgement; with its run.
@@ -377,7 +376,10 @@ class Progress:
 
 
 def progress(label_sets: Sequence[LabelSet]) -> dict[int, tuple[Progress, ...]]:
-    """Return by label set how far each annotator is who began, by name; in two queries. Empty where nobody began."""
+    """Return by label set how far each annotator is who began, by name; in two queries. Empty where nobody began.
+
+    "Cannot tell" counts as labelled, a withdrawn label does not.
+    """
     ids = [label_set.pk for label_set in label_sets]
     drawn = DrawnScore.objects.filter(label_set__in=ids).order_by()
     sizes = dict(drawn.values_list("label_set").annotate(n=Count("pk")))

@@ -195,7 +195,7 @@ def as_file(head: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], comme
 
 
 def head_of(dimension: str, owner: str, level: str) -> dict[str, Any]:
-    """Return the head of a new file about one agent (or ``_default``): only what differs from the defaults, besides its two names."""
+    """Return the head of a new file about one agent (or ``_default``): besides these two only what differs from the defaults."""
     head: dict[str, Any] = {"dimension": dimension, "agent_id": owner}
     kind = Dimension(dimension).kind
     if kind.measured_of == "channel":
@@ -417,6 +417,7 @@ def _round_trip(text: str, number: int, fields: Mapping[str, Any], old_fields: M
         if name not in fields:
             del entry[name]
     for name, value in fields.items():
+        # The type counts, too: 1 equals True.
         is_same = name in old_fields and old_fields[name] == value and type(old_fields[name]) is type(value)
         if not is_same:
             entry[name] = _writable(value)

@@ -141,7 +141,7 @@ def suggestions_request(
         parse=_read_proposals,
         example=EXAMPLE,
         reask=True,
-        max_tokens=2 * (1000 + 500 * most),  # twice what the suggestions should take: a cut answer cannot be read
+        max_tokens=2 * (1000 + 500 * most),  # ample, for an answer that is cut cannot be read
         retries=settings.LLM_EVALUATION_RETRIES,
         model=model,
         nonce=nonce,
@@ -400,7 +400,8 @@ def _read_suggestion(raw: Any, slug: str, name: str, persona: str, in_use: set[s
     """Return an answer as an entry of a file, inactive.
 
     Raises:
-        Unusable: It has not the form asked for, its quote is not in the persona, or the loader of proposition files refuses it.
+        Unusable: It has not the form asked for, its quote is not in the persona, it does not speak of the agent, or the loader of
+            proposition files refuses it.
     """
     try:
         answer = _Answer.model_validate(raw)
@@ -414,7 +415,7 @@ def _read_suggestion(raw: Any, slug: str, name: str, persona: str, in_use: set[s
         file = PropositionFile.model_validate({"dimension": OF_PERSONA, "agent_id": slug, "propositions": [entry]})
     except ValidationError as error:
         first = dict(error.errors()[0])
-        place = ".".join(str(part) for part in location_of(first)[2:])
+        place = ".".join(str(part) for part in location_of(first)[2:])  # without ("propositions", 0)
         text = shortened(in_words(first, list(PropositionSpec.model_fields)), 200)
         raise Unusable(f"{place}: {text}" if place else text) from None
     return Suggestion(entry, file.propositions[0])

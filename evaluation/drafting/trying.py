@@ -283,7 +283,10 @@ class _Prepared:
 def _prepare(
     proposition: Proposition, messages: Sequence[Message], subject: Subject, judge: str, label: Label
 ) -> _Prepared:
-    """Settle what takes no judge (an exact rule, or a precondition that is not met), and return a question about each other message."""
+    """Settle what takes no judge (an exact rule, or a precondition that is not met), and make a question of each other message.
+
+    Nothing is asked yet.
+    """
     nonce = new_nonce()
     prepared = _Prepared({}, [])
     for message in messages:

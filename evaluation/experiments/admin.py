@@ -85,7 +85,10 @@ class ExperimentAdmin(LogAdmin[Experiment]):
         )  # fmt: skip
 
     def get_panels(self, request: HttpRequest, obj: Experiment) -> list[SafeString]:
-        """Return the report with its buttons, before the panels of every log."""
+        """Return the report with its buttons, before the panels of every log.
+
+        It can be cancelled until it was played to its end (`measured_at`), and resumed while anything is still to be played or judged.
+        """
         experiment_report = report(obj)
         may_change = request.user.has_perm(MAY_CHANGE) and obj.cancelled_at is None
         context: dict[str, Any] = {

@@ -131,7 +131,13 @@ class _ConversationEstimate:
 
 
 def _estimate_conversation(scenario: Scenario, *, judge: str, actor_model: str) -> _ConversationEstimate:
-    """Start the smallest form of an experiment, say stand-ins in one conversation, estimate its evaluations, and roll all back."""
+    """Start the smallest form of an experiment, say stand-ins in one conversation, estimate its evaluations, and roll all back.
+
+    The conversation is the control's first. No model is asked.
+
+    Raises:
+        ExperimentRefused: It cannot be played here.
+    """
     if scenario.population is None:
         smallest = scenario.model_copy(update={"repeats": 1, "environments": 1})
     else:  # two environments and their people: fewer are not made by `scaled`
@@ -141,7 +147,9 @@ def _estimate_conversation(scenario: Scenario, *, judge: str, actor_model: str) 
             experiment = start_experiment(smallest, judge=judge, actor_model=actor_model)
             environment = experiment.environments.select_related("channel").filter(number=1).order_by("pk").first()
             assert environment is not None  # noqa: S101 (a scenario has one at least)
-            experiment.environments.exclude(pk=environment.pk).delete()
+            experiment.environments.exclude(
+                pk=environment.pk
+            ).delete()  # so that `specs` has the evaluations of this one only
             actor_tokens = _say_stand_ins(environment, scenario)
             agent = Agent.objects.get(pk=environment.agents[0])
             return _ConversationEstimate(

@@ -131,7 +131,7 @@ def _text_figures(texts: Mapping[int | None, Sequence[str]]) -> dict[str, float]
     Each is left out where there is nothing to count: no agent with two texts, none with exact rules, no text.
 
     Args:
-        texts: By agent; None: agents that were deleted.
+        texts: By agent; None: messages that are no agent's.
     """
     figures: dict[str, float] = {}
     repetitions = [compute_corpus_repetition(own_texts) for own_texts in texts.values() if len(own_texts) > 1]

@@ -78,7 +78,7 @@ def play(experiment: Experiment, *, progress: Progress = _no_progress) -> Experi
 
 
 def _environments_at_once(experiment: Experiment) -> int:
-    """Return a few environments more than keep this process's calls to the models busy."""
+    """Return how many environments are played at a time: a few more than keep this process's calls to the models busy, at least 1."""
     if settings.WORKER_THREADS == 1:
         return 1
     scenario = Scenario.model_validate(experiment.scenario)
@@ -158,7 +158,10 @@ def _note_stopped() -> None:
 
 
 def _do_here(row: Experiment | ExperimentEnvironment, do: Callable[..., Mapping[str, Any] | None]) -> None:
-    """Do the work of a row here, or wait until the worker that has it has done it."""
+    """Do the work of a row here, or wait until the worker that has it has done it.
+
+    A crash is stored in the row (errored) and not raised.
+    """
     owner = owner_name()
     while row.status in row.OPEN:
         if row.acquire(owner=owner, lease=LEASE):
@@ -228,7 +231,7 @@ def _play(environment: ExperimentEnvironment, *, owner: str) -> dict[str, Any] |
     outcome = outcome_of(environment, steps=0 if arm.debate else len(scenario.steps))
     plans = plans_of(environment, scenario, agents)
     with transaction.atomic():  # it ends with all its evaluations, or is played on
-        # False where the lease was lost: whoever has it now queues the evaluations.
+        # False where the lease was lost, or it was cancelled: then nothing is queued here.
         if environment.finish(owner=owner, status=Status.COMPLETED, **outcome.columns()):
             queue_evaluations(environment, plans)
     return None
@@ -404,7 +407,7 @@ class _StepPlayer:
     def _take_turn(self, agent: Agent, trigger: Message | None, overrides: Mapping[str, Any]) -> None:
         """Have an agent take its turn, or end the one it began before a crash (which has the same key); renews the lease meanwhile.
 
-        A turn that is refused is cancelled and missing: no error.
+        A turn that is refused (the agent is inactive, or an abandoned turn of it stands in the way) is cancelled and missing: no error.
 
         Raises:
             LeaseLost: The lease is not ours any more.
@@ -412,7 +415,7 @@ class _StepPlayer:
         _renew_lease(self.environment, self.owner)
         own_overrides = dict(overrides)
         if agent.slug in self.step.lines:
-            own_overrides["lines"] = self.step.lines[agent.slug]
+            own_overrides["lines"] = self.step.lines[agent.slug]  # what the scripted actor says; models ignore it
         run = None
         try:
             run = start_turn(

@@ -44,7 +44,7 @@ def headline(report: ExperimentReport) -> Iterator[str]:
 
 
 def tables(report: ExperimentReport) -> Iterator[ReportTable]:
-    """Yield the tables of the report in their order."""
+    """Yield the tables of the report: each group of rows that is not empty, the arms, and the conversations most for and against."""
     control = report.arms[0].name if report.arms else ""
     for group in groups(report):
         if group.rows:
@@ -80,7 +80,7 @@ def row_cells(row: Row, paper: Figure | None = None) -> list[Cell]:
 def _verdict_text(row: Row, paper: Figure | None, decimals: int) -> str:
     """Return the verdict and what goes with it, e.g. "no difference seen; 80 % power to find one of 0.45 (paper: +0.31, p .012)"."""
     text: str = row.verdict
-    if row.why and row.verdict != "heuristic":
+    if row.why and row.verdict != "heuristic":  # that the judge is a heuristic is said once, in the headline
         text += f": {row.why}"
     if row.verdict == "no difference seen" and row.detectable is not None:
         text += f"; 80 % power to find one of {rounded(row.detectable, decimals)}"
@@ -213,7 +213,7 @@ def published_cells(published: PublishedRow) -> list[Cell]:
         row.label,
         f"{rounded(row.treatment.mean)} ({rounded(row.treatment.sd)})",
         f"{rounded(row.control.mean)} ({rounded(row.control.sd)})",
-        (n, "" if row.why == NO_CONVERSATIONS else "bad"),
+        (n, "" if row.why == NO_CONVERSATIONS else "bad"),  # the other reason that a row can have: too many are missing
         _with_sign(row.delta),
         rounded(row.t),
         rounded(row.df, 1),

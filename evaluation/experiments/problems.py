@@ -56,6 +56,7 @@ def _below(parent: FieldPath, problems: Iterable[ScenarioProblem]) -> Iterator[S
 
 
 def _cast_problems(scenario: Mapping[str, Any]) -> Iterator[ScenarioProblem]:
+    """Yield agents of the cast that do not exist or are inactive."""
     for number, slug in enumerate(_texts_in(scenario, "cast")):
         try:
             agent = find_agent(slug)
@@ -160,7 +161,11 @@ def _debate_problems(debate: PlayedDebate) -> Iterator[ScenarioProblem]:
 
 
 def _swarm_problems(scenario: Mapping[str, Any]) -> Iterator[ScenarioProblem]:
-    """Yield swarms that do not exist, and arms whose treatment is a swarm's stage where no agent has a swarm."""
+    """Yield swarms that do not exist, and arms whose treatment is a swarm's stage where no agent has a swarm.
+
+    One agent with an enabled swarm is enough. Where swarms are not installed, only a population that wants some is a problem here: stages
+    that are not there are reported by `_stage_problems`.
+    """
     swarms = _texts_in(scenario.get("population"), "swarms")
     if not apps.is_installed("agents.swarm"):
         if swarms:

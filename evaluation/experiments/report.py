@@ -235,7 +235,11 @@ def _unfinished(experiment: Experiment, *, unplayed: int, played: int, to_judge:
 
 # -- arms
 def _arm_report(arm: Arm, all_environments: Sequence[ExperimentEnvironment]) -> ArmReport:
-    """Return the sums over an arm's environments, and whether any counter shows that it was treated; None for a control."""
+    """Return the sums over an arm's environments, played or not, and whether it was treated.
+
+    `treated` is True where a counter of one of its treatment's stages shows that the stage acted, None for a control. An environment that
+    was not played has no figures and adds nothing.
+    """
     environments = [environment for environment in all_environments if environment.arm == arm.name]
     completed = ExperimentEnvironment.Status.COMPLETED
     counters: Counter[str] = Counter()

@@ -51,7 +51,11 @@ def _callable_as(role: Role) -> AfterValidator:
 
 
 def why_not_callable(role: Role, name: str, *, may_be_file: bool) -> str:
-    """Return why a model that was named cannot be asked; empty when it can."""
+    """Return why a model that was named cannot be asked in this role; empty when it can.
+
+    Args:
+        may_be_file: Allow ``replay:FILE``, recorded answers in a file of this machine.
+    """
     provider = provider_of(name)
     if provider == "replay" and not may_be_file:
         return "allowed: the name of a model that can be called"

@@ -67,7 +67,7 @@ class _EvaluationKey:
 
 
 def queue_judges(experiment: Experiment, judges: Sequence[str]) -> int:
-    """Queue the evaluations by further judges that are not there yet; return how many.
+    """Queue the evaluations by further judges that are not there yet, in any status; return how many.
 
     Raises:
         ExperimentRefused: It is not played to its end.

@@ -265,7 +265,7 @@ def unstorable(value: Any, path: FieldPath = ()) -> Iterator[ScenarioProblem]:
 
 # -- fields that do not fit each other; fields that cannot be read are reported by pydantic and left out here
 def _contradictions(data: Any) -> Iterator[ScenarioProblem]:
-    """Yield how fields contradict each other, as far as they can be read."""
+    """Yield how fields contradict each other, as far as they can be read; data of another form than a mapping have no contradictions."""
     if not isinstance(data, Mapping):
         return
     yield from _repeated_names(data)
@@ -314,7 +314,7 @@ def _named_twice(what: str, names: Mapping[FieldPath, Any]) -> Iterator[Scenario
 
 
 def _quota_problems(data: Mapping[str, Any]) -> Iterator[ScenarioProblem]:
-    """Yield quotas that add up neither to the size of the population nor to 100 per cent."""
+    """Yield quotas that add up neither to the size of the population nor to 100 per cent; counts that cannot be read are left out."""
     size = _mapping(data.get("population")).get("size")
     if not isinstance(size, int):
         return

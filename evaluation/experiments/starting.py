@@ -87,6 +87,11 @@ def _people_of(experiment: Experiment, scenario: Scenario) -> list[Agent]:
 
 
 def _assign_swarms(swarms: Sequence[str], agents: Sequence[Agent]) -> None:
+    """Assign the swarms to each agent; the one that comes with Plumbline is stored first, where it is named and not there yet.
+
+    Raises:
+        ExperimentRefused: A swarm cannot be assigned.
+    """
     from agents.swarm.assign import SwarmRefused, assign_swarms
     from agents.swarm.phases import default_swarm, ensure_default_swarm
 

@@ -27,7 +27,7 @@ def judge_card(request: HttpRequest, answers: Answers) -> SafeString:
     The share of answered calls decides the colour; without calls there is none. Agreement is shown to those who may see label sets.
 
     Args:
-        answers: With the end of the ledger's sums: up to when calls are counted; None: none are counted yet.
+        answers: With the end of the ledger's sums: up to when calls are counted; None: up to now.
     """
     since_yesterday = since(24)
     end = answers["end of the ledger's sums"]
@@ -63,6 +63,7 @@ def _calls_line(health: CallHealth, filters: dict[str, str]) -> SafeString:
     if failed_calls:
         failed_url = display.list_url(LLMCall, **filters, status__in=",".join(sorted(health.failed)))
         failed = display.link(failed_url, f"{failed_calls:,} failed")
+    # None: nothing to average
     mean = "" if health.mean_ms is None else f", {health.mean_ms:,.0f} ms on average"
     return format_html("{}, {}{} in 24 h", ok, failed, mean)
 

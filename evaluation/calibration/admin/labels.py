@@ -130,6 +130,8 @@ def work_of(label_set: LabelSet, annotator: str) -> AnnotatorWork:
 def labelling_context(work: AnnotatorWork, *, item: int | None, saved: int | None) -> dict[str, Any]:
     """Return what the template of the labelling page shows: `item` (the judgement without its judge), progress, and what was just saved.
 
+    `skippable`: there is another judgement without a label. `before`: the one before it, None for the first.
+
     Args:
         item: The judgement to label, one of the set's; None when everything is labelled.
         saved: The judgement just labelled: only now, and only with a label of one's own, it is shown what the judge gave.
@@ -373,6 +375,12 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         return HttpResponseRedirect(_url("label", label_set, f"?saved={score.pk}"))
 
     def _label_set(self, request: HttpRequest, pk: object) -> LabelSet:
+        """Return the label set of that number.
+
+        Raises:
+            PermissionDenied: The user may not see label sets.
+            Http404: There is none.
+        """
         if not self.has_view_permission(request):
             raise PermissionDenied
         return get_object_or_404(LabelSet, pk=number_in({"pk": str(pk)}, "pk"))

@@ -82,7 +82,7 @@ def _suggesting_preview(agents: list[Agent], most: int, model: str) -> CostPrevi
     for agent in Agent.objects.filter(pk__in=[agent.pk for agent in agents]).prefetch_related("traits"):
         input_tokens += _prompt_tokens(agent, most, model)
     output_tokens = len(agents) * most * TOKENS_PER_SUGGESTION
-    cost = ledger.estimate_cost(model, input_tokens, output_tokens)
+    cost = ledger.estimate_cost(model, input_tokens, output_tokens)  # None: the model's price is not known
     unpriced_calls = len(agents) if cost is None else 0
     return CostPreview(
         facts=[

@@ -200,7 +200,8 @@ class PropositionForm(forms.Form):
         """Return all fields that would stand in the file. What was not changed stays as it was written, and in its place.
 
         Args:
-            active: Put it in use: then it is no longer rejected or retired, and ``active: true`` is written only where ``active`` stood.
+            active: Put it in use: then it is no longer rejected or retired. In one that exists ``active: true``, which is the default, is
+                written only where ``active`` stood.
         """
         fields = dict(self.written.fields)
         changed = set(self.changed_data)

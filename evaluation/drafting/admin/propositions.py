@@ -470,10 +470,10 @@ class _ReadFiles:
 def _read_files(owner: str = "") -> _ReadFiles:
     """Return the proposition files, without those of an example whose slug an agent of the team's own has.
 
+    Where files cannot be loaded at all, the result has no files, and all problems.
+
     Args:
         owner: Only problems of files about this agent or every agent; empty = those of all.
-
-    Where files cannot be loaded at all, there are none, and all problems.
     """
     try:
         all_files = load_all()
@@ -530,7 +530,7 @@ def _cards(about: Sequence[Entry], agent: Agent | None, chosen: str) -> list[dic
 
 
 def _tabs(about: Sequence[Entry]) -> list[tuple[str, str, int]]:
-    """Return state, heading and count of each tab; none where there is one state only."""
+    """Return state, heading and count of each tab, first that of all states (empty); no tabs where there is one state only."""
     counts = Counter(entry.state for entry in about)
     if len(counts) < 2:
         return []
@@ -550,7 +550,7 @@ def _edit_context(
     No `place`: there is no folder to save to. An estimate is made of the proposition as it is stored, and not beside a trial.
 
     Args:
-        agent: None: about every agent, so there is no persona and no trial.
+        agent: None: about every agent, or a slug that no agent has, so there is no persona and no trial.
         entry: The proposition that is edited; None for a new one.
     """
     dimension, level = form.dimension_and_level()

@@ -97,7 +97,10 @@ def _show_suggestion(request: HttpRequest, row: WaitingSuggestion) -> SafeString
 
 
 def _deciding(decision: editing.Decision) -> Callable[..., None]:
-    """Return what the review queue calls to carry this decision out."""
+    """Return what the review queue calls to carry this decision out; it raises ValueError where that is refused.
+
+    Decisions about suggestions take no note.
+    """
 
     def act(request: HttpRequest, row: WaitingSuggestion, note: str = "") -> None:
         try:

@@ -187,7 +187,7 @@ def test_elsewhere_only_who_is_addressed_is_meant() -> None:
     write(office, "I told everybody to be more concise")
     assert waiting() == [("bob", "@bob, be more concise")]
 
-    write(office, "Everybody be more concise")
+    write(office, "Everybody, be more concise")
     assert [slug for slug, text in waiting() if text.startswith("Everybody")] == ["bob", "cleo"]
 
 

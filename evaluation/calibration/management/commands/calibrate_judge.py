@@ -63,6 +63,11 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from."""
         add("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Do what the options ask for.
+
+        Raises:
+            CommandError: Nothing can be drawn or calibrated (exit code 2), a file or agent cannot be used, or options are wrong.
+        """
         try:
             _check(options)
             self._calibrate(options)
@@ -240,7 +245,10 @@ def _write(path: Path, write: Callable[[IO[str], bool], int]) -> int:
 
 
 def _print_tables(figures: Sequence[JudgeAgreement], console: Console) -> None:
-    """Print a table per judge and dimension: each figure with its interval, then what is too little."""
+    """Print a table per judge and dimension: each figure with its interval, then notes and what is too little.
+
+    Below all of them stands the source of the prediction-powered mean, where there is one.
+    """
     for agreement in figures:
         people = counted(agreement.annotators, "annotator")
         about = f"{counted(agreement.labels, 'label')} of {counted(agreement.items, 'judgement')} by {people}"

@@ -69,6 +69,12 @@ of some cannot be used (the judge is checked on the others)."""
         add("--dry-run", action="store_true", help="print calls, tokens and cost, ask nothing")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Check the judge on the agents asked for, or with ``--dry-run`` say what that would cost.
+
+        Raises:
+            CommandError: Something was not judged (exit code 2), or proposition files of some agents cannot be used (3); the others were
+                checked all the same, but their result then does not count as one of all agents.
+        """
         request = read_options(JudgeCheckRequest, options)
         problem = ""
         with measuring():

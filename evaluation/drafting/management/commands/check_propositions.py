@@ -38,6 +38,14 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Read all proposition files or those named, print what they hold, and on stderr which do not apply to an agent here.
+
+        A file is passed over where it is about an example agent, and the agent of that slug here is the team's own. With ``--schema`` only
+        the JSON Schema of the format is printed.
+
+        Raises:
+            CommandError: A file cannot be used; names every problem.
+        """
         if options["schema"]:
             self.stdout.write(json.dumps(PropositionFile.model_json_schema(), indent=2, ensure_ascii=False))
             return
@@ -103,7 +111,7 @@ def _known_slugs() -> set[str] | None:
 
 
 def _file_line(file: LoadedFile) -> str:
-    """Return what a file holds, on one line."""
+    """Return what a file holds, e.g. ``adherence/dwight: 6 propositions (2 cues, 4 judge only), 1 suggestion, 2 retired``."""
     groups = []
     if file.propositions:
         kinds = Counter(_kind(proposition) for proposition in file.propositions)

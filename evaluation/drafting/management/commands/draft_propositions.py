@@ -39,9 +39,14 @@ class Command(CodedCommand):
         add("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Ask for suggestions about the agents, write them to files (not with ``--dry-run``), and print them.
+
+        Raises:
+            CommandError: They cannot be asked for; or for some agent there was no answer, or its file could not be written (exit code 2).
+        """
         request = read_options(SuggestionsRequest, options)
         is_dry_run = options["dry_run"]
-        folder = None if is_dry_run else team_folder()
+        folder = None if is_dry_run else team_folder()  # None: nothing is written
         if folder is None and not is_dry_run:
             raise unusable(NO_FOLDER)
         try:

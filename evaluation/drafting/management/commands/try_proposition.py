@@ -52,6 +52,11 @@ class Command(CodedCommand):
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Try the proposition ``FILE:ID`` on messages of an agent and print what it scored.
+
+        Raises:
+            CommandError: There is no such proposition or agent, an option is wrong, or no message has a score (exit code 2).
+        """
         file_name, _, wanted = options["proposition"].rpartition(":")
         try:
             file = load_file(Path(file_name))

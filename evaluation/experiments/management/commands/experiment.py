@@ -93,6 +93,11 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
         actions.add_parser("list", help="the latest experiments, and the shipped scenarios")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Do what the action says; ``--published`` takes no action and goes before one.
+
+        Raises:
+            CommandError: No action was named, or it failed.
+        """
         action = options["action"]
         if options["published"]:
             self._show_published_scores(options["published"], as_json=options["json"])

@@ -121,7 +121,7 @@ def test_a_turn_that_met_an_outage_waits_for_another_try(monkeypatch: pytest.Mon
     def away(session: object) -> None:
         raise LOCKED
 
-    monkeypatch.setattr(orchestrator, "_go_on", away)
+    monkeypatch.setattr(orchestrator, "_exchange_until_end", away)
     with pytest.raises(OperationalError):
         orchestrator.work_one(owner=owner_name())
 
