@@ -40,7 +40,9 @@ def keys_said_by(person: Person) -> QuerySet[Message, Any]:
 
 
 def of_messages(*lookups: str) -> Derived:
-    """Return what finds the rows that refer to one of a person's messages by any of these keys, such as ``pk`` or ``run__trigger``."""
+    """Find the rows that refer to one of the person's messages by one of these keys, such as ``pk`` or ``run__trigger``."""
+    if not lookups:
+        raise ValueError("name at least one key: without a condition all rows would be found")
 
     def condition(person: Person) -> Q:
         refers_to_one = Q()
@@ -260,11 +262,9 @@ class NameInColumn(NamedTuple):
 
 
 def places_with_name(person: Person) -> Iterator[NameInColumn]:
-    """Find columns whose texts hold a name of the person in any case: no key leads there, so people look at them. Reads every table.
-
-    Columns that a table registers as `no_speech`, and those with a fixed set of values, are not searched; one without the name is not
-    yielded.
-    """
+    """Find columns whose texts hold a name of the person in any case: no key leads there, so people look at them. Reads every table."""
+    if not person.names:  # without a condition all rows would be found
+        return
     has_name = Q()
     for name in person.names:
         as_json = json.dumps(name)[1:-1]  # as a column of JSON may hold it: "Zoë" is Zo\u00eb there

@@ -31,7 +31,10 @@ def check_alerts() -> str:
 
 
 def _check_budgets() -> int:
-    """Raise an alert for each budget that is used up, end the others; return how many last."""
+    """Raise an alert for each budget that is used up today, end those of other budgets; return how many last.
+
+    The key None stands for the budget of evaluations of channels.
+    """
     used_up = used_up_today()
     agents = Agent.objects.in_bulk([key for key in used_up if key is not None])
     for key, budget in used_up.items():
@@ -98,7 +101,7 @@ class _Comparison:
 
 
 def _check_pass_rates(now: datetime) -> int:
-    """Raise an alert for each pass rate that fell, end the others; return how many last.
+    """Raise an alert for each pass rate that fell from the week before to the last day, end the others; return how many last.
 
     Messages of one conversation are counted as independent, which they are not quite; so the fall must be large, too.
     """
@@ -122,7 +125,10 @@ def _check_pass_rates(now: datetime) -> int:
 
 
 def _compare_pass_rates(now: datetime) -> dict[_RateKey, _Comparison]:
-    """Return the pass rates of the first drafts of the last day and of the week before, per agent, source, dimension and judge."""
+    """Return the pass rates of the first drafts of the last day and of the week before, per agent, source, dimension and judge.
+
+    Of scored first drafts alone, without simulations. The day begins 24 hours before the last full hour.
+    """
     day = now.replace(minute=0, second=0, microsecond=0) - DAY
     names = ("agent", "source", "dimension", "judge")
     rows = read(

@@ -120,13 +120,16 @@ def get_cost_summary(
     One query for mechanism, dimension and model, one each for day and agent.
 
     Args:
+        agent: None: all agents, and the calls made for none.
         window: A duration back from now, ``all``, or a stretch of time.
+        by: By what rows are wanted.
 
     Raises:
         ValueError: The window or a grouping is not one; names what is allowed.
     """
     if isinstance(window, str):
         window = window_of_time(window)
+    # Mechanism always: the totals are summed from its rows.
     together = [grouping for grouping in _IN_ONE_QUERY if grouping == "mechanism" or grouping in by]
     rows = _rows_by_grouping(together, window, agent)
     for grouping in by:
@@ -137,17 +140,20 @@ def get_cost_summary(
         agent=agent.slug if agent else None,
         since=window.start,
         until=window.end,
-        total=_added(by_mechanism),
-        correction=_added(row for row in by_mechanism if row.purpose in CORRECTION),
+        total=_total_of(by_mechanism),
+        correction=_total_of(row for row in by_mechanism if row.purpose in CORRECTION),
         by={grouping: rows[grouping] for grouping in by},
     )
 
 
 def window_of_time(spec: str, *, now: datetime | None = None) -> MessageWindow:
-    """Read a window of time.
+    """Read a window of time: ``all``, or a duration back from now such as ``24h``.
+
+    Args:
+        now: Where a duration ends; None: now.
 
     Raises:
-        ValueError: It is none; names the value and what is allowed.
+        ValueError: It is none, or a number of messages (`last`), which is no time; names the value and what is allowed.
     """
     try:
         window = parse_window(spec, now=now)
@@ -163,13 +169,13 @@ def spent_today(agent: Agent | None, *, now: datetime | None = None) -> Spent:
     midnight = (now or timezone.now()).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     calls = LLMCall.objects.filter(agent=agent, created_at__gte=midnight, purpose__in=BUDGETED)
     sums = calls.order_by().aggregate(cost=Sum("cost_usd"), unpriced=Count("pk", filter=Q(cost_usd__isnull=True)))
-    return Spent(_dollars(sums["cost"]), sums["unpriced"])
+    return Spent(_exact_dollars(sums["cost"]), sums["unpriced"])
 
 
 def in_open_batches(agent: Agent | None) -> Decimal:
     """Return the estimated US dollars of open batches, which are in the ledger only when they are answered."""
     planned = LLMBatch.objects.filter(agent=agent, status__in=LLMBatch.OPEN).aggregate(usd=Sum("planned_usd"))
-    return _dollars(planned["usd"])
+    return _exact_dollars(planned["usd"])
 
 
 def over_budget(agent: Agent | None, config: ResolvedConfig) -> bool:
@@ -186,7 +192,8 @@ def over_budget(agent: Agent | None, config: ResolvedConfig) -> bool:
 def evaluation_over_budget(agent: Agent | None, judge: str, *, planned: Decimal = Decimal(0)) -> str | None:
     """Return why an evaluation of `agent` by `judge` must pause now; empty when there is room, None when nothing is capped.
 
-    What `evaluation_budget` names.
+    Nothing is capped without a budget, or for a judge that is not Anthropic's. `apps.py` names this function for evaluations, which
+    import nothing of correction.
 
     Args:
         agent: None for evaluations of channels: all of a day together have the cap that the defaults give an agent.
@@ -199,7 +206,7 @@ def evaluation_over_budget(agent: Agent | None, judge: str, *, planned: Decimal 
 
 
 def groupings(text: str) -> tuple[Grouping, ...]:
-    """Return the groupings in a text that separates them by commas.
+    """Return the groupings in a text that separates them by commas, each once, in the order of `GROUPINGS`.
 
     Raises:
         ValueError: One is none; says which there are.
@@ -214,13 +221,20 @@ def groupings(text: str) -> tuple[Grouping, ...]:
 def _reason_to_stop(
     agent: Agent | None, config: ResolvedConfig, *, judge: str, planned: Decimal = Decimal(0)
 ) -> str | None:
-    """Return why no more may be spent today; empty when there is room, None when nothing is capped."""
+    """Return why no more may be spent today (UTC); empty when there is room, None when nothing is capped.
+
+    Open batches count with their estimate. A judge that is not Anthropic's costs nothing, and is not capped.
+
+    Args:
+        agent: None: what measuring channels costs, against the cap of the defaults.
+        planned: US dollars that are about to be spent at once.
+    """
     if not config.has_budget or provider_of(judge) != "anthropic":
         return None
     cap = config["daily_budget_usd"]
     spent = spent_today(agent)
     in_batches = Decimal(0)
-    if spent.cost_usd < cap:
+    if spent.cost_usd < cap:  # else they change nothing, and the query is spared
         in_batches = in_open_batches(agent)
     committed = spent.cost_usd + in_batches
     if committed >= cap:
@@ -243,12 +257,16 @@ def _reason_to_stop(
 def _rows_by_grouping(
     groupings: Sequence[Grouping], window: MessageWindow, agent: Agent | None
 ) -> dict[Grouping, list[CostRow]]:
-    """Return the rows of some groupings, from one query over the combinations of their keys."""
+    """Return the rows of some groupings, from one query over the combinations of their keys.
+
+    Args:
+        agent: None: all agents, and the calls made for none.
+    """
     raw_keys: dict[str, Any] = {grouping: _GROUP_KEYS[grouping] for grouping in groupings}
     if any(grouping in BY_PURPOSE for grouping in groupings):
         raw_keys["purpose"] = F("purpose")
     keys = dict(raw_keys)
-    if "day" in groupings:
+    if "day" in groupings:  # a row of sums has its hour instead of the moment of a call
         keys["day"] = TruncDate("hour", tzinfo=UTC)
     where = Q() if agent is None else Q(agent=agent)
     combinations = read(
@@ -265,7 +283,7 @@ def _rows_by_grouping(
 
 
 def _rows_of(grouping: Grouping, combinations: Iterable[Mapping[str, Any]]) -> list[CostRow]:
-    """Return the rows of one grouping, correction first, then the dearest; days in their order."""
+    """Return the rows of one grouping, correction first, then the dearest; days in their order. A deleted agent has no slug."""
     groups = _added_by_group(grouping, combinations)
     agents: dict[int, Agent] = {}
     if grouping == "agent":
@@ -273,7 +291,7 @@ def _rows_of(grouping: Grouping, combinations: Iterable[Mapping[str, Any]]) -> l
         agents = Agent.objects.only("slug", "display_name").in_bulk(keys)
     rows = []
     for group, sums in groups.items():
-        columns: dict[str, Any] = {**sums, "cost_usd": _dollars(sums["cost_usd"]), grouping: group.key or None}
+        columns: dict[str, Any] = {**sums, "cost_usd": _exact_dollars(sums["cost_usd"]), grouping: group.key or None}
         if grouping in BY_PURPOSE:
             columns["purpose"] = group.purpose
         if grouping == "agent":
@@ -295,7 +313,11 @@ class _Group:
 
 
 def _added_by_group(grouping: Grouping, combinations: Iterable[Mapping[str, Any]]) -> dict[_Group, dict[str, Any]]:
-    """Add up the sums of the combinations that belong to the same row."""
+    """Add up the sums of the combinations that belong to the same row: of the same key, and of the same purpose where that is told apart.
+
+    Args:
+        combinations: Rows with ``k_NAME`` for each key and ``s_NAME`` for each sum.
+    """
     groups: dict[_Group, dict[str, Any]] = {}
     for combination in combinations:
         purpose = combination["k_purpose"] if grouping in BY_PURPOSE else ""
@@ -311,7 +333,7 @@ def _correction_first(row: CostRow) -> tuple[bool, Decimal, int, str, str]:
     return row.purpose not in CORRECTION, -row.cost_usd, -row.calls, row.purpose, row.key
 
 
-def _added(rows: Iterable[CostSums]) -> CostSums:
+def _total_of(rows: Iterable[CostSums]) -> CostSums:
     """Return the sums of some rows."""
     total: dict[str, Any] = dict.fromkeys(CostSums.model_fields, 0)
     for row in rows:
@@ -320,7 +342,7 @@ def _added(rows: Iterable[CostSums]) -> CostSums:
     return CostSums(**total)
 
 
-def _dollars(amount: Decimal | None) -> Decimal:
+def _exact_dollars(amount: Decimal | None) -> Decimal:
     """Return an amount with the decimals of the ledger; nothing summed is 0."""
     return (amount or Decimal(0)).quantize(_SMALLEST_AMOUNT)
 
@@ -357,9 +379,13 @@ def any_budget() -> Exists:
 
 
 def budgets_today(*, now: datetime | None = None, end: datetime | None = None, has_budgets: bool = True) -> BudgetDay:
-    """Return what today cost (up to `end`) and what of the budgets that is; four queries, or one.
+    """Return what today (UTC) cost, and what of the budgets that is; four queries, or one.
+
+    Which budgets are used up is looked at for the 500 agents that spent most; the budgets of the others are only counted and summed.
 
     Args:
+        now: None: now.
+        end: Up to when costs count; None: up to now.
         has_budgets: False where `any_budget` is known to be false.
     """
     spending = _spending_today(now, end)
@@ -397,7 +423,7 @@ class UsedUpBudget:
 
 def used_up_today() -> dict[int | None, UsedUpBudget]:
     """Return the used up budgets by the key of their agent; None = what measuring channels costs."""
-    spending = _spending_today(None, None)
+    spending = _spending_today(now=None, end=None)
     used_up: dict[int | None, UsedUpBudget] = {}
     for agent, cap in _budgets_of(spending.largest_spenders).of_agents.items():
         spent = spending.checking.get(agent, Decimal(0))
@@ -428,7 +454,12 @@ class _Spending:
 
 
 def _spending_today(now: datetime | None, end: datetime | None) -> _Spending:
-    """Return what the calls since midnight UTC (up to `end`) cost."""
+    """Return what the calls since midnight UTC cost: in all, unpriced ones, and by agent what counts against budgets.
+
+    Args:
+        now: A moment of the day; None: now.
+        end: Up to when; None: up to now.
+    """
     midnight = (now or timezone.now()).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     keys = {"agent": F("agent"), "purpose": F("purpose")}
     columns = ("cost_usd", "unpriced")
@@ -453,14 +484,17 @@ class _Budgets:
 
 
 def _budgets_of(agents: Collection[int]) -> _Budgets:
-    """Count all budgets, and read those of these agents."""
+    """Count and sum all budgets, and read those of these agents.
+
+    Where the defaults set a budget measuring channels has one, too: it is under None in `of_agents`.
+    """
     defaults = resolve_defaults()
     rows: QuerySet[Any]
     if defaults.has_budget:  # then every agent has one, unless its own row says otherwise
         rows = Agent.objects.in_use()
         path_to_config = "evaluation_config__"
         agent_key = "pk"
-    else:
+    else:  # then only an agent whose own row sets one has one
         rows = AgentEvaluationConfig.objects.filter(is_defaults=False)
         path_to_config = ""
         agent_key = "agent"

@@ -56,7 +56,8 @@ def check_repetition(
     Messages of simulations do not count, but in a simulation's channel only they count: the two are never mixed.
 
     Args:
-        threshold: 0 to 1; default the agent's `repetition_threshold`.
+        threshold: Overlap from 0 to 1 above which messages count as repeating each other; None: the agent's `repetition_threshold`.
+        channel: Where the agent is about to speak; None: a real conversation.
     """
     with sentry_sdk.start_span(op="correction.repetition", name="check repetition") as span:
         if threshold is None:
@@ -70,7 +71,11 @@ def check_repetition(
 
 
 def last_messages(agent: Agent, *, channel: Channel | None = None) -> list[str]:
-    """Return the texts of the agent's last 5 messages, oldest first."""
+    """Return the texts of the agent's last 5 messages that are not blank, oldest first: real ones of all channels.
+
+    Args:
+        channel: In a synthetic channel only its own messages count; None: real ones.
+    """
     messages = Message.objects.filter(agent=agent, text__regex=r"\S")
     if channel is not None and channel.synthetic:
         newest = messages.filter(channel=channel).order_by("-position")
@@ -82,7 +87,10 @@ def last_messages(agent: Agent, *, channel: Channel | None = None) -> list[str]:
 
 
 def detect_repetition(messages: Sequence[str], *, threshold: Decimal | float) -> RepetitionResult:
-    """Return how far messages repeat each other. Fewer than two messages repeat nothing."""
+    """Return how far messages repeat each other. Fewer than two messages repeat nothing.
+
+    Triggered where the share of recurring 3-grams is above the threshold, or nearly all messages share one (`_formula`).
+    """
     overlap, counts = recurring_ngrams([comparable_ngrams(message, NGRAM) for message in messages])
     formula = _formula(counts, len(messages))
     return RepetitionResult(
@@ -99,13 +107,17 @@ def _formula(counts: Mapping[tuple[str, ...], int], messages: int) -> str:
     """Return the 3-gram that most messages share, where it is in all of them or all but one, at least 4; empty where none is.
 
     Stop words alone ("that it is") are no formula: long messages share them by chance.
+
+    Args:
+        counts: In how many messages each 3-gram is.
+        messages: How many messages there are.
     """
     least = max(NEARLY_ALL, messages - 1)
     shared = {}
     for ngram, count in counts.items():
         if count >= least and not STOP_WORDS.issuperset(ngram):
             shared[ngram] = count
-    for phrase, _ in most_frequent(shared, 1):
+    for phrase, _ in most_frequent(shared, 1):  # none or one
         return phrase
     return ""
 
@@ -133,7 +145,10 @@ def build_repetition_context(result: RepetitionResult, *, nonce: str = "") -> st
 
 
 def prepare(turn: Turn) -> None:
-    """Add the section to the prompt of an agent that repeats itself (AC-7.2.4, AC-7.2.6)."""
+    """Add a section with its last messages, and what to avoid, to the prompt of an agent that repeats itself (AC-7.2.4, AC-7.2.6).
+
+    Nothing is added, and the turn's trace says why, where that is switched off, or fewer than two messages or no repetition are found.
+    """
     config = config_of(turn)
     if not config["repetition_suppression_enabled"]:
         turn.skip("repetition suppression is off for this agent")

@@ -43,7 +43,7 @@ _DIMENSION_COLUMNS: dict[str, Callable[[GateDimensionResult], Any]] = {
 
 
 def _dimension_cell(dimension: str, read: Callable[[GateDimensionResult], Any]) -> Callable[[Any], Any]:
-    """Return what reads one value of one dimension of an exported attempt; None where the dimension was not judged."""
+    """Return a function that reads one value of this dimension of an exported attempt; it returns None where that was not checked."""
 
     def cell(log: Any) -> Any:
         for result in log.fetched_results:

@@ -49,7 +49,10 @@ class BudgetWatch:
         self._lock = threading.Lock()
 
     def used_up(self) -> bool:
-        """Return whether the evaluation must pause."""
+        """Return whether the evaluation must pause; count the call that is asked for.
+
+        Once it must, it stays so: nothing is looked up any more.
+        """
         with self._lock:
             if not self.reason:
                 if self._is_time_to_look():

@@ -50,7 +50,10 @@ HOW = ("repeats", "samples", "seed", "per_call", "hard", "double_check", "method
 
 
 def tag_pairs(values: Sequence[str], *, option: str = "--where") -> dict[str, str]:
-    """Return ``key=value`` options as a mapping.
+    """Return ``key=value`` options as a mapping; each may hold several, separated by commas.
+
+    Args:
+        option: Its name, for the error.
 
     Raises:
         CommandError: A value has no ``=``.
@@ -66,6 +69,8 @@ def tag_pairs(values: Sequence[str], *, option: str = "--where") -> dict[str, st
 
 def split_unusable(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], str]:
     """Return the specs whose proposition files can be used, and file, line and field of what is wrong with those of the others.
+
+    That is empty where nothing is wrong.
 
     Raises:
         CommandError: None of them can be measured.
@@ -88,7 +93,7 @@ def specs_of(asked: AgentsRequest, *, is_baseline: bool = False, empty: str = ""
         empty: What else can be done where there are no agents.
 
     Raises:
-        CommandError: An agent that is named is not there, or there are none.
+        CommandError: An agent that is named is not there, there are no agents, or no dimension has propositions.
         PropositionError: A proposition file cannot be used.
     """
     try:
@@ -129,7 +134,7 @@ def check_batches(judge: str) -> None:
 
 
 def check_writable(option: str, path: Path) -> None:
-    """Refuse a file that cannot be written before anything is judged.
+    """Refuse a file that cannot be written before anything is judged; one that is not there is made, empty.
 
     Raises:
         CommandError: It cannot be written; says why.
@@ -141,7 +146,10 @@ def check_writable(option: str, path: Path) -> None:
 
 
 def write_text(option: str, path: Path, text: str) -> None:
-    """Write a file.
+    """Write a file; one of that name is replaced.
+
+    Args:
+        option: That named the file, for the error.
 
     Raises:
         CommandError: It cannot be written; says why.
@@ -215,6 +223,8 @@ def measuring(
 def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, notes: Iterable[str] = ()) -> None:
     """Print the end of a capture: a table with each agent's scores, what was not scored and cost; then each agent's weakest proposition.
 
+    Between them why scores are missing, and how it was judged if not in the usual way; at the end the notes, and what a heuristic judge is.
+
     Args:
         notes: What is to be known of the judge, in sentences.
     """
@@ -247,7 +257,7 @@ def _print_scores(console: Console, judge: str, summaries: Sequence[RunSummary])
     dimensions: list[str] = []
     for summary in summaries:
         dimensions += [name for name in summary.run.dimensions if name not in dimensions]
-    narrow = len(dimensions) > 3
+    narrow = len(dimensions) > 3  # for whole headings there is no room then
     headings = [f">{heading_of(name, narrow=narrow)}" for name in dimensions]
     heads = ["Agent", ">Overall", *headings, ">Scored", ">Unsc.", ">Cost"]
     rows = [_score_row(summary, dimensions) for summary in summaries]
@@ -259,7 +269,7 @@ def _print_scores(console: Console, judge: str, summaries: Sequence[RunSummary])
 
 
 def _score_row(summary: RunSummary, dimensions: Sequence[str]) -> list[Cell]:
-    """Return an agent's row of `_print_scores`."""
+    """Return an agent's row of `_print_scores`; the share scored stands under its score. A dash where a dimension has none."""
     row: list[Cell] = [_target(summary.run), _overall(summary).replace(" · ", "\n")]
     for name in dimensions:
         score = _score(summary.dimensions.get(name)) or "–"
@@ -271,7 +281,7 @@ def _score_row(summary: RunSummary, dimensions: Sequence[str]) -> list[Cell]:
 
 
 def _print_why_no_score(console: Console, summaries: Sequence[RunSummary]) -> None:
-    """Print why dimensions of agents have no score, with the agents that have the same reason."""
+    """Print why dimensions of agents have no score, a line per reason with its agents, e.g. ``no score: jim, pam: fluency: not …``."""
     agents_by_reason: dict[str, list[str]] = {}
     for summary in summaries:
         if not summary.run.agent:
@@ -309,7 +319,10 @@ def _score(dimension: DimensionSummary | None) -> str | None:
 
 
 def _weakest_row(summary: RunSummary) -> list[Cell]:
-    """Return the row of the proposition with the lowest mean, with the start of the message that scored lowest."""
+    """Return the row of the proposition with the lowest mean, with the start of what scored lowest on it.
+
+    Where nothing was scored the row says why; where its score comes from channels' evaluations there is neither claim nor text.
+    """
     run = summary.run
     name = _target_name(run)
     dimension = _weakest_dimension(summary)
@@ -327,7 +340,10 @@ def _weakest_row(summary: RunSummary) -> list[Cell]:
 
 
 def _weakest_dimension(summary: RunSummary) -> DimensionSummary | None:
-    """Return the dimension of the weakest proposition; an agent's own come first: a channel is not the agent's alone."""
+    """Return the dimension of the weakest proposition; None when no proposition has a score.
+
+    Channel dimensions count only where no other was scored: a channel is not the agent's alone.
+    """
     scored = [dimension for dimension in summary.dimensions.values() if dimension.weakest is not None]
     own = [dimension for dimension in scored if dimension.dimension in summary.run.own_dimensions]
 
@@ -339,7 +355,7 @@ def _weakest_dimension(summary: RunSummary) -> DimensionSummary | None:
 
 
 def _unusual_procedure(runs: Sequence[EvaluationRun]) -> str:
-    """Name how it was judged, where that is not the usual way: such numbers compare with none judged otherwise."""
+    """Name how it was judged, e.g. ``plumbline+hard, mean of 3 judgements``; empty where all was judged in the usual way, once."""
     notes: list[str] = []
     for run in runs:
         procedure = run.procedure.removesuffix("+simulated")  # simulated rows say so themselves
@@ -360,7 +376,7 @@ def _cut(text: str) -> str:
 
 # -- estimates
 def estimate_json(estimates: Sequence[Estimate], simulations: Sequence[SimulationEstimate] = ()) -> dict[str, Any]:
-    """Dump a dry run.
+    """Dump a dry run; the judge is the same for all. ``channels`` and ``simulations`` are left out where there are none.
 
     Args:
         simulations: What simulating the agents would need besides.
@@ -379,7 +395,10 @@ def estimate_json(estimates: Sequence[Estimate], simulations: Sequence[Simulatio
 
 
 def answer_words(estimates: Sequence[Estimate]) -> str:
-    """Say how long answers are taken to be, and where that is known from: a sentence without its full stop."""
+    """Say how long answers are taken to be, and where that is known from: ``160 for an answered claim (assumed)``.
+
+    By the first estimate with calls; empty where no call would be made.
+    """
     for estimate in estimates:
         if estimate.calls:
             length = estimate.output_tokens_per_claim
@@ -396,7 +415,10 @@ def estimate_line(estimate: Spending) -> str:
 
 
 def spent_line(estimate: Spending | None, actual: Used) -> str:
-    """Write what judging used, with the estimate where there was one; empty when nothing was asked over a network."""
+    """Write what judging used, with the estimate where there was one; empty when nothing was asked over a network.
+
+    E.g. ``Judging: estimated 5 calls, …; used 4 calls, 9,000 tokens in, 800 out, $0.0400, 60% of the tokens in from the prompt cache.``
+    """
     if not actual.calls or (estimate is None and not actual.input_tokens):
         return ""
     words = f"used {_amounts(actual)}"
@@ -425,7 +447,11 @@ def show_estimates(
 
 
 def estimate_table(estimates: Sequence[Estimate], out: Any, simulations: Sequence[SimulationEstimate] = ()) -> None:
-    """Print a dry run for people; first what simulating the agents would need, where they would be simulated."""
+    """Print a dry run for people; first what simulating the agents would need, where they would be simulated.
+
+    Args:
+        estimates: At least one, all of the same judge.
+    """
     console = console_on(out)
     if simulations:
         _print_simulations_estimate(console, simulations)
@@ -497,7 +523,7 @@ TOO_FEW = f"They have fewer than {ENOUGH_MESSAGES} messages of their own (--no-s
 
 
 def simulations_table(simulations: Sequence[Simulation], out: Any, *, why: str = "") -> None:
-    """Print which agents were simulated, by which model, and what is missing.
+    """Print which agents were simulated, by which model, and what is missing; nothing where none was.
 
     Args:
         why: Why they were simulated, in a sentence.

@@ -19,7 +19,10 @@ from evaluation.runs.export import COLUMNS, TEXTS, score_rows
 
 
 def scores_there(path: str = "") -> tuple[Derived, ...]:
-    """Choose judgements of what was said where a person spoke, after they did; of whole windows, those of all agents that spoke there.
+    """Choose the judgements that are erased with a person: of what was said where they spoke, if judged after they first did.
+
+    These are judgements of messages there, of pairs whose earlier message is there, in evaluations of these channels; and of whole windows
+    of the agents that spoke there.
 
     Args:
         path: From the table to the judgement, e.g. ``evaluation_score__``.

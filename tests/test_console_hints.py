@@ -74,10 +74,12 @@ def unlinked(client: Client) -> set[tuple[str, str]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_hint_on_an_empty_page_has_its_button() -> None:
     assert sorted(unlinked(signed_in(superuser()))) == []
 
 
+@pytest.mark.slow
 def test_a_hint_on_a_page_with_rows_has_its_button() -> None:
     cast = people()
     for make in MAKERS.values():

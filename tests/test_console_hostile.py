@@ -53,6 +53,7 @@ OURS = {
 }
 
 
+@pytest.mark.slow
 def test_hostile_text_is_shown_and_never_run(root: Client) -> None:
     make_everything_hostile()
     agent, channel = Agent.objects.earliest("pk"), Channel.objects.earliest("pk")

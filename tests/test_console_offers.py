@@ -28,6 +28,7 @@ def client_of(role: str) -> Client:
     return signed_in(user)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["Viewer", "Operator", "Editor"])
 def test_no_link_and_no_button_leads_to_a_refusal(role: str) -> None:
     cast = people()

@@ -114,6 +114,7 @@ print(client.post("/api/quality-checks/", sent, content_type="application/json")
 """
 
 
+@pytest.mark.slow
 def test_a_dimension_judged_by_message_is_measured_by_its_rule_and_checked_at_the_gate(copy: Path) -> None:
     recipe = Recipe(copy, "a dimension of measurement", "one of these dimensions at the gate")
     recipe.put("brevity.py", "evaluation/scorers/brevity.py")
@@ -230,6 +231,7 @@ print(json.dumps({"status": [page.status_code for page in pages], "pages": texts
 """
 
 
+@pytest.mark.slow
 def test_an_app_with_a_table_has_its_pages_its_export_its_erasure_and_its_route(copy: Path) -> None:
     table = "a table with list, help page, export and erasure"
     recipe = Recipe(copy, "a Django app", table, "an API resource")

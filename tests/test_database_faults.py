@@ -109,6 +109,7 @@ def check(answers: dict[str, list[Any]], *, refused: set[str], may_be_refused: f
             assert "Traceback" not in body
 
 
+@pytest.mark.slow
 def test_a_locked_sqlite_file_is_a_503_for_writes(database_file: Path) -> None:
     other = sqlite3.connect(database_file, isolation_level=None)
     try:
@@ -120,6 +121,7 @@ def test_a_locked_sqlite_file_is_a_503_for_writes(database_file: Path) -> None:
     check(answers, refused=answers.keys() - READS)
 
 
+@pytest.mark.slow
 def test_a_full_sqlite_file_is_a_503_for_writes(database_file: Path) -> None:
     no_growth = {"init_command": "PRAGMA journal_mode=WAL; PRAGMA max_page_count=1;"}  # so many as there are
 

@@ -53,6 +53,7 @@ def counts() -> dict[str, int]:
     return {model._meta.label_lower: model._default_manager.count() for model in admin.site._registry}
 
 
+@pytest.mark.slow
 def test_every_list_but_the_named_ones_has_rows_and_each_says_what_fills_it() -> None:
     assert {label for label, rows in counts().items() if not rows} == set(EMPTY)
 

@@ -139,6 +139,7 @@ def get(url: str, path: str, **headers: str) -> tuple[int, str, dict[str, str]]:
         return error.code, error.read().decode(), dict(error.headers)
 
 
+@pytest.mark.slow
 def test_what_the_image_holds_serves_pages_and_files_where_nothing_can_be_written(served: tuple[str, Path]) -> None:
     url, log = served
 
@@ -153,6 +154,7 @@ def test_what_the_image_holds_serves_pages_and_files_where_nothing_can_be_writte
     assert get(url, "/readyz")[0] == 200
 
 
+@pytest.mark.slow
 def test_every_request_can_be_found_in_the_log_by_its_id_and_not_by_what_it_asked_for(served: tuple[str, Path]) -> None:
     url, log = served
 
@@ -169,6 +171,7 @@ def test_every_request_can_be_found_in_the_log_by_its_id_and_not_by_what_it_aske
         assert {"time", "level", "logger", "message"} <= yaml.safe_load(line).keys(), line
 
 
+@pytest.mark.slow
 def test_check_deploy_finds_nothing_under_production_settings(image: Path, tmp_path: Path) -> None:
     env = {**environment(image, tmp_path), "CELERY_BROKER_URL": "redis://127.0.0.1:6379/0", "ANTHROPIC_API_KEY": "x"}
     env["METRICS_TOKEN"] = "a-token"
@@ -184,6 +187,7 @@ def test_check_deploy_finds_nothing_under_production_settings(image: Path, tmp_p
     assert "no issues" in run.stdout + run.stderr
 
 
+@pytest.mark.slow
 def test_check_deploy_with_nothing_set_says_what_is_missing_and_other_commands_do_not() -> None:
     env = {"PATH": os.environ["PATH"]}
     for name in ("SECRET_KEY", "DATABASE_URL", "ALLOWED_HOSTS", "DEBUG", "PRODUCTION"):

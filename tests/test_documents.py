@@ -175,6 +175,7 @@ def wait_for(url: str, log: Path) -> None:
     pytest.fail(f"no server at {url}: {log.read_text()}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in pages() if has_commands(page)])
 def test_the_commands_of_a_page_run_in_their_order(page: str, shell: tuple[Path, dict[str, str]], server: str) -> None:
     folder, given = shell
@@ -231,6 +232,7 @@ def test_every_line_of_the_security_page_names_tests_that_exist() -> None:
         assert set(named) <= there, line
 
 
+@pytest.mark.slow
 def test_the_test_on_the_page_of_builds_passes_on_its_own_files(tmp_path: Path) -> None:
     for block in blocks("docs/how-to/fail-a-build.md"):
         if block.language in ("json", "markdown", "yaml", "python") and not block.title.startswith(".github"):

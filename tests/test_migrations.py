@@ -36,6 +36,7 @@ def empty_database(transactional_db: None, tmp_path: Path) -> Iterator[str]:
         cursor.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+@pytest.mark.slow
 def test_every_migration_applies_to_an_empty_database_and_gives_the_tables_of_the_models(empty_database: str) -> None:
     environment = os.environ | {"DATABASE_URL": empty_database}
     for words in (["migrate", "-v0"], ["makemigrations", "--check", "--dry-run"]):

@@ -1,12 +1,17 @@
-"""An app can be taken out: its folder and its lines in the settings are deleted, and what is left works."""
+"""Apps can be taken out: their folders and their lines in the settings are deleted, and what is left works.
+
+That none of them needs another is in the table of ``test_imports.py``; so all are taken out at once here, and one by one by `make fuzz`.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.machinery import THOROUGH
 from tests.without import copy_without, run
 
 REMOVABLE = ("agents.debates", "agents.swarm", "agents.alerts", "evaluation.experiments")
@@ -35,9 +40,10 @@ print({path: status for path in paths if (status := client.get(path).status_code
 """
 
 
-@pytest.mark.parametrize("app", REMOVABLE)
-def test_the_product_works_without_an_app(app: str, tmp_path: Path) -> None:
-    copy = copy_without(app, tmp_path)
+@pytest.mark.slow
+@pytest.mark.parametrize("apps", [REMOVABLE, *([app] for app in REMOVABLE if THOROUGH)], ids=" ".join)
+def test_the_product_works_without_apps(apps: Sequence[str], tmp_path: Path) -> None:
+    copy = copy_without(apps, tmp_path)
     script = tmp_path / "messages.txt"
     script.write_text("Hello.\n")
 

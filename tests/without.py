@@ -29,23 +29,24 @@ def copy_checkout(folder: Path) -> Path:
     return copy
 
 
-def copy_without(app: str, folder: Path) -> Path:
-    """Copy the checkout into `folder` and delete the app from the copy.
+def copy_without(apps: Collection[str], folder: Path) -> Path:
+    """Copy the checkout into `folder` and delete apps from the copy.
 
     Args:
-        app: Its name in INSTALLED_APPS, such as ``agents.debates``.
+        apps: Their names in INSTALLED_APPS, such as ``agents.debates``.
 
     Returns:
         The root of the copy.
     """
     copy = copy_checkout(folder)
-    shutil.rmtree(copy.joinpath(*app.split(".")))
     settings = copy / "project/settings.py"
-    lines = settings.read_text(encoding="utf-8").splitlines(keepends=True)
-    named = re.compile(rf'\s*"{re.escape(app)}(\.[\w.]+)?",')
-    settings.write_text("".join(line for line in lines if not named.match(line)), encoding="utf-8")
-    for path in tests_of(app):
-        (copy / path).unlink()
+    for app in apps:
+        shutil.rmtree(copy.joinpath(*app.split(".")))
+        lines = settings.read_text(encoding="utf-8").splitlines(keepends=True)
+        named = re.compile(rf'\s*"{re.escape(app)}(\.[\w.]+)?",')
+        settings.write_text("".join(line for line in lines if not named.match(line)), encoding="utf-8")
+        for path in tests_of(app):
+            (copy / path).unlink(missing_ok=True)
     run(copy, OPENAPI)
     return copy
 
@@ -101,7 +102,7 @@ def _module(path: Path) -> str:
 def main() -> None:
     app, *words = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
-        copy = copy_without(app, Path(folder))
+        copy = copy_without([app], Path(folder))
         run(copy, REFERENCE)
         environment = os.environ | {"PYTHONPATH": str(copy)}
         command = [sys.executable, "-m", "pytest", "-q", "-m", "not e2e and not service", *words]

@@ -28,7 +28,7 @@ from agents.admin.transcript import add_notes, lines_of, transcript_page
 from agents.chat import ChatOpen, answers_again, ask, ask_again, begin_chat, chats, chats_of, delete_chat, why_silent
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
-from agents.kit.console.extensions import extensions
+from agents.kit.console.extensions import extensions_for_user
 from agents.kit.console.filters import number_in
 from agents.kit.console.panels import seconds_of
 from agents.kit.console.site import GrowingTextarea, ModelAdmin, TextInput, console_page
@@ -506,7 +506,7 @@ def _known_of_turn(request: HttpRequest, agent: Agent, chat: Channel, run: Run) 
         elif entry["status"] != "skipped" and (entry.get("why") or counters):
             acted.append({**entry, "counters": counters})
     panels = []
-    for extension in extensions(Run, request):
+    for extension in extensions_for_user(Run, request):
         panels += [panel(request, run) for panel in extension.panels]
     return {
         "run": run,

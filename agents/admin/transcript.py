@@ -18,7 +18,7 @@ from django.utils.safestring import SafeString
 
 from agents.kit.console import display
 from agents.kit.console.columns import VALUE_DISPLAYS
-from agents.kit.console.extensions import extensions
+from agents.kit.console.extensions import extensions_for_user
 from agents.kit.templatetags.display import register as templates
 from agents.models import Channel, Message
 
@@ -120,7 +120,7 @@ def add_notes(request: HttpRequest, lines: list[dict[str, Any]]) -> None:
     """Add to each line of a page its ``notes``: what the apps know of the message, see `Extension.notes`."""
     messages = [line["message"] for line in lines]
     notes_by_message: dict[int, list[SafeString]] = defaultdict(list)
-    for extension in extensions(Message, request):
+    for extension in extensions_for_user(Message, request):
         for notes_of in extension.notes:
             for key, html in notes_of(request, messages).items():
                 notes_by_message[key].append(html)

@@ -52,32 +52,35 @@ def raise_alert(
     Returns:
         The id of the alert that is open now: a new one, or the one that was. None where no app has alerts.
     """
-    alert = _call("raise_alert", kind=kind, about=about, title=title, agent=agent, page=page, lasts=lasts)
+    alert = _call_declared("raise_alert", kind=kind, about=about, title=title, agent=agent, page=page, lasts=lasts)
     return None if alert is None else int(alert.pk)
 
 
 def end_alerts(*, kind: str, still: Iterable[str] = (), about: str | None = None) -> int:
-    """Note that what lasted is over: that object, or all of a kind but those that still last; return how many ended."""
-    return _call("end_alerts", kind=kind, still=still, about=about) or 0
+    """Note that what lasted is over: of a kind the object `about`, or (None) all but the objects in `still`; return how many ended."""
+    return _call_declared("end_alerts", kind=kind, still=still, about=about) or 0
 
 
 def acknowledge_alerts(ids: Collection[int], *, user: Any, note: str = "") -> int:
     """Note who has seen these alerts; those acknowledged before stay as they are. Returns how many were new."""
-    return _call("acknowledge_alerts", ids=ids, user=user, note=note) or 0
+    return _call_declared("acknowledge_alerts", ids=ids, user=user, note=note) or 0
 
 
 def pages_with_alerts(*, kind: str, since: datetime, most: int) -> QuerySet[Any, Any] | set[str]:
-    """Return the pages, as stored by `raise_alert`, of the newest `most` alerts raised since a moment, for a condition on rows."""
-    pages: QuerySet[Any, Any] | None = _call("pages_with_alerts", kind=kind, since=since, most=most)
+    """Return the pages, as stored by `raise_alert`, of the newest `most` alerts raised since a moment, for a condition on rows.
+
+    Empty where no app has alerts.
+    """
+    pages: QuerySet[Any, Any] | None = _call_declared("pages_with_alerts", kind=kind, since=since, most=most)
     return set() if pages is None else pages
 
 
 def alert_url(pk: int) -> str:
     """Return where the console shows an alert; empty where no app has alerts."""
-    return _call("alert_url", pk=pk) or ""
+    return _call_declared("alert_url", pk=pk) or ""
 
 
-def _call(name: str, **given: Any) -> Any:
+def _call_declared(name: str, **given: Any) -> Any:
     """Call the declared function; None where there is none."""
     path = declared("alerting").get(name)
     return None if path is None else import_string(path)(**given)

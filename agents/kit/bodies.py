@@ -37,6 +37,7 @@ class Body(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _only_its_fields(cls, data: Any) -> Any:
+        """Return the data unchanged, or raise a `fault` for the first name that is no field, in our words instead of pydantic's."""
         for name, sentence in cls.unknown(data if isinstance(data, dict) else {}).items():
             raise fault(name, sentence)
         return data
@@ -59,12 +60,12 @@ class Nothing(Body):
 
 
 def as_api_error(refused: Refused) -> ValidationError:
-    """Return the 400 that says the same, line by line."""
+    """Return the 400 that says what was refused: by field a list of the lines."""
     return ValidationError({place: sentence.split("\n") for place, sentence in refused.errors.items()})
 
 
 def read(kind: type[B], data: Any, raw: Sequence[str] = ()) -> B:
-    """Return the body that was sent, as `validate` reads it.
+    """Return the body that was sent, as `validate` reads it; fields in `raw` may hold what no database can.
 
     Raises:
         ValidationError: By the path of a field what is wrong and what is allowed.
@@ -78,7 +79,7 @@ def read(kind: type[B], data: Any, raw: Sequence[str] = ()) -> B:
 
 
 def validate(kind: type[B], data: dict[str, Any], *, raw: Sequence[str] = (), is_local: bool = False) -> B:
-    """Check what was sent, and return it as a body.
+    """Check what was sent, and return it as a body. Texts that no database can hold are refused before anything else is looked at.
 
     Args:
         raw: Fields that may hold what no database can.
@@ -125,7 +126,10 @@ def not_there(sentence: str) -> PydanticCustomError:
 
 
 def _place_and_sentence(error: dict[str, Any]) -> tuple[str, str]:
-    """Return where an error of pydantic is, such as ``messages[2].text``, and a sentence that says what is wrong."""
+    """Return where an error of pydantic is, such as ``messages[2].text``, and a sentence that says what is wrong.
+
+    Sentences of our validators stay as they are. Pydantic's become ``samples 900: allowed: less than or equal to 500``.
+    """
     context = error.get("ctx", {})
     location = list(error["loc"])
     if context.get("name"):  # of a `fault`
@@ -209,6 +213,13 @@ class Reads:
         return self.schema
 
     def _validate(self, value: Any) -> Any:
+        """Return what `read` makes of a text.
+
+        Raises:
+            PydanticCustomError: It is no text, blank or too long, or `read` refuses it without a sentence: says what is allowed. Or it
+                names nothing (a LookupError with a sentence).
+            ValueError: `read` refuses it with a sentence, which stays.
+        """
         not_allowed = PydanticCustomError("type", "{allowed}", {"allowed": self.allowed})
         longest = self.schema.get("maxLength", math.inf)
         if not isinstance(value, str) or not value.strip() or len(value) > longest:
@@ -233,6 +244,7 @@ def _not_blank(text: str) -> str:
 
 
 def _with_allowed_keys(tags: dict[str, str]) -> dict[str, str]:
+    """Return tags unchanged, or raise a `fault` for the first key that is not allowed."""
     for key in tags:
         if not TAG_KEY.fullmatch(key):
             raise fault(key, f"tag {key[:80]!r}: allowed: keys of a letter, then up to 63 letters, digits, _ . or -")
@@ -240,6 +252,7 @@ def _with_allowed_keys(tags: dict[str, str]) -> dict[str, str]:
 
 
 def _storable_object(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON object unchanged, or raise where it is too long or holds a number that databases cannot store."""
     refused = PydanticCustomError("object", f"a JSON object of at most {MOST_OBJECT:,} characters")
     try:
         # Databases cannot store the infinities, which JSON may spell as numbers that are too large, such as 1e999.

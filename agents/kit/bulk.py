@@ -13,6 +13,8 @@ Rows = Sequence[models.Model]
 def insert_values(like: models.Model, names: Sequence[str], values: Iterable[Sequence[Any]]) -> None:
     """Insert rows that are like a new one of their model but for some columns, without making an instance of each.
 
+    The database makes their primary keys, which are not returned.
+
     Args:
         like: What all rows have in common; it is not stored itself.
         names: The columns in which they differ, by attribute (``message_id``).
@@ -41,7 +43,7 @@ def update_rows(rows: Rows, names: Sequence[str], *, where: str = "") -> int:
         where: A condition in SQL, without values, that a row must fulfil in the database to be written.
 
     Returns:
-        How many of the rows were there.
+        How many of the rows were there and fulfilled the condition.
 
     Raises:
         IntegrityError: A constraint does not allow a value; nothing is then changed.

@@ -27,7 +27,7 @@ def capabilities() -> list[Capability]:
 
 
 def app_missing_for(path: str) -> str:
-    """Return the app that a dotted path lies in where that app is not installed; empty where it is, and outside of apps.
+    """Return the package of the app that a dotted path lies in where that app is not installed; empty where it is, and outside of apps.
 
     Django would take the models of an app that is not installed for those of the installed app around it.
     """
@@ -37,13 +37,17 @@ def app_missing_for(path: str) -> str:
     folder, package = Path(around.path), around.name
     for name in path.removeprefix(f"{around.name}.").split("."):
         folder, package = folder / name, f"{package}.{name}"
+        # An app inside the installed one: were it installed itself, it would be the one that contains the path.
         if (folder / "apps.py").is_file():
             return package
     return ""
 
 
 def declared(name: str) -> dict[str, Any]:
-    """Return what the installed apps declare under `name`, an attribute such as ``work_queues``; lower ones first."""
+    """Return what the installed apps declare in a mapping, an attribute such as ``work_queues``, together; lower ones first.
+
+    Of a key that two apps have the upper one's value counts.
+    """
     merged: dict[str, Any] = {}
     for app in capabilities():
         merged.update(getattr(app, name, {}))
@@ -51,7 +55,7 @@ def declared(name: str) -> dict[str, Any]:
 
 
 def declared_list(name: str) -> list[Any]:
-    """Return the same for attributes that are lists."""
+    """Return what the installed apps declare in an attribute that is a list, such as ``rollups``, together; lower apps' first."""
     values: list[Any] = []
     for app in capabilities():
         values += getattr(app, name, ())
@@ -59,7 +63,7 @@ def declared_list(name: str) -> list[Any]:
 
 
 def declared_one(name: str) -> Any:
-    """Return the same for an attribute that is one value: that of the uppermost app which has it, "" where none has."""
+    """Return what the uppermost app declares in an attribute that is one value, of the apps that have it; "" where none has."""
     for app in reversed(capabilities()):
         value = getattr(app, name, "")
         if value:

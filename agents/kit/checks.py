@@ -42,7 +42,8 @@ def check_judge(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Itera
 
 @register("plumbline")
 def check_models(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """Refuse a role's model that cannot be called, and warn of one whose price is not known."""
+    """Refuse a role's model that cannot be called: for want of a key, of its file, or of an offline model of that name; then see
+    `_check_prices`."""
     from agents.kit.llm.endpoints import OFFLINE_MODELS, model_of, problem_of, provider_of, replay_file
     from agents.kit.llm.requests import ROLES
 
@@ -127,7 +128,7 @@ SHORTEST_KEY = 32  # characters
 
 @register("plumbline")
 def check_exposed(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """Warn, with every command, of what gives a server away that others can reach."""
+    """Warn, with every command, of DEBUG and of a short SECRET_KEY where ALLOWED_HOSTS names more than this machine."""
     public = sorted(set(settings.ALLOWED_HOSTS) - {*settings.LOCAL_HOSTS, "testserver"})
     if not public:
         return
@@ -141,7 +142,7 @@ def check_exposed(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Ite
 
 @register("plumbline", deploy=True)
 def check_choices(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """Say what a proxy needs."""
+    """Tell that a proxy needs TRUST_PROXY_HEADERS where requests are sent on to https: its own arrive as http."""
     if settings.SECURE_SSL_REDIRECT and not settings.SECURE_PROXY_SSL_HEADER:
         text = "TRUST_PROXY_HEADERS is not set: behind a proxy that ends TLS every request is sent to https again and again."
         hint = "Set TRUST_PROXY_HEADERS=true where a proxy sets X-Forwarded-Proto itself."

@@ -48,7 +48,10 @@ def unusable(why: object) -> CommandError:
 
 
 def unanswered(why: str, *, otherwise: int = NOT_ENOUGH) -> CommandError:
-    """Return the error of a command whose model gave no answer: `unusable` where its server refuses key, model or address."""
+    """Return the error of a command whose model gave no answer: `unusable` where its server refuses key, model or address.
+
+    Else its exit code is `otherwise`.
+    """
     if is_misconfigured(why):
         return unusable(why)
     return CommandError(why, returncode=otherwise)
@@ -64,6 +67,7 @@ class BaseCommand(management.BaseCommand):
     requires_system_checks: tuple[str, ...] = ("plumbline",)
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        """Return the command's parser, which takes only options that are written out, and whose help ends with the exit codes."""
         parser = super().create_parser(prog_name, subcommand, **kwargs)
         _be_strict(parser)
         codes = "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
@@ -114,7 +118,10 @@ class _OutputToLeavingReader(io.TextIOWrapper):
 
 
 def _be_strict(parser: ArgumentParser) -> None:
-    """Make a parser, and those of its subcommands, refuse options that are not written out, and name the one that was meant."""
+    """Make a parser, and those of its subcommands, refuse options that are not written out, and name the one that was meant.
+
+    Its mistakes are reported by `_wrong_usage`.
+    """
     subcommands: dict[str, ArgumentParser] = {}
     for action in parser._actions:
         if isinstance(action, _SubParsersAction):
@@ -128,12 +135,11 @@ def _be_strict(parser: ArgumentParser) -> None:
     def parse_known_args(args: Sequence[str] | None = None, namespace: Any = None) -> Any:
         words = sys.argv[1:] if args is None else args
         for word in words:
-            if word in subcommands or word == "--":
+            if word in subcommands or word == "--":  # what follows is the subcommand's, or no option
                 break
             name = word.partition("=")[0]
-            is_option = (
-                name.startswith("--") and " " not in word
-            )  # a word with a space is a text that begins with dashes
+            is_text = " " in word  # that begins with dashes
+            is_option = name.startswith("--") and not is_text
             if is_option and name not in parser._option_string_actions:
                 parser.error(_unknown_option(parser, name))
         return parse_as_argparse(args, namespace)
@@ -257,7 +263,10 @@ def _value_and_emphasis(cell: Cell) -> tuple[Value, Emphasis]:
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[Cell]]) -> list[str]:
-    """Return the lines of the same table as Markdown. Cells must be clean already; what is emphasized is bold."""
+    """Return the lines of a table in Markdown: the heads, a line that aligns them (``>`` numbers at the right), then the rows.
+
+    Cells must be clean already, as nothing is escaped; what is emphasized is bold.
+    """
     names = [head.removeprefix(">") for head in heads]
     alignments = ["--:" if head.startswith(">") else "---" for head in heads]
     lines = [_markdown_row(names), _markdown_row(alignments)]
@@ -285,7 +294,9 @@ def cell_text(value: Value) -> str:
 
 
 def empty_tables(rows: Mapping[str, int], *, what: str) -> str:
-    """Return one sentence for the tables in which there was nothing, instead of a line of zeros for each.
+    """Return one sentence for the tables in which there was nothing, instead of a line of zeros for each; empty where there are none.
+
+    For example ``Nothing was found in 3 other tables.``
 
     Args:
         rows: Their number by table.
@@ -300,7 +311,7 @@ def empty_tables(rows: Mapping[str, int], *, what: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return text of a user, an agent or a model for a terminal: control characters are written out, so that none takes effect."""
+    """Return text of a user, an agent or a model for a terminal, cut at LONGEST_PRINTED: control characters are written out."""
     return neutral(text, LONGEST_PRINTED)[0]
 
 
@@ -313,7 +324,7 @@ def in_line(text: str, limit: int = 240) -> str:
 
 
 def snippet(text: str, limit: int = 240) -> str:
-    """Return the same for rich, which would read square brackets as styles."""
+    """Return text as `in_line` does, escaped for rich, which would read square brackets as styles."""
     from rich.markup import escape
 
     return escape(in_line(text, limit))

@@ -89,7 +89,7 @@ class Erase:
 
 
 def matching(condition: Callable[[Person], Q]) -> Derived:
-    """Find the rows that meet the condition which a function of the person returns."""
+    """Return a way to find rows: those that meet the condition which a function of the person returns."""
 
     def keys(model: type[Model], person: Person) -> Iterable[Any]:
         return model._default_manager.filter(condition(person)).values_list("pk", flat=True).iterator()
@@ -103,7 +103,7 @@ def every(model: type[Model], _person: Person) -> Iterable[Any]:
 
 
 def there(channel: str, *, at: str = "created_at", **where: Any) -> Derived:
-    """Find the rows of a channel where the person spoke that were written after their first message there.
+    """Return a way to find rows: those of a channel where the person spoke, written after their first message in that channel.
 
     Args:
         channel: The lookup of a row's channel.
@@ -116,14 +116,20 @@ def there(channel: str, *, at: str = "created_at", **where: Any) -> Derived:
             written = {f"{channel}__in": channels, f"{at}__gte": person.since}
             rows = model._default_manager.filter(**written, **where).order_by()
             for key, channel_id, moment in rows.values_list("pk", channel, at).iterator():
-                if moment >= person.first[channel_id]:
+                if moment >= person.first[channel_id]:  # the query knows only the first of all channels
                     yield key
 
     return keys
 
 
 def of_agents(agent: str, *, at: str = "created_at", **where: Any) -> Derived:
-    """Find the rows of agents that spoke where the person did, or of none, that were written after the person's first message."""
+    """Return a way to find rows: those of agents that spoke where the person did, or of none, written after the person's first message.
+
+    Args:
+        agent: The lookup of a row's agent.
+        at: The lookup of the moment when it was written.
+        where: Further conditions.
+    """
 
     def condition(person: Person) -> Q:
         of_these_or_none = Q(**{f"{agent}__in": person.agents}) | Q(**{f"{agent}__isnull": True})

@@ -19,7 +19,10 @@ class FirstMigration(migrations.Migration):
     def apply(
         self, project_state: ProjectState, schema_editor: BaseDatabaseSchemaEditor, collect_sql: bool = False
     ) -> ProjectState:
-        """Run the operations against the models as they are after the last operation."""
+        """Run the operations against the models as they are after the last operation; return the state with those models.
+
+        Operations on a part of a table are left out: the table is made with its fields, indexes and constraints already.
+        """
         project_state.__dict__.pop("apps", None)  # else each change of the state renders models
         self.mutate_state(project_state, preserve=False)
         for operation in self.operations:

@@ -27,6 +27,8 @@ _before: dict[tuple[str, str], _BeforeMigrations] = {}  # by database and app, u
 def grants() -> dict[str, list[str]]:
     """Return the patterns of permissions of each group, beside those of the groups before it: all viewing, and what tables register.
 
+    For example ``agents.view_*``, ``agents.change_agent`` and, for a table that registers ``*``, ``agents.*_agent``.
+
     Users and tokens belong to other apps: only superusers may view them.
     """
     granted: dict[str, list[str]] = {
@@ -50,7 +52,10 @@ def make_admin() -> User:
 
 
 def note_what_is_there(app_config: AppConfig, using: str, **kwargs: Any) -> None:
-    """Note an app's permissions and the groups there are before its migrations: a group is later given only what is new."""
+    """Note an app's permissions and the groups there are before its migrations: a group is later given only what is new.
+
+    Before the first migration of all there are no tables of them, and nothing is noted.
+    """
     if Permission._meta.db_table not in connections[using].introspection.table_names():
         return
     permissions = Permission.objects.using(using).filter(content_type__app_label=app_config.label)
@@ -64,7 +69,8 @@ def make_groups(app_config: AppConfig, using: str, **kwargs: Any) -> None:
     """Give the groups those of an app's permissions that its migrations made.
 
     What an administrator gave a group besides stays, and what they took from it does not come back; a group that was deleted is made
-    again. Once per app, because the permissions of the next one are not made yet.
+    again. Called once per app, because the permissions of the next one are not made yet. A group that was not there before gets all
+    that it may of this app.
     """
     registry = kwargs.get("apps", apps)  # flush names none
     try:

@@ -82,7 +82,7 @@ def export_of(
         columns: Names separated by spaces: a field, or ``agent=agent.slug`` with the path to it (null where a part of it is).
         special: Further columns, each a function of the row; those that `columns` names stand where it does.
         prefetch: What these read, so that the number of queries does not grow with the rows. What paths read is joined.
-        texts: As for `Export`.
+        texts: The columns that quote messages, which not every user gets; see `Export`.
     """
     readers: dict[str, Callable[[Any], Any]] = {}
     related: set[str] = set()  # lookups of the rows that the paths lead through
@@ -97,6 +97,7 @@ def export_of(
             related.add(path.rpartition(".")[0].replace(".", "__"))
     for name, read in special.items():
         readers.setdefault(name, read)
+    # Long texts of agents, which are in no file, are not loaded with them.
     unread = [f"{lookup}__{text}" for lookup in related if lookup.endswith("agent") for text in AGENT_TEXTS]
 
     def rows(chosen: QuerySet[Any]) -> Iterator[Row]:

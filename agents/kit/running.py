@@ -55,12 +55,12 @@ class Stop:
         return self._requested or (self._parent is not None and self._parent.requested)
 
     def request(self, *, grace: float = 0.0) -> None:
-        """Begin no new work, and stop the work in hand after `grace` seconds; at once when this is the second request."""
+        """Begin no new work, and stop the work in hand after `grace` seconds; at once when this is not the first request."""
         self.at = time.monotonic() + (0.0 if self._requested else grace)
         self._requested = True
 
     def check(self) -> None:
-        """Raise `Stopped` when the work in hand has to stop, `SliceOver` when its slice is over."""
+        """Raise `Stopped` when the work in hand has to stop (its grace is over), `SliceOver` when its slice is over; so for the parent."""
         if self._parent is not None:
             self._parent.check()
         if time.monotonic() >= self.at:
@@ -106,7 +106,7 @@ def pause(seconds: float) -> None:
 
 @contextmanager
 def stopping_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM end a command like Ctrl-C inside.
+    """Let SIGTERM end a command like Ctrl-C inside; afterwards the signals do what they did before. A signal that is ignored stays so.
 
     An error after either signal counts as the stop, too: the interrupt becomes one when it arrives in the middle of something. SQLite, for
     example, raises `OperationalError` for whatever a Python function called by a statement raises.
@@ -146,7 +146,10 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds
 
 
 def is_outage(error: BaseException) -> bool:
-    """Return whether the database is away or busy for a moment, so that the same statement may work later."""
+    """Return whether the database is away or busy for a moment, so that the same statement may work later.
+
+    PostgreSQL's code decides where there is one. Else SQLite must say that it is locked; another database's operational error is one.
+    """
     state = _sqlstate(error)
     if state is not None:
         return state.startswith(PASSING_STATES)
@@ -167,7 +170,7 @@ def is_unavailable(error: BaseException | None) -> bool:
     if not isinstance(error, (OperationalError, InterfaceError)):
         return False
     code = getattr(error.__cause__, "sqlite_errorcode", None)
-    if code is None:
+    if code is None:  # of another database
         return True
     is_mistake_in_statement = code & 0xFF == sqlite3.SQLITE_ERROR  # such as "no such table"
     return not is_mistake_in_statement
@@ -211,7 +214,8 @@ def retry_on_outage(action: Callable[[], T]) -> T:
         action: A short statement or transaction that does no harm when it is done twice: the outage may have lost only its answer.
 
     Raises:
-        OperationalError, InterfaceError, InternalError: The outage lasted too long, or a transaction is open, which is lost.
+        OperationalError, InterfaceError, InternalError: The outage lasted too long, a transaction is open, which is lost, or it is no
+            outage. What else `action` raises is not caught.
         Stopped: The work is to stop.
     """
     patience = _patience.get() or _Patience(0.0)
@@ -223,9 +227,9 @@ def retry_on_outage(action: Callable[[], T]) -> T:
             if connection.in_atomic_block or not is_outage(error):
                 raise
             connection.close()  # what is left of it would fail every later statement
-            if patience.away_since is None:
-                patience.away_since = time.monotonic()
-            gives_up_at = patience.away_since + patience.seconds
+            away_since = patience.away_since or time.monotonic()  # another thread, whose statement worked, may reset it
+            patience.away_since = away_since
+            gives_up_at = away_since + patience.seconds
             if pause_seconds > 0 and time.monotonic() + pause_seconds > gives_up_at:
                 raise
             logger.warning("database: %s; trying again", str(error).strip().partition("\n")[0])

@@ -86,6 +86,12 @@ class FromFile:
         return {"type": "string", "maxLength": self.longest, "contentMediaType": "application/yaml"}
 
     def _validate(self, value: Any) -> Any:
+        """Return what `read` makes of a path or a text.
+
+        Raises:
+            ValueError: It is neither, or the text is too long.
+            PydanticCustomError: `read` cannot use it: it counts as a file that is not there, see `not_there`.
+        """
         is_text = isinstance(value, str) and len(value) <= self.longest
         if not is_text and not isinstance(value, Path):  # no JSON is a Path: only a command makes one
             raise ValueError(f"allowed: a text of at most {self.longest:,} characters")
@@ -122,7 +128,7 @@ class UseCaseField:
 
 @cache
 def fields_of(kind: type[Body]) -> dict[str, UseCaseField]:
-    """Return the fields of a use case by name."""
+    """Return the fields of a use case by name, in the order of its model; read from its JSON schema, once per process."""
     schema = kind.model_json_schema()
     definitions = schema.get("$defs", {})
     required = schema.get("required", ())
@@ -198,10 +204,12 @@ def read_texts(kind: type[B], texts: Mapping[str, Any], *, is_local: bool = Fals
     """Read what was typed for the fields of a use case, as texts and flags; what is None was left out.
 
     Args:
+        texts: By the field's name; names of no field are not looked at.
+        is_local: Whether it comes from a person at this machine, who may name files.
         given: Fields that are no texts, because the door knows them.
 
     Raises:
-        Refused: By field, what is wrong and what is allowed.
+        Refused: By field, what is wrong and what is allowed: all mistakes at once.
     """
     data = dict(given)
     errors: dict[str, str] = {}
@@ -218,14 +226,16 @@ def read_texts(kind: type[B], texts: Mapping[str, Any], *, is_local: bool = Fals
     except Refused as refused:
         if not errors:
             raise
-        errors = {**refused.errors, **errors}
+        errors = {**refused.errors, **errors}  # one that could not be read is not "missing", as the model says
     if errors:
         raise Refused(errors)
     return body
 
 
 def _as_json(field: UseCaseField, typed: Any) -> Any:
-    """Return what was typed as JSON would have it, for the model to check: a number, a list, tags, or the text itself.
+    """Return what was typed as JSON would have it, for the model to check: a number, a list, tags, or the text or flag itself.
+
+    ``off`` is null where a field may be that.
 
     Raises:
         ValueError: Tags are written in another way; says how.
@@ -291,7 +301,10 @@ def add_options(parser: Any, kind: type[Body], *names: str) -> None:
 
 
 def _add_option(parser: Any, field: UseCaseField) -> None:
-    """Add the option of a field, or its argument where `Shown.option` has no dashes."""
+    """Add the option of a field, or its argument where `Shown.option` has no dashes.
+
+    The default is None, which says that it was left out: the model has the real one.
+    """
     settings: dict[str, Any] = {"default": None, "help": field.help.replace("%", "%%")}
     if field.kind == "flag":
         is_on_by_default = field.default is True  # then there is --no-… to turn it off
@@ -300,7 +313,7 @@ def _add_option(parser: Any, field: UseCaseField) -> None:
         return
     settings["metavar"] = _metavar(field)
     if field.kind == "tags":
-        settings["action"] = "append"
+        settings["action"] = "append"  # the option may be given several times
     if field.kind == "file":
         settings["type"] = Path
     if field.option.startswith("--"):
@@ -339,7 +352,10 @@ def read_options(kind: type[B], options: Mapping[str, Any], **given: Any) -> B:
 
 @contextmanager
 def refusing(kind: type[Body]) -> Iterator[None]:
-    """Raise a CommandError about the option for what the service of a use case refuses inside."""
+    """Raise a CommandError about the options for what a use case refuses inside, a line each.
+
+    Its exit code is `UNUSABLE` where all that is wrong are names of what is not there, else `WRONG_USAGE`.
+    """
     try:
         yield
     except Refused as refused:
@@ -351,7 +367,10 @@ def refusing(kind: type[Body]) -> Iterator[None]:
 
 
 def _about_option(kind: type[Body], place: str, sentence: str) -> str:
-    """Return a sentence about a field (or a part of it, such as ``tags.build``) as one that begins with its option."""
+    """Return a sentence about a field (or a part of it, such as ``tags.build``) as one that begins with its option.
+
+    ``samples 900: allowed: …`` becomes ``--samples 900: allowed: …``. A sentence about no field stays as it is.
+    """
     name = place.partition(".")[0].partition("[")[0]
     field = fields_of(kind).get(name)
     if field is None:

@@ -462,21 +462,21 @@ def _stated(message: Message, kind: str) -> list[Entry]:
     """Return the sentences of a person that state a goal, facts or decisions."""
     stated: list[Entry] = []
     for sentence in split_sentences(message.text[:MESSAGE_CHARACTERS]):
-        if _kind_of(sentence) != kind:
+        if not _states(sentence, kind):
             continue
         is_pinned = kind != "facts" or bool(_sentence_patterns()["lasting"].search(sentence))
         stated.append(_entry_of(sentence, message, pinned=is_pinned))
     return stated
 
 
-def _kind_of(sentence: str) -> str:
-    """Return what a sentence states; a decision or a goal is no fact besides."""
+def _states(sentence: str, kind: str) -> bool:
+    """Return whether a sentence states a goal, a decision, or a fact that is neither."""
     if len(sentence) > TEXT_CHARACTERS or "?" in sentence:
-        return ""
-    for kind in ("decisions", "goal", "facts"):
-        if _sentence_patterns()[kind].search(sentence):
-            return kind
-    return ""
+        return False
+    patterns = _sentence_patterns()
+    if kind == "facts" and (patterns["decisions"].search(sentence) or patterns["goal"].search(sentence)):
+        return False
+    return patterns[kind].search(sentence) is not None
 
 
 def _first_sentence(message: Message) -> list[Entry]:

@@ -27,7 +27,7 @@ from agents.kit.models.lease import LeaseLost
 from agents.kit.ops.telemetry import logging_about
 from agents.kit.running import is_outage, pause, retry_on_outage
 from agents.kit.text.storable import storable
-from agents.kit.work.queues import carry_out, do_next, reported
+from agents.kit.work.queues import carry_out, do_next, report_crash
 from agents.models import ChannelMember, Message, Run, RunMessage, RunStep
 from agents.turn.pipeline import Answer, Draft, Overrides, StageFailed, ToolOutcome, Turn, pipeline
 from agents.turn.prompt import Prompt, build_prompt, new_turn, render
@@ -542,7 +542,7 @@ def _columns_of_end(run: Run, owner: str) -> dict[str, Any]:
     except Exception as error:
         if is_outage(error):  # no fault of the turn: it resumes where it stopped
             raise
-        ending = Ending(Status.ERRORED, StopReason.ERROR, reported(error, run))  # `reported` logs it, too
+        ending = Ending(Status.ERRORED, StopReason.ERROR, report_crash(error, run))
         with suppress(ImportError, StageFailed):
             pipeline(turn.overrides).finish(turn)
     return {

@@ -73,7 +73,7 @@ READ_PERMISSION = "agents.view_message"
 
 
 def corrections_panel(request: HttpRequest, agent: Agent) -> SafeString:
-    """Show the agent's last drafts that did not pass at once."""
+    """Show the agent's last 5 drafts that did not pass at once, of its newest 500 gate sessions; their text only to who may read it."""
     newest = GateSession.objects.filter(agent=agent).order_by("-created_at", "-pk").values_list("pk", flat=True)
     logs = CorrectionLog.objects.filter(session__in=list(newest[:MOST_LOOKED_AT]), outcome__in=CORRECTED)
     logs = logs.select_related("session__message__channel").prefetch_related("dimension_results")
@@ -87,7 +87,10 @@ def corrections_panel(request: HttpRequest, agent: Agent) -> SafeString:
 
 
 def costs_panel(request: HttpRequest, agent: Agent) -> SafeString:
-    """Show what the agent's calls cost in the last seven days, by what they were for; the same sums as everywhere."""
+    """Show what the agent's calls cost in the last seven days, a row for each mechanism, and in all; correction has a badge.
+
+    What the cache read and wrote counts among the tokens in.
+    """
     summary = get_cost_summary(agent=agent, window=COST_WINDOW, by=("mechanism",))
     rows = []
     for costs in summary.by["mechanism"]:
@@ -97,19 +100,19 @@ def costs_panel(request: HttpRequest, agent: Agent) -> SafeString:
             badge = display.badge("correction", "plain", "looks at messages before they are sent")
             name = format_html("{} {}", name, badge)
         tokens_in = costs.input_tokens + costs.cache_read_tokens + costs.cache_write_tokens
-        rows.append((name, f"{costs.calls:,}", f"{tokens_in:,} · {costs.output_tokens:,}", _money(costs)))
+        rows.append((name, f"{costs.calls:,}", f"{tokens_in:,} · {costs.output_tokens:,}", _money_of(costs)))
     context = {
         "table": table(("For", "Calls", "Tokens in · out", "US dollars"), rows, label="Costs of the last 7 days"),
         "calls": f"{summary.total.calls:,}",
-        "total": _money(summary.total),
-        "correction": _money(summary.correction),
+        "total": _money_of(summary.total),
+        "correction": _money_of(summary.correction),
         "calls_url": display.list_url(LLMCall, agent__id__exact=agent.pk),
         "slug": agent.slug,
     }
     return SafeString(render_to_string("admin/correction/agent_costs.html", context, request))
 
 
-def _money(costs: CostSums) -> SafeString:
+def _money_of(costs: CostSums) -> SafeString:
     """Return the dollars; where no call has a price there is no sum, not even one of 0."""
     has_sum = costs.unpriced < costs.calls or costs.calls == 0
     return display.money(costs.cost_usd if has_sum else None, unpriced=costs.unpriced)
@@ -129,10 +132,10 @@ class CopyForm(forms.Form):
 @admin.action(description="Copy corrections from another agent")
 @confirmed("Copy corrections", "What these agents had set themselves is replaced.", form=CopyForm)
 def copy_corrections(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent], form: CopyForm) -> None:
-    """Give the chosen agents the settings of one agent."""
+    """Give the chosen agents the settings of one agent, itself passed over, and say what their gates do from now on."""
     source = form.cleaned_data["source"]
     targets = [agent for agent in queryset if agent.pk != source.pk]
-    before = _in_effect(queryset)
+    before = _configs_in_effect(queryset)
     copy_config(source=source, targets=targets, user=user_of(request))
     report_done(
         model_admin,
@@ -141,16 +144,16 @@ def copy_corrections(model_admin: Any, request: HttpRequest, queryset: QuerySet[
         f"set as {source}",
         done=len(targets),
         chosen=len(queryset),
-        why="it is copied from",
+        why="it is copied from",  # said of the source, which is skipped if it was chosen
     )
-    after = _in_effect(Agent.objects.filter(pk__in=[agent.pk for agent in targets]))
+    after = _configs_in_effect(Agent.objects.filter(pk__in=[agent.pk for agent in targets]))
     agents_by_sentence = Counter(gate_from_now_on(before[pk], config) for pk, config in after.items())
     for sentence, agents in agents_by_sentence.items():
         if sentence:
             model_admin.message_user(request, f"{sentence} It holds for {counted(agents, 'agent')}.", messages.INFO)
 
 
-def _in_effect(agents: QuerySet[Agent]) -> dict[int, ResolvedConfig]:
+def _configs_in_effect(agents: QuerySet[Agent]) -> dict[int, ResolvedConfig]:
     """Return the configurations of these agents by their keys."""
     return {agent.pk: config for agent, config in resolve_all(agents.select_related("evaluation_config"))}
 
@@ -161,7 +164,8 @@ CONFIGURE_PERMISSION = "correction.change_agentevaluationconfig"
 def gate_steps(request: HttpRequest, drifts: Sequence[AgentDrift]) -> dict[int, list[Step]]:
     """Return by agent that drifted the step to check at the gate what fell, or to enforce what it only observes.
 
-    Two queries for any number of agents.
+    Without those whose gate enforces it already or whose fallen dimension has no gate; empty for users who may not change
+    configurations. Two queries for any number of agents.
     """
     fallen_dimensions: dict[int, str] = {}
     for drift in drifts:
@@ -179,7 +183,7 @@ def gate_steps(request: HttpRequest, drifts: Sequence[AgentDrift]) -> dict[int, 
 
 
 def _gate_step(agent: Agent, config: ResolvedConfig, dimension: str) -> Step | None:
-    """Return the next step towards enforcing a dimension; None where that is done."""
+    """Return the next step towards enforcing a dimension: first to observe it, then to enforce it; None where that is done."""
     if config.gate_is_off or dimension not in config.gate_dimensions:
         why = f"the gate does not check {dimension}: observing blocks nothing"
         if config.gate_mode == GateMode.ENFORCE and not config.gate_is_off:
@@ -223,17 +227,21 @@ NAMED_CHANGES = 3  # differences named of one change
 
 
 def config_changes(agents: Collection[int], since: datetime, until: datetime) -> list[Marker]:
-    """Return the newest changes of these agents' configurations and of the defaults, each with what it changed; in one query."""
+    """Return marks for a chart: the changes of these agents' configurations and of the defaults between two moments; in one query.
+
+    The newest 30 at most; one that changed nothing has no mark.
+    """
     history: Any = AgentEvaluationConfig.history
     rows = history.filter(Q(agent__in=agents) | Q(is_defaults=True), history_date__lte=until)
     rows = rows.select_related("history_user", "agent").defer("agent__system_prompt", "agent__description")
+    # More than are shown: each needs the one before it.
     newest = list(rows.order_by("-history_id")[: 2 * MOST_OF_A_KIND])
-    changed_agents = {row.agent_id: row.agent for row in newest}
+    changed_agents = {row.agent_id: row.agent for row in newest}  # None: the defaults
     markers: list[Marker] = []
     for change in changes_of(newest):
         if change.at < since or len(markers) == MOST_OF_A_KIND:
             break
-        summary = _summary(change)
+        summary = _summary_of_change(change)
         if summary:
             agent = changed_agents[change.agent_id]
             title = f"{agent.display_name if agent is not None else 'Defaults'}: {summary}"
@@ -241,8 +249,11 @@ def config_changes(agents: Collection[int], since: datetime, until: datetime) ->
     return markers
 
 
-def _summary(change: ConfigChange) -> str:
-    """Return what was changed, by whom; empty where nothing was, as in the row that begins a history."""
+def _summary_of_change(change: ConfigChange) -> str:
+    """Return what was changed, by whom; empty where nothing was, as in the row that begins a history.
+
+    At most three settings are named: ``gate mode off → observe and 2 more by anna``.
+    """
     by = f" by {change.user}" if change.user else ""
     if change.kind == "deleted":
         return f"corrections deleted{by}"

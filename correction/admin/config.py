@@ -90,7 +90,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         """Show the matrix; its buttons set one switch, or take back what is set in one cell."""
         self._require_permission(request)
         if request.method == "POST":
-            return self._button_pressed(request)
+            return self._set_or_reset_cell(request)
         search = request.GET.get("q", "")[:100]
         shown = matrix_context(search=search, page=request.GET.get("p", "1"))
         return self._page(request, "matrix", "Corrections", **shown)
@@ -108,10 +108,13 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
 
     @console_page("target/<str:target>/", name="correction_agentevaluationconfig_target")
     def edit_view(self, request: HttpRequest, target: str) -> HttpResponse:
-        """Show and save a configuration as a form; with ``?mechanism=`` only that part of it."""
+        """Show and save a configuration as a form; with ``?mechanism=`` only that part of it.
+
+        The target is an agent's key or ``defaults``.
+        """
         self._require_permission(request)
-        agent = _agent(target)
-        chosen = _mechanism(request)
+        agent = _agent_of_target(target)
+        chosen = _asked_mechanism(request)
         mechanisms = MECHANISMS if chosen is None else (chosen,)
         names = [name for mechanism in mechanisms for name in mechanism.fields]
         stored = _stored_rows(agent)
@@ -120,8 +123,8 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             response = self._save_form(request, agent, chosen, form)
             if response is not None:
                 return response
-        groups = _groups(agent, form, mechanisms, stored.config, advanced=False)
-        advanced = _groups(agent, form, mechanisms, stored.config, advanced=True)
+        groups = _fields_by_mechanism(agent, form, mechanisms, stored.config, advanced=False)
+        advanced = _fields_by_mechanism(agent, form, mechanisms, stored.config, advanced=True)
         # A fold would hide an error, and is in the way where nothing stands above it.
         unfolded = not groups or any(SETTINGS[name].advanced for name in form.errors if name in SETTINGS)
         return self._page(
@@ -143,27 +146,38 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
     def _save_form(
         self, request: HttpRequest, agent: Agent | None, chosen: Mechanism | None, form: ConfigForm
     ) -> HttpResponse | None:
-        """Store what was typed, or let everything inherit; None where the form says what is wrong."""
+        """Store what was typed, or (button ``_reset``) let everything inherit; None where the form is shown again and says what is wrong.
+
+        Args:
+            agent: None: the defaults are edited.
+            chosen: The mechanism whose part of the form it is; None: all of it.
+        """
         self._require_permission(request, change=True)
         back = config_url(agent)
         if chosen is not None:
             back = f"{reverse(LIST_URL_NAME)}#{anchor_of(agent, chosen)}"
         if "_reset" in request.POST:
-            return self._save(request, agent, chosen, dict.fromkeys(form.names), back=back)
+            return self._save_or_ask_first(request, agent, chosen, dict.fromkeys(form.names), back=back)
         if not form.is_valid():
             return None
         reason = form.cleaned_data["reason"]
         try:
-            return self._save(request, agent, chosen, form.changes, back=back, reason=reason, seen=form.was)
+            return self._save_or_ask_first(
+                request, agent, chosen, form.changes, back=back, reason=reason, seen=form.was
+            )
         except ConfigConflict as conflict:
             form.show_conflict(conflict)
             return None
 
     @console_page("target/<str:target>/gate/")
     def gate_view(self, request: HttpRequest, target: str) -> HttpResponse:
-        """Replay the latest messages with other thresholds, choose what the gate does, see and undo what was changed, check a sentence."""
+        """Replay the latest messages with other thresholds, choose what the gate does, see and undo what was changed, check a sentence.
+
+        The buttons post ``_save``, ``_judge`` (the replayed messages) or ``_check`` (a sentence); what else is posted becomes the page's
+        address. With ``?progress`` it answers only how many messages still wait to be judged.
+        """
         self._require_permission(request)
-        agent = _agent(target)
+        agent = _agent_of_target(target)
         stored = _stored_rows(agent)
         # A sentence is checked, and messages are judged, as the page was shown: its address says how, and the estimate was for that.
         is_as_shown = "_check" in request.POST or "_judge" in request.POST
@@ -201,11 +215,11 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
     def _save_gate(
         self, request: HttpRequest, agent: Agent | None, choice: Choice, stored: StoredRows, *, here: str
     ) -> HttpResponse:
-        """Store what the person chose for the gate."""
+        """Store what the person chose for the gate; where it cannot be stored say why, and lead back to the page as it was filled in."""
         self._require_permission(request, change=True)
         try:
             form = changes_of_choice(request.POST, choice, own=stored.edited, defaults=stored.above)
-            return self._save(
+            return self._save_or_ask_first(
                 request,
                 agent,
                 BY_ID["gate"],
@@ -222,7 +236,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         return HttpResponseRedirect(here)
 
     def _judge_messages(self, request: HttpRequest, agent: Agent | None, choice: Choice, *, here: str) -> HttpResponse:
-        """Queue messages of the replay to be judged."""
+        """Queue messages of the replay to be judged: those not judged, or (button ``all``) also those only an evaluation judged."""
         if not request.user.has_perm(MEASURE):
             raise PermissionDenied
         try:
@@ -236,21 +250,25 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
     def target_history_view(self, request: HttpRequest, target: str) -> HttpResponse:
         """Show who changed what and when, newest first; go back to an earlier state, or undo one change."""
         self._require_permission(request, change=request.method == "POST")
-        agent = _agent(target)
+        agent = _agent_of_target(target)
         if request.method == "POST":
-            self._go_back(request, agent)
+            self._undo_or_revert(request, agent)
             return HttpResponseRedirect(page_to_return_to(request, request.POST, history_url(agent)))
         entries = [(change, settings_of(change)) for change in config_history(agent, limit=ENTRIES_SHOWN)]
         context = {"config_url": config_url(agent), "agent": agent, "entries": entries, "limit": ENTRIES_SHOWN}
         return self._page(request, "history", f"{agent or 'Defaults'}: history", **context)
 
-    def _go_back(self, request: HttpRequest, agent: Agent | None) -> None:
-        """Undo one entry of the history (``undo=``), or go back to the state after one (``history_id=``)."""
+    def _undo_or_revert(self, request: HttpRequest, agent: Agent | None) -> None:
+        """Undo one entry of the history (``undo=``), or go back to the state after one (``history_id=``), and say so.
+
+        Args:
+            agent: None: the defaults.
+        """
         user = user_of(request)
         before = in_effect(agent)
         try:
             if "undo" in request.POST:
-                entry = number_in(request.POST, "undo") or 0
+                entry = number_in(request.POST, "undo") or 0  # no entry has the number 0: it is refused
                 after = undo(agent=agent, history_id=entry, user=user)
                 done = "undone, everything is as before"
             else:
@@ -263,8 +281,14 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         sentence = f"{agent or 'The defaults'}: {done}. {gate_from_now_on(before, after)}"
         self.message_user(request, sentence.strip(), messages.SUCCESS)
 
-    def _button_pressed(self, request: HttpRequest) -> HttpResponse:
-        """Set one switch (``set=TARGET:FIELD:VALUE``) or take back a cell's settings (``reset=TARGET:MECHANISM``)."""
+    def _set_or_reset_cell(self, request: HttpRequest) -> HttpResponse:
+        """Set one switch (``set=TARGET:FIELD:VALUE``) or let a cell's settings inherit again (``reset=TARGET:MECHANISM``).
+
+        The target is an agent's key or ``defaults``.
+
+        Raises:
+            Http404: There is no such switch, mechanism or agent.
+        """
         self._require_permission(request, change=True)
         changes: dict[str, Any]
         if "set" in request.POST:
@@ -277,11 +301,11 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             changes = dict.fromkeys(mechanism.fields) if mechanism else {}
         if mechanism is None:
             raise Http404("There is no such cell.")
-        agent = _agent(target)
+        agent = _agent_of_target(target)
         back = f"{request.get_full_path()}#{anchor_of(agent, mechanism)}"
-        return self._save(request, agent, mechanism, changes, back=back)
+        return self._save_or_ask_first(request, agent, mechanism, changes, back=back)
 
-    def _save(
+    def _save_or_ask_first(
         self,
         request: HttpRequest,
         agent: Agent | None,
@@ -294,7 +318,13 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
     ) -> HttpResponse:
         """Store the changes under the user's name, say so with what the gate does now, and lead `back` to where the person was.
 
-        A change of the defaults is asked about first, where agents inherit it.
+        A change of the defaults is asked about first, where agents inherit it. The notice has a button that undoes the change. A value that
+        is not allowed is said, and nothing stored.
+
+        Args:
+            agent: None: the defaults.
+            mechanism: Named in the notice; None: all corrections were edited.
+            seen: What the page showed as stored; None: conflicts are not looked for.
 
         Raises:
             ConfigConflict: Another person changed the same since it was `seen`.
@@ -306,7 +336,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             consequences = _consequences(before, changes)
             if consequences is not None:
                 return self._ask_first(request, what, consequences, back=back)
-        last_entry = last_change(agent=agent, user=user)
+        last_entry = last_change(agent=agent, user=user)  # tells below whether anything was changed
         try:
             after = configure(agent=agent, changes=changes, user=user, reason=reason, seen=seen)
         except ConfigConflict:
@@ -359,14 +389,14 @@ def history_url(agent: Agent | None) -> str:
     return reverse("admin:correction_agentevaluationconfig_target_history", args=[target_of(agent)])
 
 
-def _agent(target: str) -> Agent | None:
+def _agent_of_target(target: str) -> Agent | None:
     """Return the agent that a URL names; None for the defaults."""
     if target == DEFAULTS:
         return None
     return get_object_or_404(Agent, pk=number_in({"target": target}, "target"))
 
 
-def _mechanism(request: HttpRequest) -> Mechanism | None:
+def _asked_mechanism(request: HttpRequest) -> Mechanism | None:
     """Return the mechanism that the address asks for; None for all."""
     wanted = request.GET.get("mechanism", "")
     if wanted and wanted not in BY_ID:
@@ -384,7 +414,7 @@ class StoredRows:
 
 
 def _stored_rows(agent: Agent | None) -> StoredRows:
-    """Read the configuration of an agent, or the defaults, in one query."""
+    """Read the configuration of an agent, or (None) the defaults, in one query."""
     wanted = Q(is_defaults=True)
     if agent is not None:
         wanted |= Q(agent=agent)
@@ -400,10 +430,14 @@ def _stored_rows(agent: Agent | None) -> StoredRows:
     return StoredRows(edited=own, above=defaults, config=config)
 
 
-def _groups(
+def _fields_by_mechanism(
     agent: Agent | None, form: ConfigForm, mechanisms: Sequence[Mechanism], config: ResolvedConfig, *, advanced: bool
 ) -> list[dict[str, Any]]:
-    """Return the fields by mechanism, the advanced ones or the others; a mechanism without any is left out."""
+    """Return the fields by mechanism, the advanced ones or (False) the others; a mechanism without any is left out.
+
+    Args:
+        agent: Whose form it is; None: that of the defaults.
+    """
     groups = []
     for mechanism in mechanisms:
         names = [name for name in mechanism.fields if SETTINGS[name].advanced == advanced]
@@ -414,7 +448,11 @@ def _groups(
 
 
 def _field_line(agent: Agent | None, form: ConfigForm, name: str, config: ResolvedConfig) -> dict[str, Any]:
-    """Return a field with what is in effect and the value it had when the page was opened (`seen`)."""
+    """Return a field with what is in effect, where that comes from, and the value it had when the page was opened (`seen`).
+
+    Args:
+        agent: Whose form it is; None: that of the defaults.
+    """
     bound = form[name]
     came_from = origin(config, name)
     if agent is None and config.provenance[name] == "defaults":
@@ -430,12 +468,20 @@ def _field_line(agent: Agent | None, form: ConfigForm, name: str, config: Resolv
 
 
 def _consequences(before: ResolvedConfig, changes: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what the page shows that asks before the defaults are changed; None where nothing changes for any agent."""
+    """Return what the page shows that asks before the defaults are changed; None where nothing changes for any agent.
+
+    None too where a change is not allowed. Counts the agents that inherit a changed field, and names the first five.
+
+    Args:
+        before: The defaults in effect.
+        changes: As they were typed.
+    """
     try:
         values = read_changes(changes)
     except ConfigError:  # saving says so
         return None
-    stored = _stored_rows(None).edited
+    stored = _stored_rows(agent=None).edited  # None: there is no defaults row yet
+    # Changed here, never saved.
     row = copy.copy(stored) if stored is not None else AgentEvaluationConfig(is_defaults=True)
     changed = {name: value for name, value in values.items() if getattr(row, name) != value}
     for name, value in changed.items():

@@ -43,6 +43,13 @@ class ConfigForm(forms.Form):
         names: Iterable[str],
         **kwargs: Any,
     ) -> None:
+        """Make a field for each setting, with what is stored in it, else empty, and a field for the reason.
+
+        Args:
+            own: The row that is edited; None where nothing is stored yet.
+            defaults: The row above it, from which an empty field inherits; None where there is none.
+            names: Of the settings.
+        """
         super().__init__(*args, **kwargs)
         self.names = tuple(names)
         self._stored: dict[str, str] = {}
@@ -100,7 +107,7 @@ def _inherited(name: str, own: AgentEvaluationConfig | None, defaults: AgentEval
 
 
 def _field(setting: Setting, *, inherited: str) -> forms.Field:
-    """Return the form field of a setting; `inherited` says what an empty one stands for."""
+    """Return the form field of a setting, never required: an empty one inherits. `inherited` is the value it would have then, in words."""
     common: dict[str, Any] = {"required": False, "label": setting.label, "help_text": setting.help}
     placeholder = f"inherits {inherited}"
     if setting.kind in ("toggle", "choice"):

@@ -78,7 +78,10 @@ def speaker(session: GateSession) -> SafeString:
 
 
 def against_threshold(result: GateDimensionResult) -> SafeString:
-    """Return a dimension's score beside its threshold. What failed has a cross, heavier letters and a border, not only a colour."""
+    """Return a dimension's score beside its threshold; its status and reason where it has no score of its own.
+
+    What failed has a cross, heavier letters and a border, not only a colour.
+    """
     name = result.dimension.replace("_", " ")
     if result.score is None or result.status == GateDimensionResult.Status.TRIVIAL:
         label = result.get_status_display()

@@ -97,7 +97,7 @@ class Choice:
         return {
             "gate_mode": self.mode,
             "check": self.checked,
-            "filled_in": 1,
+            "filled_in": 1,  # says that the boxes are those of `check`, also where none is ticked
             "last": self.last,
             "judge": self.kind,
             **self.typed,
@@ -123,7 +123,10 @@ def read_threshold(text: str, dimension: str, config: ResolvedConfig) -> ReadThr
 
 
 def read_choice(asked: QueryDict, config: ResolvedConfig) -> Choice:
-    """Read what was typed or linked; everything else is as it is in effect."""
+    """Read what was typed or linked; everything else, and what is not allowed, is as it is in effect.
+
+    The error of a threshold that is not allowed is kept beside its text.
+    """
     typed: dict[str, str] = {}
     thresholds: dict[str, Decimal] = {}
     errors: dict[str, str] = {}
@@ -175,8 +178,11 @@ def changes_of_choice(
     is switched off is not stored: it is what the replay looked at.
 
     Args:
-        own: The row that is edited.
-        defaults: The row above it, None where the defaults are edited.
+        own: The row that is edited; None where it is not stored yet.
+        defaults: The row above it; None where the defaults are edited.
+
+    Returns:
+        What is to be stored, and what the page showed, by which a conflict with another person is found.
 
     Raises:
         ConfigError: A threshold is not allowed, or nothing is to be checked by a gate that is on.
@@ -186,9 +192,8 @@ def changes_of_choice(
         raise ConfigError(errors)
     seen = {name: SETTINGS[name].read(posted.get(f"seen-{name}", "")) for name in FORM_FIELDS}
     stored = {name: getattr(own, name, None) for name in SETTINGS}
-    page_config = merge(
-        own=AgentEvaluationConfig(**{**stored, **seen}), defaults=defaults
-    )  # what the page showed as in effect
+    # What the page showed as in effect: another person may have changed the mode since.
+    page_config = merge(own=AgentEvaluationConfig(**{**stored, **seen}), defaults=defaults)
     gate_is_on = choice.mode != GateMode.OFF
     if gate_is_on and not choice.checked and not page_config["gate_rules_enabled"]:
         allowed = ", ".join(GATE_DIMENSIONS)
@@ -199,13 +204,17 @@ def changes_of_choice(
         if gate_is_on:
             chosen[f"gate_{dimension}_enabled"] = dimension in choice.checked
     changes = {name: value for name, value in chosen.items() if value != page_config[name]}
-    if changes and page_config.provenance["gate_mode"] == "built-in":
+    if changes and page_config.provenance["gate_mode"] == "built-in":  # nothing sets it: it followed the checks
         changes["gate_mode"] = choice.mode
     return FormChanges(changes, seen)
 
 
 def queue_unjudged(agent: Agent | None, choice: Choice, *, evaluated: bool) -> int:
-    """Queue the replayed messages that were not judged on a checked dimension, or only `evaluated`; return how many.
+    """Queue the replayed messages that were not judged on at least one checked dimension; return how many.
+
+    Args:
+        agent: Whose; None: those of all agents.
+        evaluated: True: also those that only an evaluation judged, which is an estimate of the gate's judgement.
 
     Raises:
         ValueError: No dimension is checked.
@@ -219,7 +228,13 @@ def queue_unjudged(agent: Agent | None, choice: Choice, *, evaluated: bool) -> i
 
 
 def check_sentence(agent: Agent, draft: str, dimensions: tuple[str, ...]) -> dict[str, Any]:
-    """Judge a draft as an external check and return what the page shows of it; nothing is sent."""
+    """Judge a draft as an external check and return what the page shows of it; it is logged, and nothing is sent.
+
+    Where the draft is not allowed: the draft with the `problem` alone.
+
+    Args:
+        dimensions: Empty: those of the agent's configuration.
+    """
     body: dict[str, Any] = {"draft": draft, "agent": agent.slug, "tags": {"from": "console"}}
     if dimensions:
         body["dimensions"] = list(dimensions)
@@ -252,10 +267,15 @@ def gate_context(
     own: AgentEvaluationConfig | None,
     config: ResolvedConfig,
 ) -> dict[str, Any]:
-    """Return what the template shows, for one agent or (None) the defaults, which are tried on the messages of all agents."""
+    """Return what the template shows, for one agent or (None) the defaults, which are tried on the messages of all agents.
+
+    Args:
+        own: The row that is edited; None where it is not stored yet.
+        config: What is in effect.
+    """
     replayed = replay(agent=agent, heuristic=choice.kind == "heuristic", last=choice.last)
     messages = Message.objects.filter(pk__in=replayed.messages).select_related("agent", "channel").in_bulk()
-    estimate = _estimate(replayed, messages, choice)
+    estimate = _estimate_for_newest(replayed, messages, choice)
     waiting = ObservedMessage.objects.filter(
         message__in=list(replayed.messages), status__in=ObservedMessage.OPEN
     ).count()
@@ -271,8 +291,8 @@ def gate_context(
         "judges": [judge_badge(judge) for judge in replayed.judges],
         "total": len(replayed.messages),
         "by_origin": _messages_by_origin(replayed),
-        "cards": [_card(agent, dimension, choice, config, replayed) for dimension in GATE_DIMENSIONS],
-        **_sent_back(replayed, messages, choice, may_read=request.user.has_perm(READ_PERMISSION)),
+        "cards": [_dimension_card(agent, dimension, choice, config, replayed) for dimension in GATE_DIMENSIONS],
+        **_replayed_messages(replayed, messages, choice, may_read=request.user.has_perm(READ_PERMISSION)),
         "open": _judge_buttons(replayed, choice, estimate),
         "waiting": waiting,
         "no_worker": bool(waiting) and not alive().exists(),
@@ -286,13 +306,13 @@ def gate_context(
         "seconds": seconds_of(estimate.seconds) if estimate and estimate.seconds is not None else "",
         "deadlines": (config.show("gate_deadline_seconds"), config.show("gate_total_deadline_seconds")),
         "retries": config["max_correction_attempts"],
-        "changes": _changes(agent),
+        "changes": _latest_changes(agent),
         "logs_url": display.list_url(CorrectionLog, **of_agent),
         "config_url": config_url(agent),
     }
 
 
-def _estimate(replayed: Replay, messages: Mapping[int, Message], choice: Choice) -> CheckEstimate | None:
+def _estimate_for_newest(replayed: Replay, messages: Mapping[int, Message], choice: Choice) -> CheckEstimate | None:
     """Estimate what checking the newest of the messages takes; None where there is none."""
     for pk in replayed.messages:
         message = messages.get(pk)
@@ -312,9 +332,12 @@ def _messages_by_origin(replayed: Replay) -> list[tuple[str, int]]:
 def _judge_buttons(
     replayed: Replay, choice: Choice, estimate: CheckEstimate | None
 ) -> list[tuple[str, int, int, SafeString]]:
-    """Return what can be judged: ``new`` or ``all``, how many messages, their calls and cost.
+    """Return the buttons that have messages judged: each with its name, how many messages, their calls and cost; none for no message.
 
-    ``all`` are also those that only an evaluation judged, where that are more.
+    ``new`` are those not judged at all, ``all`` also those that only an evaluation judged, where that are more.
+
+    Args:
+        estimate: For one message; None where none could be made: then calls are 0, and the cost is a dash.
     """
     new = len(replayed.unjudged(choice.checked))
     with_evaluated = len(replayed.unjudged(choice.checked, evaluated=True))
@@ -325,12 +348,15 @@ def _judge_buttons(
     for name, number_of_messages in numbers.items():
         if number_of_messages:
             calls = estimate.calls * number_of_messages if estimate else 0
-            buttons.append((name, number_of_messages, calls, _cost(estimate, number_of_messages)))
+            buttons.append((name, number_of_messages, calls, _cost_of_checks(estimate, number_of_messages)))
     return buttons
 
 
 def _cost_sentence(kind: str, estimate: CheckEstimate | None, checked: Sequence[str]) -> SafeString | str:
-    """Return a sentence on what checking each message or draft (`kind`) costs."""
+    """Return a sentence on what checking each message or draft (`kind`) costs, or why that is not known.
+
+    Such as ``For adherence: 1 call a draft, about $1.20 per 1,000 drafts``.
+    """
     if estimate is None:
         return "What that costs is estimated once there is a message."
     if not checked:
@@ -338,11 +364,11 @@ def _cost_sentence(kind: str, estimate: CheckEstimate | None, checked: Sequence[
     if not estimate.calls:
         return "No call and no cost: the judge answers on this machine."
     calls = counted(estimate.calls, "call")
-    cost = _cost(estimate, 1000)
+    cost = _cost_of_checks(estimate, 1000)
     return format_html("For {}: {} a {}, about {} per 1,000 {}s", ", ".join(checked), calls, kind, cost, kind)
 
 
-def _cost(estimate: CheckEstimate | None, messages: int) -> SafeString:
+def _cost_of_checks(estimate: CheckEstimate | None, messages: int) -> SafeString:
     """Return what checking so many messages costs."""
     if estimate is None:
         return display.EMPTY
@@ -353,7 +379,7 @@ def _cost(estimate: CheckEstimate | None, messages: int) -> SafeString:
     return display.money(estimate.cost_usd * messages)
 
 
-def _changes(agent: Agent | None) -> list[tuple[ConfigChange, list[tuple[str, str, str]], bool]]:
+def _latest_changes(agent: Agent | None) -> list[tuple[ConfigChange, list[tuple[str, str, str]], bool]]:
     """Return the latest changes of the gate, each with its settings and whether it can be undone: none of them was changed again."""
     changed_later: set[str] = set()
     changes = []
@@ -373,10 +399,12 @@ def settings_of(change: ConfigChange) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _sent_back(replayed: Replay, messages: Mapping[int, Message], choice: Choice, *, may_read: bool) -> dict[str, Any]:
-    """Return how many messages fail the chosen thresholds, and the scored messages, the lowest score first.
+def _replayed_messages(
+    replayed: Replay, messages: Mapping[int, Message], choice: Choice, *, may_read: bool
+) -> dict[str, Any]:
+    """Return how many messages fail the chosen thresholds, and all scored messages, the lowest score first, of equal ones the newest.
 
-    `hidden` are those that the thresholds let pass: the script shows them while a person types lower ones.
+    `hidden` are those that the thresholds let pass: the script shows them where a person types others.
     """
     failed = replayed.sent_back({dimension: choice.thresholds[dimension] for dimension in choice.checked})
     scored = [pk for pk, scores in replayed.messages.items() if scores and pk in messages]
@@ -399,7 +427,7 @@ def _sent_back(replayed: Replay, messages: Mapping[int, Message], choice: Choice
 def _message_row(
     message: Message, scores: Mapping[str, Score], columns: Sequence[str], *, may_read: bool
 ) -> dict[str, Any]:
-    """Return a message with its score in each column."""
+    """Return a message with its score in each column, a dash where it has none; its text only where the user may read it."""
     cells = []
     for dimension in columns:
         score = scores.get(dimension)
@@ -414,10 +442,14 @@ def _message_row(
     }
 
 
-def _card(
+def _dimension_card(
     agent: Agent | None, dimension: str, choice: Choice, config: ResolvedConfig, replayed: Replay
 ) -> dict[str, Any]:
-    """Return one dimension: its box, its threshold and what that does, and other ones."""
+    """Return what the page shows of one dimension: its box, its threshold, how many messages that and other ones send back, and marks.
+
+    Args:
+        agent: None: the page of the defaults.
+    """
     scores = replayed.dimensions.get(dimension, Scores())
     counts = scores.messages
     threshold = choice.thresholds[dimension]
@@ -437,7 +469,7 @@ def _card(
         "is_in_effect": in_effect == threshold,
         "now": share(failing(counts, in_effect), counts.total()),
         "tried": _compared_thresholds(dimension, counts),
-        "precision": _precision(scores.marked_below(threshold)),
+        "precision": _precision_words(scores.marked_below(threshold)),
         "counts": _counts_for_script(scores),
         "markable": bool(scores.marks or scores.by_origin["gate"] or scores.by_origin["observed"]),
         "marks_label": "Marked alarms" if scores.marks else "Mark some",
@@ -464,7 +496,7 @@ def _counts_for_script(scores: Scores) -> SafeString:
     return SafeString(json.dumps({"drafts": sorted(scores.messages.items()), "marks": marks}))
 
 
-def _precision(marks: MarkCounts) -> str:
+def _precision_words(marks: MarkCounts) -> str:
     """Return how many marked alarms were right, with the interval; what to do where none is marked."""
     total = marks.right + marks.false_alarms
     if not total:

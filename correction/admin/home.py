@@ -45,7 +45,10 @@ OBSERVE = "manage.py configure defaults gate_adherence_enabled=on gate_mode=obse
 
 
 def gate_card(request: HttpRequest, answers: Answers) -> SafeString:
-    """Say how many first drafts passed, what became of the others, and what is counted apart."""
+    """Return the card on the last 24 hours: how many first drafts passed, what became of the others, what is counted apart, and the week.
+
+    The rate has no link where nothing was judged; the card is a warning where a message was forced through.
+    """
     end = answers["end of the gate's sums"]
     lately = lately_at_the_gate(day=since(HOURS_SHOWN), week=since(24 * DAYS_COMPARED), end=end)
     day = lately.day
@@ -87,7 +90,7 @@ def _unjudged_line(day: GateStatistics) -> object:
 
 
 def _corrected_line(day: GateStatistics) -> object:
-    """Say how the messages ended whose first draft failed."""
+    """Say how many messages whose first draft failed ended how, each number a link to its log; empty where there are none."""
     endings = (
         (Outcome.PASSED_AFTER_RETRY, day.passed_after_retry_count, "passed after a retry"),
         (Outcome.FORCED_THROUGH, day.forced_through_count, "forced through"),
@@ -140,7 +143,7 @@ def _logs_url(*, hours: int = HOURS_SHOWN, **filters: object) -> str:
 
 
 def spend_card(request: HttpRequest, answers: Answers) -> SafeString:
-    """Say what today cost (UTC), and of which budget."""
+    """Return the card on what today (UTC) cost, and of which budgets; red where one is used up, a warning where one is by 80 %."""
     end = answers["end of the ledger's sums"]
     today = budgets_today(end=end, has_budgets=answers["budgets"])
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -163,7 +166,7 @@ def spend_card(request: HttpRequest, answers: Answers) -> SafeString:
 
 
 def _budget_lines(today: BudgetDay) -> list[object]:
-    """Say how much of the budgets is spent, and how many are used up."""
+    """Say how much of the budgets is spent, how many are used up, and how many more are by 80 %; or that none is set."""
     matrix_url = display.list_url(AgentEvaluationConfig)
     if today.budget is None:
         return [display.link(matrix_url, "No daily budget is set.")]
@@ -187,7 +190,10 @@ def count_gate(request: HttpRequest) -> Questions:
 
 
 def never_observed(request: HttpRequest, answers: Answers) -> SafeString | None:
-    """Advise to observe where it is not known how often the gate is wrong: it never observed, and no person marked an alarm."""
+    """Advise to observe where it is not known how often the gate is wrong: it never observed, and no person marked an alarm.
+
+    None where one of them is the case. The button is there for users who may change configurations, the command for all.
+    """
     if answers["gate observed"] or answers["gate marked"]:
         return None
     text = "Every check is off until you turn it on. Observing judges messages after they were sent and blocks none."
@@ -198,7 +204,7 @@ def never_observed(request: HttpRequest, answers: Answers) -> SafeString | None:
         "The gate was never observed",
         text,
         command=OBSERVE,
-        url=gate_url(None) if may_change else "",
+        url=gate_url(agent=None) if may_change else "",
         label="Open the gate of all agents",
     )
 
@@ -220,7 +226,7 @@ CHECK_HEADS = ("Check", "Speaker", "Draft", "Outcome")
 
 
 def _checks(request: HttpRequest) -> list[tuple[object, ...]]:
-    """Return the rows of the last drafts that other programs had checked."""
+    """Return the rows of the last 5 drafts that other programs had checked, the newest first; their text only to who may read it."""
     sessions = GateSession.objects.filter(source=EXTERNAL).order_by("-created_at", "-pk")
     newest = list(sessions.values_list("pk", flat=True)[:CHECKS_SHOWN])
     logs = CorrectionLog.objects.filter(session__in=newest).select_related("session__agent")

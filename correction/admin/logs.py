@@ -103,7 +103,7 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
 
     @console_page("mark/<int:result_id>/", MARK_PERMISSION, post=True, name="correction_mark")
     def mark_view(self, request: HttpRequest, result_id: int) -> HttpResponse:
-        """Mark one failed dimension as *right* or *false alarm*, or take the mark back."""
+        """Mark one failed dimension as *right* or *false alarm*, or take the mark back; say why where that is refused."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         result = get_object_or_404(GateDimensionResult.objects.select_related("log"), pk=result_id)

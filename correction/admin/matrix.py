@@ -26,15 +26,19 @@ AGENTS_PER_PAGE = 50
 
 
 def matrix_context(*, search: str = "", page: str | int = 1) -> dict[str, Any]:
-    """Return what the template shows: the defaults and a page of agents, active ones first, in three queries."""
+    """Return what the template shows: the defaults and a page of 50 agents, active ones first, in three queries.
+
+    Args:
+        search: A part of a name or slug; empty: all agents.
+    """
     listed = Agent.objects.listed().order_by("-is_active", "display_name", "slug")
     if search:
         listed = listed.filter(Q(display_name__icontains=search) | Q(slug__icontains=search))
     agents = BoundedPaginator(listed, AGENTS_PER_PAGE).get_page(page)
     rows = AgentEvaluationConfig.objects.filter(Q(is_defaults=True) | Q(agent__in=[agent.pk for agent in agents]))
     stored = {row.agent_id: row for row in rows}
-    defaults = stored.get(None)
-    defaults_row = row_of(None, merge(own=None, defaults=defaults))
+    defaults = stored.get(None)  # the defaults row has no agent
+    defaults_row = row_of(agent=None, config=merge(own=None, defaults=defaults))
     agent_rows = []
     for agent in agents:
         config = merge(own=stored.get(agent.pk), defaults=defaults)
@@ -45,7 +49,7 @@ def matrix_context(*, search: str = "", page: str | int = 1) -> dict[str, Any]:
         "page": agents,
         "mechanisms": MECHANISMS,
         "search": search,
-        "gate_url": gate_url(None),
+        "gate_url": gate_url(agent=None),
     }
 
 
@@ -76,7 +80,7 @@ def anchor_of(agent: Agent | None, mechanism: Mechanism) -> str:
 
 
 def row_of(agent: Agent | None, config: ResolvedConfig, *, known_notes: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the row of an agent, or of the defaults.
+    """Return the row of an agent, or (None) of the defaults, with a cell for each mechanism.
 
     Args:
         known_notes: Those that the defaults show already, and that the agents need not repeat.
@@ -99,10 +103,13 @@ def row_of(agent: Agent | None, config: ResolvedConfig, *, known_notes: Sequence
 
 
 def _cell(agent: Agent | None, mechanism: Mechanism, config: ResolvedConfig) -> dict[str, Any]:
-    """Return one mechanism of one agent; `flip` is the value of the button that turns the switch over."""
+    """Return one mechanism of one agent, or (None) of the defaults.
+
+    `flip` and `reset` are the values of the buttons that turn the switch over and let its settings inherit again.
+    """
     switch = mechanism.switch
     own_layer = "defaults" if agent is None else "agent"
-    own = [name for name in mechanism.fields if config.provenance[name] == own_layer]
+    own = [name for name in mechanism.fields if config.provenance[name] == own_layer]  # set here
     cell = {
         "anchor": anchor_of(agent, mechanism),
         "url": config_url(agent, mechanism),
@@ -111,7 +118,7 @@ def _cell(agent: Agent | None, mechanism: Mechanism, config: ResolvedConfig) -> 
         "is_on": config[switch] not in (False, GateMode.OFF),
         "flip": f"{target_of(agent)}:{switch}:{'off' if config[switch] is True else 'on'}",
         "reset": f"{target_of(agent)}:{mechanism.id}",
-        "number": _number(mechanism, config),
+        "number": _number_beside_switch(mechanism, config),
         "origin": _origin_of_cell(agent, mechanism, config, own),
         "purpose": mechanism.purpose,
         "details": [_detail(agent, name, config) for name in mechanism.fields],
@@ -123,7 +130,7 @@ def _cell(agent: Agent | None, mechanism: Mechanism, config: ResolvedConfig) -> 
     return cell
 
 
-def _number(mechanism: Mechanism, config: ResolvedConfig) -> SafeString | str:
+def _number_beside_switch(mechanism: Mechanism, config: ResolvedConfig) -> SafeString | str:
     """Return the number beside the switch; empty where there is none."""
     if not mechanism.number or config[mechanism.number] is None:
         return ""
@@ -133,7 +140,12 @@ def _number(mechanism: Mechanism, config: ResolvedConfig) -> SafeString | str:
 
 
 def _origin_of_cell(agent: Agent | None, mechanism: Mechanism, config: ResolvedConfig, own: Sequence[str]) -> str:
-    """Return where the settings of a cell come from, `own` being those that are set here."""
+    """Return in a word or two where the settings of a cell come from.
+
+    Args:
+        agent: None: the cell is one of the defaults.
+        own: The settings that are set here: ``own`` where the switch and the number beside it are among them, else ``partly own``.
+    """
     visible = [name for name in (mechanism.switch, mechanism.number) if name]
     if own:
         if agent is None:

@@ -44,7 +44,10 @@ def _alarm_line(result: GateDimensionResult) -> SafeString:
 
 
 def _show_alarm(request: HttpRequest, result: GateDimensionResult) -> SafeString:
-    """Show the draft, with the verdict that a person is to mark."""
+    """Show the draft, with the verdict that a person is to mark, and a link to the message that was sent, if any.
+
+    Users who may not read messages see neither draft nor verdict.
+    """
     log = result.log
     message = log.session.message
     sent = display.EMPTY

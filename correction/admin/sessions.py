@@ -48,7 +48,7 @@ def _judging_began(log: CorrectionLog) -> datetime:
 
 
 def _attempt_span(log: CorrectionLog, start: float) -> Span:
-    """Return the bar of an attempt that began `start` seconds after the first."""
+    """Return the bar of an attempt that began `start` seconds after the first; a problem where it was sent back or forced through."""
     badge = attempt_badge(log)
     return Span(
         label=format_html('<a class="pl-link" href="#attempt-{}">Attempt {}</a>', log.attempt, log.attempt),
@@ -61,7 +61,7 @@ def _attempt_span(log: CorrectionLog, start: float) -> Span:
 
 
 def _dimension_span(result: GateDimensionResult, start: float) -> Span:
-    """Return the bar of a dimension of an attempt that began `start` seconds after the first."""
+    """Return the bar of a dimension of an attempt that began `start` seconds after the first; a problem where its call failed."""
     problem: SafeString | str = ""
     if result.status in _CALL_FAILED:
         problem = display.badge(result.get_status_display(), "warning")
@@ -76,7 +76,11 @@ def _dimension_span(result: GateDimensionResult, start: float) -> Span:
 
 
 def session_context(log: CorrectionLog, *, may_mark: bool) -> dict[str, Any]:
-    """Return what the template shows of the session that `log` is an attempt of."""
+    """Return what the template shows of the session that `log` is an attempt of: all its attempts, with times and calls.
+
+    Args:
+        may_mark: Whether the user may mark verdicts as right or false alarm.
+    """
     sessions = GateSession.objects.select_related("agent", "channel", "run__agent", "message__channel")
     session = sessions.get(pk=log.session_id)
     logs = CorrectionLog.objects.filter(session=session).select_related("session", "persona_version")
@@ -95,7 +99,11 @@ def session_context(log: CorrectionLog, *, may_mark: bool) -> dict[str, Any]:
 
 
 def _attempt_context(attempt: CorrectionLog, sent_text: str | None) -> dict[str, Any]:
-    """Return one attempt with the difference from what was sent, if anything was."""
+    """Return one attempt with the words that differ from what was sent; without them where nothing, or this text, was sent.
+
+    Args:
+        sent_text: None: nothing was sent (yet).
+    """
     difference = None
     if sent_text is not None and attempt.judged_text != sent_text:
         difference = display.word_diff(attempt.judged_text, sent_text)
@@ -109,7 +117,10 @@ def _attempt_context(attempt: CorrectionLog, sent_text: str | None) -> dict[str,
 
 
 def gate_notes(request: HttpRequest, messages: list[Message]) -> dict[int, SafeString]:
-    """Say in the transcript how each message that the gate looked at ended, what failed, and link to its session. Two queries."""
+    """Return notes for the transcript, by the message's key: how it ended at the gate, what failed, a link to its session. Two queries.
+
+    A message has a note for each of its sessions; one that the gate did not look at has none.
+    """
     logs = CorrectionLog.objects.filter(session__message__in=messages).select_related("session").defer("payload")
     logs = logs.order_by("session_id", "attempt").prefetch_related("dimension_results")
     attempts_by_session: dict[tuple[int, int], list[CorrectionLog]] = {}  # by message and session

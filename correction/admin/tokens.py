@@ -16,7 +16,10 @@ SNIPPETS = ("curl", "Python", "TypeScript")
 
 
 def example_of_check(request: HttpRequest, token: ApiToken) -> SafeString:
-    """Show an example that has a draft checked, ready to run; nothing where the token's key is not known any more."""
+    """Show an example that has a draft checked, ready to run with the token; nothing where the token's key is not known any more.
+
+    It names an agent in use, or a persona of its own where there is none.
+    """
     if not getattr(token, "key", ""):
         return SafeString("")
     agent = Agent.objects.in_use().order_by("pk").values_list("slug", flat=True).first()

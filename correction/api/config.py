@@ -131,7 +131,7 @@ class _Config(View):
         return AgentEvaluationConfig.objects.filter(agent__slug=self.kwargs.get("agent")).first()
 
     def html_form(self, typed: FormFields | None, etag: str) -> ConfigForm:
-        """Return the form of the page, with what was typed, else with what is stored."""
+        """Return the form of the page, with what was typed and refused, else (None) with what is stored; empty fields inherit."""
         if typed is not None:
             return ConfigForm(data={**typed, ETAG: typed.etag})
         row = self.stored
@@ -213,7 +213,11 @@ FIELDS = {
 
 
 def _changed(request: Request, agent: Agent | None, expected: tuple[str, ...] | None) -> DefaultConfig:
-    """Change a configuration as the request says; `expected` are the ETags of which the present one must be one.
+    """Change a configuration as the request says; return it as it is then.
+
+    Args:
+        agent: Whose; None: the defaults.
+        expected: The ETags of which the present one must be one; None: whatever it is.
 
     Raises:
         Changed: It is none of them.
@@ -227,13 +231,13 @@ def _changed(request: Request, agent: Agent | None, expected: tuple[str, ...] | 
     if not isinstance(reason, str):
         raise ValidationError({"reason": ["reason: a text"]})
 
-    def is_as_read(config: ResolvedConfig) -> None:
+    def refuse_if_changed(config: ResolvedConfig) -> None:
         etag = etag_of(_answer(request, agent, config))
         if expected is not None and etag not in expected:
             raise Changed(etag)
 
     try:
-        config = configure(agent=agent, changes=changes, user=request.user, reason=reason, check=is_as_read)  # type: ignore[arg-type]  # no anonymous user comes here
+        config = configure(agent=agent, changes=changes, user=request.user, reason=reason, check=refuse_if_changed)  # type: ignore[arg-type]  # no anonymous user comes here
     except ConfigError as error:
         raise ValidationError({name: [text] for name, text in error.errors.items()}) from None
     return _answer(request, agent, config)

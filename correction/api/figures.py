@@ -41,7 +41,10 @@ class PrecisionFilters(Stretch):
 
 
 def stretch(given: dict[str, Any], default: str = "7d") -> MessageWindow:
-    """Return the stretch of time that the parameters name.
+    """Return the stretch of time that the parameters name: ``window``, or ``since`` and ``until``, of which one may be left out.
+
+    Args:
+        default: The window where none of them is given.
 
     Raises:
         ValidationError: They contradict each other, or the window is none.

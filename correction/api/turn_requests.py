@@ -15,7 +15,11 @@ SHORTEST = 2.0  # seconds in which a judge can answer; with less every draft wou
 def problems(
     *, agent: Agent, channel: Channel, overrides: Mapping[str, Any], session: str = ""
 ) -> Iterator[tuple[str, str]]:
-    """Yield the field of the request and a sentence for each override that is not allowed, and for a session that cannot be continued."""
+    """Yield the field of the request and a sentence for each override that is not allowed, and for a session that cannot be continued.
+
+    Args:
+        session: Of the message that was sent back; empty: none is continued.
+    """
     try:
         read_changes(overrides)
     except ConfigError as error:
@@ -34,7 +38,7 @@ def deadlines(*, agent: Agent, seconds: float, any_length: bool) -> dict[str, fl
     Args:
         agent: Whose draft would be judged.
         seconds: What is asked for.
-        any_length: The sender may switch the gate off anyway.
+        any_length: The sender may switch the gate off anyway, and so may leave a judge too little time.
 
     Raises:
         ValueError: It is below `SHORTEST` and below what is configured, so that nothing could be judged.

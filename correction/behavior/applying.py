@@ -84,7 +84,8 @@ def apply_request(
 
     Args:
         trait: The trait as it is to be instead, or some of its fields: what is left out is as proposed. The name may be a new one.
-        waiting: Only if it waits for a person; not what was dropped or rejected.
+            None: as proposed.
+        waiting: True: only a request that waits for a person; not one that was dropped or rejected.
 
     Raises:
         BehaviorError: It is decided already, the agent is gone, the trait is protected or was changed since it was proposed,
@@ -92,11 +93,11 @@ def apply_request(
     """
     allowed = (Status.PENDING_REVIEW,) if waiting else APPLICABLE
     edits = asdict(trait) if isinstance(trait, TraitValue) else dict(trait or {})
-    if "name" not in edits:
-        _map_again(_current(request, "applied", allowed), allowed)
+    if "name" not in edits:  # outside of the transaction, as a model may be asked
+        _map_again_if_persona_changed(_reread_with_status(request, "applied", allowed), allowed)
 
-    def work() -> None:
-        agent, row = _locked(request, "applied", allowed)
+    def apply_locked() -> None:
+        agent, row = _lock_agent_and_reread(request, "applied", allowed)
         change = _change_of(row, traits_in(agent, row.scope_key), edits)
         if change.after is None:
             raise BehaviorError(f"{row}: nothing would change: {change.why}; allowed: another wording, or to reject it")
@@ -106,22 +107,25 @@ def apply_request(
                 f"{row}: the trait {touched[0]!r} is protected (behavior_protected_traits), and no message can change it; allowed: to "
                 "edit the trait itself"
             )
-        columns = _make_change(agent, row, change, user)
+        columns = _write_change(agent, row, change, user)
         columns["warnings"] = list(dict.fromkeys((*row.warnings, *change.warnings)))
         _store_decision(row, allowed, user, columns)
 
-    return _in_transaction(request, work)
+    return _in_transaction(request, apply_locked)
 
 
 def reject_request(*, request: BehaviorRequest, user: User, why: str = "") -> BehaviorRequest:
-    """Close a request without a change, as a person decided.
+    """Close a request without a change, as a person decided; return it as it is then.
+
+    Args:
+        why: Added to the reasons that are stored with the request; empty: none is added.
 
     Raises:
-        BehaviorError: It does not wait for a person; one that was applied is reverted instead.
+        BehaviorError: It does not wait for a person (one that was applied is reverted instead), or another writer decided it meanwhile.
     """
 
     def work() -> None:
-        row = _current(request, "rejected", (Status.PENDING_REVIEW,))
+        row = _reread_with_status(request, "rejected", (Status.PENDING_REVIEW,))
         reasons = [row.why, f"rejected: {why.strip()}" if why.strip() else ""]
         columns = {"status": Status.REJECTED, "why": "\n".join(reason for reason in reasons if reason)}
         _store_decision(row, (Status.PENDING_REVIEW,), user, columns)
@@ -130,14 +134,14 @@ def reject_request(*, request: BehaviorRequest, user: User, why: str = "") -> Be
 
 
 def reopen_request(*, request: BehaviorRequest, user: User) -> BehaviorRequest:
-    """Take a rejection back: it waits for a person again.
+    """Take a rejection back: it waits for a person again. Return it as it is then.
 
     Raises:
-        BehaviorError: It is not rejected.
+        BehaviorError: It is not rejected, or another writer decided it meanwhile.
     """
 
     def work() -> None:
-        row = _current(request, "opened again", (Status.REJECTED,))
+        row = _reread_with_status(request, "opened again", (Status.REJECTED,))
         _store_decision(row, (Status.REJECTED,), user, {"status": Status.PENDING_REVIEW})
 
     return _in_transaction(request, work)
@@ -146,17 +150,20 @@ def reopen_request(*, request: BehaviorRequest, user: User) -> BehaviorRequest:
 def revert_request(*, request: BehaviorRequest, user: User, anyway: bool = False) -> BehaviorRequest:
     """Make the trait exactly what it was before the request was applied, or delete a new one. Other traits and the prompt stay.
 
+    What holds in one channel or towards one person alone has no trait of its own: it ends with the request's status.
+
     Args:
         anyway: Also when the same trait was changed since, which is lost then.
 
     Raises:
         TraitChangedSince: It was, and `anyway` is not given; says what changed.
-        BehaviorError: It was not applied, the agent is gone, or another trait has the name by now.
+        BehaviorError: It was not applied, the agent is gone, another trait has the name by now, a later request changed the same trait
+            in a narrower scope, or another writer was faster.
     """
 
     def work() -> None:
-        agent, row = _locked(request, "reverted", (Status.APPLIED,))
-        _restore(agent, row, user, anyway=anyway)
+        agent, row = _lock_agent_and_reread(request, "reverted", (Status.APPLIED,))
+        _restore_trait(agent, row, user, anyway=anyway)
         columns = {"status": Status.REVERTED, "reverted_at": timezone.now()}
         _store_decision(row, (Status.APPLIED,), user, columns)
 
@@ -164,14 +171,14 @@ def revert_request(*, request: BehaviorRequest, user: User, anyway: bool = False
 
 
 def retry_request(*, request: BehaviorRequest) -> BehaviorRequest:
-    """Queue a request again, with all tries: it resumes at the tier it was at.
+    """Queue a request again, with all its tries; return it as it is then. The answers of tiers are kept: it resumes at the next one.
 
     Raises:
-        BehaviorError: It did not fail.
+        BehaviorError: It neither failed nor was cancelled nor waits for a budget, or another writer decided it meanwhile.
     """
 
     def work() -> None:
-        row = _current(request, "tried again", RETRIABLE)
+        row = _reread_with_status(request, "tried again", RETRIABLE)
         rows = BehaviorRequest.objects.filter(pk=row.pk, status__in=RETRIABLE)
         if not rows.update(status=Status.QUEUED, error="", finished_at=None, attempt=0, lease_expires_at=None):
             raise Conflict(f"another writer decided {row}")
@@ -201,16 +208,26 @@ def settle_request(*, request: BehaviorRequest, owner: str, again: bool = True, 
             settled = _settle_locked(request, owner, again, warnings)
     except (IntegrityError, Conflict):
         _leave_to_a_person(request, owner, warnings)
-        settled = True
+        settled = True  # a person decides: asking again may meet another writer again
     request.refresh_from_db()
     return settled
 
 
 def _settle_locked(request: BehaviorRequest, owner: str, again: bool, warnings: Sequence[str]) -> bool:
-    """Decide about the request and do it, with its agent locked; see `settle_request`.
+    """Decide about the request and do it, with its agent locked.
+
+    It is cancelled where agent or message is gone or requests were switched off. Else the policy decides: dropped (status `DETECTED`),
+    left to a person, or applied; where the persona was changed since the map tier saw it, a person decides instead of applying it.
+
+    Args:
+        again: Whether the map tier can be asked once more, where the persona was changed since.
+
+    Returns:
+        False: its map answer was taken away, for it has to be mapped again. True: it is decided, or another worker has it.
 
     Raises:
-        Conflict: The lease or the trait was changed meanwhile.
+        Conflict: The lease was lost, or the trait changed, meanwhile.
+        IntegrityError: Another trait of the agent has the name.
     """
     agent = _lock_agent(request.agent_id)
     row = BehaviorRequest.objects.filter(pk=request.pk, status=Status.RUNNING, lease_owner=owner).first()
@@ -219,17 +236,18 @@ def _settle_locked(request: BehaviorRequest, owner: str, again: bool, warnings: 
     message = Message.objects.select_related("user", "channel").filter(pk=row.message_id).first()
     if agent is None or message is None:
         gone = "agent" if agent is None else "message"
-        _end_reading(row, owner, _cancelled(f"the {gone} was deleted before the request was decided"))
+        _end_reading(row, owner, _columns_of_cancelled(f"the {gone} was deleted before the request was decided"))
         return True
     config = resolve_config(agent)
     row.scope_key = key_of(message, config)
     traits = traits_in(agent, row.scope_key)
+    # Empty: it is not known what the map tier was shown.
     is_outdated = row.map_digest not in ("", persona_digest(system_prompt=agent.system_prompt, traits=traits))
     if is_outdated and again:
         BehaviorRequest.objects.filter(pk=row.pk, lease_owner=owner).update(map_result=None, map_digest="")
         return False
     if not config["behavior_requests_enabled"]:
-        _end_reading(row, owner, _cancelled("behaviour requests were switched off meanwhile"))
+        _end_reading(row, owner, _columns_of_cancelled("behaviour requests were switched off meanwhile"))
         return True
     change = read_map(row.map_result, traits=traits)
     decision = decide(
@@ -251,7 +269,7 @@ def _settle_locked(request: BehaviorRequest, owner: str, again: bool, warnings: 
         if is_outdated:
             reasons.append(CHANGED_MEANWHILE)
     else:
-        columns |= _make_change(agent, row, change, None)
+        columns |= _write_change(agent, row, change, user=None)
         columns["automatic"] = True
     columns["why"] = "\n".join(reasons)
     _end_reading(row, owner, columns)
@@ -267,13 +285,13 @@ def _leave_to_a_person(request: BehaviorRequest, owner: str, warnings: Sequence[
         _end_reading(request, owner, columns)
 
 
-def _cancelled(error: str) -> dict[str, Any]:
+def _columns_of_cancelled(error: str) -> dict[str, Any]:
     """Return the columns of a request that nothing comes of any more."""
     return {"status": Status.CANCELLED, "error": error}
 
 
 def _end_reading(request: BehaviorRequest, owner: str, columns: Mapping[str, Any]) -> None:
-    """End the worker's part of a request.
+    """End the worker's part of a request: store these columns, and give the lease back.
 
     Raises:
         Conflict: The lease was lost; the transaction has to be undone.
@@ -285,7 +303,10 @@ def _end_reading(request: BehaviorRequest, owner: str, columns: Mapping[str, Any
 
 
 def origins_of(versions: Collection[int]) -> Mapping[int, str]:
-    """Return ``behaviour request 12 by anna`` by the version's key, as long as it is known who asked."""
+    """Return where these persona versions come from, by their keys: ``behaviour request 12 by anna``.
+
+    The name is left out where the message was deleted; versions that no request made are not among them.
+    """
     origins: dict[int, str] = {}
     for request in BehaviorRequest.objects.filter(persona_version__in=versions).select_related("message__user"):
         if request.persona_version_id is None:
@@ -299,10 +320,10 @@ def origins_of(versions: Collection[int]) -> Mapping[int, str]:
 
 # -- transactions
 def _in_transaction(request: BehaviorRequest, work: Callable[[], None]) -> BehaviorRequest:
-    """Do the work in one transaction; return the request as it is then.
+    """Call `work` in one transaction; return the request, read again after it.
 
     Raises:
-        BehaviorError: Another writer changed the same rows.
+        BehaviorError: Another writer changed the same rows, or another trait has the name; and what `work` raises.
     """
     try:
         with transaction.atomic():
@@ -323,24 +344,31 @@ def _lock_agent(pk: int | None) -> Agent | None:
     return Agent.objects.select_for_update(no_key=True).order_by().filter(pk=pk).first()
 
 
-def _locked(request: BehaviorRequest, verb: str, allowed: tuple[str, ...]) -> tuple[Agent, BehaviorRequest]:
-    """Return the agent, locked, and the request as it is now.
+def _lock_agent_and_reread(
+    request: BehaviorRequest, verb: str, allowed: tuple[str, ...]
+) -> tuple[Agent, BehaviorRequest]:
+    """Return the agent, locked until the transaction ends, and the request as it is now.
+
+    Args:
+        verb: For the error, such as ``applied``.
+        allowed: The statuses of which the request must have one.
 
     Raises:
-        BehaviorError: The request has another status, or its agent was deleted.
+        BehaviorError: The request is gone or has another status, or its agent was deleted.
     """
     agent = _lock_agent(request.agent_id)
-    row = _current(request, verb, allowed)
+    row = _reread_with_status(request, verb, allowed)
     if agent is None:
         raise BehaviorError(f"{row} cannot be {verb}: its agent was deleted; allowed: to leave it as it is")
     return agent, row
 
 
-def _current(request: BehaviorRequest, verb: str, allowed: tuple[str, ...]) -> BehaviorRequest:
-    """Return the request as it is now.
+def _reread_with_status(request: BehaviorRequest, verb: str, allowed: tuple[str, ...]) -> BehaviorRequest:
+    """Return the request as it is in the database now.
 
     Args:
         verb: For the error, such as ``applied``.
+        allowed: The statuses of which it must have one.
 
     Raises:
         BehaviorError: It is gone, or its status is not among those allowed.
@@ -365,13 +393,18 @@ def _store_decision(row: BehaviorRequest, expected: tuple[str, ...], user: User,
         raise Conflict(f"another writer decided {row}")
 
 
-def _map_again(row: BehaviorRequest, allowed: Collection[str]) -> None:
+def _map_again_if_persona_changed(row: BehaviorRequest, allowed: Collection[str]) -> None:
     """Ask the map tier again where the persona was changed since the proposal, and store the new proposal.
 
-    Nothing is done where the message or what was extracted from it is gone.
+    Nothing is done where the persona is as it was, or where the message, the agent or what was extracted from the message is gone.
+    A doubt is a reason to ask a person (`doubts_about`); the new proposal is stored also where it brings a new one.
+
+    Args:
+        allowed: Statuses; in another one the new proposal is not stored.
 
     Raises:
-        BehaviorError: The model gave no answer, nothing would change, or there is a doubt about it that was not there before.
+        BehaviorError: The budget is used up, the model gave no answer, nothing would change, or there is a doubt about it that was not
+            there before.
     """
     message, agent = row.message, row.agent
     extracted = row.extract_result if isinstance(row.extract_result, dict) else {}
@@ -379,7 +412,7 @@ def _map_again(row: BehaviorRequest, allowed: Collection[str]) -> None:
         return
     subject = subject_of(agent, traits_in(agent, row.scope_key))
     digest = persona_digest(system_prompt=subject.persona, traits=subject.traits)
-    if row.map_digest in ("", digest):
+    if row.map_digest in ("", digest):  # empty: it is not known what the map tier was shown
         return
     judge = model_of("judge")
     since = f"{row}: the persona was changed since it was proposed"
@@ -403,7 +436,7 @@ def _map_again(row: BehaviorRequest, allowed: Collection[str]) -> None:
     change = read_map(reply.value, traits=subject.traits)
     if change.after is None:
         raise BehaviorError(f"{since}, and nothing would change: {change.why}; {EDIT_OR_REJECT}")
-    known_doubts = row.why.splitlines()
+    known_doubts = row.why.splitlines()  # one a line
     doubts = doubts_about(change, config, count_traits_made(agent.pk, row.scope_key))
     new_doubts = [doubt for doubt in doubts if doubt not in known_doubts]
     BehaviorRequest.objects.filter(pk=row.pk, status__in=allowed, map_digest=row.map_digest).update(
@@ -425,12 +458,20 @@ def _map_again(row: BehaviorRequest, allowed: Collection[str]) -> None:
 def _change_of(row: BehaviorRequest, traits: Sequence[TraitValue], edits: Mapping[str, Any]) -> Change:
     """Return the change that the request would make to the traits as they are now: as proposed, or as a person edited it.
 
+    Its `after` is None, with the reason in `why`, where nothing was proposed or the trait is like that already.
+
+    Args:
+        traits: As they are now, where the request holds.
+        edits: The fields of the trait that a person wrote; empty: as proposed.
+
     Raises:
         BehaviorError: The wording is not allowed (says what is), or the trait was changed, deleted or made since it was proposed and
             the person does not name another.
     """
+    # As proposed: `before` is None for a new trait, `after` where nothing was to be changed.
     before, after = stored_trait(row.trait_before), stored_trait(row.trait_after)
     proposed = before or after
+    # As it is now: None where there is none of that name by now.
     current = find_trait(proposed.name, traits) if proposed is not None else None
     if after is not None and "name" not in edits:
         _refuse_if_changed_since(row, before, after, current, traits)
@@ -442,7 +483,10 @@ def _change_of(row: BehaviorRequest, traits: Sequence[TraitValue], edits: Mappin
     if current == after:
         return Change(operation="none", why=f"the trait {after.name!r} is like that already")
     return Change(
-        operation=operation_of(before, after), before=before, after=after, touches=_touched_by_proposal(row, before)
+        operation=operation_of(before, after),
+        before=before,
+        after=after,
+        touches=_traits_named_in_proposal(row, before),
     )
 
 
@@ -455,8 +499,13 @@ def _refuse_if_changed_since(
 ) -> None:
     """Refuse a proposal whose trait is neither as it was nor as it would be, or whose new name another trait has.
 
+    Args:
+        before, after: The trait as proposed; `before` is None for a new one.
+        current: The trait of that name as it is now; None where there is none.
+        traits: All that hold now, `current` among them.
+
     Raises:
-        BehaviorError: Says what was changed.
+        BehaviorError: Says what was changed, and what is allowed.
     """
     if current not in (before, after):
         if before is None:
@@ -464,7 +513,7 @@ def _refuse_if_changed_since(
         elif current is None:
             what = f"the trait {before.name!r} was deleted or renamed"
         else:
-            what = f"the trait {before.name!r} was changed: {_differences(before, current)}"
+            what = f"the trait {before.name!r} was changed: {_fields_that_differ(before, current)}"
         raise BehaviorError(f"{row}: since it was proposed {what}; {EDIT_OR_REJECT}")
     namesake = find_trait(after.name, traits)
     if namesake is not None and namesake is not current:
@@ -480,6 +529,10 @@ def _change_as_edited(
 ) -> Change:
     """Return the change in a person's wording; what that leaves out is as proposed.
 
+    Args:
+        proposed: The trait as it would be by the proposal; None where nothing was proposed: then name and strength are needed.
+        replaces: The name of the trait that is changed; empty for a new one.
+
     Raises:
         BehaviorError: Nothing was proposed to complete it by, or a value is not allowed.
     """
@@ -494,8 +547,14 @@ def _change_as_edited(
         raise BehaviorError(f"{row}: {error}") from None
 
 
-def _touched_by_proposal(row: BehaviorRequest, before: TraitValue | None) -> tuple[str, ...]:
-    """Return the names of the traits that the stored proposal speaks of, each once."""
+def _traits_named_in_proposal(row: BehaviorRequest, before: TraitValue | None) -> tuple[str, ...]:
+    """Return the names of the traits that the stored proposal changes, replaces or works against, each once.
+
+    A protected one among them keeps the change from being made. Names that the model did not give as text are passed over.
+
+    Args:
+        before: The trait that is changed; None for a new one.
+    """
     names: list[Any] = []
     if before is not None:
         names.append(before.name)
@@ -506,7 +565,7 @@ def _touched_by_proposal(row: BehaviorRequest, before: TraitValue | None) -> tup
     return tuple(dict.fromkeys(texts))
 
 
-def _differences(was: TraitValue | None, now: TraitLike) -> str:
+def _fields_that_differ(was: TraitValue | None, now: TraitLike) -> str:
     """Return the fields that are different, as they are now: ``strength is 0.7, name is 'puns'``."""
     old = asdict(was) if was is not None else {}
     changed = []
@@ -516,8 +575,15 @@ def _differences(was: TraitValue | None, now: TraitLike) -> str:
     return ", ".join(changed)
 
 
-def _make_change(agent: Agent, row: BehaviorRequest, change: Change, user: User) -> dict[str, Any]:
-    """Write trait and version, unless the request holds in a narrower scope; return the columns of the applied request."""
+def _write_change(agent: Agent, row: BehaviorRequest, change: Change, user: User) -> dict[str, Any]:
+    """Write the trait, and the persona as a new version; return the columns of the applied request, which are not stored here.
+
+    Where the request holds in one channel or towards one person (`scope_key`) nothing is written: the request itself is what holds.
+
+    Raises:
+        Conflict: The trait was changed meanwhile.
+        IntegrityError: Another trait of the agent has the name.
+    """
     assert change.after is not None  # noqa: S101 (for the type checker)
     now = timezone.now()
     applied = {**change.columns(), "status": Status.APPLIED, "applied_at": now, "finished_at": now, "error": ""}
@@ -529,14 +595,14 @@ def _make_change(agent: Agent, row: BehaviorRequest, change: Change, user: User)
         version_before = record_version(agent=agent, note=f"before {note}") or version_before
     changed = find_trait(change.before.name, agent.traits.all()) if change.before is not None else None
     trait = write_trait(agent, changed, change.after, note)
-    version = _record_version(agent, note, user)
+    version = _record_version_and_description(agent, note, user)
     applied["trait_id"] = trait.pk
     applied["persona_version_before_id"] = version_before.pk if version_before is not None else None
     applied["persona_version_id"] = version.pk if version is not None else None
     return applied
 
 
-def _record_version(agent: Agent, note: str, user: User) -> PersonaVersion | None:
+def _record_version_and_description(agent: Agent, note: str, user: User) -> PersonaVersion | None:
     """Record the persona as a new version, and queue its description; None where it did not change."""
     version = record_version(agent=agent, note=note, user=user if isinstance(user, AbstractBaseUser) else None)
     if version is not None:
@@ -545,10 +611,15 @@ def _record_version(agent: Agent, note: str, user: User) -> PersonaVersion | Non
 
 
 def write_trait(agent: Agent, row: Trait | None, after: TraitValue | None, source: str = "") -> Trait:
-    """Make, change or delete (`after` is None) a trait, if it still is what `row` says.
+    """Make, change or delete a trait of the agent; return its row.
+
+    Args:
+        row: The trait as it was read; None: a new one is made.
+        after: What it is to be; None: it is deleted.
+        source: Where a new one comes from; a changed one keeps its own.
 
     Raises:
-        Conflict: It is not.
+        Conflict: The trait is not what `row` says any more.
         IntegrityError: Another trait of the agent has that name to the database.
     """
     if row is None:
@@ -564,13 +635,16 @@ def write_trait(agent: Agent, row: Trait | None, after: TraitValue | None, sourc
     return row
 
 
-def _restore(agent: Agent, row: BehaviorRequest, user: User, *, anyway: bool) -> None:
-    """Make the trait what it was before an applied request.
+def _restore_trait(agent: Agent, row: BehaviorRequest, user: User, *, anyway: bool) -> None:
+    """Make the trait what it was before an applied request, and record the persona as a new version.
+
+    Nothing is written where it is like that already, or where the request holds in a narrower scope: then it ends with its status.
 
     Raises:
         TraitChangedSince: The same trait was changed or deleted since, and `anyway` is false.
         BehaviorError: Another trait has the name that this one had before; or it holds in a narrower scope, and a later request there
             changed the same trait: that one has to be reverted first.
+        Conflict: Another writer changed the trait meanwhile.
     """
     if row.scope_key:
         _refuse_if_changed_later_in_scope(row)
@@ -578,7 +652,7 @@ def _restore(agent: Agent, row: BehaviorRequest, user: User, *, anyway: bool) ->
     before, after = stored_trait(row.trait_before), stored_trait(row.trait_after)
     traits = list(agent.traits.all())
     trait = _trait_of(row, after, traits)
-    current = as_value(trait) if trait is not None else None
+    current = as_value(trait) if trait is not None else None  # None: it was deleted; `before` is None where it was new
     later_request = _later_request_about(row)
     is_as_made = current == after and later_request is None
     is_as_before = current == before and later_request is None
@@ -592,8 +666,8 @@ def _restore(agent: Agent, row: BehaviorRequest, user: User, *, anyway: bool) ->
             f"{row}: its trait was called {before.name!r} before, and another trait has that name by now; allowed: to rename or delete "
             "that one first"
         )
-    write_trait(agent, trait, before, f"behaviour request {row.pk}")
-    _record_version(agent, f"revert of behaviour request {row.pk}", user)
+    write_trait(agent, trait, before, f"behaviour request {row.pk}")  # without a trait before, it is deleted
+    _record_version_and_description(agent, f"revert of behaviour request {row.pk}", user)
 
 
 def _refuse_if_changed_later_in_scope(row: BehaviorRequest) -> None:
@@ -618,7 +692,7 @@ def _trait_of(row: BehaviorRequest, after: TraitValue | None, traits: Sequence[T
 
 
 def _later_request_about(row: BehaviorRequest) -> int | None:
-    """Return the newest applied request that changed the same trait after this one; None where there is none."""
+    """Return the key of the newest request that changed the same trait after this one and still holds; None where there is none."""
     later = BehaviorRequest.objects.filter(
         agent=row.agent_id,
         trait=row.trait_id,
@@ -632,9 +706,15 @@ def _later_request_about(row: BehaviorRequest) -> int | None:
 def _what_changed_since(
     row: BehaviorRequest, after: TraitValue | None, trait: Trait | None, later_request: int | None
 ) -> str:
-    """Return why a revert would lose what came after the request, and what is allowed."""
+    """Return a sentence on what came after the request and would be lost by a revert, and what is allowed.
+
+    Args:
+        after: The trait as the request made it.
+        trait: Its row as it is now; None where it was deleted.
+        later_request: The key of the request that changed it; None where none did.
+    """
     name = after.name if after is not None else row.trait_name
-    differences = _differences(after, trait) if trait is not None else ""
+    differences = _fields_that_differ(after, trait) if trait is not None else ""
     if trait is None:
         change = "was deleted"
     elif differences:

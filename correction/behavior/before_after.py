@@ -122,12 +122,15 @@ class BeforeAfter:
 def plan_before_after(
     *, agent: Agent, trait: TraitLike, moments: Moments, n: int, model: str = "", unseen: Collection[int] = ()
 ) -> Plan:
-    """Return what judging the last `n` messages before a change and the first `n` after it would take. Calls nothing.
+    """Return what judging the last `n` messages before a change and the first `n` after it would take. Asks no model.
+
+    A judge that is not Anthropic's costs nothing: calls and tokens are 0 then.
 
     Args:
         agent: Whose messages: what it really said, nothing that was simulated.
         trait: What to look for.
-        model: Overrides the configured judge.
+        moments: The change, and what limits the messages before and after it.
+        model: Overrides the configured judge; empty: that one.
         unseen: Keys of messages that the judge is not shown, such as the one that asked for the change.
     """
     judge = model or str(settings.JUDGE_MODEL)
@@ -172,7 +175,8 @@ def judge_before_after(
         done: Called with the number of messages just judged.
 
     Returns:
-        No difference without a score in each sample, no interval with fewer than two in one.
+        No difference without a score in each sample, no interval with fewer than two in one. Where a sample has no message, or the
+        budget is spent, nothing is judged, and the change's `reason` says why.
     """
     work_id = work_id or f"{PURPOSE}:{secrets.token_hex(8)}"
     before: tuple[Judged, ...] = ()
@@ -180,10 +184,10 @@ def judge_before_after(
     why_not = _why_not_judged(plan)
     if not why_not:
         label = Label(purpose=PURPOSE, dimension=OF_PERSONA, agent_id=plan.agent.pk, work_id=work_id)
-        verdicts = _verdicts(plan, label, done)
+        verdicts = _ask_judge(plan, label, done)
         before = tuple(Judged(message, verdicts[message.pk]) for message in plan.before)
         after = tuple(Judged(message, verdicts[message.pk]) for message in plan.after)
-    change = change_of(_sample(before), _sample(after), dimension=OF_PERSONA, margin=MARGIN)
+    change = change_of(_scores_of_sample(before), _scores_of_sample(after), dimension=OF_PERSONA, margin=MARGIN)
     if why_not:
         change = change.model_copy(update={"reason": why_not})
     return BeforeAfter(plan=plan, before=before, after=after, change=change, spent=ledger.totals(work_id=work_id))
@@ -196,7 +200,7 @@ def _why_not_judged(plan: Plan) -> str:
     return why_over_budget(plan.agent, plan.judge) or ""
 
 
-def _verdicts(plan: Plan, label: Label, done: Callable[[int], None]) -> dict[int, Verdict]:
+def _ask_judge(plan: Plan, label: Label, done: Callable[[int], None]) -> dict[int, Verdict]:
     """Ask the judge about each message of a plan; return the verdicts by the message's key."""
     messages = (*plan.before, *plan.after)
     verdicts = {message.pk: unscored("not judged") for message in messages}
@@ -209,7 +213,7 @@ def _verdicts(plan: Plan, label: Label, done: Callable[[int], None]) -> dict[int
 def _questions(
     agent: Agent, trait: TraitLike, messages: Sequence[Message], judge: str, label: Label, unseen: Collection[int]
 ) -> Iterator[Question]:
-    """Yield the question of each message: does it show the trait?"""
+    """Yield the question of each message: does it show the trait? The judge is shown up to two messages before it, none of `unseen`."""
     proposition = presence(trait)
     nonce = new_nonce()
     contexts = messages_before(agent, messages, unseen)
@@ -231,7 +235,7 @@ def _questions(
         )
 
 
-def _sample(judged: Iterable[Judged]) -> Sample:
+def _scores_of_sample(judged: Iterable[Judged]) -> Sample:
     """Return the scores of a sample; what was not scored is in no mean."""
     observations = []
     for each in judged:
@@ -242,7 +246,7 @@ def _sample(judged: Iterable[Judged]) -> Sample:
 
 # -- which messages
 def samples(agent: Agent, moments: Moments, n: int) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Return the last `n` messages before and the first `n` after, oldest first.
+    """Return the agent's last `n` messages before the change and the first `n` after it, oldest first, without blank and simulated ones.
 
     A message belongs to the persona it was spoken with: the answer of a turn that began before the change belongs before it, also
     where it was sent later. Imported messages have no version and go by their time; those without a time are left out.
@@ -284,6 +288,9 @@ def messages_before(
     Args:
         messages: Some hundred at most, of any channels.
         unseen: Keys of messages that are never shown.
+
+    Returns:
+        At most two for each, nothing that was simulated; an empty tuple where nothing stood before it.
     """
     real = Message.objects.filter(synthetic=False).exclude(pk__in=unseen)
     earlier = real.filter(channel=OuterRef("channel"), position__lt=OuterRef("position")).order_by("-position")

@@ -64,7 +64,7 @@ class Judged(Case):
 
 
 def print_figures(path: Path, out: Any, *, as_json: bool = False) -> None:
-    """Judge the labelled messages of a file with the configured judge, and write figures, mistakes and the cost.
+    """Judge the labelled messages of a file with the configured judge, and write figures, mistakes and the cost, for people or as JSON.
 
     Calls are in the ledger; nothing else is stored.
 
@@ -94,8 +94,10 @@ def print_figures(path: Path, out: Any, *, as_json: bool = False) -> None:
 def read_cases(path: Path) -> list[Case]:
     """Read a file of JSON lines: ``text`` (or ``message``) and ``request`` (or ``has_request``), the rest where known.
 
+    Blank lines are passed over, but count in the cases' line numbers.
+
     Raises:
-        ValueError: The file cannot be read, or lines are not of the form; names each.
+        ValueError: The file cannot be read or has no case, or lines are not of the form; names each of these lines.
     """
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
@@ -133,7 +135,10 @@ def judge_cases(cases: Sequence[Case]) -> tuple[list[Judged], ledger.Totals]:
 
 
 def judge_case(case: Case, *, health: JudgeHealth, work_id: str) -> Judged:
-    """Ask the tiers about a case; not when the judge answered none of the first."""
+    """Ask the tiers about a case, as of an assistant without persona and traits; not when the judge answered none of the first cases.
+
+    `found` stays None, with the reason in `why`, where it was not asked or gave no answer.
+    """
     judged = Judged(**case.model_dump(), why=health.down)
     if health.down:
         return judged
@@ -160,8 +165,12 @@ def judge_case(case: Case, *, health: JudgeHealth, work_id: str) -> Judged:
 def verdict_of(case: Case, trait: TraitValue | None) -> Verdict:
     """Judge the trait proposed for a labelled request; empty for other cases.
 
-    Right is a trait that shares a telling word with the label, at a strength above or below 0.5 as labelled; without a labelled
-    strength, of at least 0.5. Opposite is the labelled behaviour at a strength beyond 0.5, or its end where no strength is labelled.
+    Right is a trait that shares a telling word with the label, on the labelled side of 0.5; where no strength, or 0.5, is labelled, one of
+    at least 0.5. Opposite is that behaviour on the other side of 0.5, or its end (0) where no strength is labelled. A proposed 0.5 is right
+    for a labelled strength above it, and another strength for one below.
+
+    Args:
+        trait: The one that was proposed; None where none was.
     """
     if not case.request or not case.behavior:
         return ""
@@ -184,6 +193,7 @@ def figures_of(judged: Sequence[Judged]) -> dict[str, Any]:
 
     Intervals are Wilson's, 95 %. F1 is 2 TP ÷ (2 TP + FP + FN).
     """
+    # Whether a request was labelled, and whether one was found; without the cases that could not be judged.
     pairs = [(case.request, case.found) for case in judged if case.found is not None]
     hits = pairs.count((True, True))
     false = pairs.count((False, True))
@@ -191,7 +201,7 @@ def figures_of(judged: Sequence[Judged]) -> dict[str, Any]:
     rest = pairs.count((False, False))
     verdicts = [case.verdict for case in judged if case.verdict]
     right = verdicts.count("right")
-    shares = {
+    shares = {  # as what is divided, and what it is divided by
         "precision": (hits, hits + false),
         "recall": (hits, hits + missed),
         "f1": (2 * hits, 2 * hits + false + missed),
@@ -227,7 +237,7 @@ def _interval(hits: int, total: int) -> list[float] | None:
 
 
 def write_figures(judged: Sequence[Judged], out: Any) -> None:
-    """Write the figures, the cases that were judged wrongly, and each labelled request."""
+    """Write the figures, the cases in which a request was missed or falsely found, and each request whose behaviour is labelled."""
     figures = figures_of(judged)
     console = console_on(out)
     rows = []

@@ -48,7 +48,11 @@ def work_one(*, owner: str) -> bool:
 
 
 def describe_request(*, agent: Agent, work_id: str = "", nonce: str = "") -> LLMRequest:
-    """Return the question for a description of the agent as its persona is now."""
+    """Return the question for a description of the agent as its persona is now, with its present description, if any.
+
+    Args:
+        nonce: Marks what is data in the prompt; empty: a new one.
+    """
     nonce = nonce or new_nonce()
     persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
     persona_text = neutral(cut_persona(persona, LONGEST_PERSONA), 2 * LONGEST_PERSONA)[0]
@@ -76,7 +80,11 @@ def describe_request(*, agent: Agent, work_id: str = "", nonce: str = "") -> LLM
 
 
 def _write(update: DescriptionUpdate) -> dict[str, Any]:
-    """Write the description; return the columns with which the work ends. It is replaced only if it is what the model was shown."""
+    """Have a model write the description; return the columns with which the work ends.
+
+    It is left as it is where a person wrote it, the judge is an offline one, or it was edited while the model wrote; `error` says so then.
+    It waits where the budget is spent, and is tried again or has failed where the call gave no answer.
+    """
     agent, judge = Agent.objects.get(pk=update.agent_id), model_of("judge")
     if _by_person(agent):
         return {"status": Status.COMPLETED, "error": BY_PERSON}
@@ -105,7 +113,7 @@ def _description(data: Any) -> str:
     """Return the description of the model's answer, on one line.
 
     Raises:
-        InvalidAnswer: There is none, or it is too long.
+        InvalidAnswer: There is none, or it is longer than 300 characters.
     """
     text = data.get("description") if isinstance(data, dict) else None
     text = " ".join(text.split()) if isinstance(text, str) else ""

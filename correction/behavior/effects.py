@@ -47,9 +47,10 @@ class Lifetime:
 
 
 def lifetime_of(request: BehaviorRequest) -> Lifetime:
-    """Return the time around an applied request in which nothing else changed its trait.
+    """Return the time around an applied request in which nothing else changed its trait, and what ended it (empty: it lasts).
 
-    The versions of the persona tell it: those made by requests, people and imports.
+    The versions of the persona tell it: those made by requests, people and imports. Where the request's own version is not known, only
+    its revert ends the time, and it has no beginning.
     """
     assert request.applied_at is not None  # noqa: S101 (callers checked)
     version, reverted_at = request.persona_version, request.reverted_at
@@ -57,16 +58,16 @@ def lifetime_of(request: BehaviorRequest) -> Lifetime:
         moments = Moments(at=request.applied_at, until=reverted_at)
         return Lifetime(moments, REVERTED if reverted_at else "")
     until, ended = reverted_at, REVERTED if reverted_at else ""
-    changed = _next_change(request, version.number)
+    changed = _first_version_without_it(request, version.number)
     if changed is not None and (until is None or changed.created_at < until):
         until = changed.created_at
-        is_revert = changed.note == f"revert of behaviour request {request.pk}"
+        is_revert = changed.note == f"revert of behaviour request {request.pk}"  # as `applying` notes it
         ended = REVERTED if is_revert else CHANGED
-    since = _previous_change(request, version.number)
+    since = _when_it_became_as_before(request, version.number)
     return Lifetime(Moments(at=request.applied_at, since=since, until=until, version=version.number), ended)
 
 
-def _next_change(request: BehaviorRequest, number: int) -> PersonaVersion | None:
+def _first_version_without_it(request: BehaviorRequest, number: int) -> PersonaVersion | None:
     """Return the first version after this one in which the trait is not as the request made it; None where it always is."""
     after = stored_trait(request.trait_after)
     later = PersonaVersion.objects.filter(agent=request.agent_id, number__gt=number).order_by("number")
@@ -76,11 +77,15 @@ def _next_change(request: BehaviorRequest, number: int) -> PersonaVersion | None
     return None
 
 
-def _previous_change(request: BehaviorRequest, number: int) -> datetime | None:
-    """Return when the trait became what the request was proposed for; None where it always was."""
+def _when_it_became_as_before(request: BehaviorRequest, number: int) -> datetime | None:
+    """Return when the trait became what it was before the request; None where it always was, as far as 500 versions tell.
+
+    None too where it was another in the version right before. Reads the versions before the request's own, newest first, up to the
+    first in which the trait is another.
+    """
     before, after = stored_trait(request.trait_before), stored_trait(request.trait_after)
     earlier = PersonaVersion.objects.filter(agent=request.agent_id, number__lt=number).order_by("-number")
-    became = None
+    became = None  # when the oldest version so far was made that has the trait as it was before
     for version in earlier.only("created_at", "traits")[:MOST_VERSIONS].iterator():
         if _find_in_version(version, before or after) != before:
             return became
@@ -131,7 +136,7 @@ class EffectPlan(BaseModel):
 
     @classmethod
     def of_plan(cls, request: BehaviorRequest, plan: Plan, ended: str) -> EffectPlan:
-        """Return the plan as it is shown and stored.
+        """Return the plan as it is shown and stored; `waits` says what is missing, also that no more will come.
 
         Args:
             ended: What ended the time in which its trait was as the request made it, e.g. ``it was reverted``; empty: it holds.
@@ -218,7 +223,11 @@ class EffectResult(EffectPlan):
 
     @classmethod
     def of(cls, plan: EffectPlan, judged: BeforeAfter) -> EffectResult:
-        """Return the result of judging a plan, figures rounded to two places."""
+        """Return the result of judging a plan, figures rounded to two places.
+
+        `as_requested` is None where there is not enough data, or neither more nor less was asked for. `actual_cost_usd` is None where no
+        call has a price.
+        """
         measured, spent = judged.change, judged.spent
         values = plan.model_dump() | {
             "as_requested": None,
@@ -293,7 +302,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _judged_message(sample: str, judged: Judged) -> dict[str, Any]:
-    """Return the fields of a `JudgedMessage`."""
+    """Return the fields of a `JudgedMessage`, without a score where it was not scored; `sample` is ``before`` or ``after``."""
     verdict = judged.verdict
     return {
         "message": judged.message.pk,
@@ -319,7 +328,7 @@ def plan_request(*, request: BehaviorRequest, n: int = MESSAGES, model: str = ""
     back to the change of that trait before. The judge does not read the request itself.
 
     Raises:
-        BehaviorError: It was never applied, or its agent is gone.
+        BehaviorError: It was never applied, holds in one channel or towards one person alone, or its agent is gone.
         ValueError: `n` is out of range.
     """
     if not 1 <= n <= MOST_MESSAGES:
@@ -351,17 +360,18 @@ MOST_REPEATS = 3  # how often all messages may be paid for; then an interrupted 
 def queue_effect(
     *, request: BehaviorRequest, messages: int = MESSAGES, user: AbstractBaseUser | None = None
 ) -> BehaviorEffect:
-    """Have a worker judge a request's trait on the messages before it and the next ones after it. Asks no model.
+    """Queue the judging of a request's trait on the messages before it and the next ones after it; return its row. Asks no model.
 
     Args:
         messages: Most messages before and after each, 1 to 100; fewer are judged where there are no more.
 
     Raises:
-        BehaviorError: It was never applied, its agent is gone, there is nothing to judge yet, or it is being judged already.
+        BehaviorError: It was never applied, holds in one channel or towards one person alone, its agent is gone, there is nothing to
+            judge yet, or it is being judged already.
         ValueError: `messages` is out of range.
     """
-    plan = plan_request(request=request, n=messages)
-    if plan.why_not:
+    plan = plan_request(request=request, n=messages)  # refuses what can never be judged
+    if plan.why_not:  # there is no message before, or after, yet
         raise BehaviorError(plan.why_not)
     try:
         with transaction.atomic():
@@ -379,17 +389,29 @@ def queue_effect(
 def work_one(*, owner: str) -> bool:
     """Judge the effect whose turn it is; return whether there was one."""
     return do_next(
-        BehaviorEffect, lambda effect: _measured(effect, owner), owner=owner, lease=_lease(), attempts=MOST_ATTEMPTS
+        BehaviorEffect,
+        lambda effect: _judge_effect(effect, owner),
+        owner=owner,
+        lease=_lease_for_one_answer(),
+        attempts=MOST_ATTEMPTS,
     )
 
 
-def _measured(effect: BehaviorEffect, owner: str) -> dict[str, Any]:
-    """Judge an effect with as many messages as there are; return the columns with which it ends."""
+def _judge_effect(effect: BehaviorEffect, owner: str) -> dict[str, Any]:
+    """Judge an effect with as many messages as there are; return the columns with which it ends.
+
+    It waits where the budget is spent, and is given up where it was interrupted after so many paid calls that all its messages could
+    have been judged three times. It failed where no message could be scored.
+
+    Raises:
+        LeaseLost: Another worker has it.
+    """
     request = BehaviorRequest.objects.select_related("agent").get(pk=effect.request_id)
     if request.agent is not None and (paused := over_budget(request.agent, effect.judge)):
         return paused
     paid = ledger.totals(work_id=effect.work_id).calls
-    if paid >= MOST_REPEATS * 2 * effect.messages:
+    messages_in_all = 2 * effect.messages  # before and after; each takes a call
+    if paid >= MOST_REPEATS * messages_in_all:
         why = f"{paid} calls were paid for it, and it was interrupted each time: it is not repeated automatically"
         return {"status": Status.ERRORED, "error": why}
     try:
@@ -398,7 +420,8 @@ def _measured(effect: BehaviorEffect, owner: str) -> dict[str, Any]:
         return {"status": Status.CANCELLED, "error": str(error)}
 
     def heartbeat(judged: int) -> None:
-        if not effect.extend_lease(owner=owner, lease=_lease()):
+        """Keep the lease after each answer, however many messages there are."""
+        if not effect.extend_lease(owner=owner, lease=_lease_for_one_answer()):
             raise LeaseLost("another worker has it")
 
     judged = judge_before_after(plan.plan, work_id=effect.work_id, done=heartbeat)
@@ -420,6 +443,6 @@ def _why_none_scored(result: EffectResult) -> str:
     return text
 
 
-def _lease() -> timedelta:
+def _lease_for_one_answer() -> timedelta:
     """Return a lease from one answer to the next: a call and its second try."""
     return timedelta(seconds=2 * settings.LLM_EVALUATION_DEADLINE + 60)

@@ -23,7 +23,10 @@ CORE_PERSONA = "core persona"  # the behaviour that is named where the message w
 
 
 def answer_gate(request: LLMRequest) -> dict[str, Any]:
-    """Answer whether the message asks for other conduct (responder for the task ``behavior_gate``)."""
+    """Answer whether the message asks for other conduct (responder for the task ``behavior_gate``).
+
+    Yes too, with low confidence, where it reads like an attempt to take the persona over: then a person has to look at it.
+    """
     text = str(request.facts.get("text", ""))
     parsed = parse_request(text)
     if parsed is not None:
@@ -47,7 +50,10 @@ def _gate_answer_for(parsed: ParsedRequest, text: str) -> dict[str, Any]:
 
 
 def answer_extract(request: LLMRequest) -> dict[str, Any]:
-    """Answer which behaviour is meant (responder for the task ``behavior_extract``); an empty name where that is not clear."""
+    """Answer which behaviour is meant (responder for the task ``behavior_extract``); an empty name where that is not clear.
+
+    It is the core persona where the message would make another person of the agent. The current state is known of a complaint alone.
+    """
     text = str(request.facts.get("text", ""))
     if _would_change_the_core(text):
         return {"behavior_name": CORE_PERSONA, "current_state": "", "requested_change": _on_one_line(text)}
@@ -69,7 +75,10 @@ def _would_change_the_core(text: str) -> bool:
 
 
 def answer_map(request: LLMRequest) -> dict[str, Any]:
-    """Answer as which trait (responder for the task ``behavior_map``); empty where the behaviour is not clear."""
+    """Answer as which trait (responder for the task ``behavior_map``); empty where the behaviour is not clear.
+
+    What would make another person of the agent contradicts the persona.
+    """
     name = str(request.facts.get("behavior_name", "")).strip()
     traits = request.facts.get("traits", ())
     if name == CORE_PERSONA:
@@ -84,7 +93,11 @@ def answer_map(request: LLMRequest) -> dict[str, Any]:
 
 
 def _map_answer(name: str, parsed: ParsedRequest | None, traits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the trait of that name: the agent's own about the same thing, at another strength, else a new one."""
+    """Return the trait of that name: the agent's own about the same thing, at the strength that was asked for, else a new one.
+
+    Args:
+        parsed: The request that names the amount; None: no amount is known.
+    """
     amount = parsed.amount if parsed is not None else "unspecified"
     known = find_covering_trait(name, traits, is_narrow=parsed is not None and parsed.is_narrow)
     answer: dict[str, Any] = {"contradicts_persona": False, "contradiction": ""}
@@ -113,7 +126,7 @@ def _map_answer(name: str, parsed: ParsedRequest | None, traits: Sequence[Mappin
 def find_covering_trait(
     name: str, traits: Sequence[Mapping[str, Any]], *, is_narrow: bool = False
 ) -> Mapping[str, Any] | None:
-    """Return the trait about the same thing: of that name, or with its telling words; None where there is none.
+    """Return the trait about the same thing: of that name, or with its telling words, of several the nearest; None where there is none.
 
     A trait whose name says that something is left undone ("no emoji") never covers it: more of that would be less.
 
@@ -129,6 +142,7 @@ def find_covering_trait(
         if _covers(other, name, is_narrow=is_narrow) and not has_pattern("negated name", folded(other)):
             covering.append(trait)
     wanted = stems(name)
+    # The one whose name has the fewest words that only one of the two has.
     return min(covering, key=lambda trait: len(wanted ^ stems(str(trait["name"]))), default=None)
 
 

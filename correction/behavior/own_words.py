@@ -49,7 +49,10 @@ class OwnWords:
 
 
 def own_words(text: str) -> OwnWords:
-    """Return the author's own words of a message, and apart from them what it quotes."""
+    """Return the author's own words of a message, and apart from them what it quotes.
+
+    A note of its length stands for each quotation. Of over 12,000 characters of own words both ends are kept, and a note of the cut.
+    """
     lowered = text.lower()
     if len(lowered) != len(text):  # of some letters the lower case is longer: positions would differ
         lowered = text
@@ -80,7 +83,14 @@ def own_words(text: str) -> OwnWords:
 
 
 def _end_of_quotation(text: str, opening: re.Match[str], missing_marks: set[str]) -> int | None:
-    """Return the position behind a quotation; None where the opening mark begins none. Adds to `missing_marks`."""
+    """Return the position behind a quotation; None where the opening mark begins none, for it is never closed or is part of a sentence.
+
+    Quoted lines end with the match itself; an e-mail's quotation, and an open code fence, at the end of the text.
+
+    Args:
+        text: In lower case.
+        missing_marks: Closing marks that no longer come; one that is not found is added.
+    """
     begin = opening.end()
     mark = opening["mark"]
     if opening["lines"]:

@@ -195,11 +195,15 @@ class _Language:
 
 @cache
 def _languages() -> dict[str, _Language]:
-    """Compile the words of `requests.yaml`, by language."""
+    """Compile the words of `requests.yaml`, by language, and two kinds made of them.
+
+    ``turning`` are all words that turn a meaning around; ``known`` are all words but those that begin a complaint (``fault``).
+    """
     languages = {}
     for name, words_by_kind in read_data("requests.yaml").items():
         turning = "|".join(words_by_kind[kind] for kind in TURNING_KINDS if kind in words_by_kind)
         known = "|".join([*(words for kind, words in words_by_kind.items() if kind != "fault"), turning])
+        # Whole words alone; ``unspaced`` are languages that write no spaces between words.
         frame = "(?:{})" if name == "unspaced" else r"(?<!\w)(?:{})(?!\w)"
         patterns = {}
         for kind, words in {**words_by_kind, "turning": turning, "known": known}.items():
@@ -213,9 +217,12 @@ def _languages() -> dict[str, _Language]:
 
 # -- a message
 def masked(text: str) -> str:
-    """Return the author's own words with `QUOTE` for each quotation and `CODE` for each stretch of code; of a long text both ends."""
+    """Return the author's own words with `QUOTE` for each quotation and `CODE` for each stretch of code.
+
+    Of a text over 4,000 characters the first and the last 2,000.
+    """
     text = own_words(text.replace("\r\n", "\n").replace("\r", "\n")).text
-    text = re.sub("[\ue000-\ue0ff]", " ", text)
+    text = re.sub("[\ue000-\ue0ff]", " ", text)  # nobody but this function may set the marks
     text = _pattern("block mark").sub(f"\n{QUOTE}\n", text)
     text = _pattern("inline code").sub(f" {CODE} ", text)
     text = _pattern("quoted text").sub(f" {QUOTE} ", text)
@@ -234,9 +241,10 @@ def folded(text: str) -> str:
 
 
 def parse_request(text: str) -> ParsedRequest | None:
-    """Return the first request of a message whose behaviour is clear, else the first one; None where it makes none.
+    """Return the first request of a message whose behaviour is clear (it has a trait's name), else the first one; None without any.
 
-    Reads up to 4,000 characters and 60 sentences, from both ends of a longer message.
+    Reads up to 4,000 characters and 60 sentences, from both ends of a longer message. A request that only speaks of a piece of work
+    which the message asks for ("Write a letter. Make it formal.") is none; one that the next sentence denies is not clear.
     """
     sentences = [sentence.strip() for sentence in _pattern("sentence").findall(masked(text)) if sentence.strip()]
     if len(sentences) > MOST_SENTENCES:
@@ -249,9 +257,9 @@ def parse_request(text: str) -> ParsedRequest | None:
         if request is None or (asks_for_work and _is_about_the_work(sentence, request)):
             continue
         request = replace(request, sentence=sentences[number].translate({ord(QUOTE): "…", ord(CODE): "…"}))
-        following = "".join(comparable[number + 1 : number + 2])
-        if request.amount != "stop" and _pattern("answer no").match(following):  # "Use emojis? No thanks."
-            request = replace(request, trait_name="")
+        next_sentence = "".join(comparable[number + 1 : number + 2])  # empty after the last one
+        if request.amount != "stop" and _pattern("answer no").match(next_sentence):  # "Use emojis? No thanks."
+            request = replace(request, trait_name="")  # not clear
         if request.trait_name:
             return request
         first_unclear = first_unclear or request
@@ -266,7 +274,10 @@ def _is_about_the_work(sentence: str, request: ParsedRequest) -> bool:
 
 
 def _parse_sentence(sentence: str) -> ParsedRequest | None:
-    """Parse a folded sentence in the languages that know most of its words; return the first request found."""
+    """Parse a folded sentence in the languages that know most of its words; return the first request found, None without any.
+
+    None too where it begins with a quotation or code, or speaks about others or the past.
+    """
     is_question = sentence.rstrip()[-1:] in "?？؟"
     sentence = _pattern("several addressees").sub("you", sentence)
     sentence = _pattern("everyone asked").sub(r"\1 you", sentence)
@@ -323,7 +334,10 @@ class _Sentence:
 
     @classmethod
     def of(cls, language: _Language, body: str, *, is_question: bool, is_only_language: bool) -> _Sentence:
-        """Take off what stands before a request, and a name that addresses the agent."""
+        """Return the sentence with `rest`: without what stands before a request ("please"), and a name that addresses the agent.
+
+        "Not formal enough" is read as "more formal", and `is_more` says so. What has a word of an order in it is no name.
+        """
         rest = " ".join(language["neutral"].sub(" ", body).split())
         rest = _pattern("not good enough").sub(r"more \1", rest)
         rest = _pattern("not enough of it").sub(r"\1 more", rest)
@@ -357,9 +371,13 @@ class _Sentence:
 
     # -- the kind of sentence
     def form(self) -> str:
-        """Return the kind of request that the sentence could be; empty where it can be none."""
+        """Return the kind of request that the sentence could be (see `ParsedRequest.form`); empty where it can be none.
+
+        Words that ask decide first. Another question is no request unless it is a short order ("less emoji?"), has a "too" or begins with
+        "how about". Then the first that fits counts: complaint, statement of an inability (no request), order, fragment.
+        """
         language, rest = self.language, self.rest
-        if language.name in ("others", "unspaced"):
+        if language.name in ("others", "unspaced"):  # several languages, with a few words of each
             return "order" if self.is_order_in_other_language() else ""
         if language.begins(rest, "ask"):
             if self.is_about_its_author():
@@ -389,7 +407,10 @@ class _Sentence:
         return is_short and self.language.has(self.rest, *ORDER_BEGINNINGS)
 
     def is_about_its_author(self) -> bool:
-        """Return whether a sentence that begins like a wish is about its author: "I'd like to sleep"."""
+        """Return whether a sentence that begins like a wish is about its author: "I'd like to sleep", "I prefer short hair"."""
+        is_preference = _pattern("preference of the author").match(self.rest) is not None
+        if is_preference and not _pattern("preference about the agent").search(self.rest):
+            return True
         if not _pattern("wish about oneself").match(self.rest):
             return False
         return _pattern("addressed to the agent").search(self.rest) is None
@@ -443,7 +464,10 @@ class _Sentence:
         return self.parse_clause(form, clause)
 
     def first_clause_with_topic(self) -> Clause | None:
-        """Return the first clause with a topic; None where there is none."""
+        """Return the first clause with a topic, and where in it that stands; None where no clause has one.
+
+        The reason given for a request ("because …") is cut off, but not where the clause is nothing but a reason.
+        """
         earlier = ""
         for full_text in self.clauses():
             text = full_text
@@ -465,7 +489,7 @@ class _Sentence:
         return None
 
     def clauses(self) -> Iterator[str]:
-        """Split the sentence at commas and conjunctions, and at each "and" before another order."""
+        """Yield the parts of the sentence between commas and conjunctions, split at each "and" before another order, too."""
         separator = "clauses in pt" if self.language.name == "pt" else "clauses"
         for part in _pattern(separator).split(self.rest):
             begin = 0
@@ -482,7 +506,10 @@ class _Sentence:
         return is_noun and not self.language.has(clause.before, "turning")
 
     def parse_clause(self, form: str, clause: Clause) -> ParsedRequest | None:
-        """Return what a clause asks for about its topic."""
+        """Return what a clause asks for about its topic; None where it asks for nothing. What is not certain has no trait's name.
+
+        A request that only holds for one piece of work is read as an order to last where it says that it is one, else it is none.
+        """
         unclear = ParsedRequest(self.rest, form)
         direction = self.direction(clause.before, clause.topic_words, clause.after)
         if self.is_ambiguous(clause, direction):
@@ -494,11 +521,11 @@ class _Sentence:
             direction = fault
         if form != "complaint" and direction.is_less:
             instead = self.parse_what_is_wanted_instead(form, clause)
-            if instead is not None:  # two requests that do not go together are unclear
+            if instead is not None:  # it counts if more is asked for; two requests that do not go together are unclear
                 return instead if instead.amount == "more" else unclear
-        if clause.topic.name not in LENGTH_TOPICS and self.is_emphatic(
-            clause
-        ):  # "so wordy" asks for less, not for none
+        # "Stop being so cheerful" asks for an end of it: "so" only stresses. "So wordy" asks for less, not for none.
+        is_about_length = clause.topic.name in LENGTH_TOPICS
+        if not is_about_length and self.is_emphatic(clause):
             direction = replace(direction, is_soft=False)
         if form != "complaint" and self.is_for_work:
             return self.parse_lasting_order(form, self.rest)
@@ -507,7 +534,7 @@ class _Sentence:
         if not direction.is_less and self.is_for_content(form, clause):
             return self.parse_lasting_order(form, self.rest)
         if not direction.is_less and self.language.has(clause.earlier, *TURNING_KINDS):
-            return unclear
+            return unclear  # a word of an earlier clause may turn this one around, too
         if form == "complaint" and direction.is_less and clause.topic.opposite:  # "too long" asks for short answers
             opposite = topics()[clause.topic.opposite]
             return ParsedRequest(self.rest, form, opposite.name, opposite.description, "more")
@@ -516,23 +543,36 @@ class _Sentence:
         following = self.rest.partition(clause.text)[2]
         amount = self.amount(clause.before, clause.topic_words, clause.after, direction, following=following)
         request = ParsedRequest(self.rest, form, clause.topic.name, clause.topic.description, amount)
-        if clause.topic.name in topics() and self.language.name == "en":
+        if clause.topic.name in topics() and self.language.name == "en":  # a name or a language is narrow already
             return self.narrowed(request, clause)
         return request
 
     def is_ambiguous(self, clause: Clause, direction: Direction) -> bool:
         """Return whether the request could mean the opposite of what its words count up to."""
+        if _pattern("double negation").search(clause.text):
+            return True
         if not self.is_understood(clause.before, clause.after):
             return True
+        turns_before = self.language.has(clause.earlier, *TURNING_KINDS)
+        if direction.is_less and turns_before and _pattern("subordinate clause").match(clause.text):
+            return True  # "I don't like it, when you avoid emojis"
         return direction.is_less and _pattern("without").search(clause.all_after) is not None
 
     def is_understood(self, before: str, after: str) -> bool:
-        """Return whether each word beside one that turns the meaning is known: another ("don't spare") could turn it, too."""
+        """Return whether each word beside one that turns the meaning is known: another ("don't spare") could turn it, too.
+
+        True where no word turns it. False for two negations before the topic in languages in which they might cancel each other.
+
+        Args:
+            before, after: The words before and after the topic.
+        """
         language, name = self.language, self.language.name
         turning_before = language["turning"].search(before)
         turning_after = language["turning"].search(after)
         if turning_before and turning_after and name in ("de", "nl"):
             return _pattern("not at the end").search(after) is not None
+        if turning_before and _pattern("taken away, after the topic").match(after):
+            return False  # "don't keep jokes away"
         first_after = "".join(after.split()[:1])
         if turning_before and _pattern("verb with an object").search(before) and language["known"].sub("", first_after):
             return False
@@ -546,10 +586,14 @@ class _Sentence:
         beside = _pattern("verb with adjectives").sub(r"\1 ", beside)
         if name in VERB_LAST_LANGUAGES:
             beside += f" {after}"
-        return not language["known"].sub(" ", beside).strip(" ,:;'-–")
+        unknown_words = language["known"].sub(" ", beside).strip(" ,:;'-–")
+        return not unknown_words
 
     def direction_of_fault(self, clause: Clause, direction: Direction) -> Direction | None:
-        """Return the direction of what a complaint is about; None where it finds nothing too much in what the agent writes."""
+        """Return the direction of what a complaint is about; None where it is negated, or finds nothing too much in what the agent writes.
+
+        "So many emoji" asks for less though no word says so.
+        """
         before = clause.before
         if self.language.has(before, "not"):
             return None
@@ -559,7 +603,7 @@ class _Sentence:
         if not direction.is_less:
             return None
         is_about_the_agent = not _pattern("impersonal subject").match(self.rest) or re.search(r"\byou", self.rest)
-        is_counted = re.search(r"\b(?:many|much|viele?)\b", before) and not clause.after.strip()
+        is_counted = re.search(r"\b(?:many|much|viele?)\b", before) and not clause.after.strip()  # "too many emoji"
         if is_about_the_agent or is_counted or clause.topic.is_of_texts:
             return direction
         return None  # "it's too cold today"
@@ -587,7 +631,10 @@ class _Sentence:
         return is_comparative or self.language.has(f"{clause.before} {clause.after}", "less")
 
     def is_for_content(self, form: str, clause: Clause) -> bool:
-        """Return whether a bare request is for a piece of work, or says too little to be one of manner: "a joke, please"."""
+        """Return whether a bare request is for a piece of work, or says too little to be one of manner: "a joke, please".
+
+        Never where it says "more", how often, or that it is to last: then it is about the manner.
+        """
         language, rest = self.language, self.rest
         is_comparative = self.is_comparative(clause.before, clause.topic_words)
         is_more = is_comparative or language.has(f"{clause.before}{clause.topic_words}{clause.after}", "more")
@@ -596,7 +643,7 @@ class _Sentence:
         asks_for_content = clause.topic.is_often_work or _pattern("asks for content").search(rest)
         if asks_for_content and "answer" not in rest:
             return True
-        if clause.topic.name not in topics():
+        if clause.topic.name not in topics():  # a name for the user, or a language to answer in
             return False
         ask = language["ask"].match(rest)
         if ask and language.name == "en" and form in ("question", "wish"):
@@ -649,19 +696,26 @@ class _Sentence:
 
     # -- direction and amount
     def direction(self, before: str, topic_words: str, after: str) -> Direction:
-        """Return whether more or less of a topic is asked for, from the words around it."""
+        """Return whether more or less of a topic is asked for, from the words around it.
+
+        Each word that turns the meaning counts, all negations together as one: it is less where their number is odd.
+        """
         turning = self.turning_words(before, after)
         is_too_much = self.says_too_much(before, after)
         is_less = (turning.is_negated + turning.ends + turning.lessenings + turning.turns) % 2 == 1
         if is_too_much and not turning.asks_for_less:
             is_less = True
         is_soft = is_too_much or turning.lessenings > 0 or self.language.has(f"{before}\n{after}", "soft")
-        if turning.is_negated and self.is_comparative(before, topic_words):  # "don't be shorter"
+        if turning.is_negated and self.is_comparative(before, topic_words):  # "don't be shorter" asks for no end of it
             is_soft = True
         return Direction(is_less, is_soft, asks_for_end=turning.ends > 0 or turning.is_negated)
 
     def turning_words(self, before: str, after: str) -> TurningWords:
-        """Count the words that turn the meaning around, before a topic and, where the language or a verb allows it, after it."""
+        """Count the words that turn the meaning around, before a topic and, where the language or a verb allows it, after it.
+
+        In languages with the verb at the end ("Emojis weglassen") those after the topic count alone where none stands before it. "Little
+        of it" after the topic is a lessening in each language.
+        """
         language, name = self.language, self.language.name
         is_little_after = _pattern("little of it, after the topic").search(after) is not None
         words_after = self.count_turning_words(after)
@@ -669,7 +723,7 @@ class _Sentence:
             words_after.lessenings += is_little_after
             return words_after
         words = self.count_turning_words(before)
-        if name in ("de", "nl") and _pattern("not at the end").search(after):
+        if name in ("de", "nl") and _pattern("not at the end").search(after):  # "vergiss die Witze nicht"
             words.is_negated = not words.is_negated
         elif not words.asks_for_less and name == "en":
             words.is_negated = _pattern("negation after the topic").match(after) is not None
@@ -695,7 +749,10 @@ class _Sentence:
         )
 
     def says_too_much(self, before: str, after: str) -> bool:
-        """Return whether a "too" belongs to the topic."""
+        """Return whether a "too" belongs to the topic: in the three words before it, in English and Portuguese the five after it, too.
+
+        In German and Dutch only the word right before it.
+        """
         language = self.language
         near = " ".join(before.split()[-3:])
         if language.name in ("de", "nl"):
@@ -710,7 +767,12 @@ class _Sentence:
         return self.language.has(before, "more") or self.language.comparative.search(topic_words) is not None
 
     def amount(self, before: str, topic_words: str, after: str, direction: Direction, following: str = "") -> Amount:
-        """Return how much of it is asked for: by the direction, else by words for how often, and by "only"."""
+        """Return how much of it is asked for: by the direction, else by words for how often, and by "only".
+
+        Args:
+            before, topic_words, after: The words of the topic and those around them.
+            following: The words of the sentence after the topic's clause.
+        """
         if direction.is_less:
             return "stop" if direction.asks_for_end and not direction.is_soft else "less"
         is_more = self.language.has(f"{before} {after}", "more") or self.is_comparative(before, topic_words)
@@ -740,7 +802,10 @@ class _Sentence:
 
     # -- outside of the table of topics
     def parse_without_topic(self, form: str) -> ParsedRequest | None:
-        """Return a request for a way to speak, a word or a habit; English only, but for quoted words."""
+        """Return a request for a way to speak, a word or a habit, else an order to last; None where it is none of these.
+
+        English only, but for quoted words. What points at earlier messages alone ("do that again") is a request that is not clear.
+        """
         body = self.rest
         if ask := self.language["ask"].match(self.rest):
             body = _pattern("before a manner").sub("", self.rest[ask.end() :].strip())
@@ -756,7 +821,11 @@ class _Sentence:
         return self.parse_lasting_order(form, body)
 
     def parse_way_of_speaking(self, form: str, match: Match) -> ParsedRequest:
-        """Return a request to speak like somebody."""
+        """Return a request to speak like somebody or in some way; without a trait's name where the words name nothing.
+
+        Args:
+            match: Of the pattern ``speaking like``: the words are in its group ``what``, or in ``other`` or ``act`` for a person.
+        """
         words = match["what"] or match["other"] or match["act"]
         name = _short_name(words if match["what"] else f"like {words}")
         if not name:
@@ -768,7 +837,14 @@ class _Sentence:
         )
 
     def parse_manner(self, form: str, body: str, match: Match) -> ParsedRequest | None:
-        """Return a request about a word or a habit: "stop saying great question"."""
+        """Return a request about a word or a habit: "stop saying great question".
+
+        A bare "say …", with no word on how much or how often, is one only as an order to last; else None.
+
+        Args:
+            body: `rest` without the words that ask.
+            match: Of the pattern ``manner`` in `body`; the words are in one of its groups ``what``, ``quoted`` and ``quality``.
+        """
         group = next(name for name in ("what", "quoted", "quality") if match[name])
         words = match[group]
         begin = self.rest.find(body)
@@ -808,7 +884,10 @@ class _Sentence:
         return _pattern("order in own words").match(body) if is_lasting else None
 
     def parse_lasting_order(self, form: str, body: str) -> ParsedRequest | None:
-        """Return an order that is to last and is about no topic; its trait has the order's own words."""
+        """Return an order that is to last and is about no topic; its trait has the order's own words. None where it is no such order.
+
+        It has no trait's name where it quotes something or is over 300 characters long; a name over 60 is cut at a word.
+        """
         match = self.lasting_order(body)
         if match is None:
             return None
@@ -819,17 +898,21 @@ class _Sentence:
         name = words
         if len(words) > LONGEST_NAME:
             name = f"{words[:LONGEST_NAME].rsplit(' ', 1)[0]} …"
-        amount: Amount = "stop" if match["not"] else "always"
+        amount: Amount = "stop" if match["not"] else "always"  # the group of a negation: "from now on don't …"
         return ParsedRequest(self.rest, form, name, f"In a user's words: {words}.", amount)
 
 
 # -- topics and names
 def find_topic(clause: str) -> FoundTopic | None:
-    """Return what a clause is about: a name for the user, a language, else the topic of the table that stands first."""
+    """Return what a clause is about: a name for the user, a language, else the topic of the table that stands first; None for nothing.
+
+    A topic of the table is not looked for in reported speech ("he said …").
+    """
     if named := _find_name_for_user(clause):
         return named
     for language, pattern in _spoken_languages().items():
         match = pattern.search(clause)
+        # "Plain English" is a manner, no language to answer in.
         if match and not _pattern("plain language").search(clause[: match.end()]):
             answering = Topic(f"answering in {language}", f"Answers in {language}.")
             return FoundTopic(answering, match.start(), match.end())
@@ -843,14 +926,14 @@ def find_topic(clause: str) -> FoundTopic | None:
     comparatives = [
         found
         for found in candidates
-        if found.topic.name in LENGTH_TOPICS[:2]
+        if found.topic.name in LENGTH_TOPICS[:2]  # short and long answers
         and _pattern("comparative of length").search(clause[found.start : found.end])
     ]
     return min(comparatives or candidates, key=lambda found: found.start, default=None)
 
 
 def _find_name_for_user(clause: str) -> FoundTopic | None:
-    """Return the name by which the user wants to be called, or not: "call me Robin"."""
+    """Return as a topic the name by which the user wants to be called, or not: "call me Robin"; None where there is none."""
     match = _pattern("calling the user").search(clause)
     if match is None:
         return None
@@ -871,7 +954,10 @@ def _from_the_agents_side(words: str) -> str:
 
 
 def _short_name(words: str) -> str:
-    """Return a short name for what is asked for, a quotation as its mark; empty where the words name nothing."""
+    """Return a name of at most 60 characters for what is asked for; ``saying`` and the mark `QUOTE` where the words hold a quotation.
+
+    Empty where the words name nothing, or hold code.
+    """
     name = _pattern("before a name").sub("", words.strip())
     while (shorter := _pattern("after a name").sub("", name)) != name:
         name = shorter
@@ -884,9 +970,9 @@ def _short_name(words: str) -> str:
 
 
 def name_as_written(name: str, text: str) -> str:
-    """Return a trait's name with the words as the message has them: ``Robin``, and the first quotation for its mark.
+    """Return a trait's name with the capitals that the message has: ``calling the user Robin``, and the first quotation for its mark.
 
-    Empty where the name has a mark and the message no quotation.
+    The name as it is where the message does not have its words. Empty where the name has a mark and the message no quotation.
     """
     if QUOTE in name:
         quotation = _pattern("first quotation").search(text)
@@ -901,7 +987,7 @@ def name_as_written(name: str, text: str) -> str:
 
 
 def stems(text: str, common: frozenset[str] | None = None) -> set[str]:
-    """Return the telling words of a name, without their endings.
+    """Return the telling words of a name, case-folded, of three letters or more, those of more than four without their endings.
 
     Args:
         common: Words that tell nothing; default those of `patterns.yaml`.

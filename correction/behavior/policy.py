@@ -103,12 +103,20 @@ def decide(
 ) -> Decision:
     """Decide about a change that a message asks for.
 
+    It is dropped where nothing would change, the person's requests do not count, or a trait is protected. Else a person decides where
+    there is a reason to: hostile or doubtful words in the message or before it, a doubt about the trait, or a setting. Else it is
+    applied.
+
     Args:
+        change: Without an `after` where nothing would change.
         confidence: ``high``, ``medium`` or ``low``; anything else is none at all.
         text: The message, all of it.
         context: The messages before it, as a model was shown them.
         applied_today: How many were applied to the agent automatically today (UTC).
         made: How many of the agent's traits requests have made (`count_traits_made`).
+
+    Returns:
+        The verdict, with a sentence for each reason; none for ``apply``.
     """
     if change.after is None:
         return Decision("drop", (change.why,))
@@ -127,7 +135,11 @@ def decide(
 
 
 def _reasons_of_settings(confidence: str, config: ResolvedConfig, applied_today: int) -> list[str]:
-    """Return which settings keep a change from being applied automatically, and why."""
+    """Return a sentence for each setting that keeps a change from being applied automatically; empty where none does.
+
+    Args:
+        confidence: The gate's; empty where it is not known, which is below every level.
+    """
     reasons = []
     least = config["behavior_auto_apply"]
     limit = config["behavior_daily_limit"]
@@ -141,9 +153,12 @@ def _reasons_of_settings(confidence: str, config: ResolvedConfig, applied_today:
 
 
 def doubts_about(change: Change, config: ResolvedConfig, made: int) -> list[str]:
-    """Return why a person has to decide about a trait: more than a short manner, one too many, or against the persona.
+    """Return why a person has to decide about a trait: more than a short manner, one too many, or against the persona; empty if not.
+
+    Of a trait that is changed only the new texts are looked at.
 
     Args:
+        change: With an `after`.
         made: How many of the agent's traits requests have made (`count_traits_made`).
     """
     before, after = change.before, change.after
@@ -162,6 +177,7 @@ def doubts_about(change: Change, config: ResolvedConfig, made: int) -> list[str]
         reasons.append(
             f"requests made {made} of the agent's traits, and {MOST_AUTOMATIC_TRAITS} may be made automatically"
         )
+    # A new trait may work against a protected one without naming it.
     if before is None and config["behavior_protected_traits"] and not change.says_what_it_touches:
         reasons.append("whether the new trait works against a protected one is not known (behavior_protected_traits)")
     if change.contradiction:

@@ -39,12 +39,14 @@ def over_budget(agent: Agent, judge: str) -> dict[str, Any]:
 
 
 def after_failure(work: Leasable, reply: Reply, *, where: str = "") -> dict[str, Any]:
-    """Return the columns of work whose call gave no answer: queued until it is tried again, or failed.
+    """Return the columns of work whose call gave no answer: queued until it is tried again, or failed. Nothing is stored here.
+
+    Only a rate limit, a server that is out of reach and a time-out are tried again, after 1, 5 and 30 minutes; then it has failed.
 
     Args:
         work: Leased; its `attempt` is this try's number, from 1.
         reply: The call's.
-        where: Names the call among others of the same work.
+        where: Names the call among others of the same work, for the error; empty where there is only one.
     """
     parts = [where, str(reply.status), reply.error]
     error = ": ".join(part for part in parts if part)
@@ -55,15 +57,16 @@ def after_failure(work: Leasable, reply: Reply, *, where: str = "") -> dict[str,
     return {
         "status": work.Status.PENDING,
         "error": f"{error} (tried again in {minutes} min)",
-        "lease_expires_at": due,
+        "lease_expires_at": due,  # `resume_paused` gives it back then
     }
 
 
 def resume_paused() -> str | None:
-    """Queue again what waited for a budget or for another try, and no longer has to. A chore."""
+    """Queue again what waited for a budget or for another try, and no longer has to; return how many, None where there was none."""
     resumed = 0
     for model in (BehaviorRequest, BehaviorEffect, DescriptionUpdate):
         waits = (model.Status.PAUSED_BUDGET, model.Status.PENDING)
+        # Of a row that waits this is the moment from which it may go on; None: it waits for nothing but its turn.
         due = model._default_manager.filter(status__in=waits, lease_expires_at__lte=timezone.now())
         if due.exists():
             resumed += due.update(status=model.Status.PENDING, lease_expires_at=None)

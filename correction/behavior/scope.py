@@ -38,7 +38,9 @@ def scope_for(user: User | None, config: ResolvedConfig) -> str:
 
 
 def key_of(message: Message, config: ResolvedConfig) -> str:
-    """Return the scope of a request in a message, as `BehaviorRequest.scope_key` stores it.
+    """Return the scope of a request in a message, as `BehaviorRequest.scope_key` stores it; empty for the whole persona.
+
+    In a scratch chat it is always the chat alone; else the writer and the settings decide (`scope_for`).
 
     A person without an account is known by name, within the channel: the name is what another program says, and is stored as a digest.
     """
@@ -61,7 +63,7 @@ def _key_of_person(message: Message) -> str:
 
 
 def holds_in(request: BehaviorRequest) -> str:
-    """Return where the request holds, in words for people."""
+    """Return where the request holds, in words for people, such as ``only in #desk``; also where its message was deleted."""
     kind = request.scope_key.partition(":")[0]
     message = request.message
     if not kind:
@@ -80,14 +82,14 @@ def traits_in(agent: Agent, key: str) -> list[TraitValue]:
     traits = {name_key(trait.name): as_value(trait) for trait in agent.traits.all()}
     if key == PERSONA_KEY:
         return list(traits.values())
-    return list(_with_changes(traits, _applied(agent, [key])).values())
+    return list(_with_changes(traits, _applied_requests(agent, [key])).values())
 
 
 def later_change(request: BehaviorRequest) -> BehaviorRequest | None:
-    """Return the newest request that changed, in the same scope and after this one, what it had made; None where there is none."""
+    """Return the newest applied request that changed, in the same scope and after this one, the trait it made; None where there is none."""
     names = {name_key(request.trait_name)}  # of the trait, which later requests may have renamed
     newest = None
-    for later in _applied(request.agent, [request.scope_key]).filter(applied_at__gt=request.applied_at):
+    for later in _applied_requests(request.agent, [request.scope_key]).filter(applied_at__gt=request.applied_at):
         before = stored_trait(later.trait_before)
         is_same_trait = name_key(later.trait_name) in names
         if before is not None and name_key(before.name) in names:
@@ -99,12 +101,15 @@ def later_change(request: BehaviorRequest) -> BehaviorRequest | None:
 
 
 def prepare(turn: Turn) -> None:
-    """Show the agent the traits applied for this channel, and for the person whose message it answers. One query."""
+    """Add to the prompt the traits that requests made for this channel alone, and for the person whose message it answers.
+
+    At most 40 of each, those changed last. One query.
+    """
     channel_key = f"channel:{turn.channel.pk}"
     keys = [channel_key]
     if turn.trigger is not None and turn.trigger.agent_id is None:
         keys.append(_key_of_person(turn.trigger))
-    rows = list(_applied(turn.agent, keys))
+    rows = list(_applied_requests(turn.agent, keys))
     if not rows:
         turn.skip("nothing was asked for in this channel or by this person alone")
         return
@@ -124,7 +129,7 @@ def _add_section(turn: Turn, heading: str, rows: Sequence[BehaviorRequest], *, i
     turn.count(traits=len(traits))
 
 
-def _applied(agent: Agent | None, keys: Collection[str]) -> QuerySet[BehaviorRequest]:
+def _applied_requests(agent: Agent | None, keys: Collection[str]) -> QuerySet[BehaviorRequest]:
     """Return the requests applied to the agent in these scopes, oldest first."""
     rows = BehaviorRequest.objects.filter(agent=agent, scope_key__in=keys, status=BehaviorRequest.Status.APPLIED)
     return rows.order_by("applied_at", "pk").only(
@@ -133,7 +138,10 @@ def _applied(agent: Agent | None, keys: Collection[str]) -> QuerySet[BehaviorReq
 
 
 def _with_changes(traits: dict[str, TraitValue], rows: Iterable[BehaviorRequest]) -> dict[str, TraitValue]:
-    """Make the changes of these requests to the traits, in their order; a trait that was changed comes last."""
+    """Make the changes of these requests to the traits, by `name_key`, in their order, and return them: the same mapping, changed.
+
+    A trait that was changed comes last; one that was stopped stays, at strength 0.
+    """
     for row in rows:
         before, after = stored_trait(row.trait_before), stored_trait(row.trait_after)
         if before is not None:

@@ -77,7 +77,7 @@ class _Sign:
 
 
 def _signs_in(group: str, texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the signs of a group that any of the texts shows, in the order of the data."""
+    """Return the signs of a group (a key of `hostile.yaml`) that any of the texts shows, in words for people, in the order of the data."""
     folded_texts = [_searchable(text.casefold()) for text in texts]
     cased_texts = [_searchable(text) for text in texts]
     signs = []
@@ -92,7 +92,7 @@ def _signs_in(group: str, texts: tuple[str, ...]) -> tuple[str, ...]:
 
 @cache
 def _sign_patterns(group: str) -> list[_Sign]:
-    """Compile the patterns of a group of `hostile.yaml`."""
+    """Compile the patterns of a group of `hostile.yaml`; those under ``cased`` look at upper and lower case, the others do not."""
     data = yaml.safe_load(HOSTILE_DATA.read_text(encoding="utf-8"))
     signs = []
     for wording, by_language in data[group].items():

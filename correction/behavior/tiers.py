@@ -103,8 +103,10 @@ EXAMPLES: Mapping[str, dict[str, Any]] = {
 def read_gate(data: Any) -> dict[str, Any]:
     """Return ``has_request``, ``confidence`` (one of `CONFIDENCES`) and ``reason`` of the gate's answer.
 
+    Another confidence is read as low, and a ``warning`` says so.
+
     Raises:
-        InvalidAnswer: It does not say true or false.
+        InvalidAnswer: It is no object, or does not say true or false.
     """
     fields = _object_fields(data)
     has_request = fields.get("has_request")
@@ -122,11 +124,15 @@ def read_gate(data: Any) -> dict[str, Any]:
 def read_extract(data: Any) -> dict[str, Any]:
     """Return ``behavior_name`` (empty: there is no behaviour after all), ``current_state`` and ``requested_change``.
 
+    An empty object, and a name that is null, say that there is none. Texts are on one line, of at most 2,000 characters.
+
     Raises:
-        InvalidAnswer: It names no behaviour and does not say that there is none.
+        InvalidAnswer: It is no object, or has fields but no name as text or null.
     """
     fields = _object_fields(data)
-    if fields and not isinstance(fields.get("behavior_name", 0), str | None):
+    if fields and not isinstance(
+        fields.get("behavior_name", 0), str | None
+    ):  # 0: a missing name is refused, null is not
         raise InvalidAnswer(f"behavior_name: expected a text, got {fields.get('behavior_name', 'none')!r:.40}")
     return {name: _one_line_text(fields.get(name)) for name in EXTRACT_FIELDS}
 
@@ -134,7 +140,8 @@ def read_extract(data: Any) -> dict[str, Any]:
 def read_map_answer(data: Any) -> dict[str, Any]:
     """Return the trait as the model would have it; empty when nothing is to be changed. Numbers are not checked for their range.
 
-    An answer of exactly the six fields of the specification says nothing against the persona: only the rules check that then.
+    An answer of exactly the six fields of the specification says nothing against the persona: only the rules check that then, and a
+    ``warning`` says so. Any other that leaves ``contradicts_persona`` open counts as one that contradicts.
 
     Raises:
         InvalidAnswer: It is no object, or names no trait.
@@ -216,7 +223,9 @@ def subject_of(agent: Agent, traits: Sequence[TraitValue] | None = None) -> Subj
 
 
 def context_of(message: Message, agent: Agent, config: ResolvedConfig) -> tuple[str, ...]:
-    """Return the messages before a message, oldest first: the last four of its channel, or of its thread with the one it replies to.
+    """Return the messages before a message as ``name: text``, oldest first: the last four of its channel, or of its thread.
+
+    The message that it replies to is always among those of a thread, as a fifth where it would be left out.
 
     Words of people who may not ask for a change themselves are left out, so that none of them enters the persona by a "do that".
     """
@@ -245,7 +254,10 @@ def answers_without_model(words: OwnWords) -> Answers:
 
 
 def next_tier(answers: Mapping[str, Any]) -> Tier | None:
-    """Return the question to ask next, from the answers so far; None when there is nothing more to ask."""
+    """Return the question to ask next, from the answers so far; None when there is nothing more to ask.
+
+    That is where no change is asked for, no behaviour could be named, or all three are answered; an answer of None is still to come.
+    """
     if answers.get("gate") is None:
         return "gate"
     if not answers["gate"]["has_request"]:
@@ -258,7 +270,7 @@ def next_tier(answers: Mapping[str, Any]) -> Tier | None:
 
 
 def warnings_about(words: OwnWords, answers: Mapping[str, Any]) -> list[str]:
-    """Return what was odd about the message or the answers, for people."""
+    """Return sentences for people: quotations were left out, the message was cut, and what was odd about the answers; empty for nothing."""
     warnings = []
     if words.quoted:
         warnings.append(f"{words.quoted:,} characters of quoted text ask for nothing: another author wrote them")
@@ -285,8 +297,13 @@ def ask(
     """Ask one question; the reply's `value` is the answer to store.
 
     Args:
+        answers: Those of the tiers before, by tier.
         context: What was said before the message (`context_of`).
-        deadline: Seconds, where a person waits; else as long as a call of an evaluation. Retries are those of evaluations.
+        model: Empty: the configured judge.
+        deadline: Seconds, where a person waits; None: as long as a call of an evaluation. Retries are those of evaluations.
+
+    Returns:
+        Also where the call failed: `ok` is false then, and there is no `value`.
     """
     request = tier_request(
         tier, words=words, subject=subject, answers=answers, context=context, work_id=work_id, model=model
@@ -310,7 +327,14 @@ def tier_request(
     model: str = "",
     nonce: str = "",
 ) -> LLMRequest:
-    """Return the question as it is sent. `facts` are for the offline judge: the words in every tier, no context, which it cannot read."""
+    """Return the question as it is sent. Its `facts` are for the offline judge: the words in every tier, no context, which it cannot read.
+
+    Args:
+        answers: Those of the tiers before, by tier: extract needs that of the gate, map that of extract.
+        context: What was said before; the gate is not shown it, nor what the message quotes.
+        model: Empty: the configured judge.
+        nonce: Marks what is data in the prompt; empty: a new one.
+    """
     nonce = nonce or new_nonce()
     earlier = ""
     if tier != "gate" and (context or words.quotes):
@@ -336,7 +360,7 @@ def tier_request(
         schema=SCHEMAS[tier],
         parse=READERS[tier],
         example=EXAMPLES[tier],
-        reask=True,
+        reask=True,  # once, where the answer cannot be read
         max_tokens=MAX_TOKENS[tier],
         retries=settings.LLM_EVALUATION_RETRIES,
         model=model,
@@ -352,7 +376,7 @@ def _message_prompt(subject: Subject, words: OwnWords, finding: str, earlier: st
 
 
 def _map_prompt(subject: Subject, extracted: Mapping[str, Any], earlier: str, nonce: str) -> str:
-    """Return what the map tier is asked: the persona, its traits and the request."""
+    """Return what the map tier is asked: the persona (at most 60,000 characters), its traits, the request and what was said earlier."""
     # Sorted by name: where a long list is cut, it must not always be the weak traits that are missing.
     traits = sorted(subject.traits, key=lambda trait: trait.name.casefold())
     trait_lines = "\n".join(_trait_json(trait) for trait in traits)
@@ -377,7 +401,7 @@ def _earlier_entries(context: Sequence[str], words: OwnWords) -> str:
 
 
 def _trait_json(trait: TraitLike) -> str:
-    """Return a trait as one line of JSON."""
+    """Return a trait as one line of JSON, its description cut at 500 characters, with nothing that could pass for a fence's marker."""
     return _fenced_json(
         {
             "name": trait.name,
@@ -415,7 +439,10 @@ class Detection:
 def detect(
     words: OwnWords, subject: Subject, *, context: Sequence[str] = (), model: str = "", work_id: str = ""
 ) -> Detection:
-    """Ask the tiers about a message until one of them says that there is nothing more to ask, or one fails."""
+    """Ask the tiers about a message, in their order, until there is nothing more to ask, or a call fails (`failure` says why).
+
+    A message without a letter is answered without a call. Nothing is stored but the calls, in the ledger.
+    """
     detection = Detection(answers_without_model(words))
     while (tier := next_tier(detection.answers)) is not None:
         reply = ask(
@@ -474,8 +501,14 @@ def try_text(
     """Return the outcome that a message to an agent would have. Calls are in the ledger; nothing else is stored or changed.
 
     Args:
-        scope: Where it would hold (`scope.scope_for`).
+        requester: Who would write it.
+        scope: Where it would hold (`scope.scope_for`); only shown in the result.
+        applied_today: How many requests were applied to the agent automatically today.
         context: What was said before it, oldest first, as ``name: text``; the last four count.
+        model: Empty: the configured judge.
+
+    Returns:
+        Without decision and trait where the map tier was not asked, or a call failed (`failure`).
     """
     subject = subject_of(agent)
     words = own_words(text)

@@ -71,7 +71,7 @@ def topics() -> dict[str, Topic]:
 
 
 def word_pattern(words: str, before: str = "") -> re.Pattern[str]:
-    """Compile a pattern that finds any of these as a word of its own; in scripts without spaces, anywhere.
+    """Compile a pattern that finds any of these as a word of its own; those in a script without spaces anywhere, without `before`.
 
     Args:
         words: Regular expressions, separated by ``|``.
@@ -104,7 +104,10 @@ def alternatives(pattern: str) -> list[str]:
 
 
 def topic_of(name: str) -> str:
-    """Return the topic that a trait's name means and nothing else: of "short answers", not of "short temper"; empty where there is none."""
+    """Return the topic that a trait's name means and nothing else: of "short answers", not of "short temper"; empty where there is none.
+
+    Common words may stand beside the topic's; a name that says that something is left undone ("no emoji") has none.
+    """
     folded = " ".join(name.casefold().split())
     if folded in topics():
         return folded
@@ -120,19 +123,22 @@ def topic_of(name: str) -> str:
 
 
 def opposing(name: str, traits: Iterable[AnyTrait], least: float) -> AnyTrait | None:
-    """Return the strongest trait, from this strength up, that is the opposite of what `name` means; None where there is none."""
+    """Return the strongest trait, from the strength `least` up, that cannot hold together with `name`; None where there is none.
+
+    That is one of an opposite topic, or another choice where only one can hold: another language, another name for the user.
+    """
     opposites = _opposites(topic_of(name))
-    choice = _choice_of(name)
+    choice = _exclusive_choice_of(name)
     rivals = []
     for trait in traits:
         is_other_name = trait.name.casefold() != name.casefold()
-        is_other_choice = choice != "" and is_other_name and _choice_of(trait.name) == choice
+        is_other_choice = choice != "" and is_other_name and _exclusive_choice_of(trait.name) == choice
         if trait.strength >= least and (is_other_choice or topic_of(trait.name) in opposites):
             rivals.append(trait)
     return max(rivals, key=lambda trait: trait.strength, default=None)
 
 
-def _choice_of(name: str) -> str:
+def _exclusive_choice_of(name: str) -> str:
     """Return which choice a trait's name makes, of which only the newest holds: of a language, or of a name for the user; else empty."""
     folded = " ".join(name.casefold().split())
     if CALLING.fullmatch(folded):

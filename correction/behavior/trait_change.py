@@ -35,7 +35,13 @@ _DIRECTION_MARKS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u
 
 
 def _storable_text(value: object) -> str:
-    """Return a text as it can be stored and displayed: no control characters, trimmed; empty for None."""
+    """Return a text as it can be stored and displayed, trimmed; empty for None.
+
+    Invisible characters are left out; a control character, or one that turns the writing direction, becomes a space; line breaks stay.
+
+    Raises:
+        PydanticCustomError: It is no text.
+    """
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -55,7 +61,11 @@ def _storable_line(value: object) -> str:
 
 
 def _finite_number(value: object) -> float | None:
-    """Return a number, also one written as a text ("0.3"): small models do that, and it leaves no doubt."""
+    """Return a number, also one written as a text ("0.3"): small models do that, and it leaves no doubt. None for None.
+
+    Raises:
+        PydanticCustomError: It is no finite number; true and false are none.
+    """
     if value is None:
         return None
     number = math.nan
@@ -123,7 +133,10 @@ class Change:
     contradiction: str = ""
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns of a `BehaviorRequest` that say what it does, or would do."""
+        """Return the columns of a `BehaviorRequest` that say what it does, or would do.
+
+        `trait_before` is None for a new trait; where nothing would change the name is empty and `trait_after` None.
+        """
         columns: dict[str, Any] = {
             "operation": self.operation,
             "trait_name": "",
@@ -146,7 +159,7 @@ def operation_of(before: TraitValue | None, after: TraitValue) -> Operation:
 
 
 def find_trait(name: str, traits: Iterable[AnyTrait]) -> AnyTrait | None:
-    """Return the trait of that name: the one written exactly so, else the first with the same `name_key`."""
+    """Return the trait of that name: the one written exactly so, else the first of the same `name_key` (case and spaces do not count)."""
     candidates = list(traits)
     for trait in candidates:
         if trait.name == name:
@@ -182,7 +195,7 @@ def strength_of(amount: Amount, current: float | None = None) -> float:
     if amount == "more":
         return min(1.0, round(start + STEP, 3))
     if amount == "less":
-        faintest = min(start, FAINTEST)
+        faintest = min(start, FAINTEST)  # never more than it is now
         return max(faintest, round(start - STEP, 3))
     return STRENGTHS[amount]
 
@@ -192,7 +205,7 @@ def read_map(answer: object, *, traits: Sequence[TraitLike]) -> Change:
 
     `replaces_trait` names what is changed; where there is no such trait, and where it names none, the trait called `name` is. Else the
     trait that is its opposite is replaced (`topics.opposing`), and where there is none a new one is made. Numbers out of range are
-    clamped, with a warning. An empty answer and one that is not valid change nothing.
+    clamped, with a warning. An empty answer and one that is not valid change nothing: the operation is ``none``, and `why` says so.
     """
     if answer == {}:
         return Change(operation="none", why="no change is needed, or the request is too vague to say which")
@@ -207,13 +220,15 @@ def read_map(answer: object, *, traits: Sequence[TraitLike]) -> Change:
 def _change_by_model(answer: MapAnswer, traits: Sequence[TraitLike]) -> Change:
     """Return the change that a model's answer means: completed from the trait it changes, which may be its opposite.
 
+    A new trait of a strength from 0.5 up takes the place of the strongest trait that is its opposite and has 0.5 or more, too.
+
     Raises:
         ValueError: A text is too long, or the name has nothing to see.
     """
-    _check_texts(answer)
+    _refuse_unusable_texts(answer)
     warnings: list[str] = []
-    sentiment = _within("sentiment", answer.sentiment, -1, warnings)
-    strength = _within("strength", answer.strength, 0, warnings)
+    sentiment = _clamped("sentiment", answer.sentiment, -1, warnings)
+    strength = _clamped("strength", answer.strength, 0, warnings)
     before = _changed_trait(answer, traits, warnings)
     after = _completed_trait(answer.name, answer.description, sentiment, strength, before)
     if before is None and after.strength >= UNSPECIFIED:
@@ -227,17 +242,20 @@ def _change_by_model(answer: MapAnswer, traits: Sequence[TraitLike]) -> Change:
 def change_to(trait: TraitValue, *, replaces: str = "", traits: Sequence[TraitLike]) -> Change:
     """Return the change to a trait in a person's own wording: exactly that, also an empty description.
 
+    Args:
+        replaces: The name of the trait that is changed; empty: the one of the same name, else a new one.
+
     Raises:
-        ValueError: A value is not allowed; says which are.
+        ValueError: A value is not allowed (here nothing is clamped); says which are.
     """
     try:
         answer = MapAnswer(**asdict(trait), replaces_trait=replaces)
     except ValidationError as error:
         raise ValueError(describe_validation(error)) from None
-    _check_texts(answer)
+    _refuse_unusable_texts(answer)
     out_of_range: list[str] = []
-    _within("sentiment", answer.sentiment, -1, out_of_range)
-    _within("strength", answer.strength, 0, out_of_range)
+    _clamped("sentiment", answer.sentiment, -1, out_of_range)
+    _clamped("strength", answer.strength, 0, out_of_range)
     if out_of_range:
         raise ValueError("; ".join(out_of_range))
     warnings: list[str] = []
@@ -246,7 +264,13 @@ def change_to(trait: TraitValue, *, replaces: str = "", traits: Sequence[TraitLi
 
 
 def _change_between(before: TraitValue | None, after: TraitValue, answer: MapAnswer, warnings: list[str]) -> Change:
-    """Return the change from one trait to another, with what the answer says about other traits and the persona."""
+    """Return the change from one trait to another, with what the answer says about other traits and the persona.
+
+    Without an `after`, and with the reason in `why`, where the trait is like that already.
+
+    Args:
+        before: None for a new trait.
+    """
     contradiction = ""
     if answer.contradicts_persona:
         contradiction = answer.contradiction or "it goes against its core"
@@ -264,7 +288,7 @@ def _change_between(before: TraitValue | None, after: TraitValue, answer: MapAns
     return change
 
 
-def _check_texts(answer: MapAnswer) -> None:
+def _refuse_unusable_texts(answer: MapAnswer) -> None:
     """Refuse a name without a visible character, and texts that are too long."""
     name = answer.name
     is_visible = any(unicodedata.category(char)[0] in "LNPS" for char in name)
@@ -275,7 +299,7 @@ def _check_texts(answer: MapAnswer) -> None:
         raise ValueError(f"description has {length:,} characters; allowed: at most {LONGEST_DESCRIPTION:,}")
 
 
-def _within(name: str, value: float | None, low: float, warnings: list[str]) -> float | None:
+def _clamped(name: str, value: float | None, low: float, warnings: list[str]) -> float | None:
     """Return the number clamped to `low` to 1; add a warning where it was outside."""
     if value is None:
         return None
@@ -286,7 +310,10 @@ def _within(name: str, value: float | None, low: float, warnings: list[str]) -> 
 
 
 def _changed_trait(answer: MapAnswer, traits: Sequence[TraitLike], warnings: list[str]) -> TraitValue | None:
-    """Return the trait that the answer changes; None for a new one. Adds a warning where the answer names another."""
+    """Return the trait that the answer changes: the one of its `name`, else the one it says it replaces; None for a new one.
+
+    Adds a warning where the answer names a trait that does not exist, would take another one's name, or calls a known one new.
+    """
     name, replaces = answer.name, answer.replaces_trait
     named = find_trait(name, traits)
     replaced = find_trait(replaces, traits) if replaces else None
@@ -314,7 +341,13 @@ def _exact_trait(answer: MapAnswer, before: TraitValue | None) -> TraitValue:
 def _completed_trait(
     name: str, description: str, sentiment: float | None, strength: float | None, before: TraitValue | None
 ) -> TraitValue:
-    """Return the trait as a model would have it, completed from the trait that it changes."""
+    """Return the trait as a model would have it, completed from the trait that it changes.
+
+    Args:
+        description: Empty: as before.
+        sentiment, strength: None: as before; for a new trait neutral, and 0.5.
+        before: The trait that is changed; None for a new one.
+    """
     known = before or TraitValue(name, strength=UNSPECIFIED)
     if strength is None:  # what is asked for again is not "never"
         strength = UNSPECIFIED if known.strength == STOP else known.strength

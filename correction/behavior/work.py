@@ -55,7 +55,7 @@ def hear(*, message: Message, agent: Agent) -> str:
 
 
 def note_on(messages: Sequence[Message]) -> str:
-    """Return what a program that imports messages must know about requests in them; empty where no person wrote any."""
+    """Return a sentence for a program that imports messages: those of people are not read for requests; empty where no person wrote any."""
     from_people = sum(message.agent_id is None for message in messages)
     if not from_people:
         return ""
@@ -68,9 +68,13 @@ def note_on(messages: Sequence[Message]) -> str:
 
 
 def queue(*, message: Message, agent: Agent, config: ResolvedConfig | None = None) -> BehaviorRequest | None:
-    """Queue a person's message to an agent to be read, once; None where it is not read. Calls no model.
+    """Queue a person's message to an agent to be read; return its request, the stored one where it was queued before. Calls no model.
 
-    Only what people say counts, never an agent's words, and nothing in simulations; in a scratch chat it holds in that chat.
+    None where it is not read: an agent wrote it, it is simulated (but not in a scratch chat), the agent is inactive, the message is
+    older than a day, requests are switched off, or message or agent are gone. Workers wake once the transaction is committed.
+
+    Args:
+        config: The agent's; None: it is read here.
     """
     age = timezone.now() - (message.sent_at or message.created_at)
     is_simulated = message.synthetic and not is_chat(message.channel)
@@ -88,10 +92,10 @@ def queue(*, message: Message, agent: Agent, config: ResolvedConfig | None = Non
 
 
 def work_one(*, owner: str) -> bool:
-    """Read the request whose turn it is; return whether there was one."""
+    """Read the request whose turn it is; return whether there was one. An interruption, or an empty budget, costs it no try."""
     return do_next(
         BehaviorRequest,
-        lambda request: _read(request, owner),
+        lambda request: _read_request(request, owner),
         owner=owner,
         lease=one_call(),
         attempts=MOST_ATTEMPTS,
@@ -99,11 +103,11 @@ def work_one(*, owner: str) -> bool:
     )
 
 
-def _read(request: BehaviorRequest, owner: str) -> dict[str, Any] | None:
+def _read_request(request: BehaviorRequest, owner: str) -> dict[str, Any] | None:
     """Ask the tiers that have no answer yet, store each answer as it arrives, and have the policy decide.
 
     Returns:
-        The columns of how the work ends; None when the policy ended it.
+        The columns of how the work ends; None when the policy ended it, which stored them.
 
     Raises:
         LeaseLost: Another worker has it, or it was cancelled.
@@ -117,6 +121,7 @@ def _read(request: BehaviorRequest, owner: str) -> dict[str, Any] | None:
         return {"status": Status.CANCELLED, "error": why}
     addressed = text_addressed_to(message, agent)
     words = own_words(addressed)
+    # Another round only where the persona was changed after the map tier saw it: then that tier is asked again.
     for mapping in range(1, MOST_MAPPINGS + 1):
         answers = _stored_answers(request)
         if not answers:
@@ -130,7 +135,7 @@ def _read(request: BehaviorRequest, owner: str) -> dict[str, Any] | None:
         unread = len(message.text.strip()) - len(addressed.strip())
         if unread > 0:
             warnings.append(f"{unread:,} characters of the message were not read: they are said to others")
-        if "map" not in answers:
+        if "map" not in answers:  # it asks for nothing, or for nothing clear
             return _ending_without_map(answers, warnings)
         if settle_request(request=request, owner=owner, again=mapping < MOST_MAPPINGS, warnings=warnings):
             break
@@ -150,10 +155,11 @@ def _stored_answers(request: BehaviorRequest) -> Answers:
 def _ask_open_tiers(
     request: BehaviorRequest, owner: str, message: Message, agent: Agent, words: OwnWords, answers: Answers
 ) -> dict[str, Any] | None:
-    """Ask the tiers that have no answer yet, and store each answer; adds to `answers`.
+    """Ask the tiers that have no answer yet, in their order, and store each answer; adds to `answers`.
 
     Returns:
-        The columns of how the work ends where a call failed or the budget is spent; else None.
+        The columns of the request where a call failed (to be tried later, or failed) or the budget is spent; None where no tier is left
+        to ask.
 
     Raises:
         LeaseLost: Another worker has it, or it was cancelled.
@@ -168,7 +174,7 @@ def _ask_open_tiers(
         config = resolve_config(agent)
         subject = subject_of(agent, traits_in(agent, key_of(message, config)))
         context: tuple[str, ...] = ()
-        if tier != "gate":
+        if tier != "gate":  # that is asked about this message alone
             context = context_of(message, agent, config)
         reply = ask(tier, words=words, subject=subject, answers=answers, context=context, work_id=request.work_id)
         columns: dict[str, Any] = {f"{tier}_call_id": reply.call_id, "judge": judge}
@@ -180,13 +186,13 @@ def _ask_open_tiers(
             columns["confidence"] = reply.value["confidence"]
         if tier == "map":
             columns["map_digest"] = persona_digest(system_prompt=subject.persona, traits=subject.traits)
-        _store(request, owner, **columns)
+        _store_answer(request, owner, **columns)
     return None
 
 
 def _store_gate_without_model(request: BehaviorRequest, owner: str, gate: Mapping[str, Any]) -> None:
     """Store the gate's answer that needed no model."""
-    _store(request, owner, gate_result=gate, confidence=gate["confidence"], judge=JUDGED_WITHOUT_MODEL)
+    _store_answer(request, owner, gate_result=gate, confidence=gate["confidence"], judge=JUDGED_WITHOUT_MODEL)
 
 
 def _ending_without_map(answers: Answers, warnings: list[str]) -> dict[str, Any]:
@@ -216,7 +222,7 @@ def _why_not_read(message: Message, agent: Agent) -> str:
     return why_not_heard(requester_of(message), config)
 
 
-def _store(request: BehaviorRequest, owner: str, **fields: Any) -> None:
+def _store_answer(request: BehaviorRequest, owner: str, **fields: Any) -> None:
     """Store an answer, so that it is paid for once.
 
     Raises:

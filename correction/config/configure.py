@@ -71,16 +71,16 @@ def configure(
     Args:
         agent: Whose; None for the defaults.
         changes: Field to value; None, an empty text and ``inherit`` reset it to inherit.
-        user: Who; in a web request the signed-in user when left out.
+        user: Who; None: in a web request the signed-in user.
         reason: Why, one line of at most 100 characters, for the history.
         check: Gets the configuration as it is before the change, while no other process can change it; raises to leave it so.
-        seen: What was stored of these fields when the person decided; None = inherit.
+        seen: What was stored of these fields when the person decided (of a field, None = inherit); None: conflicts are not looked for.
 
     Returns:
         The configuration in effect afterwards. Nothing is written, and no history made, where nothing changes.
 
     Raises:
-        ConfigError: Unknown fields or values that are not allowed; nothing was changed.
+        ConfigError: Unknown fields, values or a reason that are not allowed, or the agent was deleted; nothing was changed.
         ConfigConflict: A field was changed since it was `seen`, to something else than what is asked for; nothing was changed.
     """
     values = read_changes(changes)
@@ -89,7 +89,7 @@ def configure(
             {"reason": f"reason has {len(reason)} characters: allowed: one line of at most {LONGEST_REASON}"}
         )
     with transaction.atomic():
-        row = _locked_row(agent, user, values)
+        row = _lock_or_create_row(agent, user, values)
         if check is not None:
             check(in_effect(agent))
         if seen is not None:
@@ -98,12 +98,12 @@ def configure(
         if row is not None and changed:
             for name in changed:
                 setattr(row, name, values[name])
-            _sign(row, user, reason)
+            _note_for_history(row, user, reason)
             row.save(update_fields=[*changed, "updated_at"])
     return in_effect(agent)
 
 
-def _locked_row(
+def _lock_or_create_row(
     agent: Agent | None, user: AbstractBaseUser | None, values: Mapping[str, Any]
 ) -> AgentEvaluationConfig | None:
     """Return the row to change, locked; a new one where there is none and something is to be set, else None.
@@ -111,20 +111,25 @@ def _locked_row(
     Raises:
         ConfigError: The agent was deleted meanwhile.
     """
-    row = _locked(agent)
+    row = _lock_row(agent)
     if row is not None:
         return row
     if agent is not None and not Agent.objects.filter(pk=agent.pk).exists():
         raise ConfigError({"agent": f"there is no agent {agent.slug!r} any more: nothing was changed"})
     if all(value is None for value in values.values()):  # it inherits everything already
         return None
-    return _made(agent, user, NO_OWN)
+    return _create_row(agent, user, reason=NO_OWN)
 
 
 def _refuse_conflicts(
     agent: Agent | None, row: AgentEvaluationConfig | None, values: Mapping[str, Any], seen: Mapping[str, Any]
 ) -> None:
     """Refuse fields that are stored neither as the person saw them nor as the person wants them.
+
+    Args:
+        row: None where nothing is stored: then each field inherits.
+        values: What the person wants, by field; None = inherit.
+        seen: What the person saw; a field that is not in it is not looked at.
 
     Raises:
         ConfigConflict: There are such fields; says who changed them, and to what.
@@ -133,27 +138,39 @@ def _refuse_conflicts(
     for name, value in values.items():
         stored = getattr(row, name, None)
         if name in seen and stored not in (seen[name], value):
-            conflicts[name] = _conflict(agent, name, stored)
+            conflicts[name] = _conflict_sentence(agent, name, stored)
     if conflicts:
         raise ConfigConflict(conflicts)
 
 
 def ensure_rows(*, agents: Iterable[Agent], reason: str) -> int:
-    """Make the defaults row and a row per agent where there is none yet; change no row; return how many were made."""
+    """Make the defaults row and a row per agent where there is none yet, which inherit everything; return how many were made.
+
+    No row that is there is changed.
+
+    Args:
+        reason: For the history.
+    """
     present = set(AgentEvaluationConfig.objects.values_list("agent_id", flat=True))  # None is the defaults row
     missing: list[Agent | None] = [agent for agent in agents if agent.pk not in present]
     if None not in present:
         missing.insert(0, None)
     for agent in missing:
         with transaction.atomic():
-            _made(agent, None, reason)
+            _create_row(agent, user=None, reason=reason)
     return len(missing)
 
 
 def copy_config(*, source: Agent, targets: Iterable[Agent], user: AbstractBaseUser | None = None) -> int:
-    """Give the targets the source's own settings, inherited ones included; all or none. Return how many targets there were."""
+    """Give the targets the source's own settings; what the source inherits they inherit, too. Return how many targets there were.
+
+    All or none are changed; the source itself is passed over.
+
+    Raises:
+        ConfigError: A target was deleted meanwhile.
+    """
     own = AgentEvaluationConfig.objects.filter(agent=source).first()
-    changes = _stored(own, SETTINGS)
+    changes = _stored_values(own, SETTINGS)
     reason = f"copied from {source.slug}"[:LONGEST_REASON]
     others = [agent for agent in targets if agent.pk != source.pk]
     others.sort(key=lambda agent: agent.pk)  # rows are locked in one order, against deadlocks
@@ -171,12 +188,15 @@ def config_history(agent: Agent | None, *, limit: int = 50) -> list[ConfigChange
 
 
 def changes_of(records: Sequence[Any]) -> list[ConfigChange]:
-    """Return the changes that history records, newest first, stand for; each is compared with the record of the same agent before it."""
+    """Return the changes that history records, newest first, stand for; each is compared with the record of the same agent before it.
+
+    The oldest record of each agent is compared with nothing set: give one more than is wanted.
+    """
     changes = []
     earlier_records: dict[int | None, Any] = {}  # by agent; None is the defaults
     for record in reversed(records):
-        before = _stored(earlier_records.get(record.agent_id), SETTINGS)
-        after = _stored(record, SETTINGS)
+        before = _stored_values(earlier_records.get(record.agent_id), SETTINGS)
+        after = _stored_values(record, SETTINGS)
         change = ConfigChange(
             history_id=record.history_id,
             agent_id=record.agent_id,
@@ -198,7 +218,7 @@ def revert(*, agent: Agent | None, history_id: int, user: AbstractBaseUser | Non
     Raises:
         ConfigError: There is no such entry in this history.
     """
-    values = _stored(_entry(agent, history_id), SETTINGS)
+    values = _stored_values(_history_entry(agent, history_id), SETTINGS)
     return configure(agent=agent, changes=values, user=user, reason=f"back to entry {history_id}")
 
 
@@ -213,15 +233,15 @@ def undo(*, agent: Agent | None, history_id: int, user: AbstractBaseUser | None 
     """Set the fields that one change set back to what they were before it, inherit included; other fields stay.
 
     Raises:
-        ConfigError: There is no such entry, or one of its fields was changed since; nothing was changed.
+        ConfigError: There is no such entry in this history, or one of its fields was changed since; nothing was changed.
     """
-    entry = _entry(agent, history_id)
+    entry = _history_entry(agent, history_id)
     earlier = _history(agent).filter(history_id__lt=history_id).order_by("-history_id").first()
-    before = _stored(earlier, SETTINGS)
-    after = _stored(entry, SETTINGS)
+    before = _stored_values(earlier, SETTINGS)
+    after = _stored_values(entry, SETTINGS)
     undone = {name: before[name] for name in SETTINGS if before[name] != after[name]}
     with transaction.atomic():
-        row = _locked(agent)
+        row = _lock_row(agent)
         problems = {
             name: f"{name} was changed since, so nothing was undone; see the history"
             for name in undone
@@ -273,7 +293,7 @@ def _notes_on_gate(config: ResolvedConfig) -> Iterator[str]:
 
 
 def _notes_on_budget(config: ResolvedConfig) -> Iterator[str]:
-    """Yield sentences on settings of the budget that have no effect."""
+    """Yield sentences on settings of the budget that have no effect: a half that lacks the other, or a judge without a price."""
     budget = config["daily_budget_usd"]
     if not config["budget_enabled"]:
         if budget is not None:
@@ -320,8 +340,8 @@ def in_effect(agent: Agent | None) -> ResolvedConfig:
     return resolve_config(agent) if agent is not None else resolve_defaults()
 
 
-def _conflict(agent: Agent | None, name: str, stored: Any) -> str:
-    """Return a sentence on who changed a field last, and to what."""
+def _conflict_sentence(agent: Agent | None, name: str, stored: Any) -> str:
+    """Return a sentence on who changed a field last, when, and to what; without who and when where the latest 50 changes do not tell."""
     by = at = ""
     for change in config_history(agent):
         if name in change.changes:
@@ -333,7 +353,7 @@ def _conflict(agent: Agent | None, name: str, stored: Any) -> str:
     return f"{name} was set to {value}{by}{at}, after this page was opened; nothing was saved"
 
 
-def _stored(row: Any, names: Iterable[str]) -> dict[str, Any]:
+def _stored_values(row: Any, names: Iterable[str]) -> dict[str, Any]:
     """Return the values that a row, or an entry of its history, sets; where there is none everything is inherited."""
     return {name: getattr(row, name, None) for name in names}
 
@@ -344,7 +364,7 @@ def _history(agent: Agent | None) -> Any:
     return history.filter(is_defaults=True) if agent is None else history.filter(agent=agent)
 
 
-def _entry(agent: Agent | None, history_id: int) -> Any:
+def _history_entry(agent: Agent | None, history_id: int) -> Any:
     """Return an entry of a history.
 
     Raises:
@@ -360,7 +380,7 @@ def _entry(agent: Agent | None, history_id: int) -> Any:
     return entry
 
 
-def _locked(agent: Agent | None) -> AgentEvaluationConfig | None:
+def _lock_row(agent: Agent | None) -> AgentEvaluationConfig | None:
     """Return the row, locked, so that its history entry shows what other writers set; None when there is none yet."""
     rows = AgentEvaluationConfig.objects.select_for_update()
     rows = rows.order_by("pk")  # the model's own order would lock agents, too
@@ -369,22 +389,30 @@ def _locked(agent: Agent | None) -> AgentEvaluationConfig | None:
     return rows.filter(agent=agent).first()
 
 
-def _made(agent: Agent | None, user: AbstractBaseUser | None, reason: str) -> AgentEvaluationConfig:
-    """Return a new row that inherits everything, or the one another writer made in between."""
+def _create_row(agent: Agent | None, user: AbstractBaseUser | None, reason: str) -> AgentEvaluationConfig:
+    """Store and return a new row that inherits everything, or return the one another writer made in between, locked.
+
+    Args:
+        agent: None: the defaults row.
+        user, reason: For the history.
+
+    Raises:
+        IntegrityError: The agent is gone.
+    """
     row = AgentEvaluationConfig(agent=agent, is_defaults=agent is None)
-    _sign(row, user, reason)
+    _note_for_history(row, user, reason)
     try:
         with transaction.atomic():
             row.save(force_insert=True)
     except IntegrityError:
-        other = _locked(agent)
+        other = _lock_row(agent)
         if other is None:
             raise  # the agent itself is gone
         return other
     return row
 
 
-def _sign(row: Any, user: AbstractBaseUser | None, reason: str) -> None:
+def _note_for_history(row: Any, user: AbstractBaseUser | None, reason: str) -> None:
     """Set what the history records of the next save. Without `user` its middleware knows who is signed in."""
     if user is not None:
         row._history_user = user

@@ -93,7 +93,7 @@ def short(text: str) -> str:
 
 
 def validate_names(value: object) -> None:
-    """Check that it is a list of up to 100 names of 1 to 150 characters without line breaks, none twice.
+    """Check that it is a list of up to 100 names of 1 to 150 printable characters, none twice, none with spaces around it.
 
     Raises:
         ValidationError: It is not; names the value.
@@ -108,7 +108,7 @@ def validate_names(value: object) -> None:
 
 
 def read_names(value: Any) -> list[str]:
-    """Return the names in a text or a list, trimmed, each once, in their order.
+    """Return the names in a text or a list, trimmed, each once, in their order; no name for the text ``none``.
 
     Raises:
         ValueError: It is neither, or a quote is not closed.
@@ -121,7 +121,11 @@ def read_names(value: Any) -> list[str]:
 
 
 def _names_in_text(text: str) -> list[str]:
-    """Return the names that commas and lines separate; one with a comma stands in double quotes."""
+    """Return the names that commas and lines separate; one with a comma stands in double quotes. ``none`` alone is an empty list.
+
+    Raises:
+        ValueError: A quote is not closed.
+    """
     if text.strip().lower() == NO_NAMES:
         return []
     names: list[str] = []
@@ -139,7 +143,10 @@ def _without_repeats(names: Iterable[str]) -> list[str]:
 
 
 def show_names(names: Sequence[str]) -> str:
-    """Return the list as one line that `read_names` reads."""
+    """Return the list as one line that `read_names` reads; ``none`` for an empty list.
+
+    In quotes: a name with a comma or quote, or that would be read as ``none`` or ``inherit``.
+    """
     quoted = []
     for name in names:
         needs_quotes = "," in name or '"' in name or name.lower() in (NO_NAMES, INHERIT)
@@ -261,7 +268,7 @@ class Setting:
         return shape
 
     def read(self, value: Any) -> Any:
-        """Return a value as the column stores it; None for one that means inherit (None, empty, ``inherit``).
+        """Return a value, typed or as text, as the column stores it; None for one that means inherit (None, empty, ``inherit``).
 
         Raises:
             ConfigError: It is not allowed; names field, value and range.
@@ -319,7 +326,11 @@ class Setting:
         return self._read_number(text)
 
     def _read_number(self, text: str) -> int | Decimal:
-        """Return a number, not rounded: more decimal places than allowed are refused by the column."""
+        """Return the number in a text, not rounded: more decimal places than allowed are refused by the column.
+
+        Raises:
+            ValueError, ArithmeticError: It is no number, not finite, or not whole where it has to be.
+        """
         number = Decimal(text)
         if not number.is_finite():
             raise ValueError("no number")
@@ -689,7 +700,7 @@ def resolve_config(agent: Agent, overrides: Mapping[str, Any] | None = None) -> 
     """Return the configuration of `agent` in effect (AC-7.3.3), in one query.
 
     Args:
-        overrides: Values for one run (`Run.overrides`); names that are no field, and None, are passed over.
+        overrides: Values for one run (`Run.overrides`); names that are no field, None, and values that are not allowed are passed over.
     """
     with sentry_sdk.start_span(op="correction.config", name="resolve config") as span:
         own = defaults = None
@@ -731,6 +742,9 @@ def merge(
 ) -> ResolvedConfig:
     """Merge the layers of a configuration without a query: of each setting the first value that is set wins.
 
+    The layers, in this order: overrides of a run, the agent's own row, the defaults row, built-in values. None and an empty text are not
+    set; an empty list is. `provenance` says from which layer each value is.
+
     Where no layer sets `gate_rules_enabled`, the agent's rules are checked wherever a dimension is that takes rules; where none sets
     `gate_mode`, it is ``enforce`` as soon as a check is enabled.
     """
@@ -767,7 +781,7 @@ def _valid_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values as the columns store them.
+    """Return values, by the field's name, as the columns store them; None where a field is to inherit.
 
     Raises:
         ConfigError: Unknown fields, or values that are not allowed; all of them at once (of a flood, the first ones).

@@ -63,7 +63,9 @@ DISAGREEMENTS = {"planted drift": {2}, "second reader": {2, 7}}
 
 
 def fill_console(out: Any) -> None:
-    """Set up what the scenes do not show and say where to see it, once.
+    """Set up what the scenes do not show, so that the console's pages have something, and say where to see it.
+
+    Done once: nothing happens where its schedule is there already.
 
     Raises:
         LookupError: An example agent is missing.
@@ -72,7 +74,7 @@ def fill_console(out: Any) -> None:
         return
     agents = example_agents((*MEASURED_AGENTS, ANSWERING_AGENT))
     evaluations = _measure_every_few_days([agents[slug] for slug in MEASURED_AGENTS])
-    _label(evaluations)
+    _draw_and_label(evaluations)
     _check_the_judge()
     _answer_a_visitor(agents[ANSWERING_AGENT])
     alerts = DriftAlert.objects.filter(schedule__name=Demo.SCHEDULE).count()
@@ -84,7 +86,10 @@ def fill_console(out: Any) -> None:
 
 
 def _measure_every_few_days(agents: list[Agent]) -> list[EvaluationRun]:
-    """Fire a schedule at the times it would have fired in the four weeks of the conversations, then pause it: no more is said."""
+    """Fire a schedule at the times it would have fired in the four weeks of the conversations; return its evaluations, judged.
+
+    Each is looked through for drift. The schedule is paused then: no more is said.
+    """
     newest = Message.objects.filter(agent__in=agents, synthetic=False).aggregate(at=Max("sent_at"))["at"]
     last_day = timezone.localtime(newest).replace(hour=0, minute=0, second=0, microsecond=0)
     end = last_day + timedelta(days=1)
@@ -108,8 +113,11 @@ def _measure_every_few_days(agents: list[Agent]) -> list[EvaluationRun]:
     return list(EvaluationRun.objects.filter(schedule=schedule))
 
 
-def _label(evaluations: list[EvaluationRun]) -> None:
-    """Draw judgements, and label some of them by what was planted: in build 41 michael does not do what is claimed of him."""
+def _draw_and_label(evaluations: list[EvaluationRun]) -> None:
+    """Draw judgements, and label the first 9 by what was planted: in build 41 michael does not do what is claimed of him.
+
+    Two made-up people label, each with some labels that disagree with that (`DISAGREEMENTS`: their places among the 9, from 0).
+    """
     label_set = draw_label_set(
         name=LABEL_SET, judge=OFFLINE, dimension="adherence", n=JUDGEMENTS_DRAWN, runs=evaluations
     )
@@ -143,7 +151,10 @@ def _work_off(waiting: QuerySet[Any], work_one: Callable[..., bool]) -> None:
 
 
 def _answer_a_visitor(agent: Agent) -> None:
-    """Have drafts checked and messages observed, a nudge given, and a request wait, in an ordinary channel."""
+    """Have drafts checked and messages observed, a nudge given, and a request wait, in a new channel that is not synthetic.
+
+    From now on anybody may ask this agent to behave differently; the nudge is switched off again.
+    """
     with transaction.atomic():
         channel = Channel.objects.create(slug=Demo.CHANNEL, name="front desk", topic="Visitors and deliveries")
         ChannelMember.objects.create(channel=channel, agent=agent)
@@ -154,7 +165,7 @@ def _answer_a_visitor(agent: Agent) -> None:
     stage.send_drafts(agent.slug, (MESSAGE_IN_CHARACTER,), gate_settings())
     stage.send_drafts(agent.slug, (DRAFT_SENT_BACK, SECOND_DRAFT), gate_settings())
     for line in (APOLOGY, OBSERVED_MESSAGE):
-        observing = {**gate_settings(), "gate_mode": "observe", "lines": [line]}
+        observing = {**gate_settings(), "gate_mode": "observe", "lines": [line]}  # what the scripted actor says
         run_turn(start_turn(agent=agent, channel=channel, overrides=observing), owner=owner_name())
     Intervention.objects.filter(pk=nudge.pk).update(is_enabled=False)
     message = receive_message(channel=channel, outsider=VISITOR, text=BEHAVIOR_REQUEST)
@@ -167,7 +178,7 @@ def _answer_a_visitor(agent: Agent) -> None:
 
 
 def _apology_nudge(agent: Agent) -> Intervention:
-    """Make an intervention that nudges an agent that keeps saying sorry."""
+    """Store an enabled intervention for this agent alone, which nudges it once one of the last messages says sorry."""
     nudge: Intervention = Intervention.objects.create(
         slug=Demo.INTERVENTION,
         description="Reminds an agent that keeps saying sorry",

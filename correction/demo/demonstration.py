@@ -143,7 +143,7 @@ class Stage:
 
     @classmethod
     def set_up(cls) -> Stage:
-        """Make the channels. Needs the example agents (`manage.py seed`).
+        """Make two synthetic channels, with the first number that no channel has yet; return the stage with them and its agents.
 
         Raises:
             LookupError: An example agent is missing.
@@ -173,7 +173,7 @@ class Stage:
                 append(channel=channel, agent=self.agents[slug], text=text)
 
     def send_drafts(self, slug: str, drafts: Sequence[str], overrides: dict[str, Any]) -> list[SendResult]:
-        """Send one draft after the other in one gate session, until one is sent; return the result of each."""
+        """Send one draft after the other in one gate session, until one is sent; return the results, without drafts after that."""
         results: list[SendResult] = []
         for draft in drafts:
             result = send_message(
@@ -195,13 +195,16 @@ class Stage:
 
 
 def show_correction(out: Any, *, again: bool = False) -> None:
-    """Run the scenes of specification 000 and say what happened; where they ran before, say only where to find them.
+    """Run the scenes of specification 000 in new channels and print what happened; where they ran before, say only where to find them.
+
+    Args:
+        again: Run them also where they ran before.
 
     Raises:
         LookupError: An example agent is missing.
     """
     channels = Channel.objects.filter(synthetic=True, slug__regex=r"^demo-[0-9]+$", gate_sessions__isnull=False)
-    before = channels.order_by("-pk").first()
+    before = channels.order_by("-pk").first()  # the newest channel in which they ran
     if before is not None and not again:
         drafts = CorrectionLog.objects.filter(session__channel=before).count()
         out.write(
@@ -219,7 +222,7 @@ def show_correction(out: Any, *, again: bool = False) -> None:
 
 
 def _gate_scenes(out: Any, stage: Stage) -> None:
-    """Send messages of michael without and with the gate, and print each draft with its verdict."""
+    """Send messages of michael without and with the gate, and print each draft with its verdict; without it, how many calls were made."""
     gate_on = gate_settings()
     calls_before = LLMCall.objects.count()
     _gate_scene(out, stage, "Everything off (the default)", (UNCHECKED_MESSAGE,), EVERYTHING_OFF)
@@ -232,7 +235,10 @@ def _gate_scenes(out: Any, stage: Stage) -> None:
 
 
 def _gate_scene(out: Any, stage: Stage, title: str, drafts: Sequence[str], overrides: dict[str, Any]) -> None:
-    """Send drafts of one message, and print what the gate says of each."""
+    """Send drafts of one message by michael, until one is sent, and print of each what the gate says and what becomes of it.
+
+    Without a gate there are no verdicts to print.
+    """
     out.write(f"\n   {title}")
     results = stage.send_drafts("michael", drafts, overrides)
     for number, result in enumerate(results, 1):
@@ -248,7 +254,7 @@ def _gate_scene(out: Any, stage: Stage, title: str, drafts: Sequence[str], overr
 
 
 def _nudge_scene(out: Any, stage: Stage) -> None:
-    """Have an agent answer where four agree with each other, and print whether it is nudged."""
+    """Have dwight answer where four agents agree with each other, and print whether he is nudged, and what he says."""
     stage.add_messages(stage.picnic, AGREEING_MESSAGES)
     run = stage.take_turn(stage.picnic, "dwight", {**EVERYTHING_OFF, "anti_convergence_enabled": True})
     out.write("\n   Four agents agree with each other: a judge is asked whether the fifth needs a nudge")
@@ -265,7 +271,7 @@ def _nudge_scene(out: Any, stage: Stage) -> None:
 
 
 def _repetition_scene(out: Any, stage: Stage) -> None:
-    """Print what an agent that begins its messages alike is shown."""
+    """Print how far phyllis's last messages repeat each other, and what is added to her prompt; no turn is taken."""
     stage.add_messages(stage.channel, REPEATING_MESSAGES)
     phyllis = stage.agents["phyllis"]
     result = check_repetition(phyllis, channel=stage.channel)
@@ -281,7 +287,7 @@ def _repetition_scene(out: Any, stage: Stage) -> None:
 
 
 def _print_sums(out: Any, stage: Stage) -> None:
-    """Print what the gate did for michael, and what correction cost."""
+    """Print what the gate did for michael in simulations so far, and what correction cost for all agents."""
     figures = get_gate_statistics(agent=stage.agents["michael"], synthetic=True)
     rate = ""
     if figures.original_success_rate is not None:
@@ -303,7 +309,10 @@ def _short(text: str) -> str:
 
 
 def show_debate(out: Any, *, again: bool = False) -> None:
-    """Have four example agents debate in the mode devils-advocate; where they did before, say only where to find it.
+    """Have four example agents debate in the mode devils-advocate, from given lines, and print it; where they did before, only say where.
+
+    Args:
+        again: Play it also where it was played before.
 
     Raises:
         LookupError: An example agent is missing.
@@ -354,7 +363,12 @@ def _debate_script() -> dict[int, list[dict[str, Any]]]:
 
 
 def show_swarm(out: Any, *, again: bool = False) -> None:
-    """Send an example agent three messages while it has a swarm; where that was done before, say only where to find it.
+    """Send an example agent three messages while it has swarms, and print what these did; where that was done before, only say where.
+
+    The swarms it had before are given back, also after an error.
+
+    Args:
+        again: Show it also where it was shown before.
 
     Raises:
         LookupError: The example agent is missing.
@@ -413,9 +427,13 @@ def _write_answer(out: Any, agent: Agent, replies: Iterable[str], trace: Iterabl
 
 
 def show_experiment(out: Any, *, again: bool = False) -> None:
-    """Play recorded lines of two builds with and without the gate, by exact rules; where that was done before, say only where to find it.
+    """Play recorded lines of two builds with and without the gate, by exact rules, and print the report; where it was, only say where.
 
-    Each agent says what it said in build 41. Where the gate sends that back, it falls back on its first line of build 40.
+    Each agent says what it said in build 41. Where the gate sends that back, it falls back on its first line of build 40. The judge is
+    always the offline one, and so costs nothing.
+
+    Args:
+        again: Play it also where it was played before.
 
     Raises:
         LookupError: An example agent is missing.

@@ -16,7 +16,10 @@ from evaluation.models import EvaluationSchedule
 
 
 def remove_named(agents: Sequence[Agent]) -> dict[str, int]:
-    """Remove what the demonstration named, unless it is meant for other agents by now; return how many rows, by what they are."""
+    """Remove what the demonstration named: schedule, intervention, labels, experiment; return how many rows, by what they are.
+
+    Schedule and intervention stay where they are meant for other agents than these, too.
+    """
     others = Agent.objects.exclude(pk__in=[agent.pk for agent in agents])
     removed = {
         **delete_counted(EvaluationSchedule.objects.filter(name=Demo.SCHEDULE).exclude(agents__in=others)),

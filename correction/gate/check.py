@@ -133,7 +133,12 @@ class GateResult:
         return sum(scores.values()) if scores else None
 
     def log(self, *, attempt: int, outcome: Outcome | None = None, **columns: Any) -> CorrectionLog:
-        """Return the attempt (from 1) as a row that is not saved yet; one that failed is sent back unless `outcome` says otherwise."""
+        """Return the attempt (from 1) as a row that is not saved yet, with the dimensions as its `results`.
+
+        Args:
+            outcome: None: `CORRECTED`, which means sent back, where it failed; else passed (at once, after a retry, or unjudged and why).
+            columns: Further columns of the row.
+        """
         log = CorrectionLog(
             attempt=attempt,
             outcome=outcome or self._outcome(attempt),
@@ -160,13 +165,17 @@ def scores_of(results: Iterable[GateDimensionResult]) -> dict[str, float]:
 
 
 def read_judge_reply(question: Question, reply: Reply) -> list[PropositionResult]:
-    """Return a result for each proposition that a judge was asked about."""
+    """Return a result for each proposition that a judge was asked about, in their order.
+
+    Its status is that of the call where the call failed; its duration the milliseconds of the whole call with its waiting.
+    """
     claims = question.claims()
     results = []
     for (key, proposition), verdict in zip(question.keyed().items(), read_reply(question, reply), strict=True):
         about = ""
         if proposition.cues and is_heuristic(verdict.judge):
-            about = claims[key]  # cues that were matched mean nothing without their claim
+            # The offline judge names only the words it matched: they mean nothing without the claim.
+            about = claims[key]
         result = result_of_verdict(proposition, verdict, about=about)
         status = _status_of_call(reply, verdict) or result.status
         results.append(replace(result, status=status, duration_ms=reply.latency_ms + reply.waited_ms))
@@ -185,7 +194,11 @@ def _status_of_call(reply: Reply, verdict: Verdict) -> DimensionStatus | None:
 
 
 def result_of_verdict(proposition: Proposition, verdict: Verdict, *, about: str = "") -> PropositionResult:
-    """Return a verdict on a proposition as its result."""
+    """Return a verdict on a proposition as its result; without a score where the verdict has no value (not judged).
+
+    Args:
+        about: What the rule or cue stands for, in words; empty where the reasoning says enough.
+    """
     return PropositionResult(
         id=proposition.id,
         judge=verdict.judge,
@@ -230,25 +243,27 @@ def combine(
 ) -> GateDimensionResult:
     """Return one dimension's result, not saved yet: its score is the worst of the judge's and of each of the agent's own rules and cues.
 
-    Where there are several propositions the judge's score is their weighted mean. A call that failed leaves the dimension unjudged and
-    passed, however well the rules held: they are a part of it. A broken rule fails it all the same.
+    The judge's score is the weighted mean of its propositions. Decided in this order: it fails where that score, or the one of a rule or
+    cue, is below the threshold; it passes unjudged where a call failed or was not made for want of time or budget, however well the
+    rules held, for they are only a part of it; it passes by its score; it passes where nothing has a score.
 
     Args:
-        judged: Results of the propositions that a judge was asked about.
+        threshold: The lowest score (0 to 9) that passes.
+        judged: Results of the propositions that a judge was asked about, also of those it could not be asked about.
         own: Results of the agent's rules and cues.
     """
     results = (*own, *judged)
     lowest = _lowest_score(judged, own)
-    failed_call = _failed_call(results)
+    missing_verdict = _missing_verdict(results)
     if lowest is not None and lowest.score < threshold:
-        finding = _below_threshold(lowest, results, threshold)
-    elif failed_call is not None:
-        finding = _without_verdict(failed_call)
+        finding = _failed_by_score(lowest, results, threshold)
+    elif missing_verdict is not None:
+        finding = _passed_without_verdict(missing_verdict)
     elif lowest is not None:
-        finding = _scored(lowest)
+        finding = _passed_by_score(lowest)
     else:
-        finding = _nothing_scored(results)
-    decisive = finding.decisive
+        finding = _passed_without_score(results)
+    decisive = finding.decisive  # the proposition that decided; None: none did
     row = GateDimensionResult(
         dimension=dimension,
         status=finding.status,
@@ -278,7 +293,7 @@ def _lowest_score(judged: Sequence[PropositionResult], own: Sequence[Proposition
 
 
 def _mean_of_judge(judged: Sequence[PropositionResult]) -> _LowestScore | None:
-    """Return the weighted mean of the judge's scores, for which its lowest one stands."""
+    """Return the weighted mean of the judge's scores, with the proposition of the lowest one as decisive; None without any score."""
     total = 0.0
     weights = 0.0
     lowest: _LowestScore | None = None
@@ -294,8 +309,8 @@ def _mean_of_judge(judged: Sequence[PropositionResult]) -> _LowestScore | None:
     return _LowestScore(round(total / weights, 2), lowest.decisive)
 
 
-def _failed_call(results: Iterable[PropositionResult]) -> PropositionResult | None:
-    """Return a result whose call brought no verdict, of several the one that says most."""
+def _missing_verdict(results: Iterable[PropositionResult]) -> PropositionResult | None:
+    """Return a result whose call failed or was not made: a time-out before overload, error and budget; None where all were made."""
     failed: dict[str, PropositionResult] = {}
     for result in results:
         failed.setdefault(result.status, result)
@@ -305,8 +320,8 @@ def _failed_call(results: Iterable[PropositionResult]) -> PropositionResult | No
     return None
 
 
-def _below_threshold(lowest: _LowestScore, results: Sequence[PropositionResult], threshold: Decimal) -> _Finding:
-    """Return a failed dimension with everything that speaks against the draft, what decided first."""
+def _failed_by_score(lowest: _LowestScore, results: Sequence[PropositionResult], threshold: Decimal) -> _Finding:
+    """Return a failed dimension with everything that speaks against the draft: what decided first, then by score, the lowest first."""
     below = [result for result in results if result.status == "scored" and (result.score or 0.0) < threshold]
     below.sort(key=lambda result: result.score or 0.0)
     against = [lowest.decisive, *(result for result in below if result is not lowest.decisive)]
@@ -325,7 +340,7 @@ def _lines(texts: Iterable[str]) -> str:
     return "\n".join(dict.fromkeys(text for text in texts if text))
 
 
-def _without_verdict(failed_call: PropositionResult) -> _Finding:
+def _passed_without_verdict(failed_call: PropositionResult) -> _Finding:
     """Return a dimension that passes because a call about it failed."""
     return _Finding(
         status=failed_call.status,
@@ -335,17 +350,21 @@ def _without_verdict(failed_call: PropositionResult) -> _Finding:
     )
 
 
-def _scored(lowest: _LowestScore) -> _Finding:
+def _passed_by_score(lowest: _LowestScore) -> _Finding:
     """Return a dimension that passes by its score."""
     return _Finding(status="scored", score=lowest.score, decisive=lowest.decisive, reasoning=lowest.decisive.reasoning)
 
 
-def _nothing_scored(results: Sequence[PropositionResult]) -> _Finding:
-    """Return a dimension that passes because nothing of it has a score; a proposition that could not be false here counts as the best."""
-    # A pattern that took too long is named first: its rule can be mended.
-    by_time_out = sorted(results, key=lambda result: not result.reason.startswith(TIMED_OUT))
+def _passed_without_score(results: Sequence[PropositionResult]) -> _Finding:
+    """Return a dimension that passes because no proposition of it was scored.
+
+    One that could not be false here (status `trivial`) gives it the best score, 9. Else it has none, and the reason of one that could
+    not be scored; or the reason that there was nothing to check.
+    """
+    # False sorts before True: a pattern that took too long is named first, as its rule can be mended.
+    time_outs_first = sorted(results, key=lambda result: not result.reason.startswith(TIMED_OUT))
     for status in ("trivial", "unscored"):
-        for result in by_time_out:
+        for result in time_outs_first:
             if result.status == status:
                 score = float(MAX_SCORE) if status == "trivial" else None
                 return _Finding(
@@ -432,12 +451,12 @@ class Action:
 
     def _window(self, first_n: int, last_n: int) -> Window:
         """Return the events that the judge is shown, and how many are left out between them."""
-        if not self.omitted:
+        if not self.omitted:  # `events` are all there were
             return cut_window(self.events, first_n=first_n, last_n=last_n)
         at_start = self.events[: self.events_at_start]
         at_end = self.events[self.events_at_start :]
         first = at_start[:first_n]
-        last = at_end[max(0, len(at_end) - last_n) :]
+        last = at_end[max(0, len(at_end) - last_n) :]  # not [-last_n:], which is all for 0
         omitted = self.omitted + len(at_start) - len(first) + len(at_end) - len(last)
         return Window(first, omitted, last)
 
@@ -452,9 +471,11 @@ def load_propositions(
 ) -> DraftPropositions:
     """Return the propositions about a draft of this agent; the folders are read once.
 
-    Files that cannot be used are a `problem` and no exception: a draft must not wait until they are corrected.
+    Files that cannot be used are a `problem` and no exception: a draft must not wait until they are corrected. Then the result has
+    neither files nor propositions.
 
     Args:
+        agent_slug: Whose propositions, with those of every agent; empty where no agent speaks.
         dimensions: Those a judge is to be asked about. One without an action-level file has no propositions.
         hard: Dimensions to ask about in hard mode, in which every flaw takes 20 % off (not the inverted propositions).
         own: Files that lie in no folder; at action level they replace the shipped ones of their dimension.
@@ -473,6 +494,7 @@ def load_propositions(
         propositions = propositions_for(
             agent_slug=agent_slug, dimension=dimension, level="action", files=files, seeded=seeded
         )
+        # Rules need no judge: they are checked from `files`.
         without_rule = [proposition for proposition in propositions if proposition.rule is None]
         if dimension in hard:
             without_rule = [replace(p, hard=p.hard or not p.inverted) for p in without_rule]
@@ -526,7 +548,7 @@ def plan_check(
 
     Args:
         agent: Who speaks; None for a speaker whom another program described.
-        dimensions: Those that a judge is asked about; empty: those that the configuration enables, some by rules alone.
+        dimensions: All that are checked, each by a judge; empty: as the configuration says, by which some are checked by rules alone.
         thresholds: Lowest scores that pass, 0 to 9; those of other dimensions are the configuration's.
         own: Files that lie in no folder, see `load_propositions`.
         check_rules: Whether rules and cues are checked; None: as the configuration says.
@@ -585,7 +607,7 @@ def check_action_quality(
     started = time.perf_counter()
     started_at = datetime.now(UTC)
     with sentry_sdk.start_span(op="correction.gate", name="check a draft") as span:
-        by_rules = _check_rules(action, plan)
+        by_rules = _results_of_rules(action, plan)
         rules_ms = (time.perf_counter() - started) * 1000
         label = Label(
             purpose="gate",
@@ -606,7 +628,7 @@ def check_action_quality(
             )
             dimension_results.append(dimension_result)
             _add_span(dimension_result, started_at)
-        slowest_ms = max((result.duration_ms for result in dimension_results), default=0)
+        slowest_ms = max((result.duration_ms for result in dimension_results), default=0)  # they ran side by side
         calls = {result.call for results in by_judge.values() for result in results if result.call is not None}
         gate_result = GateResult(
             dimensions=tuple(dimension_results),
@@ -620,19 +642,25 @@ def check_action_quality(
 
 
 def _count_slow_patterns(*results_by_dimension: Mapping[str, Sequence[PropositionResult]]) -> None:
-    """Count the patterns that took too long, for the pages of their rules."""
+    """Store how often which pattern took too long, for the pages of their rules; results of other kinds are passed over.
+
+    Where the database is out of reach nothing is counted, and a warning is logged.
+    """
     reasons = []
     for by_dimension in results_by_dimension:
         for dimension, results in by_dimension.items():
             reasons += [(dimension, result.id, result.reason) for result in results]
     try:
-        PatternTimeout.count(reasons)
+        PatternTimeout.count(reasons)  # only those whose reason is a time-out
     except OUTAGE as error:  # the verdicts are here: a count is not worth the check
         logger.warning("patterns that took too long are not counted: %s", error)
 
 
 def _add_span(result: GateDimensionResult, started_at: datetime) -> None:
-    """Add a dimension's span (AC-7.0.16) afterwards, with the time it took: the dimensions were judged at the same time."""
+    """Send a dimension's span to the tracing service (AC-7.0.16), begun at `started_at` and as long as its slowest call took.
+
+    It is made afterwards, as the dimensions were judged at the same time.
+    """
     span = sentry_sdk.start_span(
         op="correction.gate.dimension", name=f"check {result.dimension}", start_timestamp=started_at
     )
@@ -644,8 +672,11 @@ def _add_span(result: GateDimensionResult, started_at: datetime) -> None:
     span.finish(end_timestamp=started_at + timedelta(milliseconds=result.duration_ms))
 
 
-def _check_rules(action: Action, plan: CheckPlan) -> dict[str, list[PropositionResult]]:
-    """Return by dimension what the agent's own propositions say of the draft without a model."""
+def _results_of_rules(action: Action, plan: CheckPlan) -> dict[str, list[PropositionResult]]:
+    """Return by dimension what rules, and with an offline judge cues, say of the draft without a model.
+
+    A dimension that takes rules has an empty list where nothing is checked: rules are switched off, or the files cannot be used.
+    """
     by_dimension: dict[str, list[PropositionResult]] = {d: [] for d in plan.dimensions if d in TAKES_RULES}
     if not by_dimension or not plan.check_rules or plan.propositions.problem:
         return by_dimension
@@ -666,15 +697,21 @@ def _check_rules(action: Action, plan: CheckPlan) -> dict[str, list[PropositionR
             about = fill(proposition.claim, {"channel_name": "this channel", **variables})
             if proposition.inverted:
                 about = f"Not to be seen in this agent: “{about}”"
-            named = replace(verdict, judge=verdict.judge or judge)
-            by_dimension[proposition.dimension].append(result_of_verdict(proposition, named, about=about))
+            with_judge = replace(verdict, judge=verdict.judge or judge)
+            by_dimension[proposition.dimension].append(result_of_verdict(proposition, with_judge, about=about))
     return by_dimension
 
 
 def questions_of(
     action: Action, propositions: DraftPropositions, label: Label, *, gate: bool
 ) -> list[tuple[str, Question]]:
-    """Return what a judge is asked about a draft, each question with its dimension: propositions of the same context go together."""
+    """Return what a judge is asked about a draft, each question with its dimension.
+
+    Propositions of a dimension that are judged with the same context go together, at most `MAX_PER_CALL` in a question.
+
+    Args:
+        gate: Whether the calls may use the slots reserved for drafts.
+    """
     questions: list[tuple[str, Question]] = []
     for dimension, of_dimension in propositions.judged.items():
         by_context: dict[object, list[Proposition]] = {}
@@ -696,7 +733,11 @@ def questions_of(
 def _results_of_judge(
     action: Action, plan: CheckPlan, label: Label, *, deadline: float, gate: bool
 ) -> dict[str, list[PropositionResult]]:
-    """Return by dimension what the judge says of the draft, or why it was not asked."""
+    """Return by dimension what the judge says of the draft, or why it was not asked.
+
+    It is not asked where the proposition files cannot be used (an error in every dimension), no dimension is to be judged (empty), the
+    agent's budget is used up, or no time is left (`deadline`, in seconds).
+    """
     if plan.propositions.problem:
         return {dimension: [_unjudged("error", plan.propositions.problem)] for dimension in plan.dimensions}
     if not plan.judged_dimensions:
@@ -709,7 +750,7 @@ def _results_of_judge(
     requests = [build_request(question) for _, question in questions]
     replies: list[Reply] = []
     if requests and gate:
-        replies = complete_guarded(requests, deadline=deadline, about=_draft_key(action, plan, deadline))
+        replies = complete_guarded(requests, deadline=deadline, about=_key_for_breaker(action, plan, deadline))
     elif requests:
         replies = complete_together(requests, deadline=deadline)
     by_dimension: dict[str, list[PropositionResult]] = {dimension: [] for dimension in plan.judged_dimensions}
@@ -718,7 +759,7 @@ def _results_of_judge(
     return _with_reason_for_none(by_dimension)
 
 
-def _draft_key(action: Action, plan: CheckPlan, deadline: float) -> tuple[str, str, int] | None:
+def _key_for_breaker(action: Action, plan: CheckPlan, deadline: float) -> tuple[str, str, int] | None:
     """Return what tells the draft from others for the breaker of an endpoint that hangs.
 
     None where less time is left than is configured: that a judge is late then says nothing about it.
@@ -752,8 +793,11 @@ def _unjudged(status: DimensionStatus, reason: str, proposition_id: str = "") ->
 
 
 def action_of_draft(turn: Turn, draft: Draft, propositions: DraftPropositions) -> Action:
-    """Read a draft of a turn with the start and the end of its channel as they are now."""
-    trigger = turn.trigger
+    """Read a draft of a turn with the start and the end of its channel as they are now.
+
+    The persona, where one is shown, is followed by what people of this channel asked for, as the agent itself was prompted.
+    """
+    trigger = turn.trigger  # the message that the turn answers
     action = _read_action(
         text=draft.text,
         agent=turn.agent,
@@ -769,7 +813,7 @@ def action_of_draft(turn: Turn, draft: Draft, propositions: DraftPropositions) -
 
 
 def action_of_message(message: Message, agent: Agent, propositions: DraftPropositions) -> Action:
-    """Read a message that was sent already with what stood before it."""
+    """Read a message that was sent already, with what stood before it and the persona version it was spoken with."""
     return _read_action(
         text=message.text,
         agent=agent,
@@ -791,7 +835,12 @@ def _read_action(
     propositions: DraftPropositions,
     before_position: int | None = None,
 ) -> Action:
-    """Read what the propositions want to see of persona and channel; a short channel costs one query, a long one three."""
+    """Read what the propositions want to see of persona and channel; a short channel costs one query, a long one three.
+
+    Args:
+        persona_version_id: None: the agent's present persona.
+        before_position: Only messages before this position; None: all there are.
+    """
     action = Action(
         text=text,
         agent_name=agent.display_name,

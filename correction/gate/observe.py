@@ -32,9 +32,10 @@ MOST_ATTEMPTS = 3  # leases of one observation before its crash is final
 
 
 def queue_ingested(messages: Sequence[Message]) -> int:
-    """Queue those of newly stored messages whose agents are observed and that are sampled; return how many.
+    """Queue those of newly stored messages whose agents are only observed and that are sampled; return how many.
 
-    What `ingest_observers` names: called inside the transaction that stores them.
+    Called for imported messages, inside the transaction that stores them; workers wake once that is committed. Messages of people, and
+    of agents whose gate is off or enforces, are passed over. An agent's sample rate is the share of its messages, 0 to 1.
     """
     agents = Agent.objects.filter(pk__in={message.agent_id for message in messages if message.agent_id is not None})
     rates: dict[int | None, Decimal] = {}
@@ -55,14 +56,15 @@ def queue_ingested(messages: Sequence[Message]) -> int:
 def judge_later(*, messages: Sequence[Message], dimensions: Sequence[str]) -> int:
     """Queue messages that were sent to be judged on these dimensions, whatever their agents' gates do; return how many.
 
-    Those that wait already are left as they are, and a message that was judged is judged again.
+    Those that wait already are left as they are, and a message that was judged is judged again (its verdict stays in the log).
+    Workers wake once the transaction is committed.
     """
     with transaction.atomic():
         observed = ObservedMessage.objects.filter(message__in=messages)
-        observed.filter(status__in=ObservedMessage.FINAL).delete()
+        observed.filter(status__in=ObservedMessage.FINAL).delete()  # a message has one row at most
         waiting = set(observed.values_list("message", flat=True))
         queued = [new_observation(message, dimensions) for message in messages if message.pk not in waiting]
-        ObservedMessage.objects.bulk_create(queued, ignore_conflicts=True)
+        ObservedMessage.objects.bulk_create(queued, ignore_conflicts=True)  # another process may have queued the same
         if queued:
             transaction.on_commit(wake_workers)
     return len(queued)
@@ -87,9 +89,12 @@ class CheckEstimate:
 
 
 def estimate_check(*, message: Message, agent: Agent, dimensions: Sequence[str]) -> CheckEstimate:
-    """Estimate what judging a message like this one takes, from its very prompts (tokens are characters / 4). Asks no model."""
+    """Estimate what judging a message like this one takes, from its very prompts (tokens are characters / 4). Asks no model.
+
+    Calls and cost are 0 for a judge that is not Anthropic's: it answers on this machine.
+    """
     judge = str(settings.JUDGE_MODEL)
-    seconds = _usual_seconds(judge)
+    seconds = _median_seconds(judge)
     if provider_of(judge) != "anthropic":
         return CheckEstimate(calls=0, cost_usd=Decimal(0), seconds=seconds)
     propositions = load_propositions(
@@ -116,7 +121,7 @@ def _estimated_cost(questions: Sequence[Question], judge: str) -> Decimal | None
     return total
 
 
-def _usual_seconds(judge: str) -> float | None:
+def _median_seconds(judge: str) -> float | None:
     """Return the median time of the latest checks by this judge; None where none of the newest is its."""
     newest = CorrectionLog.objects.order_by("-pk").values_list("judge", "duration_ms")[: 10 * LATEST_CHECKS]
     durations = [duration_ms for asked_judge, duration_ms in newest if asked_judge == judge][:LATEST_CHECKS]
@@ -128,21 +133,28 @@ def _usual_seconds(judge: str) -> float | None:
 def work_one(*, owner: str) -> bool:
     """Judge the message that has waited longest to be observed; return whether there was one."""
     lease = timedelta(seconds=settings.LLM_EVALUATION_DEADLINE + 60)
-    return do_next(ObservedMessage, _judge, owner=owner, lease=lease, attempts=MOST_ATTEMPTS)
+    return do_next(ObservedMessage, _judge_and_log, owner=owner, lease=lease, attempts=MOST_ATTEMPTS)
 
 
-def _judge(observed: ObservedMessage) -> dict[str, str]:
-    """Judge one message and log it; return how the work ends, as columns of its row."""
+def _judge_and_log(observed: ObservedMessage) -> dict[str, str]:
+    """Judge one message and log it; return how the work ends, as columns of its row.
+
+    It is cancelled where the message is gone or no agent's, or where the gate was switched off and no person named dimensions.
+
+    Raises:
+        IntegrityError: The attempt could not be stored, though the message is there and no other worker judged it.
+    """
     message = Message.objects.select_related("agent", "channel", "run").filter(pk=observed.message_id).first()
     if message is None or message.agent is None:
         return _cancelled("the message is gone, or no agent's")
     overrides = message.run.overrides if message.run is not None else {}
     agent = speaker_of(message.agent, overrides)
     config = resolve_config(agent, overrides)
+    # Dimensions are named where a person asked for the judgement: then it is made with a gate that is off, too.
     if config.gate_is_off and not observed.dimensions:
         return _cancelled("the gate was switched off before the message was judged")
     session = GateSession(
-        uuid=observed.session,
+        uuid=observed.session,  # fixed when it was queued: of two workers that judge it only one can store the session
         source=GateSession.Source.OBSERVE,
         agent=agent,
         channel=message.channel,
@@ -152,6 +164,7 @@ def _judge(observed: ObservedMessage) -> dict[str, str]:
         agent=agent,
         config=config,
         dimensions=observed.dimensions,
+        # None: as configured. Where a person asked, rules are checked unless somebody switched them off.
         check_rules=config.rules_if_asked if observed.dimensions else None,
     )
     result = check_action_quality(

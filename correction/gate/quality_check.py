@@ -62,7 +62,7 @@ def read_propositions(data: Sequence[Any]) -> tuple[LoadedFile, ...]:
     """Read files as a request sends them, each an object with ``dimension`` and ``propositions``; ``level`` is ``action`` unless given.
 
     Raises:
-        ValueError: They break the schema or a bound; names the place and what is allowed.
+        ValueError: They break the schema or a bound, or hold a regular expression; names what is allowed.
     """
     phrases = 0
     for file_data in data:
@@ -78,7 +78,7 @@ def read_propositions(data: Sequence[Any]) -> tuple[LoadedFile, ...]:
 
 
 def _rules_and_cues(file_data: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the rules and cues of a file as they were sent; what has another shape is left to the schema."""
+    """Yield the rules and cues of a file as they were sent; what has another shape is passed over, as the schema refuses it later."""
     propositions = file_data.get("propositions") if isinstance(file_data, Mapping) else None
     if not isinstance(propositions, list):
         return
@@ -93,7 +93,8 @@ def _count_phrases(rule_or_cues: Mapping[str, Any]) -> int:
     """Count the phrases of a rule or of cues.
 
     Raises:
-        ValueError: One is a regular expression. It is refused before the schema compiles it, which alone may take long.
+        ValueError: One is a regular expression: it has a key for these, or begins with a slash. It is refused before the schema compiles
+            it, which alone may take long.
     """
     count = 0
     for key, value in rule_or_cues.items():
@@ -107,10 +108,13 @@ def _count_phrases(rule_or_cues: Mapping[str, Any]) -> int:
 
 
 def _read_file(number: int, file_data: Any) -> LoadedFile:
-    """Read one file of a request; `number` is its place in the list, from 0.
+    """Read one file of a request; propositions that are not active are left out.
+
+    Args:
+        number: Its place in the list, from 0; for the errors.
 
     Raises:
-        ValueError: It breaks the schema; names the place and what is allowed.
+        ValueError: It is no object, names an agent, breaks the schema, or its dimension has no gate; names the place and what is allowed.
     """
     if not isinstance(file_data, Mapping):
         raise ValueError(f"[{number}]: allowed: an object with dimension and propositions")
@@ -245,7 +249,7 @@ class QualityCheck(Body):
             raise fault("propositions", "allowed with a persona only: an agent has its files")
         if self.session and "attempt" in self.model_fields_set:
             raise fault("attempt", "leave it out with a session, which counts the attempts")
-        allowed_dimensions = self.dimensions or GATE_DIMENSIONS
+        allowed_dimensions = self.dimensions or GATE_DIMENSIONS  # none asked for: any may be checked
         for dimension in sorted({file.dimension for file in self.propositions}):
             if dimension not in allowed_dimensions:
                 raise fault("propositions", f"propositions of {dimension}: not among the dimensions asked for")
@@ -253,7 +257,7 @@ class QualityCheck(Body):
 
     @property
     def speaker(self) -> str:
-        """Return the name of who would say it."""
+        """Return the name of who would say it: the agent's, the persona's, else that of its first own event; "The agent" without any."""
         if self.agent:
             return self.agent.display_name
         if self.persona.name:
@@ -310,15 +314,19 @@ class Checked(BaseModel):
 
 
 def check_quality(check: QualityCheck) -> Checked:
-    """Judge a draft of another program and log it. An unjudgeable one is let through, and the answer says why. No transaction may be open.
+    """Judge a draft of another program, log it and return the verdict. Nothing is sent. No transaction may be open.
+
+    An unjudgeable draft is let through, and the answer says why. A draft that failed is answered with feedback and the number of the
+    session's best attempt so far; one that passed ends the session.
 
     Raises:
         SessionRefused: The session cannot be continued; names the value and why.
     """
-    session = _session(check)
+    session = _session_of(check)
     attempt = session.next_number if check.session else check.attempt
     config = resolve_config(check.agent) if check.agent is not None else resolve_defaults()
-    result = _judge(check, config, session)
+    result = _judge_draft(check, config, session)
+    # The first draft is attempt 1, and the setting counts only those after it.
     attempts_left = max(0, config["max_correction_attempts"] - attempt + 1)
     feedback_text = ""
     if not result.passed:
@@ -331,7 +339,7 @@ def check_quality(check: QualityCheck) -> Checked:
         original_text=check.draft,
         judged_text=check.draft,
     )
-    _write(check, log)
+    _write_log(check, log)
     best = None if result.passed else best_attempt([*session.attempts, log]).attempt
     return Checked(
         verdict="passed" if result.passed else "rejected",
@@ -351,11 +359,11 @@ def check_quality(check: QualityCheck) -> Checked:
     )
 
 
-def _session(check: QualityCheck) -> GateSession:
-    """Return the open session of the request, or a new one.
+def _session_of(check: QualityCheck) -> GateSession:
+    """Return the open session that the request names, or a new one, not saved yet, where it names none.
 
     Raises:
-        SessionRefused: It cannot be continued; names the value and why.
+        SessionRefused: It is unknown, closed, another speaker's, or has as many attempts as are allowed; names the value and why.
     """
     speaker = "" if check.agent is not None else check.speaker[:LONGEST_SPEAKER]
     if not check.session:
@@ -378,17 +386,23 @@ def _session(check: QualityCheck) -> GateSession:
     return find_open_session(check.session, attempts, problem=problem)
 
 
-def _judge(check: QualityCheck, config: ResolvedConfig, session: GateSession) -> GateResult:
-    """Judge the draft on the dimensions that the request, else the configuration, else the gate has."""
+def _judge_draft(check: QualityCheck, config: ResolvedConfig, session: GateSession) -> GateResult:
+    """Judge the draft on the dimensions that the request names, by itself or by its propositions.
+
+    Where it names none: on those that the configuration checks; where that checks nothing, on all that the gate knows.
+    Its own deadline, in seconds, goes before the configured ones, of which the total of the session counts, too.
+    """
     chosen = {*check.dimensions, *(file.dimension for file in check.propositions)}
     if not chosen and not config.gate_dimensions:
         chosen = set(GATE_DIMENSIONS)
     plan = plan_check(
         agent=check.agent,
         config=config,
+        # An empty list means those of the configuration.
         dimensions=[dimension for dimension in GATE_DIMENSIONS if dimension in chosen],
         thresholds=check.thresholds.sent,
         own=check.propositions,
+        # Where the request does not say, rules are checked unless somebody switched them off.
         check_rules=config.rules_if_asked if check.rules is None else check.rules,
     )
     seconds_left = float(config["gate_total_deadline_seconds"]) - session.spent_seconds
@@ -402,7 +416,10 @@ def _judge(check: QualityCheck, config: ResolvedConfig, session: GateSession) ->
 
 
 def _action(check: QualityCheck) -> Action:
-    """Return the draft with everything it is judged by."""
+    """Return the draft with everything it is judged by; an agent's persona is its present one.
+
+    What somebody else did before is a stimulus to the speaker, with the other one's name.
+    """
     agent = check.agent
     events = []
     for event in check.trajectory:
@@ -423,7 +440,7 @@ def _action(check: QualityCheck) -> Action:
 
 def _rendered_persona(check: QualityCheck) -> str:
     if check.agent:
-        return persona_of(check.agent, None)
+        return persona_of(check.agent, version_id=None)
     return render_persona(system_prompt=check.persona.system_prompt, traits=check.persona.traits)
 
 
@@ -434,7 +451,7 @@ def _newest_version(agent: Agent | None) -> int | None:
     return agent.persona_versions.order_by("-number").values_list("pk", flat=True).first()
 
 
-def _write(check: QualityCheck, log: CorrectionLog) -> None:
+def _write_log(check: QualityCheck, log: CorrectionLog) -> None:
     """Store the attempt; without its agent where that was deleted while the draft was judged: what was spent is logged all the same."""
     try:
         write_attempt(log)

@@ -39,24 +39,25 @@ class SessionRefused(ValueError):
 
 
 def best_attempt(attempts: Sequence[CorrectionLog]) -> CorrectionLog:
-    """Return the attempt to commit when none passed (AC-7.0.9): the highest sum of scores; of equal ones the latest.
+    """Return the attempt to commit when none passed (AC-7.0.9): the one with the highest mean score; of equal ones the latest.
 
-    Where attempts have different dimensions scored, sums would favour those with more of them: then the mean over the dimensions
-    scored in all counts, or each one's own mean where there is none. An attempt with no score at all comes last.
+    The mean is over the dimensions that have a score in every attempt that was scored at all, so that an attempt gains nothing by more
+    scored dimensions; where there is no such dimension it is over each attempt's own. An attempt with no score at all comes last.
 
     Raises:
         ValueError: There is no attempt.
     """
     if not attempts:
         raise ValueError("no attempt to choose from")
-    scored_dimensions = []
+    dimensions_of_scored_attempts = []
     for attempt in attempts:
         scores = scores_of(attempt.results)
         if scores:
-            scored_dimensions.append(frozenset(scores))
+            dimensions_of_scored_attempts.append(frozenset(scores))
     shared = frozenset[str]()
-    if scored_dimensions:
-        shared = frozenset.intersection(*scored_dimensions)
+    if dimensions_of_scored_attempts:
+        shared = frozenset.intersection(*dimensions_of_scored_attempts)
+    # Over the same dimensions the highest mean is the highest sum.
     return max(attempts, key=lambda attempt: (_mean_score(attempt, shared), attempt.attempt))
 
 
@@ -74,9 +75,11 @@ def _mean_score(attempt: CorrectionLog, shared_dimensions: Collection[str]) -> f
 def load_attempts(
     *, session: str = "", draft_key: str = "", source: str = GateSession.Source.GATE
 ) -> tuple[CorrectionLog, ...]:
-    """Return the attempts of a session, and the one with this idempotency key, oldest first, with their results; in one query.
+    """Return the attempts of a session, and the one with this idempotency key, by number, with their results; in one query.
 
-    A text that is no id, or the id of a session of another source, brings nothing.
+    Args:
+        session: Its id; what is no id, or the id of a session of another source, brings nothing.
+        draft_key: Of one attempt, which may belong to another session; empty where none is looked for.
     """
     session_id = as_uuid(session)
     wanted = Q()
@@ -100,7 +103,11 @@ def find_open_session(
     """Return the open session of this id among these attempts, for the next attempt at its message.
 
     Args:
+        attempts: Loaded ones, by number; those of other sessions are passed over.
         problem: Says of the session's last attempt why the session is not the caller's, as the end of a sentence; empty where it is.
+
+    Returns:
+        The session, with its `attempts` set.
 
     Raises:
         SessionRefused: It cannot be continued: not an id, unknown, another's, or closed. Names the value and why.
@@ -131,7 +138,7 @@ def check_session(
     """Return the open session of this id, for the next attempt of this agent in this channel.
 
     Args:
-        attempts: Those of the session, where they were loaded already.
+        attempts: Those of the session, where they were loaded already; None: they are read here.
 
     Raises:
         SessionRefused: It cannot be continued; see `find_open_session`.
@@ -166,10 +173,11 @@ def open_sessions_of_run(run_id: int) -> dict[int, str]:
 
 
 def write_attempt(log: CorrectionLog, *, message: Message | None = None, best: int | None = None) -> CorrectionLog:
-    """Store an attempt with its verdicts, and begin or end its session where it does that. One transaction.
+    """Store an attempt with its verdicts, each try in one transaction; return it as it was numbered.
 
+    A session that is not saved yet begins with it. Any outcome but `CORRECTED` (sent back) ends the session.
     Where another process was faster with the same attempt of the same session this one becomes the next; where it ended the
-    session, this one begins a session of its own. No row is lost.
+    session, this one begins a session of its own. A key that another attempt carries is left out, unless this one is sent back.
 
     Args:
         message: The message that is sent, if this attempt ends the session with one.
@@ -177,24 +185,26 @@ def write_attempt(log: CorrectionLog, *, message: Message | None = None, best: i
 
     Raises:
         KeyTaken: Another process logged a draft of the same idempotency key meanwhile; only for a draft that was sent back.
-        IntegrityError: Of a message said already, and logged before; or a row it refers to is gone.
+        IntegrityError: A new session has an id that is stored already (an observed message judged twice), or a row referred to is gone.
     """
     log.feedback = storable(log.feedback)
     for _ in range(MOST_LOST_RACES):
         try:
-            return _store(log, message, best)
+            return _insert_attempt(log, message, best)
         except IntegrityError:
-            is_free_now = _renumber(log)
-            if not is_free_now:  # the error has another cause
+            was_other_process = _step_aside(log)  # it has another number, session or key now, for the next try
+            if not was_other_process:
                 raise
-    return _store(log, message, best)
+    return _insert_attempt(log, message, best)
 
 
-def _store(log: CorrectionLog, message: Message | None, best: int | None) -> CorrectionLog:
+def _insert_attempt(log: CorrectionLog, message: Message | None, best: int | None) -> CorrectionLog:
     """Write an attempt with its verdicts and its session, numbered as they are.
 
+    Any outcome but `CORRECTED` (sent back) ends the session, with `message` where one is sent.
+
     Raises:
-        IntegrityError: Another process wrote this attempt or key, or ended the session.
+        IntegrityError: Another process wrote this attempt or key, or ended the session; or a row it refers to is gone.
     """
     session = log.session
     is_new_session = session.pk is None
@@ -202,12 +212,12 @@ def _store(log: CorrectionLog, message: Message | None, best: int | None) -> Cor
     if log.outcome != Outcome.CORRECTED:
         session.outcome = log.outcome
         session.message = message
-        session.sent = _sent_attempt(log, message, best)
+        session.sent = _number_of_sent_attempt(log, message, best)
     try:
         with transaction.atomic():
             if is_new_session:
                 session.save(force_insert=True)
-            elif not _continue_row(session):
+            elif not _end_or_lock_if_open(session):
                 raise IntegrityError("another process ended the session")
             log.session = session
             log.save(force_insert=True)
@@ -216,12 +226,12 @@ def _store(log: CorrectionLog, message: Message | None, best: int | None) -> Cor
             GateDimensionResult.objects.bulk_create(log.results)
     except IntegrityError:
         if is_new_session:
-            session.pk = None
+            session.pk = None  # it was rolled back, too
         raise
     return log
 
 
-def _sent_attempt(log: CorrectionLog, message: Message | None, best: int | None) -> int | None:
+def _number_of_sent_attempt(log: CorrectionLog, message: Message | None, best: int | None) -> int | None:
     """Return the number of the attempt whose text the message has; None where none of this session has it."""
     if message is None:
         return None
@@ -231,7 +241,7 @@ def _sent_attempt(log: CorrectionLog, message: Message | None, best: int | None)
     return best if best < log.attempt else None
 
 
-def _continue_row(session: GateSession) -> bool:
+def _end_or_lock_if_open(session: GateSession) -> bool:
     """Store how an open session ends, or lock it while it goes on; return False where another process ended it."""
     still_open = GateSession.objects.filter(pk=session.pk, outcome="")
     if not session.outcome:
@@ -239,8 +249,10 @@ def _continue_row(session: GateSession) -> bool:
     return bool(still_open.update(outcome=session.outcome, message=session.message, sent=session.sent))
 
 
-def _renumber(log: CorrectionLog) -> bool:
-    """Give the attempt a number, session or key that is free now; return False where none of them was in the way.
+def _step_aside(log: CorrectionLog) -> bool:
+    """Change what of the attempt another process has taken meanwhile, for another try; return False where it took nothing.
+
+    A key that stands on another attempt is left out, an ended session replaced by a new one, else the number is the next.
 
     Raises:
         KeyTaken: The key stands on another draft that was sent back.
@@ -273,18 +285,18 @@ def _begin_new_session(log: CorrectionLog) -> None:
 def end_session(
     session: GateSession, *, outcome: Outcome, message: Message | None = None, sent: int | None = None
 ) -> bool:
-    """End an open session with its last attempt; return False when another process ended it.
+    """End an open session with its last stored attempt; return False, and store nothing, when another process ended it.
 
     Args:
         outcome: Of that attempt and the session; `CORRECTED` = something else was sent than the drafts that were sent back.
-        message: What was sent.
-        sent: The attempt whose text it has.
+        message: What was sent; None where nothing was.
+        sent: The number of the attempt whose text it has; None where none has it.
     """
     session.outcome = outcome
     session.message = message
     session.sent = sent
     with transaction.atomic():
-        if not _continue_row(session):
+        if not _end_or_lock_if_open(session):
             return False
         last = CorrectionLog.objects.filter(session=session.pk).order_by("-attempt").values("pk")[:1]
         CorrectionLog.objects.filter(pk__in=last).update(outcome=outcome)
@@ -312,7 +324,12 @@ class Closing:
 
 
 def review(turn: Turn, draft: Draft) -> Accept | Revise:
-    """Judge a draft (AC-7.0.5) and accept it or send it back; an unjudgeable one is let through."""
+    """Judge a draft (AC-7.0.5) and accept it or send it back; an unjudgeable one is let through.
+
+    A preview, an agent whose gate is off, and one that is only observed: the draft is accepted without a judge. A draft that was sent
+    back before under the same key gets the same answer again. Where no retry is left the best attempt is accepted in its place.
+    The attempt is stored here only if it is sent back; else `committed` stores it with the message.
+    """
     turn.reports.pop(REPORT, None)
     turn.reports.pop(CLOSING, None)
     config = config_of(turn)
@@ -325,9 +342,9 @@ def review(turn: Turn, draft: Draft) -> Accept | Revise:
             turn.skip("the gate is off for this agent")
         return Accept(draft)
     attempts = load_attempts(session=turn.session, draft_key=turn.draft_key)
-    earlier = _with_key(turn, attempts)
+    earlier = _find_attempt_with_key_of(turn, attempts)
     if earlier is not None and _is_same_draft(turn, earlier):
-        return _repeat(turn, earlier)
+        return _send_back_again(turn, earlier)
     session = _session_of(turn, attempts)
     result = _judge(turn, draft, config, session)
     log = result.log(
@@ -359,7 +376,7 @@ def _session_of(turn: Turn, attempts: Sequence[CorrectionLog]) -> GateSession:
 
 
 def _judge(turn: Turn, draft: Draft, config: ResolvedConfig, session: GateSession) -> GateResult:
-    """Judge the draft within the time that is left for its message."""
+    """Judge the draft, for at most the seconds per check and those left of the message's total; with none left it passes unjudged."""
     plan = plan_check(agent=turn.agent, config=config)
     seconds_left = float(config["gate_total_deadline_seconds"]) - session.spent_seconds
     result = check_action_quality(
@@ -391,7 +408,10 @@ def _force_through(turn: Turn, log: CorrectionLog) -> Accept:
 
 
 def report(log: CorrectionLog) -> dict[str, Any]:
-    """Return what callers of `send_message` and the command line are shown of an attempt."""
+    """Return what callers of `send_message` and the command line are shown of an attempt.
+
+    The `score` of a dimension is None where it was not judged; `reasoning` says why then.
+    """
     return {
         "session": str(log.session.uuid),
         "attempt": log.attempt,
@@ -410,8 +430,8 @@ def report(log: CorrectionLog) -> dict[str, Any]:
     }
 
 
-def _with_key(turn: Turn, attempts: Sequence[CorrectionLog]) -> CorrectionLog | None:
-    """Return the attempt that carries the idempotency key of the turn's draft already."""
+def _find_attempt_with_key_of(turn: Turn, attempts: Sequence[CorrectionLog]) -> CorrectionLog | None:
+    """Return the attempt that carries the idempotency key of the turn's draft already; None where none does, or it has no key."""
     if not turn.draft_key:
         return None
     return next((log for log in attempts if log.draft_key == turn.draft_key), None)
@@ -428,23 +448,26 @@ def _is_same_draft(turn: Turn, log: CorrectionLog) -> bool:
     return is_same_place and log.original_text == turn.original.text
 
 
-def _repeat(turn: Turn, log: CorrectionLog) -> Revise:
-    """Answer as when the same draft was judged before."""
+def _send_back_again(turn: Turn, log: CorrectionLog) -> Revise:
+    """Answer with the stored feedback, as when the same draft was judged before; nothing is stored."""
     turn.reports[REPORT] = {**report(log), "outcome": str(Outcome.CORRECTED)}
     turn.running[-1].why = "this draft was judged before"
     return Revise(log.feedback, session=str(log.session.uuid), outcome=Outcome.CORRECTED)
 
 
 def _send_back(turn: Turn, draft: Draft, log: CorrectionLog, result: GateResult, *, left: int) -> Revise:
-    """Store a failed attempt and answer with the feedback; `left` retries remain."""
+    """Store a failed attempt and answer with the feedback; `left` retries remain.
+
+    Where another process judged the same draft under the same key meanwhile its answer is given, and this attempt is not stored.
+    """
     log.feedback = feedback(draft=draft.text, result=result, attempt=log.attempt, left=left)
     try:
         write_attempt(log)
     except KeyTaken:  # another process logged a draft of this key while this one was judged
-        earlier = _with_key(turn, load_attempts(draft_key=turn.draft_key))
+        earlier = _find_attempt_with_key_of(turn, load_attempts(draft_key=turn.draft_key))
         if earlier is not None and _is_same_draft(turn, earlier):
-            return _repeat(turn, earlier)
-        log.draft_key = None
+            return _send_back_again(turn, earlier)
+        log.draft_key = None  # it stands on another draft
         write_attempt(log)
     turn.reports[REPORT] = report(log)
     turn.count(sent_back=1)
@@ -458,6 +481,7 @@ def feedback(*, draft: str, result: GateResult, attempt: int, left: int, externa
     an instruction of ours.
 
     Args:
+        attempt: Its number, from 1.
         left: Retries that are left, 1 or more; 0 only where another program decides what then happens.
         external: Whether it is another program's draft: no tools of ours, and whether it is sent is not our decision.
     """
@@ -519,9 +543,12 @@ def observe(*, message: Message, rate: Decimal | float) -> ObservedMessage | Non
 
 
 def committed(turn: Turn, message: Message) -> None:
-    """Log the attempt that passed and link its session to the message; in observe mode queue it to be judged."""
+    """End the gate session of a message that is being saved, and link it to the message; in observe mode queue the message.
+
+    Called in the transaction that saves the message. An attempt that `review` accepted is stored with it.
+    """
     closing: Closing | None = turn.reports.pop(CLOSING, None)
-    if closing is None:
+    if closing is None:  # the gate accepted nothing: it is off, only observes, or did not see this message
         config = config_of(turn)
         if config.gate_mode == GateMode.OBSERVE and not config.gate_is_off:
             observe(message=message, rate=config["observe_sample_rate"])
@@ -530,15 +557,15 @@ def committed(turn: Turn, message: Message) -> None:
         return
     if closing.log is not None:
         write_attempt(closing.log, message=message, best=closing.best)
-    else:
+    else:  # the best of attempts that are stored already, sent by `finish`
         end_session(closing.session, outcome=Outcome.FORCED_THROUGH, message=message, sent=closing.best)
 
 
 def _close_unjudged(turn: Turn, message: Message) -> None:
     """End the turn's open session with a message that has no verdict, so that none of its drafts is committed later.
 
-    Such a message comes from the cap on revisions, or the gate is off or broken. Where it has the text of an attempt, that attempt counts
-    as sent.
+    Such a message comes from the cap on revisions, or the gate is off or broken. Where it has the text of an attempt, the last such
+    attempt counts as sent and the outcome is `FORCED_THROUGH`; else it is `CORRECTED`. A session that is not open stays as it is.
     """
     try:
         session = check_session(session=turn.session, agent=turn.agent, channel=turn.channel)
@@ -554,7 +581,10 @@ def _close_unjudged(turn: Turn, message: Message) -> None:
 
 
 def finish(turn: Turn) -> None:
-    """End the sessions that the turn left open: commit each best attempt, or note that the agent chose to say nothing."""
+    """End the sessions that the turn left open: send the best attempt of each, or note that the agent chose to say nothing.
+
+    A channel that was deleted is passed over.
+    """
     turn.reports.pop(CLOSING, None)
     left_open: dict[int, str] = {}
     if turn.run is not None and turn.run.attempt > 1:  # an earlier worker may have died between draft and commit
@@ -574,7 +604,7 @@ def finish(turn: Turn) -> None:
 
 
 def _finish_session(turn: Turn, channel: Channel, session_id: str) -> None:
-    """Commit the best attempt of an open session, or abandon it."""
+    """Send the best attempt of an open session; end it as abandoned where the agent gave up or the attempt may not be sent."""
     try:
         session = check_session(session=session_id, agent=turn.agent, channel=channel)
     except SessionRefused:  # another process ended it, or it is no session of this agent's
@@ -586,8 +616,9 @@ def _finish_session(turn: Turn, channel: Channel, session_id: str) -> None:
 
 
 def _commit_best(turn: Turn, channel: Channel, session: GateSession) -> bool:
-    """Commit the session's best attempt; return False where it may not be sent."""
+    """Send the session's best attempt, which ends the session; return False where it may not be sent."""
     best = best_attempt(session.attempts)
+    # `commit` saves the message and calls `committed` of this module, which ends the session as this says.
     turn.reports[CLOSING] = Closing(session, best=best.attempt)
     try:
         commit(

@@ -97,7 +97,7 @@ METRICS_WINDOW = timedelta(minutes=5)
 
 
 def collect() -> Iterator[Metric]:
-    """Yield the outcomes of the attempts of the last five minutes, for Prometheus."""
+    """Yield one metric for Prometheus: how many attempts of the last five minutes ended how; outcomes without any are left out."""
     outcomes = GaugeMetricFamily(
         "plumbline_gate_attempts_5m",
         "Attempts at a message that the gate saw in the last 5 minutes",
@@ -204,7 +204,7 @@ PASSED_UNJUDGED = {
     "unscored": Outcome.UNSCORED_PASSED,
     "over_budget": Outcome.BUDGET_PASSED,
 }
-_PASSED_AT_ONCE = (Outcome.PASSED, *PASSED_UNJUDGED.values())
+_FIRST_DRAFT_PASSED = (Outcome.PASSED, *PASSED_UNJUDGED.values())
 _COUNT_OF_OUTCOME = {
     Outcome.PASSED_AFTER_RETRY: "passed_after_retry_count",
     Outcome.FORCED_THROUGH: "forced_through_count",
@@ -223,6 +223,7 @@ def get_gate_statistics(
     """Return statistics of one agent's gate, or of all (AC-7.0.14).
 
     Args:
+        agent: None: of all agents.
         window: ``all`` or a duration such as ``24h``, ``7d``, ``4w``.
         synthetic: Of simulations in synthetic channels instead of real messages; the two are never mixed.
         by_dimension: Whether `dimensions` are wanted, which take a second query.
@@ -236,16 +237,20 @@ def get_gate_statistics(
     verdicts: list[dict[str, Any]] = []
     if by_dimension:
         verdicts = _read_sums(VERDICTS, ("source", "dimension", "judge"), agent, window, synthetic=synthetic)
-    return _statistics(agent, window, _counts_by_source(attempts), _dimensions_by_source(verdicts))
+    return _statistics_of_counts(agent, window, _counts_by_source(attempts), _dimensions_by_source(verdicts))
 
 
-def _statistics(
+def _statistics_of_counts(
     agent: Agent | None,
     window: MessageWindow,
     counts_by_source: Mapping[str, Mapping[str, int]],
     dimensions_by_source: Mapping[str, Mapping[str, DimensionStatistics]],
 ) -> GateStatistics:
-    """Return what was counted by source as one value."""
+    """Return the statistics of the gate, and beside them the checks that blocked nothing: observed ones and external ones.
+
+    Args:
+        agent: Whose; None: of all agents.
+    """
     counts = dict(counts_by_source.get(Source.GATE, {}))
     counts.pop("failed", None)  # that a draft of the gate's failed something, its outcome says
     return GateStatistics(
@@ -253,18 +258,22 @@ def _statistics(
         since=window.start,
         until=window.end,
         dimensions=dict(dimensions_by_source.get(Source.GATE, {})),
-        observed=_checks(Source.OBSERVE, counts_by_source, dimensions_by_source),
-        external=_checks(Source.EXTERNAL, counts_by_source, dimensions_by_source),
+        observed=_checks_of_source(Source.OBSERVE, counts_by_source, dimensions_by_source),
+        external=_checks_of_source(Source.EXTERNAL, counts_by_source, dimensions_by_source),
         **counts,
     )
 
 
-def _checks(
+def _checks_of_source(
     source: str,
     counts_by_source: Mapping[str, Mapping[str, int]],
     dimensions_by_source: Mapping[str, Mapping[str, DimensionStatistics]],
 ) -> Checks:
-    """Return the checks of a source that blocked nothing; each attempt is one, for no one knows here which draft was sent."""
+    """Return the checks of a source that blocked nothing; each attempt is one, for no one knows here which draft was sent.
+
+    Args:
+        source: ``observe`` or ``external``.
+    """
     counts = counts_by_source.get(source)
     if counts is None:
         return Checks()
@@ -282,7 +291,7 @@ class LatelyAtTheGate:
 
 
 def lately_at_the_gate(*, day: datetime, week: datetime, end: datetime | None) -> LatelyAtTheGate:
-    """Return what the gate did lately, in one query.
+    """Return what the gate did lately for all agents, in one query; simulations apart, without dimensions.
 
     Args:
         day, week: When the windows begin: full hours, `week` before `day`.
@@ -294,9 +303,11 @@ def lately_at_the_gate(*, day: datetime, week: datetime, end: datetime | None) -
         ATTEMPTS,
         start=week,
         end=end,
-        raw_keys={**{key: ATTEMPTS.keys[key] for key in keys}, "is_of_day": _is(created_at__gte=day)},
-        keys={**{key: F(key) for key in keys}, "is_of_day": _is(hour__gte=day)},
+        # The same keys on raw rows, at the window's edges, and on rows of hourly sums.
+        raw_keys={**{key: ATTEMPTS.keys[key] for key in keys}, "is_of_day": _condition(created_at__gte=day)},
+        keys={**{key: F(key) for key in keys}, "is_of_day": _condition(hour__gte=day)},
     )
+    # A row is a sum of attempts: `k_…` are the keys it is grouped by.
     real = [row for row in attempts if not row["k_synthetic"]]
     synthetic = [row for row in attempts if row["k_synthetic"]]
     return LatelyAtTheGate(
@@ -308,10 +319,15 @@ def lately_at_the_gate(*, day: datetime, week: datetime, end: datetime | None) -
 
 def _statistics_since(start: datetime, end: datetime | None, attempts: Iterable[Mapping[str, Any]]) -> GateStatistics:
     """Return the statistics of all agents without dimensions from sums of attempts."""
-    return _statistics(None, MessageWindow(start=start, end=end), _counts_by_source(attempts), {})
+    return _statistics_of_counts(
+        agent=None,
+        window=MessageWindow(start=start, end=end),
+        counts_by_source=_counts_by_source(attempts),
+        dimensions_by_source={},
+    )
 
 
-def _is(**condition: Any) -> ExpressionWrapper[Q]:
+def _condition(**condition: Any) -> ExpressionWrapper[Q]:
     """Return a condition as an expression that a query can group by."""
     return ExpressionWrapper(Q(**condition), output_field=BooleanField())
 
@@ -324,7 +340,17 @@ def _read_sums(
     *,
     synthetic: bool,
 ) -> list[dict[str, Any]]:
-    """Read sums of the gate's logs, or of their verdicts, grouped by these keys."""
+    """Read sums of the gate's logs (`ATTEMPTS`), or of their verdicts (`VERDICTS`), of the window, grouped by these keys.
+
+    Whole hours are read from the table of hourly sums, the edges of the window from the raw rows (`raw_…`).
+
+    Args:
+        agent: None: of all agents.
+        synthetic: True: of simulations alone; False: without them.
+
+    Returns:
+        Rows with ``k_NAME`` for each key and ``s_NAME`` for each sum; a group may stand in several rows, to be added up.
+    """
     path_to_log = "log__" if table is VERDICTS else ""
     is_synthetic_log = synthetic_logs(path_to_log)
     raw_where = is_synthetic_log if synthetic else ~is_synthetic_log
@@ -345,7 +371,10 @@ def _read_sums(
 
 
 def _counts_by_source(rows: Iterable[Mapping[str, Any]]) -> dict[str, Counter[str]]:
-    """Count logged attempts by source, from their sums by source and outcome."""
+    """Count logged attempts by source, from rows of their sums by source and outcome; the names are those of `GateStatistics`.
+
+    Attempts of the outcome `CORRECTED` were sent back, and have no count of their own.
+    """
     by_source: dict[str, Counter[str]] = {}
     for row in rows:
         counts = by_source.setdefault(row["k_source"], Counter())
@@ -354,15 +383,15 @@ def _counts_by_source(rows: Iterable[Mapping[str, Any]]) -> dict[str, Counter[st
         counts["judged_count"] += row["s_firsts_judged"]
         counts["failed"] += row["s_failed"]
         counts["regeneration_count"] += row["s_attempts"] - row["s_firsts"]
-        if outcome in _PASSED_AT_ONCE:
-            counts["original_pass_count"] += row["s_firsts_judged"]
+        if outcome in _FIRST_DRAFT_PASSED:
+            counts["original_pass_count"] += row["s_firsts_judged"]  # without those of which no dimension was judged
         if outcome in _COUNT_OF_OUTCOME:
             counts[_COUNT_OF_OUTCOME[outcome]] += row["s_attempts"]
     return by_source
 
 
 def _dimensions_by_source(verdicts: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, DimensionStatistics]]:
-    """Return statistics by source and dimension; judges stay apart."""
+    """Return statistics by source and dimension from rows of sums (``k_…`` the keys, ``s_…`` the sums); judges stay apart."""
     sums_by_judge: dict[tuple[str, str], dict[str, Counter[str]]] = {}  # by source and dimension
     for row in verdicts:
         by_judge = sums_by_judge.setdefault((row["k_source"], row["k_dimension"]), {})
@@ -376,7 +405,7 @@ def _dimensions_by_source(verdicts: Iterable[Mapping[str, Any]]) -> dict[str, di
 
 
 def _dimension_statistics(sums_by_judge: Mapping[str, Counter[str]]) -> DimensionStatistics:
-    """Return the statistics of one dimension from the sums of its judges."""
+    """Return the statistics of one dimension: counts over all judges, means by judge. A judge that scored nothing has no means."""
     total: Counter[str] = Counter()
     means = []
     for judge in sorted(sums_by_judge):

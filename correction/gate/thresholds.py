@@ -33,10 +33,11 @@ def mark_result(
     user: AbstractBaseUser | AnonymousUser | None,
     expected: str | None = None,
 ) -> GateDimensionResult:
-    """Note what a person says of one failed dimension; an empty mark takes it back.
+    """Store what a person says of one failed dimension, with who and when; return the result as it is then. An empty mark takes it back.
 
     Args:
         mark: ``right``, ``false_alarm`` or empty.
+        user: Who marks; None where it is not known.
         expected: Only where the mark still is this one, as the person saw it; None = whatever it is.
 
     Raises:
@@ -109,9 +110,14 @@ class Precision(BaseModel):
 
 
 def precision(*, agent: Agent | None, window: MessageWindow, dimension: str = "") -> list[Precision]:
-    """Return the precision per dimension, threshold and judge, of the marked failures among drafts checked in the window; in one query.
+    """Return the precision (share of right alarms among the marked ones) per dimension, threshold and judge; in one query.
 
-    Verdicts of the gate, observed ones and external ones count alike: a false alarm is one wherever it was raised.
+    Counts marked failures of drafts checked in the window, without those of simulations; a group without a mark is left out. Verdicts of
+    the gate, observed ones and external ones count alike: a false alarm is one wherever it was raised.
+
+    Args:
+        agent: None: of all agents.
+        dimension: Empty: of all dimensions.
     """
     marked = GateDimensionResult.objects.exclude(mark="").filter(~synthetic_logs("log__"))
     if agent is not None:
@@ -239,16 +245,17 @@ class Replay:
 
     def sent_back(self, thresholds: Mapping[str, Decimal]) -> list[int]:
         """Return the messages that fail at least one of these thresholds."""
-        return [message for message, scores in self.messages.items() if _fails_one(scores, thresholds)]
+        return [message for message, scores in self.messages.items() if _is_below_any(scores, thresholds)]
 
     def unjudged(self, dimensions: Iterable[str], *, evaluated: bool = False) -> list[int]:
         """Return the messages that were not judged on at least one of these dimensions.
 
         Args:
-            evaluated: Whether a score of an evaluation, which is an estimate of the gate's, counts as none.
+            evaluated: True: a score of an evaluation, which only estimates the gate's, counts as none; so more messages are returned.
         """
         unjudged = []
         for message, scores in self.messages.items():
+            # Looked at, and no score came of it: another try would bring none.
             judged = set(self.tried.get(message, ()))
             for dimension, score in scores.items():
                 if score.origin != "evaluated" or not evaluated:
@@ -258,7 +265,7 @@ class Replay:
         return unjudged
 
 
-def _fails_one(scores: Mapping[str, Score], thresholds: Mapping[str, Decimal]) -> bool:
+def _is_below_any(scores: Mapping[str, Score], thresholds: Mapping[str, Decimal]) -> bool:
     """Return whether one of the scores lies below the threshold of its dimension."""
     return any(score.is_below(thresholds[dimension]) for dimension, score in scores.items() if dimension in thresholds)
 
@@ -268,7 +275,7 @@ def replay(*, agent: Agent | None, heuristic: bool, last: int = USUALLY_REPLAYED
 
     Where the gate judged a message, its first draft counts; else what was observed; else its newest evaluation, combined as the gate
     combines: the worst of the judge's mean and of each rule. Evaluations ask the persona's propositions, the gate asks its own, so
-    their scores are an estimate of the gate's.
+    their scores are an estimate of the gate's. A message of which nothing is known is there, too, without a score.
 
     Args:
         agent: Whose messages; None for those of every agent.
@@ -277,13 +284,14 @@ def replay(*, agent: Agent | None, heuristic: bool, last: int = USUALLY_REPLAYED
     """
     messages: dict[int, dict[str, Score]] = {pk: {} for pk in _latest_messages(agent, last)}
     judges: set[str] = set()
-    for evaluated in _evaluated_scores(agent, list(messages), heuristic):
+    # The order decides: a later score of the same message and dimension takes the place of an earlier one.
+    for evaluated in _scores_of_evaluations(agent, list(messages), heuristic):
         messages[evaluated.message][evaluated.dimension] = Score(_tenths(evaluated.score), "evaluated")
         judges.add(evaluated.judge)
     tried: dict[int, set[str]] = defaultdict(set)
     for row in _gate_results(list(messages), heuristic):
         session = row.log.session
-        if row.score is None or row.status != Status.SCORED:
+        if row.score is None or row.status != Status.SCORED:  # an evaluation's score, if any, stays
             tried[session.message_id].add(row.dimension)
             continue
         origin: Origin = "gate" if session.source == GateSession.Source.GATE else "observed"
@@ -309,14 +317,20 @@ def _tenths(score: float) -> int:
 
 
 def _gate_results(messages: Collection[int], heuristic: bool) -> Iterable[Any]:
-    """Return the verdicts on the first drafts of these messages; those of the gate come last, so that they win over observed ones."""
+    """Return the verdicts on the first drafts of these messages; those of the gate come last, so that they win over observed ones.
+
+    Without those whose call failed (timeout, overload, error, budget): they say nothing of the message.
+    """
     results = GateDimensionResult.objects.filter(
         log__session__message__in=messages,
         log__attempt=1,
         log__session__source__in=[GateSession.Source.GATE, GateSession.Source.OBSERVE],
         status__in=[Status.SCORED, Status.UNSCORED, Status.TRIVIAL],
     )
-    results = _of_kind(results, heuristic).select_related("log__session").order_by("-log__session__source", "log_id")
+    results = (
+        _by_kind_of_judge(results, heuristic).select_related("log__session").order_by("-log__session__source", "log_id")
+    )
+    # "observe" sorts after "gate": descending, the gate's come last.
     return results.only(
         *("dimension", "status", "score", "log__judge", "log__session__message", "log__session__source")
     )
@@ -333,8 +347,10 @@ class _EvaluatedScore:
     score: float
 
 
-def _evaluated_scores(agent: Agent | None, messages: Collection[int], heuristic: bool) -> Iterable[_EvaluatedScore]:
-    """Return the scores of these messages by the newest evaluation of each that judged as the gate does."""
+def _scores_of_evaluations(
+    agent: Agent | None, messages: Collection[int], heuristic: bool
+) -> Iterable[_EvaluatedScore]:
+    """Return the scores (0 to 9) of these messages by the newest evaluation of each that judged as the gate does; one per dimension."""
     judges = _newest_evaluations(agent, heuristic)
     rows = EvaluationScore.objects.filter(
         evaluation_run__in=list(judges),
@@ -354,9 +370,9 @@ def _evaluated_scores(agent: Agent | None, messages: Collection[int], heuristic:
         if row["judge"] == RULE_JUDGE or (heuristic and row["dimension"] in TAKES_RULES):
             score = float(row["least"])
         key = (row["message"], row["dimension"])
-        newest = scores.get(key)
-        if newest is not None and (newest.run != row["evaluation_run"] or newest.score <= score):
-            continue
+        known = scores.get(key)
+        if known is not None and (known.run != row["evaluation_run"] or known.score <= score):
+            continue  # it is of a newer evaluation, or as low: of one evaluation's judge and rules the worst counts
         scores[key] = _EvaluatedScore(
             run=row["evaluation_run"],
             message=row["message"],
@@ -368,7 +384,10 @@ def _evaluated_scores(agent: Agent | None, messages: Collection[int], heuristic:
 
 
 def _newest_evaluations(agent: Agent | None, heuristic: bool) -> dict[int, str]:
-    """Return the newest evaluations that judged as the gate does, newest first, each with its judge."""
+    """Return the judges of the newest 20 completed evaluations that judged as the gate does, by the evaluation's key, newest first.
+
+    Left out are those of simulations, in hard mode, with a double check or with a swap test: the gate judges otherwise.
+    """
     runs = EvaluationRun.objects.filter(
         status=EvaluationRun.Status.COMPLETED, method=Method.PLUMBLINE, hard=False, double_check=False,
         simulated=False, swap_test="", agent__isnull=False,
@@ -381,7 +400,7 @@ def _newest_evaluations(agent: Agent | None, heuristic: bool) -> dict[int, str]:
 
 
 def _marks_by_dimension(agent: Agent | None, heuristic: bool) -> dict[str, Scores]:
-    """Return by dimension the marks of people, counted by the tenths of the marked score."""
+    """Return by dimension the newest 2,000 marks of people, counted by the marked score in tenths; without those of simulations."""
     newest = GateDimensionResult.objects.exclude(mark="").order_by("-pk")
     if agent is not None:
         newest = newest.filter(log__session__agent=agent)
@@ -389,7 +408,7 @@ def _marks_by_dimension(agent: Agent | None, heuristic: bool) -> dict[str, Score
         ~synthetic_logs("log__"), pk__in=newest.values("pk")[:NEWEST_MARKS], score__isnull=False
     )
     by_dimension: dict[str, Scores] = {}
-    for result in _of_kind(marked, heuristic).order_by().only("dimension", "score", "mark"):
+    for result in _by_kind_of_judge(marked, heuristic).order_by().only("dimension", "score", "mark"):
         marks = by_dimension.setdefault(result.dimension, Scores()).marks
         counts = marks.setdefault(_tenths(result.score or 0.0), MarkCounts())
         if result.mark == Mark.RIGHT:
@@ -399,7 +418,7 @@ def _marks_by_dimension(agent: Agent | None, heuristic: bool) -> dict[str, Score
     return by_dimension
 
 
-def _of_kind(rows: QuerySet[GateDimensionResult], heuristic: bool) -> QuerySet[GateDimensionResult]:
+def _by_kind_of_judge(rows: QuerySet[GateDimensionResult], heuristic: bool) -> QuerySet[GateDimensionResult]:
     """Keep the verdicts by offline judges (or by models); what only rules judged is kept with both."""
     if heuristic:
         return rows.filter(IS_ASKED_OFFLINE | Q(log__judge=""))

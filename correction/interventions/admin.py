@@ -82,7 +82,13 @@ class InterventionForm(InterventionModelForm):
             self.add_error(name, problem)
 
     def _offer(self, name: str, choices: list[Any], nothing: str) -> None:
-        """Let a person choose instead of type. A stored name that is not known any more stays, and is refused with a reason."""
+        """Let a person choose instead of type. A stored name that is not known any more stays, and is refused with a reason.
+
+        Args:
+            name: Of the field, which the user may only be allowed to read: then it stays as it is.
+            choices: Each with its label.
+            nothing: The label of the empty choice.
+        """
         if name not in self.fields:  # read-only for this user
             return
         field = self.fields[name]
@@ -143,7 +149,7 @@ def preconditions_table(logged: Any) -> SafeString:
 
 
 def _precondition_row(entry: dict[str, Any]) -> tuple[object, ...]:
-    """Return the line of one logged precondition."""
+    """Return the line of one logged precondition: kind, text, whether it held, what was measured, and the reasoning with its judge."""
     measured = []
     if entry.get("score") is not None:
         measured.append(f"{entry['score']:g}")
@@ -160,7 +166,7 @@ def _precondition_row(entry: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _held_badge(held: bool | None) -> SafeString:
-    """Return the badge of whether a precondition held."""
+    """Return the badge of whether a precondition held; None: it was not asked, or not judged."""
     if held is None:
         return display.badge("not asked", "plain", "not asked, or not judged")
     if held:
@@ -178,7 +184,7 @@ def counts_table(names: Sequence[str], *, newest: int = NEWEST) -> SafeString:
 
 
 def _counts_row(counts: Counts) -> tuple[object, ...]:
-    """Return the line of one intervention."""
+    """Return the line of one intervention: how often it was evaluated, got past its functions, asked a judge and fired, and why not."""
     evaluated = f"{counts.evaluated:,}"
     if counts.more:
         evaluated += ", the newest"

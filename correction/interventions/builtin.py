@@ -51,7 +51,7 @@ def anti_convergence(config: ResolvedConfig) -> Intervention:
     from other talk, so an offline judge leaves the claim unscored and nothing fires.
     """
     claim = Proposition(
-        dimension="",
+        dimension="",  # it measures none
         id=ANTI_CONVERGENCE,
         claim=_claims()[ANTI_CONVERGENCE].claim,
         include_personas=False,
@@ -100,22 +100,28 @@ BUILT_IN: dict[str, tuple[str, Callable[[ResolvedConfig], Intervention]]] = {
 
 
 def interventions_for(agent: Agent, config: ResolvedConfig) -> list[Intervention]:
-    """Return what is evaluated in an agent's turns: built-in ones that its configuration enables (AC-7.1.12), enabled rows, and batches."""
+    """Return what is evaluated in an agent's turns: built-in ones that its configuration enables (AC-7.1.12), enabled rows, and batches.
+
+    One of a batch whose name is taken is replaced by one that never fires and says so in its log.
+    """
     interventions = [make(config) for switch, make in BUILT_IN.values() if config[switch]]
     interventions += [from_row(row) for row in rows_for(agent)]
     if not settings.INTERVENTION_BATCHES:
         return interventions
     # Cooldowns and costs are kept by name: two of one name would share them.
     taken = {*BUILT_IN, *(intervention.name for intervention in interventions)}
-    for of_batch in batches_for(agent):
-        if of_batch.name in taken:
-            of_batch = unusable(of_batch.name, f"{of_batch.name!r} is the name of another intervention")
-        interventions.append(of_batch)
+    for from_batch in batches_for(agent):
+        if from_batch.name in taken:
+            from_batch = unusable(from_batch.name, f"{from_batch.name!r} is the name of another intervention")
+        interventions.append(from_batch)
     return interventions
 
 
 def batches_for(agent: Agent) -> list[Intervention]:
-    """Return those for this agent of the batches that the functions of `INTERVENTION_BATCHES` return."""
+    """Return those for this agent of the batches that the functions of `INTERVENTION_BATCHES` return.
+
+    For a function that raises, one that never fires and says why in its log; its name is the function's.
+    """
     interventions: list[Intervention] = []
     for path in settings.INTERVENTION_BATCHES:
         try:
@@ -129,7 +135,7 @@ def batches_for(agent: Agent) -> list[Intervention]:
 
 def unusable(name: str, why: str) -> Intervention:
     """Return an intervention that never fires, and whose log says why."""
-    never = FunctionalPrecondition(test=lambda context: Finding(None, why), text="it cannot be used")
+    never = FunctionalPrecondition(test=lambda context: Finding(held=None, reasoning=why), text="it cannot be used")
     return Intervention(name=name, preconditions=(never,), effect=text_effect(""), dm_allowed=True)
 
 
@@ -166,8 +172,8 @@ def from_row(row: InterventionRow) -> Intervention:
     try:
         return Intervention(
             name=row.slug,
-            preconditions=_preconditions(row),
-            effect=_effect(row),
+            preconditions=_preconditions_of(row),
+            effect=_effect_of(row),
             window=row.window,
             cooldown_messages=row.cooldown_messages,
             dm_allowed=row.dm_allowed,
@@ -179,30 +185,33 @@ def from_row(row: InterventionRow) -> Intervention:
 
 
 def problems_of(row: InterventionRow) -> dict[str, str]:
-    """Return what is wrong with a row that its columns alone cannot tell: field name to a sentence. For forms and the API."""
+    """Return what is wrong with a row that its columns alone cannot tell: field name to a sentence; empty where nothing is.
+
+    Looks at its name, function, the variables of its claims, and its nudge. For forms and the API.
+    """
     problems: dict[str, str] = {}
     if row.slug in BUILT_IN:
         problems["slug"] = f"{row.slug!r} is the name of a built-in intervention; choose another."
     problems |= _problem_of_function(row)
     for name in ("textual_claim", "proposition_claim"):
         try:
-            fill(getattr(row, name), dict.fromkeys(CLAIM_VARIABLES, ""))
+            fill(getattr(row, name), dict.fromkeys(CLAIM_VARIABLES, ""))  # refuses other variables
         except ValueError:
             allowed = ", ".join("{{" + variable + "}}" for variable in CLAIM_VARIABLES)
             problems[name] = f"It uses a variable that has no value here; allowed: {allowed}."
     try:
-        _effect(row)
+        _effect_of(row)
     except ValueError as error:
-        problems["nudge" if row.nudge else "nudge_type"] = str(error)
+        problems["nudge" if row.nudge else "nudge_type"] = str(error)  # at the field that was filled in
     return problems
 
 
 def _problem_of_function(row: InterventionRow) -> dict[str, str]:
-    """Return what is wrong with the row's function or its parameters: field name to a sentence."""
+    """Return what is wrong with the row's function or its parameters: field name to a sentence; empty where nothing is."""
     try:
-        _functional(row)
+        _functional_preconditions(row)
     except ValueError as error:
-        is_about_parameters = str(error).startswith(f"{row.function}: ")
+        is_about_parameters = str(error).startswith(f"{row.function}: ")  # as each of these sentences begins
         return {"function_parameters" if is_about_parameters else "function": str(error)}
     problem = unstorable(row.function_parameters)
     if problem:
@@ -221,14 +230,15 @@ def unstorable(parameters: Any) -> str:
     return ""
 
 
-def _preconditions(row: InterventionRow) -> tuple[AnyPrecondition, ...]:
-    """Return the preconditions a row describes.
+def _preconditions_of(row: InterventionRow) -> tuple[AnyPrecondition, ...]:
+    """Return the preconditions a row describes: its function, its textual and its propositional claim, each where it has one.
 
     Raises:
         ValueError: One cannot be used.
     """
-    preconditions: list[AnyPrecondition] = [*_functional(row)]
+    preconditions: list[AnyPrecondition] = [*_functional_preconditions(row)]
     if row.textual_claim.strip():
+        # A claim that names the agent is asked about it; another one about all who take part.
         about: About = "agent" if "agent_name" in row.textual_claim else "conversation"
         preconditions.append(TextualPrecondition(claim=row.textual_claim.strip(), about=about))
     if row.proposition_claim.strip():
@@ -237,8 +247,8 @@ def _preconditions(row: InterventionRow) -> tuple[AnyPrecondition, ...]:
     return tuple(preconditions)
 
 
-def _functional(row: InterventionRow) -> list[FunctionalPrecondition]:
-    """Return the row's functional precondition, if it names a function.
+def _functional_preconditions(row: InterventionRow) -> list[FunctionalPrecondition]:
+    """Return the row's functional precondition as a list of one; an empty list where it names no function.
 
     Raises:
         ValueError: There is no such function, or its parameters do not fit.
@@ -250,7 +260,7 @@ def _functional(row: InterventionRow) -> list[FunctionalPrecondition]:
     return [FunctionalPrecondition.named(row.function, row.function_parameters)]
 
 
-def _effect(row: InterventionRow) -> Effect:
+def _effect_of(row: InterventionRow) -> Effect:
     """Return what the row adds to the prompt: its own text, else the agent's text of its kind.
 
     Raises:

@@ -12,7 +12,7 @@ from django.utils.module_loading import import_string
 
 @register("plumbline")
 def nudge_files_are_valid(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
-    """Check that each nudge file can be used (correction.E001)."""
+    """Return an error (correction.E001) for each problem of the nudge files; none where all can be used."""
     from correction.interventions.nudges import NudgeError, load_nudges
 
     try:
@@ -25,7 +25,7 @@ def nudge_files_are_valid(app_configs: Any, **kwargs: Any) -> Sequence[CheckMess
 
 @register("plumbline")
 def functions_of_interventions_can_be_used(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
-    """Check that each path of `INTERVENTION_FUNCTIONS` and `INTERVENTION_BATCHES` can be called (correction.E002)."""
+    """Return an error (correction.E002) for each path of `INTERVENTION_FUNCTIONS` and `INTERVENTION_BATCHES` that cannot be used."""
     from correction.interventions.functions import function_problems
 
     hint = "Name functions as module.function, in modules that Python can import; docs/how-to/write-interventions.md has an example."

@@ -39,14 +39,18 @@ class Counts:
 
 
 def counts_of(name: str, newest: int = NEWEST) -> Counts:
-    """Count the newest evaluations of the intervention of this name, of all agents."""
+    """Count the newest evaluations of the intervention of this name, of all agents.
+
+    `held` are those whose functions all held, `why` is the reason of the newest one where that did not fire. `more`: there are older ones,
+    which are not counted.
+    """
     logs = InterventionLog.objects.filter(name=name).order_by("-pk")
     logs = logs.only("fired", "judge", "preconditions", "created_at", "why")
-    newest_logs = list(logs[: newest + 1])
+    newest_logs = list(logs[: newest + 1])  # one more, which tells whether there are older ones
     counts = Counts(name=name, more=len(newest_logs) > newest)
     for log in newest_logs[:newest]:
         counts.evaluated += 1
-        if log.fired or log.judge or _functions_held(log):
+        if log.fired or log.judge or _functions_held(log):  # a judge is only asked where they held
             counts.held += 1
         if log.judge:
             counts.asked += 1

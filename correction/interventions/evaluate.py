@@ -76,7 +76,10 @@ class Evaluation:
 
 
 def prepare(turn: Turn) -> None:
-    """Evaluate the interventions that are enabled for the turn's agent; those that fire add to the prompt of this turn."""
+    """Evaluate the interventions that are enabled for the turn's agent; those that fire add to the prompt of this turn.
+
+    Nothing is evaluated, and the turn's trace says why, where none is enabled, in a direct message none is allowed, or in a preview.
+    """
     config = config_of(turn)
     enabled = interventions_for(turn.agent, config)
     usable = enabled
@@ -96,8 +99,9 @@ def prepare(turn: Turn) -> None:
 def evaluate_interventions(
     turn: Turn, interventions: Sequence[Intervention], *, config: ResolvedConfig
 ) -> list[Evaluation]:
-    """Evaluate interventions for a turn, log each, and add the nudges of those that fire to the prompt.
+    """Evaluate interventions for a turn, log each, add the nudges of those that fire to the prompt; return the evaluations.
 
+    Functions come first, for they cost nothing; judges are asked only about what functions, cooldowns and earlier questions left open.
     Interventions that are for another agent are passed over. No transaction may be open: judges are asked.
 
     Args:
@@ -110,17 +114,17 @@ def evaluate_interventions(
         longest_window = max(intervention.window for intervention in own)
         surroundings = Surroundings.read(agent=turn.agent, channel=turn.channel, reach=longest_window)
         evaluations = [_begin(intervention, surroundings) for intervention in own]
-        _end_cooling_down(turn, evaluations, surroundings)
-        with one_message():
+        _end_those_that_fired_lately(turn, evaluations, surroundings)
+        with one_message():  # the patterns of all functions share the time limit of one message
             for evaluation in evaluations:
                 _ask_functions(evaluation)
         _end_asked_lately(turn, evaluations, surroundings)
         judge_calls = _ask_judges(turn, evaluations, config)
         for evaluation in evaluations:
-            _conclude(evaluation)
+            _decide_and_fire(evaluation)
             _add_span(evaluation)
-        _log(turn, evaluations, surroundings)
-        _apply(turn, evaluations)
+        _store_logs(turn, evaluations, surroundings)
+        _add_nudges(turn, evaluations)
         fired = [evaluation.intervention.name for evaluation in evaluations if evaluation.fired]
         turn.count(evaluated=len(evaluations), fired=len(fired), judge_calls=judge_calls)
         span.set_data("agent_id", turn.agent.pk)
@@ -140,8 +144,8 @@ def _begin(intervention: Intervention, surroundings: Surroundings) -> Evaluation
     return Evaluation(intervention=intervention, context=context)
 
 
-def _end_cooling_down(turn: Turn, evaluations: Sequence[Evaluation], surroundings: Surroundings) -> None:
-    """End those that fired lately for this agent in this channel; one query for all of them."""
+def _end_those_that_fired_lately(turn: Turn, evaluations: Sequence[Evaluation], surroundings: Surroundings) -> None:
+    """End, as not fired, those that fired fewer messages ago for this agent in this channel than their cooldown; one query for all."""
     cooling = [evaluation for evaluation in evaluations if evaluation.intervention.cooldown_messages]
     if not cooling:
         return
@@ -159,7 +163,9 @@ def _end_cooling_down(turn: Turn, evaluations: Sequence[Evaluation], surrounding
 
 
 def _end_asked_lately(turn: Turn, evaluations: Sequence[Evaluation], surroundings: Surroundings) -> None:
-    """End those about which a judge was asked lately in this channel, in whichever agent's turn; one query for all of them.
+    """End, as not fired, those about which a judge was asked lately in this channel, in whichever agent's turn; one query for all.
+
+    Lately: fewer messages ago than their `ask_every`; 0 asks each time. Those that are decided already stay as they are.
 
     What a channel as a whole does changes little from one message to the next, and each question costs a call.
     """
@@ -185,7 +191,7 @@ def _end_asked_lately(turn: Turn, evaluations: Sequence[Evaluation], surrounding
 def _messages_since(
     turn: Turn, evaluations: Sequence[Evaluation], surroundings: Surroundings, logs: QuerySet[InterventionLog]
 ) -> dict[str, int]:
-    """Return by intervention how many messages of the channel ago the last of its logs is.
+    """Return by intervention how many messages of the channel ago the last of its logs is; those without a log are left out.
 
     What was logged in this very run does not count: it was interrupted before its agent read the nudge.
     """
@@ -197,8 +203,11 @@ def _messages_since(
 
 
 def _ask_functions(evaluation: Evaluation) -> None:
-    """Evaluate the preconditions that cost nothing, in order, up to the first that does not hold."""
-    if evaluation.why:
+    """Evaluate the preconditions that cost nothing, in order, up to the first that does not hold (None, not judged, does not either).
+
+    That one ends the evaluation, and the preconditions after it are noted as not asked.
+    """
+    if evaluation.why:  # it is decided already
         return
     started = time.perf_counter()
     intervention = evaluation.intervention
@@ -207,7 +216,7 @@ def _ask_functions(evaluation: Evaluation) -> None:
         evaluation.results.append(result)
         if not result.held:
             evaluation.end_unasked(
-                why=_why_not(result),
+                why=_why_not_fired(result),
                 preconditions=[*intervention.functional[number:], *intervention.judged],
                 reason="another precondition does not hold",
             )
@@ -236,7 +245,11 @@ class _JudgeQuestion:
 
 
 def _ask_judges(turn: Turn, evaluations: Sequence[Evaluation], config: ResolvedConfig) -> int:
-    """Ask everything that needs a judge, of all interventions at once, within one deadline; return the number of calls."""
+    """Ask everything that needs a judge, of all interventions at once, within one deadline; return the number of questions asked.
+
+    Adds the results to the evaluations. With the agent's budget used up nothing is asked, and the results say so. The time of the whole
+    is added to each evaluation, as they waited together.
+    """
     undecided = [evaluation for evaluation in evaluations if not evaluation.why and evaluation.intervention.judged]
     if not undecided:
         return 0
@@ -260,7 +273,7 @@ def _ask_judges(turn: Turn, evaluations: Sequence[Evaluation], config: ResolvedC
 
 
 def _judge_questions(turn: Turn, evaluations: Sequence[Evaluation]) -> list[_JudgeQuestion]:
-    """Return the questions to the judge; a claim that cannot be asked here is noted as not judged."""
+    """Return the questions to the judge; a claim with a variable that has no value here is noted as not judged instead."""
     nonce = new_nonce()
     questions = []
     for evaluation in evaluations:
@@ -283,13 +296,16 @@ def _judge_questions(turn: Turn, evaluations: Sequence[Evaluation]) -> list[_Jud
     return questions
 
 
-def _conclude(evaluation: Evaluation) -> None:
-    """Decide whether it fires: all preconditions must hold (AC-7.1.2), and one that could not be judged does not hold."""
-    if evaluation.why:
+def _decide_and_fire(evaluation: Evaluation) -> None:
+    """Decide whether it fires, and call its effect if it does; sets `why`, and `fired` with the `modification` of the prompt.
+
+    All preconditions must hold (AC-7.1.2), and one that could not be judged does not hold. One whose effect raises has not fired.
+    """
+    if evaluation.why:  # it is decided already
         return
     for result in evaluation.results:
         if not result.held:
-            evaluation.why = _why_not(result)
+            evaluation.why = _why_not_fired(result)
             return
     number = len(evaluation.results)
     evaluation.why = "its precondition held" if number == 1 else f"all {number} preconditions held"
@@ -312,8 +328,11 @@ def _add_span(evaluation: Evaluation) -> None:
     span.finish(end_timestamp=start + timedelta(seconds=evaluation.seconds))
 
 
-def _why_not(result: PreconditionResult) -> str:
-    """Return a sentence on a precondition that does not hold or could not be judged."""
+def _why_not_fired(result: PreconditionResult) -> str:
+    """Return a sentence on a precondition that does not hold or could not be judged, with what was measured.
+
+    As in ``the propositional precondition does not hold: score 6 is not below 5``.
+    """
     if result.held is None:
         return f"{result.kind} precondition {result.reasoning}"
     sentence = f"the {result.kind} precondition does not hold"
@@ -325,8 +344,8 @@ def _why_not(result: PreconditionResult) -> str:
     return sentence
 
 
-def _log(turn: Turn, evaluations: Sequence[Evaluation], surroundings: Surroundings) -> None:
-    """Store a row for every evaluation (AC-7.1.13), in one insert."""
+def _store_logs(turn: Turn, evaluations: Sequence[Evaluation], surroundings: Surroundings) -> None:
+    """Store a row for every evaluation (AC-7.1.13), in one insert, also for those that did not fire; with a nudge for those that did."""
     rows = []
     for evaluation in evaluations:
         row = InterventionLog(
@@ -350,8 +369,11 @@ def _log(turn: Turn, evaluations: Sequence[Evaluation], surroundings: Surroundin
     InterventionLog.objects.bulk_create(rows)
 
 
-def _apply(turn: Turn, evaluations: Sequence[Evaluation]) -> None:
-    """Add the nudges of those that fired to the prompt, equal texts once. They are stored nowhere else (AC-7.1.9, AC-7.1.10)."""
+def _add_nudges(turn: Turn, evaluations: Sequence[Evaluation]) -> None:
+    """Add the nudges of those that fired to the prompt of this turn, equal texts once (AC-7.1.9, AC-7.1.10).
+
+    Also puts all evaluations into the turn's report, and writes a line for each to the log file.
+    """
     turn.reports["interventions"] = [
         {
             "name": evaluation.intervention.name,

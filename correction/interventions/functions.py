@@ -138,7 +138,7 @@ class NamedFunction:
     call: Callable[[InterventionContext, Any], Finding | bool]
 
     def bind(self, parameters: Mapping[str, Any]) -> Callable[[InterventionContext], Finding | bool]:
-        """Return the function with its parameters.
+        """Return a function of the context alone, which calls this one with these parameters.
 
         Raises:
             ValueError: The parameters do not fit; names each one and what is allowed.
@@ -187,11 +187,14 @@ class _TeamFunctions:
 
 @lru_cache(maxsize=8)
 def _team_functions(paths: tuple[str, ...]) -> _TeamFunctions:
-    """Import a team's own functions."""
+    """Import a team's own functions, by their paths; those that cannot be used are `problems`, with why, and do not raise.
+
+    One that has the name of a function that is known already cannot be used.
+    """
     functions = _TeamFunctions()
     for path in paths:
         try:
-            function = _named(import_string(path))
+            function = _as_named_function(import_string(path))
             name = path.rpartition(".")[2]
             if name in FUNCTIONS or name in functions.usable:
                 raise ValueError(f"there is a function {name!r} already; allowed: another name")
@@ -249,8 +252,8 @@ def vocabulary_similarity(context: InterventionContext, parameters: Similarity) 
     for message in context.messages:
         by_speaker.setdefault(speaker(message), []).append(judged_text(message))
     similarity = pairwise_vocabulary_similarity(by_speaker)
-    if similarity is None:
-        return Finding(False, "fewer than two speakers with three content words in the last messages")
+    if similarity is None:  # there are no two to compare
+        return Finding(held=False, reasoning="fewer than two speakers with three content words in the last messages")
     held = similarity >= parameters.at_least
     return Finding(held, f"vocabulary similarity {similarity:.2f}, at least {parameters.at_least:.2f}", similarity)
 
@@ -284,8 +287,8 @@ def mentions(context: InterventionContext, parameters: Mentions) -> Finding:
             count += 1
         elif undecided:
             undecided_reasons.append(str(next(iter(undecided.values()))))
-    if count < parameters.at_least <= count + len(undecided_reasons):
-        return Finding(None, undecided_reasons[0])
+    if count < parameters.at_least <= count + len(undecided_reasons):  # the undecided messages would decide
+        return Finding(held=None, reasoning=undecided_reasons[0])
     return Finding(count >= parameters.at_least, f"{count} messages, at least {parameters.at_least}", count)
 
 
@@ -297,7 +300,7 @@ def groupthink(context: InterventionContext, parameters: Indicators) -> Finding:
     path = declared("channel_indicators").get("groupthink")  # None: debates are not installed
     indicators = import_string(path)(context.channel) if path else None
     if indicators is None:
-        return Finding(None, "no complete round of a debate in this channel")
+        return Finding(held=None, reasoning="no complete round of a debate in this channel")
     count = len(indicators)
     reasoning = f"{count} indicators of groupthink, at least {parameters.at_least}"
     if indicators:
@@ -305,8 +308,10 @@ def groupthink(context: InterventionContext, parameters: Indicators) -> Finding:
     return Finding(count >= parameters.at_least, reasoning, count)
 
 
-def _named(call: Callable[..., Finding | bool]) -> NamedFunction:
-    """Return a function as rows can name it: it takes the context alone, or the context and parameters.
+def _as_named_function(call: Callable[..., Finding | bool]) -> NamedFunction:
+    """Wrap a function so that rows can name it, under its own name; it takes the context alone, or the context and parameters.
+
+    The class of its parameters is read from the type hint of its second argument.
 
     Raises:
         TypeError: It is no function, or takes other arguments.
@@ -327,7 +332,7 @@ def _named(call: Callable[..., Finding | bool]) -> NamedFunction:
 
 
 FUNCTIONS: dict[str, NamedFunction] = {
-    call.__name__: _named(call)
+    call.__name__: _as_named_function(call)
     for call in (message_count, vocabulary_similarity, silence, repetition, mentions, groupthink)
 }
 

@@ -64,10 +64,10 @@ class FunctionalPrecondition:
         return cls(test=function_named(name).bind(arguments), text=f"{name}({listed})")
 
     def evaluate(self, context: InterventionContext) -> PreconditionResult:
-        """Call the function.
+        """Call the function; return whether it holds, with what it measured. A `Finding` of None is a result that could not be judged.
 
         Raises:
-            TypeError: It returned neither a bool nor a `Finding` of one.
+            TypeError: It returned neither a bool nor a `Finding` of one or None; and what the function itself raises.
         """
         answer: object = self.test(context)
         finding = Finding(answer) if isinstance(answer, bool) else answer
@@ -109,7 +109,9 @@ class PropositionalPrecondition:
         return self.proposition.claim
 
     def ask(self, context: InterventionContext, label: Label, nonce: str) -> tuple[str, Check | Question]:
-        """Return the claim as it is asked here, and the question.
+        """Return the claim with its variables filled in, and the question: whether it holds, or, with a threshold, a score for it.
+
+        The judge is shown the persona only where the claim is about the agent and the proposition asks for it.
 
         Raises:
             ValueError: The claim uses a variable that has no value here.
@@ -143,8 +145,9 @@ class PropositionalPrecondition:
         )
 
     def _read_score(self, claim: str, verdict: Verdict) -> PreconditionResult:
-        """Return the result of a claim that was scored, compared with the threshold."""
-        # The 9 of a claim that could not be false here is no score of it.
+        """Return the result of a claim that was scored, compared with the threshold; not judged where there is no score to compare."""
+        # The 9 of a claim that could not be false here (`trivial`) is no score of it, by which something could fire. What fires below a
+        # threshold cannot fire by a 9, so that there it may count.
         is_score = verdict.status != "trivial" or self.fires_below
         if self.threshold is None or verdict.value is None or not is_score:
             return not_judged(self.kind, claim, verdict.reason, verdict.judge)
@@ -170,8 +173,14 @@ class TextualPrecondition(PropositionalPrecondition):
     """
 
     def __init__(self, *, claim: str, cues: Cues | None = None, about: About = "conversation") -> None:
+        """Make a precondition of a claim that is asked for true or false, with no persona in sight.
+
+        Args:
+            cues: By which an offline judge finds out; None: it cannot judge the claim.
+            about: Whom the claim is about: all who take part (``conversation``), or the agent.
+        """
         proposition = Proposition(
-            dimension="",
+            dimension="",  # it measures none
             id="precondition",
             claim=claim,
             cues=cues,
@@ -185,7 +194,12 @@ AnyPrecondition = FunctionalPrecondition | PropositionalPrecondition
 
 
 def judge_context(context: InterventionContext, *, about: About, persona: str | None = None) -> Context:
-    """Return the conversation as the judge is shown it: that of all who take part, or as it looks from the agent's place."""
+    """Return the conversation as the judge is shown it: that of all who take part, or as it looks from the agent's place.
+
+    Args:
+        about: ``conversation``: each message is an action, and the channel stands for the agent. ``agent``: only its own messages are.
+        persona: None: the judge is shown none.
+    """
     channel = str(context.channel)
     if about == "conversation":
         events = [Event("action", message.author_name, message.text) for message in context.messages]
@@ -257,6 +271,11 @@ class Intervention:
     row_id: int | None = None
 
     def __post_init__(self) -> None:
+        """Refuse values that are not allowed.
+
+        Raises:
+            ValueError: Names the value and what is allowed.
+        """
         if not 1 <= len(self.name) <= LONGEST_NAME:
             raise ValueError(
                 f"the name {self.name[:100]!r} has {len(self.name)} characters; allowed: 1 to {LONGEST_NAME}"

@@ -85,7 +85,9 @@ class NudgeError(YamlProblems):
 
 
 def load_file(path: Path) -> tuple[str, Mapping[NudgeType, str]]:
-    """Return whose file it is, and its texts.
+    """Return whose file it is (an agent's slug, or ``_default``), and its texts by their kind.
+
+    The file names the agent, else its own name does. That of ``_default`` must have a text of each kind.
 
     Raises:
         NudgeError: With every problem of the file.
@@ -120,7 +122,7 @@ def _problem(path: Path, node: Any, item: dict[str, Any]) -> FileProblem:
 def load_nudges(*, seeded: bool = True) -> dict[str, dict[NudgeType, str]]:
     """Return the texts of every agent that has some, and the generic ones under ``_default``. Only changed files are read again.
 
-    Our folder, then the team's (`NUDGE_DIRS`), whose texts win.
+    Our folder is read first, then the team's (`NUDGE_DIRS`), whose texts win, kind by kind.
 
     Args:
         seeded: Whether the texts of the example agents are among them: they are for these alone (`Agent.seeded`).
@@ -141,7 +143,7 @@ def load_nudges(*, seeded: bool = True) -> dict[str, dict[NudgeType, str]]:
 
 
 def choose_type(context: InterventionContext, among: Sequence[NudgeType]) -> NudgeType:
-    """Return the kind of the next nudge: they take turns, so that an agent never gets the same one twice in a row in a channel.
+    """Return the kind of the next nudge: they take turns, so that of several an agent never gets the same twice in a row in a channel.
 
     Where to begin follows from the names of agent and channel, so that the agents of a channel do not all begin alike.
     """

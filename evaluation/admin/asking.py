@@ -69,7 +69,11 @@ CapturingForm = request_form(PageRequest, *CHOICES)
 
 
 def measuring_form(request: HttpRequest, *, usual: Collection[str], is_baseline: bool) -> RequestForm:
-    """Return the form, filled in with the dimensions that are `usual` (none: all), and with what the address names (``?tag=build=41``)."""
+    """Return the form, filled in with the dimensions that are `usual` (none: all), and with what the address names (``?tag=build=41``).
+
+    Only dimensions that have propositions are filled in. Where the address compares tags (``against``) it is all of them but those of
+    channels. Proposition folders that cannot be read are an error of the form.
+    """
     problem = ""
     dimensions: Sequence[str] = ()
     try:
@@ -118,7 +122,7 @@ def measuring_preview(specs: Sequence[RunSpec], *, simulate: str, dropped_tags: 
     Raises:
         ValueError: Proposition files cannot be used.
     """
-    spec = specs[-1]
+    spec = specs[-1]  # before it comes the one that it is to be compared with, if any
     agent = spec.agent
     assert agent is not None  # noqa: S101 (the pages are of agents)
     has_little = simulate == AUTO and has_little_speech(spec)
@@ -150,6 +154,7 @@ def measuring_preview(specs: Sequence[RunSpec], *, simulate: str, dropped_tags: 
         acting=acting,
         warnings=warnings,
         note=f"{note} It can be cancelled while it runs; what was judged stays.",
+        # Where simulating was only a help for want of speech, the few messages are judged instead.
         why_not=why_not if spec.simulated else "",
     )
 
@@ -197,7 +202,8 @@ def cost_preview(
     Args:
         facts: What is shown first.
         estimates: Of at least one evaluation, all by the same judge.
-        why_not: Why it cannot be asked for.
+        acting: Of the simulation before; None without one.
+        why_not: Why it cannot be asked for; where it is empty, why the judge cannot be asked is shown instead, if it cannot.
     """
     judge = estimates[0].judge
     judge_is_paid = provider_of(judge) == "anthropic"

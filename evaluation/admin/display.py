@@ -105,7 +105,10 @@ def meter(value: float | None, digits: int = 1, *, share: Share | None = None, w
 
 
 def overall_meter(score: float | None, dimensions: Mapping[str, float], *, share: Share | None = None) -> SafeString:
-    """Show an overall score; where a dimension is lower it is named, in its own tone: a mean does not hide what fell."""
+    """Show an overall score; where a dimension is lower it is named, in its own tone: a mean does not hide what fell.
+
+    Lower is what is lower as shown, with one decimal. Otherwise there is a bar instead, and a dash without a score.
+    """
     if score is None or not dimensions:
         return meter(score, share=share)
     name, lowest = min(dimensions.items(), key=lambda item: item[1])
@@ -142,7 +145,11 @@ def number(
 
 
 def procedure_badge(procedure: str, repeats: int = 1) -> SafeString:
-    """Show how it was judged, where that is not the usual way."""
+    """Show how it was judged, a badge for each thing that is not the usual way; empty where nothing is.
+
+    Simulated speech, halves of swap tests and repeats have badges of their own; what is left of the procedure, such as
+    ``plumbline+hard``, has one.
+    """
     how = procedure.removesuffix(SIMULATED)
     marks: list[tuple[str, Tone, str]] = []
     if procedure.endswith(SIMULATED):

@@ -23,7 +23,9 @@ VIEW_JOBS = "evaluation.view_job"
 
 
 def newest_job(request: HttpRequest, kind: Job.Kind, render_result: Callable[[Job], SafeString]) -> SafeString | str:
-    """Render the newest job of a kind; empty where there is none, or the user may not see jobs.
+    """Render the newest job of a kind with its result and evaluations; empty where there is none, or the user may not see jobs.
+
+    While it is open the page asks for its progress, and says so where no worker is there to do it.
 
     Args:
         render_result: Renders what the job did so far.
@@ -49,7 +51,10 @@ def newest_job(request: HttpRequest, kind: Job.Kind, render_result: Callable[[Jo
 
 
 def job_progress(request: HttpRequest, pk: int) -> HttpResponse:
-    """Answer how far a job is, for the page that asks every two seconds whether anything changed."""
+    """Answer how far a job is, for the page that asks every two seconds whether anything changed.
+
+    ``done`` counts agents that were asked, ``settled`` judgements of its evaluations. 403 for users who may not see jobs, 404 for no job.
+    """
     if not request.user.has_perm(VIEW_JOBS):
         raise PermissionDenied
     job = get_object_or_404(Job, pk=pk)

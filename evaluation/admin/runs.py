@@ -103,12 +103,16 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
         self, request: HttpRequest, queryset: QuerySet[EvaluationRun], search_term: str
     ) -> tuple[QuerySet[EvaluationRun], bool]:
         """Leave a capture's evaluations of channels to its agent's line, where the list has no filters; files have them all."""
+        # Parameters that are no filters: page, order, all rows on one page, and the mark of a refused filter.
         if request.path == self.url("changelist") and not request.GET.keys() - {"p", "o", "all", "e"}:
             queryset = queryset.filter(~Exists(ChannelShare.objects.filter(channel_run=OuterRef("pk"))))
         return super().get_search_results(request, queryset, search_term)
 
     def fill_in(self, rows: list[Any]) -> None:
-        """Set what the columns show of each run: `share`, `judged_totals`, `ledger` (tokens, cost, unpriced calls) and more."""
+        """Set what the columns show of each run: `share`, `judged_totals`, `ledger` (tokens, cost, unpriced calls) and more.
+
+        What was not counted is None: judgements of a status that none has, tokens and cost of a run that made no call.
+        """
         keys = [run.pk for run in rows]
         judged = _judgements_by_status(keys)
         shares = shares_of(keys)
@@ -124,6 +128,11 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
             run.ledger = spent.get(run.work_id, (None, None, 0))
 
     def get_panels(self, request: HttpRequest, obj: EvaluationRun) -> list[SafeString]:
+        """Show an evaluation's summary before the usual panels.
+
+        Until it ends the page asks for its progress. Users who may change it can cancel it while it waits or runs, and resume it when
+        something is left to do.
+        """
         summaries = summarize(obj).dimensions
         badges = judge_badges(obj.judge, obj.procedure, list(summaries))
         context = {
@@ -209,7 +218,10 @@ def _spent(run: Any) -> SafeString:
 
 
 def _dimension(run: EvaluationRun, summary: DimensionSummary) -> dict[str, Any]:
-    """Return one dimension as the template shows it: score, propositions, and the worst judgement of the weakest one."""
+    """Return one dimension as the template shows it: score, propositions, and the worst judgement of the weakest one.
+
+    A dimension that was judged in the runs of an agent's channels has these instead of propositions, and no worst judgement.
+    """
     context: dict[str, Any] = {
         "of": summary,
         "score": number(summary.score, summary.count, digits=2, share=summary.share, why=summary.reason),
@@ -231,6 +243,7 @@ def _dimension(run: EvaluationRun, summary: DimensionSummary) -> dict[str, Any]:
 def _propositions(run: EvaluationRun, summary: DimensionSummary, weakest: PropositionSummary | None) -> SafeString:
     """Show the propositions of a dimension with their means; the weakest is marked."""
     asked = EvaluationScore.objects.filter(evaluation_run=run, dimension=summary.dimension)
+    # The claim of one of its judgements: names that are filled in may differ between them.
     claims = dict(asked.order_by().values_list("proposition_id").annotate(words=Max("claim")))
     rows: list[tuple[object, ...]] = []
     for proposition in summary.propositions:
@@ -275,7 +288,10 @@ def _pairs(run: EvaluationRun, dimension: str) -> SafeString:
 
 
 def idea_rows(run: EvaluationRun) -> list[dict[str, Any]]:
-    """Return the distinct ideas of a channel's run, each with links to some messages in which it occurs."""
+    """Return up to 100 distinct ideas of a channel's run, each with links to the first five messages in which it occurs.
+
+    None for an agent's run.
+    """
     if run.channel_id is None:
         return []
     ideas = distinct_ideas(run)[:IDEAS_SHOWN]

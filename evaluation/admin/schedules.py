@@ -88,6 +88,7 @@ class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
         "Each measures its agents once now, in addition to its times, and asks its judge, which may cost money.",
     )
     def fire(self, request: HttpRequest, queryset: QuerySet[EvaluationSchedule]) -> None:
+        """Fire each of the chosen schedules; say what came of it, as a warning where no evaluation was queued."""
         for schedule in queryset:
             fired = fire_now(schedule)
             level = messages.SUCCESS if fired.runs else messages.WARNING
@@ -143,7 +144,10 @@ class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
 
 
 def _history(schedule: EvaluationSchedule, buttons: list[Button]) -> SafeString:
-    """Show the newest evaluations of agents that a schedule asked for; the judge is a column where there are several."""
+    """Show the 20 newest evaluations of agents that a schedule asked for, with its last outcome and a note where drift is tested rarely.
+
+    The judge is shown once where it is the same for all, else in a column.
+    """
     newest = schedule.runs.filter(agent__isnull=False).select_related("agent").order_by("-created_at", "-pk")
     runs = list(newest[:RUNS_SHOWN])
     shares = shares_of([run.pk for run in runs])

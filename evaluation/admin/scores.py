@@ -69,7 +69,10 @@ class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
 
     @admin.display(description="message")
     def judged(self, score: EvaluationScore) -> SafeString:
-        """Show who was measured, and the start of the message judged with a link to it, and of the earlier one of a pair."""
+        """Show who was measured, and the start of the message judged with a link to it, and of the earlier one of a pair.
+
+        Users who may not read messages see their numbers instead.
+        """
         message, earlier = score.message, score.compared_with
         if message is not None:
             text = display.link(transcript_url(message), _quoted(score, message, 70), "in its conversation")
@@ -127,7 +130,10 @@ SCORES_SHOWN = 5  # of a message; the lowest
 
 
 def judgement_notes(request: HttpRequest, messages: list[Message]) -> dict[int, SafeString]:
-    """Show, for the transcript, the scores of each message in its newest evaluation, lowest first; one query for a page."""
+    """Show, for the transcript, the scores of each message in its newest evaluation, lowest first; one query for a page.
+
+    Messages without a judgement are left out. The number of all is that over all evaluations.
+    """
     per_message: dict[str, Any] = {"partition_by": [F("message_id")]}
     newest = (
         EvaluationScore.objects.filter(message__in=messages)
@@ -152,7 +158,11 @@ def judgement_notes(request: HttpRequest, messages: list[Message]) -> dict[int, 
 
 
 def _note(request: HttpRequest, message: Message, scores: list[Any]) -> SafeString:
-    """Render the note on a message: its lowest scores in its newest evaluation."""
+    """Render the note on a message: its lowest scores in its newest evaluation.
+
+    Args:
+        scores: Of that evaluation, lowest first, those without a score last.
+    """
     message_admin: Any = admin.site.get_model_admin(Message)
     scored = [score.score for score in scores if score.status == EvaluationScore.Status.SCORED]
     context = {

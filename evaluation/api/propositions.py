@@ -67,7 +67,11 @@ class Propositions(View):
 
 
 def _merged_rows(agent: Agent, dimensions: list[str], level: str) -> Iterator[PropositionAnswer]:
-    """Yield the propositions of an agent, the defaults merged in, then those that are not judged."""
+    """Yield the propositions of an agent, the defaults merged in, then those that are not judged: of its own files and the defaults.
+
+    Raises:
+        PropositionError: A folder does not exist, or a file that this agent needs cannot be used.
+    """
     files = load_all()
     for dimension in dimensions:
         for proposition in _asked(agent, dimension, level, files):

@@ -95,7 +95,7 @@ class Evaluations(Rows):
         most = self.query["scores"]
         if most is None:
             most = EMBEDDED
-        scores = list(scores_of(run)[: most + 1]) if most else []
+        scores = list(scores_of(run)[: most + 1]) if most else []  # one more than is shown tells whether these are all
         shares = run.channel_shares.select_related("channel_run__channel")
         answer = WholeEvaluation(
             **dict(EvaluationRow.of(run, self.row_context())),

@@ -186,7 +186,7 @@ class _SamplePair:
     @property
     def are_same_items(self) -> bool:
         """Return whether the same messages, situations or channels are in both, so that each is compared with itself."""
-        return not self.are_repeats and _clusters(self.before) == _clusters(self.now)
+        return not self.are_repeats and _clusters_with_weight(self.before) == _clusters_with_weight(self.now)
 
 
 def change_of(
@@ -202,7 +202,9 @@ def change_of(
     """Return delta, interval and verdict of one number.
 
     Messages are drawn independently from the two. Where the same situations, channels or messages are in both they are compared one by
-    one. A window judged as a whole has only its repeats to draw from: the interval is then of the judge's noise alone.
+    one. A window judged as a whole has only its repeats to draw from: the interval is then of the judge's noise alone. Where there is no
+    interval the reason says why, and the verdict is ``possibly drifted`` for a fall of at least the margin, else ``not enough data``.
+    The verdict does not allow for what else is compared: see `corrected`.
 
     Args:
         before, now: Of the baseline and the candidate.
@@ -218,20 +220,23 @@ def change_of(
         baseline=before.score,
         candidate=now.score,
         verdict="not enough data",
-        n=len(_clusters(pair.now)),
-        baseline_n=len(_clusters(pair.before)),
+        n=len(_clusters_with_weight(pair.now)),
+        baseline_n=len(_clusters_with_weight(pair.before)),
         unit=pair.unit,
     )
     change = change.model_copy(update={"verdict": undecided(change.delta, margin)})
     why = _why_not_scored(before, now, counted=counted) or _why_no_interval(pair, counted=counted, heuristic=heuristic)
     if why:
         return change.model_copy(update={"interval_note": why, "reason": why})
+    # Of a dimension that is judged as a whole the offline judge scores no message: numbers of messages are the statistic of words.
     of_words = heuristic and pair.units == {"messages"} and dimension not in BY_MESSAGE
     return _tested_change(change, pair, margin, of_words=of_words)
 
 
 def _tested_change(change: ChangeResult, pair: _SamplePair, margin: float, *, of_words: bool) -> ChangeResult:
-    """Return the change with its test, its interval and the verdict that they allow.
+    """Return the change with its test, its interval and the verdict that they allow; without an interval only with the reason.
+
+    The two numbers become the means of what is compared; counts stay.
 
     Args:
         of_words: Whether the judgements are the exact statistic of repeated words.
@@ -247,17 +252,18 @@ def _tested_change(change: ChangeResult, pair: _SamplePair, margin: float, *, of
         change = change.model_copy(update={"baseline": mean_of(pair.before), "candidate": mean_of(pair.now)})
     p_value = difference_p(pair.before, pair.now, paired=paired, unseen=unseen)
     if pair.are_repeats:
-        change = decided(change, interval, margin, n=None)
-        change = beyond_margin(change, margin, "the judge's noise")
+        # No number of messages would narrow the judge's noise.
+        change = with_verdict(change, interval, margin, n=None)
+        change = undecided_unless_beyond_margin(change, margin, "the judge's noise")
         note = NOISE_ALONE
         sd = None
     else:
-        baseline_n = None if paired else change.baseline_n
-        change = decided(change, interval, margin, n=change.n, baseline_n=baseline_n)
+        baseline_n = None if paired else change.baseline_n  # pairs grow in both
+        change = with_verdict(change, interval, margin, n=change.n, baseline_n=baseline_n)
         note = pair.note
         sd = spread(pair.before, pair.now, paired=paired, unseen=unseen)
     if of_words:
-        change = beyond_margin(change, margin, "chance")
+        change = undecided_unless_beyond_margin(change, margin, "chance")
         note = f"{WORDS_ALONE}; {note}" if note else WORDS_ALONE
     update: dict[str, Any] = {
         "interval_note": note,
@@ -276,9 +282,15 @@ def _tested_change(change: ChangeResult, pair: _SamplePair, margin: float, *, of
 
 
 def _interval_of_difference(change: ChangeResult, pair: _SamplePair, *, paired: bool, unseen: bool) -> Interval | None:
-    """Return the 95 % interval of the difference: by resampling, of very many messages by Student's t."""
+    """Return the 95 % interval of the difference: by resampling, of very many messages by Student's t; None for too few scores.
+
+    Args:
+        paired: Whether each message, situation or channel is compared with itself.
+        unseen: Whether other draws could show scores that these do not (see `least_variance`).
+    """
     smaller = min(change.n, change.baseline_n)
     larger = max(change.n, change.baseline_n)
+    # A small sample is better resampled, unless the other is so large that it would take seconds.
     if smaller > MOST_RESAMPLED or larger > 10 * MOST_RESAMPLED:
         return difference_interval(pair.before, pair.now, paired=paired, unseen=unseen)
     return bootstrap_difference(pair.before, pair.now, paired=paired, unseen=unseen).interval
@@ -297,12 +309,15 @@ def _why_not_scored(before: Sample, now: Sample, *, counted: bool) -> str:
 
 
 def _why_no_interval(pair: _SamplePair, *, counted: bool, heuristic: bool) -> str:
-    """Return why nothing can be said about how sure the change is; empty when something can."""
+    """Return why nothing can be said about how sure the change is; empty when something can.
+
+    Repeats of the offline judge (`heuristic`) are all equal, so they never give an interval.
+    """
     if not pair.before or not pair.now:
-        return "one of the two holds no single judgements: there is no interval without them"
+        return "there are no single judgements on both sides, and no interval without them"
     if len(pair.units) > 1:
         return f"one is judged over {' and the other over '.join(sorted(pair.units))}: there is no interval"
-    too_few = min(len(_clusters(pair.before)), len(_clusters(pair.now))) < 2
+    too_few = min(len(_clusters_with_weight(pair.before)), len(_clusters_with_weight(pair.now))) < 2
     if not pair.are_repeats:
         (unit,) = pair.units
         return f"fewer than 2 {unit} in one of the two: there is no interval" if too_few else ""
@@ -315,10 +330,14 @@ def _why_no_interval(pair: _SamplePair, *, counted: bool, heuristic: bool) -> st
 
 
 def _comparable(before: Scores, now: Scores) -> _SamplePair:
-    """Return the judgements that are compared: situations and channels only if they are in both, where at least two are."""
+    """Return the judgements that are compared, with a note on how the samples overlap.
+
+    Where at least two situations (channels) are in both, those in one only are left out, so that each is compared with itself. Messages
+    and repeats are all taken.
+    """
     pair = _SamplePair(before=before, now=now)
-    clusters_before = _clusters(before)
-    clusters_now = _clusters(now)
+    clusters_before = _clusters_with_weight(before)
+    clusters_now = _clusters_with_weight(now)
     in_both = clusters_before & clusters_now
     if pair.units == {"messages"}:
         return _SamplePair(before=before, now=now, note=_note_on_same_messages(clusters_before, clusters_now))
@@ -352,7 +371,7 @@ def _units_of(observations: Scores) -> set[str]:
     return {UNITS.get(kind, "messages")}
 
 
-def _clusters(observations: Scores) -> set[object]:
+def _clusters_with_weight(observations: Scores) -> set[object]:
     return {observation.cluster for observation in observations if observation.weight}
 
 
@@ -369,10 +388,12 @@ def mean_of(observations: Iterable[Observation]) -> float | None:
 def goes_by_hits(hits: tuple[Share, Share], scored: tuple[Share | None, Share | None]) -> bool:
     """Return whether the share of messages that hit a cue is compared, and not the scores.
 
-    It is where all scores of both are hits, and where the baseline has fewer than two scores: one is no sample.
+    It is where all scores of both are hits and some messages have none (what has no hit is unscored then, so the mean score says
+    nothing of how many hits there are), and where the baseline has fewer than two scores: one is no sample. Never without judged
+    messages in both, or without a hit in either.
 
     Args:
-        hits, scored: Messages with a hit, and with any score, of those judged: in the baseline and now.
+        hits, scored: Messages with a hit, and with any score, of those judged: in the baseline and now. `scored` None: not known.
     """
     hits_before, hits_now = hits
     if not hits_before.asked or not hits_now.asked:
@@ -380,7 +401,7 @@ def goes_by_hits(hits: tuple[Share, Share], scored: tuple[Share | None, Share | 
     if not hits_before.scored and not hits_now.scored:
         return False
     some_have_none = hits_before.scored < hits_before.asked or hits_now.scored < hits_now.asked
-    all_scores_are_hits = hits == scored
+    all_scores_are_hits = hits == scored  # as many hits as scores, of as many messages, in both
     if some_have_none and all_scores_are_hits:
         return True
     scored_before = scored[0]
@@ -390,7 +411,9 @@ def goes_by_hits(hits: tuple[Share, Share], scored: tuple[Share | None, Share | 
 def change_of_hits(change: AnyChange, before: Share, now: Share, margin: float) -> AnyChange:
     """Return the change of a proposition by its hits: by the share of messages that had one, not by how low those scored.
 
-    The two shares are compared by Fisher's exact test; the interval is of the change in points, see `ChangeResult.points`.
+    The two shares are compared by Fisher's exact test; the interval is of the change in points, where a message with a hit counts 0 and
+    another 9. ``steady`` where it lies within the margin; ``drifted`` or ``improved`` where p is at most 5 % and the change at least the
+    margin; else undecided.
 
     Args:
         before, now: Hits of the messages judged, of the baseline and of the candidate; both of at least one message.
@@ -426,15 +449,20 @@ def _verdict_by_hits(points: float, interval: Interval, p_value: float, margin: 
 
 
 # -- verdicts
-def decided(
+def with_verdict(
     change: AnyChange, interval: Interval | None, margin: float, *, n: int | None, baseline_n: int | None = None
 ) -> AnyChange:
-    """Return the change with its interval and the verdict that it allows: see `decide`, also for `n` and `baseline_n`."""
+    """Return the change with its interval (of scores cut to ±9) and the verdict, reason and `n_more` that `decide` gives for it.
+
+    Args:
+        interval: None: there is none to decide by.
+        n: Messages of the candidate; None: no number of messages would decide, so `n_more` is None.
+        baseline_n: Messages of a baseline that stays as it is; None: both grow alike, or the difference is paired.
+    """
     decision = decide(change.delta, interval, margin, n=n, baseline_n=baseline_n, unit=change.unit)
     if interval is not None and not change.counted:
-        interval = Interval(
-            max(interval.low, -HIGHEST), min(interval.high, HIGHEST)
-        )  # means of 0 to 9 differ by 9 at most
+        # Means of 0 to 9 differ by 9 at most.
+        interval = Interval(max(interval.low, -HIGHEST), min(interval.high, HIGHEST))
     update = {
         "verdict": decision.verdict,
         "reason": decision.reason,
@@ -444,7 +472,7 @@ def decided(
     return change.model_copy(update=update)
 
 
-def beyond_margin(change: AnyChange, margin: float, noise: str) -> AnyChange:
+def undecided_unless_beyond_margin(change: AnyChange, margin: float, noise: str) -> AnyChange:
     """Take a verdict back that is not surely beyond the margin: two texts always differ a little, and so does a judge from itself.
 
     Args:
@@ -491,7 +519,7 @@ def corrected(
     """
     p_values = [change.p_value for change in changes if change.p_value is not None]
     p_values += elsewhere
-    adjusted = dict(zip(p_values, holm(p_values), strict=True))
+    adjusted = dict(zip(p_values, holm(p_values), strict=True))  # equal p values have equal adjusted ones
     among = f"{len(p_values)} {kind}" if len(p_values) > 1 else ""
     results = []
     for change in changes:
@@ -505,7 +533,7 @@ def corrected(
 
 
 def _without_verdict(change: AnyChange, p: float, margin: float, *, among: str) -> AnyChange:
-    """Return a change that is not significant, because its adjusted p value is too large.
+    """Return the change with its significant verdict taken back, because its adjusted p value is too large.
 
     Args:
         among: With what it was compared at once, e.g. ``4 dimensions``; empty where it was compared alone.

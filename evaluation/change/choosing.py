@@ -21,9 +21,9 @@ from evaluation.change.evidence import (
     baseline_and_candidate,
     get_baseline,
     newest_evidence,
+    newest_if_asked_adherence,
     newest_of_ways,
     newest_since_baselines,
-    newest_without_adherence,
     nothing_newer,
     runs_of,
 )
@@ -97,7 +97,8 @@ def compare_tags(
 
     Args:
         specs: What to measure of each target; the tags are added to theirs.
-        prepared, progress: As `capture` has them.
+        margin: Half-width of "no change", in points.
+        prepared: Called with evaluations as they are made, before anything is asked; progress: as judgements are made.
 
     Raises:
         UnreadableFile: The judge refuses to be asked: its key, model or address is wrong.
@@ -135,13 +136,14 @@ def _compare_tagged(before: RunSummary, now: RunSummary, *, names: tuple[str, st
     """
     empty = []
     for name, summary in zip(names, (before, now), strict=True):
+        # Searched for cues: the share of hits compares without a score.
         if not summary.comparable and not summary.searched:
             empty.append(f"{name}: {summary.run.error}")
     if empty:
         raise NotComparable("; ".join(empty))
     baseline = measurement_of(before.run, name=names[0])
     candidate = measurement_of(now.run, name=names[1])
-    return with_undated(compare(baseline, candidate, margin=margin))
+    return with_note_on_undated(compare(baseline, candidate, margin=margin))
 
 
 def _measured_or_known(
@@ -150,7 +152,7 @@ def _measured_or_known(
     prepared: Callable[[Sequence[EvaluationRun]], None],
     progress: Callable[[EvaluationRun, int], None],
 ) -> list[RunSummary]:
-    """Return a summary of each, in this order: of an evaluation there is, else of one that is made now."""
+    """Return a summary of each, in this order: of an evaluation that judged just this before, else of one that is made now."""
     known = [reusable(spec) for spec in specs]
     missing = [spec for spec, run in zip(specs, known, strict=True) if run is None]
     made: Iterator[Captured] = iter(())
@@ -160,7 +162,7 @@ def _measured_or_known(
     return [next(made).summary if run is None else summarize(run) for run in known]
 
 
-def with_undated(comparison: Comparison) -> Comparison:
+def with_note_on_undated(comparison: Comparison) -> Comparison:
     """Return the comparison with a note on how many messages of its evaluations have no time."""
     runs = {*comparison.baseline.runs.values(), *comparison.candidate.runs.values()}
     judged = Message.objects.filter(evaluation_scores__evaluation_run__in=runs).order_by()
@@ -179,13 +181,16 @@ def compare_runs(
     """Compare two runs of one target, the first being the baseline; in all dimensions, or in those named."""
     before = measurement_of(first, dimensions=dimensions or None)
     now = measurement_of(second, dimensions=dimensions or None)
-    return Compared([with_undated(compare(before, now, margin=margin))])
+    return Compared([with_note_on_undated(compare(before, now, margin=margin))])
 
 
 def compare_to_baseline(run: EvaluationRun, *, margin: float = MARGIN) -> Comparison | None:
     """Compare a completed run with its agent's current baselines of the same judge and procedure (AC-6.5.4), as `compare` does.
 
     None where there is no baseline but the run itself, or the target is a channel.
+
+    Raises:
+        NotComparable: The run is not completed, or the two do not compare.
     """
     measured = baseline_and_candidate(dict.fromkeys(run.dimensions, run))
     if measured is None:
@@ -200,13 +205,16 @@ def against_baselines(runs: Mapping[str, EvaluationRun], *, margin: float) -> Co
     if measured is None:
         return None
     before, now = measured
-    return with_undated(compare(before, now, margin=margin))
+    return with_note_on_undated(compare(before, now, margin=margin))
 
 
 def compare_with_baselines(
     agents: Sequence[Agent], *, judge: str, margin: float, dimensions: Sequence[str] = ()
 ) -> Compared:
-    """Compare the newest evidence of each agent by this judge with the agent's current baselines."""
+    """Compare the newest evidence of each agent by this judge with the agent's current baselines.
+
+    Agents without a baseline by this judge, or without anything newer, are in `refused`. Verdicts allow for all comparisons at once.
+    """
     baselines: dict[int, list[Baseline]] = defaultdict(list)
     for row in Baseline.objects.filter(agent__in=[agent.pk for agent in agents]):
         baselines[row.agent_id].append(row)
@@ -259,11 +267,16 @@ def _with_own_baselines(
 def compare_with_file(
     path: Path, agents: Sequence[Agent] | None, *, margin: float, dimensions: Sequence[str] = ()
 ) -> Compared:
-    """Compare the evaluation of each agent with the newest judged message with what a file says of the agent.
+    """Compare what a file says of each agent with the agent's evaluation that judged the newest message in the same way (judge, procedure).
+
+    An agent that was only judged otherwise, is not in the file or was never evaluated is in `refused`. `wrong_file` is set for the
+    first of these, and where the file holds none of the agents.
 
     Args:
         path: As `measurements_of_file` reads it.
-        agents: Whom; default those in the file.
+        agents: Whom; None: those in the file.
+        margin: Half-width of "no change", in points.
+        dimensions: Only these; empty: all.
 
     Raises:
         UnreadableFile: The file is none.
@@ -280,20 +293,23 @@ def compare_with_file(
             before = baselines[agent.slug]
             now = measurement_of_runs(_newest_like(agent, before, dimensions))
             if before.judge != now.judge or before.procedure != now.procedure:
-                result.wrong_file = True
-            result.comparisons.append(with_undated(compare(before, now, margin=margin)))
+                result.wrong_file = True  # and `compare` refuses it, with the reason
+            result.comparisons.append(with_note_on_undated(compare(before, now, margin=margin)))
     if not agents:
         result.refused[str(path)] = f"names no agent there is; it has: {names}"
     return result.adjusted()
 
 
 def _newest_like(agent: Agent, baseline: Measurement, dimensions: Sequence[str]) -> dict[str, EvaluationRun]:
-    """Return by dimension the newest evidence judged like the baseline.
+    """Return by dimension the evaluation with the newest evidence that was judged like the baseline.
 
-    Without any it is another evaluation, so that the error says how that was judged instead.
+    Without any it is the newest evaluation judged otherwise, so that the error of `compare` says how.
 
     Args:
-        dimensions: Only these; default all.
+        dimensions: Only these; empty: all.
+
+    Raises:
+        NotComparable: The agent was never evaluated, or not in these dimensions.
     """
     judged = Judged(judge=baseline.judge, procedure=baseline.procedure)
     newest = newest_evidence([agent.pk], judged).get(agent.pk, {})
@@ -325,7 +341,7 @@ def ways_of(agent: Agent) -> list[Judged]:
 def chosen_measurements(
     agent: Agent | None, baseline: Asked, candidate: Asked, *, ways: Sequence[Judged]
 ) -> tuple[Measurement | None, Measurement | None]:
-    """Return two measurements of an agent, judged in the first way in which there are both; None for one there is not.
+    """Return two measurements of an agent, judged in the first way in which there are both; None for one that there is in no way.
 
     Where each was judged in a way of its own they are returned as they are: `compare` then says why they do not compare.
 
@@ -336,7 +352,7 @@ def chosen_measurements(
         ways: To look in, the preferred one first.
     """
     for asked in (baseline, candidate):
-        if isinstance(asked, EvaluationRun):
+        if isinstance(asked, EvaluationRun):  # it was judged in one way: the other is looked for in the same
             ways = [Judged(judge=asked.judge, procedure=asked.procedure)]
             break
     before: Measurement | None = None
@@ -362,7 +378,7 @@ def _measured_baselines(agent: Agent, way: Judged, candidate: Measurement | None
     measured = measurement_of_baselines(rows.values(), candidate)
     if ADHERENCE in rows:
         return measured
-    unscored = newest_without_adherence(row.evaluation_run for row in rows.values())
+    unscored = newest_if_asked_adherence(row.evaluation_run for row in rows.values())
     if unscored is None:
         return measured
     return measured.extended_by(measurement_of(unscored, dimensions=[ADHERENCE]))
@@ -385,7 +401,7 @@ def _measured_as(
     if ADHERENCE not in runs:
         unscored = _without_adherence(agent, way, asked, runs)
         if unscored is not None:
-            runs = {ADHERENCE: unscored, **runs}
+            runs = {ADHERENCE: unscored, **runs}  # first: `measurement_of_runs` takes the last for the newest
     return measurement_of_runs(runs) if runs else None
 
 
@@ -399,8 +415,15 @@ def _newest_runs(agent: Agent, way: Judged, *, tag: Tag | None, since_baselines:
 def _without_adherence(
     agent: Agent, way: Judged, tag: Tag | None, runs: Mapping[str, EvaluationRun]
 ) -> EvaluationRun | None:
-    """Return the newest evaluation that asked for adherence and scored nothing of it: by hits it compares all the same."""
-    newest = newest_without_adherence(runs.values())
+    """Return the evaluation that asked for adherence and scored nothing of it; None where there is none. By hits it compares all the same.
+
+    It is the newest of `runs`; where that did not ask for it, messages of a tag were judged by the offline judge, which alone finds
+    hits: then the newest evaluation of these messages that did.
+
+    Args:
+        runs: The evaluations of the other dimensions.
+    """
+    newest = newest_if_asked_adherence(runs.values())
     if newest is not None or tag is None or not is_heuristic(way.judge):
         return newest
     name, value = tag

@@ -163,7 +163,7 @@ class Comparison(BaseModel):
 
 
 def shown_by(change: ChangeResult) -> Shown | None:
-    """Return what a change says by hits or by a score on one side only; None where scores are compared, or there is nothing."""
+    """Return what a change says by hits, or of a dimension by a score on one side only; None for any other, and for counts."""
     if change.hits is not None:
         return _shown_by_hits(change)
     if change.proposition or change.counted:
@@ -178,7 +178,7 @@ def shown_by(change: ChangeResult) -> Shown | None:
 
 
 def _shown_by_hits(change: ChangeResult) -> Shown:
-    """Return in how many messages the hits of a proposition are, and whether that is worse."""
+    """Return in how many messages the hits of a proposition are, and whether that is worse: surely, or just more than before."""
     if change.verdict == "drifted":
         verdict = "worse"
     elif change.verdict == "improved":
@@ -235,7 +235,7 @@ def compare(baseline: Measurement, candidate: Measurement, *, margin: float = MA
         what_is_missing = pair.missing(lost)
         if what_is_missing:
             missing[pair.name] = what_is_missing
-    stale = _persona_changed(baseline, candidate)
+    stale = _persona_changed(baseline, candidate)  # the baseline describes another persona
     persona_changes = _persona_versions(baseline, candidate) if stale else ()
     comparison = Comparison(
         baseline=baseline,
@@ -299,7 +299,10 @@ def _persona_versions(baseline: Measurement, candidate: Measurement) -> tuple[st
 
 
 def _lost_dimensions(pairs: Iterable[DimensionPair]) -> dict[str, Lost]:
-    """Return the dimensions of which surely less than half as much is scored as in the baseline, by name."""
+    """Return the dimensions of which surely less than half as much is scored as in the baseline, by name.
+
+    `without_hits` of each: whether some of its propositions are compared by hits, and so are in none of these shares.
+    """
     by_name = {pair.name: pair for pair in pairs}
     shares = {name: pair.scored_shares() for name, pair in by_name.items()}
     lost_by_dimension = {}
@@ -378,9 +381,10 @@ def _has_no_digests(measurement: Measurement) -> bool:
 
 # -- many at once
 def adjusted(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """Return comparisons corrected together, see `corrected`: the dimensions of all, and the propositions of all.
+    """Return comparisons with verdicts that allow for all compared at once (Holm): the dimensions of all, and the propositions of all.
 
-    In each of the two families the chance of any false ``drifted`` is at most 5 %. It may be applied again to more comparisons at once.
+    In each of the two families the chance of any false ``drifted`` is at most 5 %. It only takes verdicts back, so it may be applied
+    again to more comparisons at once; all have one margin.
     Where a proposition was lost and nothing is significantly worse the verdict is ``not enough data``.
     """
     together = list(comparisons)
@@ -389,6 +393,7 @@ def adjusted(comparisons: Iterable[Comparison]) -> list[Comparison]:
     margin = together[0].margin
     all_dimensions = [change for comparison in together for change in comparison.dimensions]
     all_propositions = [change for comparison in together for change in comparison.proposition_changes]
+    # They come back in the order in which they were given.
     corrected_dimensions = iter(corrected(all_dimensions, margin, "dimensions"))
     corrected_propositions = iter(corrected(all_propositions, margin, "propositions"))
     results = []
@@ -404,11 +409,12 @@ def adjusted(comparisons: Iterable[Comparison]) -> list[Comparison]:
 
 def _with_losses(change: ChangeResult, losses: Sequence[Lost]) -> ChangeResult:
     """Return a change as ``not enough data`` where its proposition, or one of its dimension, was lost; what is worse stays so."""
-    own = []
+    own = []  # of a dimension as a whole also those of its propositions
     for lost in losses:
         if lost.dimension == change.dimension and change.proposition in ("", lost.proposition):
             own.append(lost)
-    is_lost_dimension = not change.proposition and any(not lost.proposition for lost in own)  # and says so already
+    # A dimension that was lost as a whole has no score, and its reason says so already (`DimensionPair.change`).
+    is_lost_dimension = not change.proposition and any(not lost.proposition for lost in own)
     if not own or is_lost_dimension or change.worse:
         return change
     reasons = [change.reason] if change.too_little_scored else []  # of a dimension without a score, or marked before

@@ -44,7 +44,7 @@ def detections(comparisons: Sequence[Comparison], points: float) -> list[Detecti
         comparisons: Those corrected together.
         points: The size of the change to detect, more than 0.
     """
-    tested = 0
+    tested = 0  # above 0 where a spread is known: both take an interval
     for comparison in comparisons:
         tested += sum(change.p_value is not None for change in comparison.dimensions)
     rows = []
@@ -56,7 +56,9 @@ def detections(comparisons: Sequence[Comparison], points: float) -> list[Detecti
 
 
 def _detection(target: str, change: ChangeResult, sd: float, points: float, *, alpha: float) -> Detection:
-    """Return what one comparison can detect.
+    """Return what one comparison can detect, and how many messages it takes to detect `points`.
+
+    `needed_now`, with the baseline as it is, is the same as `needed` where pairs grow on both sides, or the baseline has fewer than two.
 
     Args:
         sd: Of `change`, where it is known.

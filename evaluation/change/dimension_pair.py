@@ -58,7 +58,7 @@ class DimensionPair:
             self._classify(proposition)
 
     def _match_propositions(self) -> None:
-        """Fill `reworded` and `same`."""
+        """Fill `reworded` and `same`. A digest that is not known (empty) is taken to be the same."""
         for proposition, before in self.before.propositions.items():
             now = self.now.propositions.get(proposition)
             if now is None:
@@ -69,7 +69,7 @@ class DimensionPair:
                 self.same[proposition] = (before, now)
 
     def _judged_over_window(self) -> list[str]:
-        """Return the propositions judged once over the window; none where all of them are, as then they compare with each other."""
+        """Return the propositions judged once over the window, in repeats; none where all are: they then compare with each other."""
         over_window = []
         for proposition, (before, now) in self.same.items():
             observations = [*before.observations, *now.observations]
@@ -79,21 +79,21 @@ class DimensionPair:
         return over_window if len(over_window) < len(judged) else []
 
     def _classify(self, proposition: str) -> None:
-        """Add a proposition to `by_hits`, `scored_in_one` or `unjudged` where it belongs there."""
+        """Add a proposition to `by_hits`, `scored_in_one` or `unjudged` where it belongs there; most belong to none: scores compare."""
         before, now = self.same[proposition]
         scored_before = before.score is not None
         scored_now = now.score is not None
         hits = self._hits(before, now)
         if hits is not None:
             self.by_hits[proposition] = hits
-        elif scored_before != scored_now and not self.counted:
+        elif scored_before != scored_now and not self.counted:  # counts are compared as a whole: none is left out
             self.scored_in_one.append(proposition)
         if not scored_before and not scored_now and (before.unjudged or now.unjudged):
             self.unjudged.append(proposition)
 
     def _hits(self, before: Measured, now: Measured) -> tuple[Share, Share] | None:
         """Return the hits of both, where they are compared; None where the scores are."""
-        if not self.heuristic or self.name not in BY_ONE_MESSAGE:
+        if not self.heuristic or self.name not in BY_ONE_MESSAGE:  # only the offline judge finds hits of cues and rules
             return None
         hits_before = before.hits
         hits_now = now.hits
@@ -155,7 +155,7 @@ class DimensionPair:
 
         Args:
             margin: Half-width of "no change", in points.
-            lost: As for `missing`.
+            lost: That too much of it was lost, so that it has no score now; None where it is not so.
         """
         before, now = self._samples()
         change = self._change_of(before, now, margin)
@@ -176,7 +176,7 @@ class DimensionPair:
                 baseline_share=change.baseline_share,
                 too_little_scored=True,
             )
-        if change.verdict == "steady" and self._has_hits_alone():
+        if change.verdict == "steady" and self._has_hits_alone():  # the scores cannot tell: more hits score the same
             return change.model_copy(update={"verdict": "not enough data", "reason": HITS_ALONE})
         if change.delta is None and self.before.score is not None and self.now.score is not None:
             return change.model_copy(update={"reason": NONE_IN_COMMON, "interval_note": NONE_IN_COMMON})
@@ -226,7 +226,10 @@ class DimensionPair:
         return bool(scored_in_both) and scored_in_both <= self.by_hits.keys()
 
     def _samples(self) -> tuple[Sample, Sample]:
-        """Return the dimension in both, by the propositions that are scored in both."""
+        """Return the dimension in both, by the propositions that are scored in both, without those judged once over the window.
+
+        Counts are taken as a whole.
+        """
         if self.counted:
             return self.before.sample, self.now.sample
         compared = {p: pair for p, pair in self.same.items() if p not in self.over_window}
@@ -239,16 +242,17 @@ class DimensionPair:
 
 
 def _scored_share(dimension: MeasuredDimension, propositions: Sequence[Measured]) -> ScoredShare:
-    """Return how much of these propositions was scored. What belongs to no single message is left out."""
+    """Return how much of these propositions was scored, and by message how many of them were."""
     share = total(measured.share or NOTHING for measured in propositions)
     scored: Counter[object] = Counter()
     for measured in propositions:
         scored.update(observation.cluster for observation in measured.observations if is_message(observation))
+    # Messages that were deleted since have scores, and are not among `messages`.
     return ScoredShare(share=share, messages=max(dimension.messages, len(scored)), scored=scored)
 
 
 def _sample_of(dimension: MeasuredDimension, propositions: Sequence[str]) -> Sample:
-    """Return a dimension by these of its propositions."""
+    """Return a dimension by these of its propositions; where they are all that have a score, with its score as it was measured."""
     scored = [p for p, measured in dimension.propositions.items() if measured.score is not None]
     if set(propositions) == set(scored):
         return dimension.sample

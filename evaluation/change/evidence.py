@@ -45,7 +45,7 @@ def promote(run: EvaluationRun, summary: RunSummary, *, only: Collection[str] | 
     if run.agent is None:
         raise ValueError(f"evaluation run {run.pk} targets a channel; baselines are of agents")
     now = timezone.now()
-    statistics = window_statistics(run.figures)
+    statistics = window_statistics(run.figures)  # they compare, also where the dimension has no score
     with transaction.atomic():
         # Of two runs that end at once each must see what the other promoted.
         Agent.objects.select_for_update(no_key=True).get(pk=run.agent.pk)
@@ -160,8 +160,8 @@ def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
     """Store in which dimensions a completed evaluation of an agent scored something (or has a statistic), and up to which message.
 
     Adherence also where the judge looked and could score nothing: that an agent is not to be recognised any more is a finding.
-    It does the same however often it is called: dimensions of channels can be scored after the agent's own. Evaluations sampled by
-    position, or made to test the judge, are no evidence.
+    It may be called again: dimensions of channels can be scored after the agent's own, and what is stored stays as it is. Evaluations
+    sampled by position, or made to test the judge, are no evidence.
 
     Args:
         spoken: The agent's messages in its window: all of them are judged by what looks at the window as a whole.
@@ -170,7 +170,7 @@ def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
         return
     newest_by_dimension = _newest_scored(run)
     newest: datetime | None = None
-    if None in newest_by_dimension.values():
+    if None in newest_by_dimension.values():  # a dimension judged over the window: it saw all that was spoken
         newest = spoken.order_by().aggregate(at=Max("said_at"))["at"]
     rows = []
     for dimension, newest_scored in newest_by_dimension.items():
@@ -192,6 +192,7 @@ def _newest_scored(run: EvaluationRun) -> dict[str, datetime | None]:
     None where a window was judged as a whole.
     """
     own = EvaluationScore.objects.filter(evaluation_run=run).order_by()
+    # Searched: judged by a judge that could have scored it, and no call failed; what was scored then takes its place.
     searched = own.filter(COVERABLE, ~CALL_FAILED, dimension__in=BY_ONE_MESSAGE)
     newest_by_dimension: dict[str, datetime | None] = {}
     for rows in (searched, own.filter(status=EvaluationScore.Status.SCORED)):
@@ -201,6 +202,7 @@ def _newest_scored(run: EvaluationRun) -> dict[str, datetime | None]:
         evaluation_run__agent_shares__agent_run=run,
         evaluation_run__status=run.Status.COMPLETED,
     )
+    # A statistic of the window and scores of channels are of all that was said, whatever single messages were scored.
     over_windows = {*window_statistics(run.figures), *of_channels.order_by().values_list("dimension", flat=True)}
     return newest_by_dimension | dict.fromkeys(over_windows)
 
@@ -210,7 +212,7 @@ def store_completed(run: EvaluationRun, summary: RunSummary, *, spoken: QuerySet
 
     Args:
         spoken: See `note_evidence`.
-        linked: Whether only the dimensions of channels have new numbers.
+        linked: Whether only the dimensions of channels have new numbers: then they alone become the baseline.
     """
     note_evidence(run, spoken)
     if run.is_baseline:
@@ -241,9 +243,12 @@ def newest_evidence(agents: Collection[int], judged: Judged, *, tag: Tag | None 
 
 
 def newest_since_baselines(agents: Collection[int], judged: Judged) -> dict[int, Newest]:
-    """Return the same of each dimension that has a baseline, where the newest judged message is newer than the baseline's newest.
+    """Return the newest evidence of each agent and dimension that has a baseline; only what judged a newer message than the baseline.
 
-    An evaluation that was made before the baseline counts, too, if it was of the same persona.
+    An evaluation that was made before the baseline counts, too, if it was of the same persona. Agents without any are left out.
+
+    Args:
+        agents: Primary keys.
     """
     baselines = Baseline.objects.filter(agent__in=agents, judge=judged.judge, procedure=judged.procedure)
     newest = Subquery(_newer_than_baseline().order_by(*NEWEST_FIRST).values("pk")[:1])
@@ -274,7 +279,11 @@ def compared_evaluations(
 
 
 def _newer_than_baseline() -> QuerySet[Evidence]:
-    """Return the evidence that is newer than a baseline, for a subquery of baselines."""
+    """Return the evidence that is newer than a baseline, for a subquery of baselines (whose columns `OuterRef` names).
+
+    Newer: it judged a message that was said after the newest one behind the baseline, and was made after the baseline's evaluation or
+    of the same persona.
+    """
     own_evidence = Evidence.objects.filter(
         evaluation_run=OuterRef(OuterRef("evaluation_run")), dimension=OuterRef(OuterRef("dimension"))
     )
@@ -299,12 +308,14 @@ def runs_of(newest: Newest) -> dict[str, EvaluationRun]:
 def newest_of_ways(
     agents: Collection[int], ways: Iterable[Judged], *, dimensions: Collection[str] = ()
 ) -> dict[int, dict[str, EvaluationRun]]:
-    """Return of each agent `newest_since_baselines` in the way that judged the newest message, as `runs_of` has it.
+    """Return of each agent the evaluations newer than its baselines, by dimension, the newest last.
+
+    All are judged in one way, that which judged the newest message. Agents without any are left out.
 
     Args:
         agents: Primary keys.
-        ways: To look in.
-        dimensions: Only these; default all.
+        ways: Judges with their procedures to look in; their scores are never mixed.
+        dimensions: Only these; empty: all.
     """
     newest_by_agent: dict[int, Newest] = {}
     for judged in ways:
@@ -317,8 +328,11 @@ def newest_of_ways(
     return {pk: runs_of(newest) for pk, newest in newest_by_agent.items()}
 
 
-def newest_without_adherence(runs: Iterable[EvaluationRun]) -> EvaluationRun | None:
-    """Return the newest of the evaluations behind other scores if it asked for adherence, too: hits compare without a score."""
+def newest_if_asked_adherence(runs: Iterable[EvaluationRun]) -> EvaluationRun | None:
+    """Return the newest of these evaluations if it asked for adherence, too; else None.
+
+    They are the evaluations behind the scores of other dimensions: of adherence hits compare, also without a score.
+    """
     newest = max(runs, key=lambda run: run.pk, default=None)
     if newest is None or ADHERENCE not in newest.dimensions:
         return None
@@ -328,8 +342,13 @@ def newest_without_adherence(runs: Iterable[EvaluationRun]) -> EvaluationRun | N
 def baseline_and_candidate(runs: Mapping[str, EvaluationRun]) -> tuple[Measurement, Measurement] | None:
     """Measure the current baselines and these evaluations, for `compare`; None where nothing can be compared.
 
+    Only dimensions with a baseline that rests on another evaluation are measured; adherence also without a score.
+
     Args:
-        runs: By dimension, of one agent, judge and procedure, the newest last.
+        runs: By dimension, of one agent, judge and procedure, the newest last; at least one.
+
+    Raises:
+        NotComparable: An evaluation is not completed.
     """
     last = list(runs.values())[-1]
     if last.agent is None:
@@ -344,6 +363,7 @@ def baseline_and_candidate(runs: Mapping[str, EvaluationRun]) -> tuple[Measureme
         return None
     now = measurement_of_runs({baseline.dimension: runs[baseline.dimension] for baseline in compared})
     before = measurement_of_baselines(compared, now)
+    # Asked for, but scored too little for a baseline, or now: hits in its messages may compare all the same.
     if ADHERENCE in last.dimensions and not (ADHERENCE in runs and ADHERENCE in baselines):
         return _with_unscored_adherence(before, now, baselines, compared, last)
     return before, now
@@ -358,7 +378,8 @@ def _with_unscored_adherence(
 ) -> tuple[Measurement, Measurement]:
     """Return both measurements with adherence, of which too little was scored for a baseline, or nothing now: a finding, too.
 
-    Adherence alone: consistency takes earlier messages, which a first baseline often lacks.
+    They come back as they are where it was not asked for before, nothing was scored in either, or what was scored is not new. Adherence
+    alone: consistency takes earlier messages, which a first baseline often lacks.
 
     Args:
         baselines: All current ones of the agent, by dimension.
@@ -368,7 +389,7 @@ def _with_unscored_adherence(
     if ADHERENCE in baselines:
         run_before: EvaluationRun | None = baselines[ADHERENCE].evaluation_run
     else:
-        run_before = newest_without_adherence(baseline.evaluation_run for baseline in compared)
+        run_before = newest_if_asked_adherence(baseline.evaluation_run for baseline in compared)
     if run_before is None or run_before.pk == last.pk:
         return before, now
     adherence_before = measurement_of(run_before, dimensions=[ADHERENCE])
@@ -386,7 +407,10 @@ MEASURE_NEWER = "evaluate newer messages, or capture a baseline of older ones (-
 
 
 def nothing_newer(baselines: Collection[Baseline]) -> str:
-    """Return which evaluations could be compared with an agent's baselines, where there is none, and what to do."""
+    """Return which evaluations could be compared with an agent's baselines, where there is none, and what to do.
+
+    It goes on after “no evaluation of ada ”: “judged like the baseline (plumbline) scored a message newer than …; evaluate newer …”.
+    """
     procedures = ", ".join(sorted({baseline.procedure for baseline in baselines}))
     runs = [baseline.evaluation_run_id for baseline in baselines]
     at = Evidence.objects.filter(evaluation_run__in=runs).aggregate(at=Max("newest_message_at"))["at"]

@@ -59,7 +59,7 @@ class WorstMessage(BaseModel):
 
 
 def worst_message(runs: Iterable[EvaluationRun], dimension: str, proposition: str) -> WorstMessage | None:
-    """Return the judgement of a proposition that scored lowest in these evaluations; None where none was scored."""
+    """Return a proposition's judgement, of a message or a window, that scored lowest in these evaluations; None where none was scored."""
     judgements = [worst_judgement(run, dimension, proposition) for run in runs]
     scored = [judgement for judgement in judgements if judgement is not None]
     if not scored:
@@ -73,10 +73,11 @@ def lowest_messages(run: int, dimension: str, proposition: str = "") -> list[Wor
 
 
 def lowest_scores(run: int, dimension: str, proposition: str = "") -> list[EvaluationScore]:
-    """Return the lowest judgements of single messages in a dimension, or by one proposition of it, a few, one of each message.
+    """Return the lowest judgements of single messages in a dimension, the lowest of each of three messages at most.
 
     Args:
         run: Primary key of the evaluation.
+        proposition: Only its judgements; empty: of all.
     """
     rows = EvaluationScore.objects.filter(
         evaluation_run=run, dimension=dimension, status="scored", message__isnull=False
@@ -85,7 +86,7 @@ def lowest_scores(run: int, dimension: str, proposition: str = "") -> list[Evalu
         rows = rows.filter(proposition_id=proposition)
     rows = rows.select_related("message__channel", "message__agent", "evaluation_run__channel").order_by("score", "pk")
     lowest: dict[int | None, EvaluationScore] = {}
-    for row in rows[: 10 * MOST_MESSAGES]:  # several propositions can be about one message
+    for row in rows[: 10 * MOST_MESSAGES]:  # enough for three messages: several propositions can be about one of them
         lowest.setdefault(row.message_id, row)
     return list(lowest.values())[:MOST_MESSAGES]
 
@@ -166,7 +167,10 @@ class ComparedJudgements(NamedTuple):
 
 
 def quotes_of(compared: Sequence[ComparedJudgements]) -> list[tuple[Quote | None, Quote | None]]:
-    """Return two messages for each: the best before and the worst now, or the reverse where the score rose."""
+    """Return two messages for each, from before and from now: the best and the worst; where the score rose the worst and the best.
+
+    None for one that no scored message shows.
+    """
     keys_of_best = [judgements.now if judgements.rose else judgements.before for judgements in compared]
     keys_of_worst = [judgements.before if judgements.rose else judgements.now for judgements in compared]
     best = _extreme_judgements(keys_of_best, F("score").desc())
@@ -219,7 +223,10 @@ def _quotes(rows: Collection[_ScoredMessage]) -> dict[_ScoredMessage, Quote]:
 
 
 def add_evidence(rows: Sequence[Change]) -> None:
-    """Set the messages that show these propositions' changes, and since which tag they changed; in a few statements for all."""
+    """Set the messages that show these propositions' changes, and since which tag they changed; in a few statements for all.
+
+    Rows without such a message or tag stay as they are. Nothing is stored.
+    """
     compared = []
     for row in rows:
         before = (row.baseline_run_id, row.dimension, row.proposition)
@@ -227,7 +234,7 @@ def add_evidence(rows: Sequence[Change]) -> None:
         compared.append(ComparedJudgements(before, now, rose=(row.points or 0.0) > 0))
     tags = _tags_since(compared)
     agents = {row.agent_id for row, judgements in zip(rows, compared, strict=True) if judgements.now in tags}
-    first_said = first_said_with_tag(agents) if agents else {}
+    first_said = first_said_with_tag(agents) if agents else {}  # when each agent first said something with a tag
     for row, judgements, (quote_before, quote_now) in zip(rows, compared, quotes_of(compared), strict=True):
         if quote_before is not None:
             row.baseline_quote = quote_before.message
@@ -244,10 +251,11 @@ def add_evidence(rows: Sequence[Change]) -> None:
 def _tags_since(compared: Sequence[ComparedJudgements]) -> dict[JudgementsKey, Tag]:
     """Return the tag that every judged message carries now and none carried before; of several the first of `BUILD_TAGS`.
 
-    Of what was judged over whole windows: the tag that each of the two evaluations asked for.
+    Where no message tells, as of what was judged over whole windows: the tag that the evaluation now asked for, if the one before asked
+    for another value of it.
 
     Returns:
-        By the judgements now.
+        By the judgements now; those without such a tag are left out.
     """
     keys = [judgements.before for judgements in compared] + [judgements.now for judgements in compared]
     values = _tag_values(keys)

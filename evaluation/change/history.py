@@ -115,7 +115,7 @@ class History:
         return next((point.score for point in reversed(self.points) if point.score is not None), None)
 
     def daily(self, most: int) -> History:
-        """Return the same with a point a day where it has more than `most`; the newest `most` of them."""
+        """Return the history with one point a day, a mean, where it has more than `most` points; of the days the newest `most`."""
         if len(self.points) <= most:
             return self
         points_by_day: dict[date, list[Scored]] = defaultdict(list)
@@ -123,7 +123,7 @@ class History:
             points_by_day[_day(point.at)].append(point)
         days = [_mean_of_day(points) for points in points_by_day.values()]
         drawn = days[-most:]
-        last_mean_of_day = {_day(rolled.at): rolled for rolled in self.rolled}
+        last_mean_of_day = {_day(rolled.at): rolled for rolled in self.rolled}  # oldest first, so the last one stays
         return replace(
             self,
             points=drawn,
@@ -168,8 +168,8 @@ def histories(
     """Return the histories of these agents (primary keys), those by models before heuristics, in at most eight queries whatever there is.
 
     Args:
-        tags: What `first_said_with_tag` says of them: at each build a rolling mean starts again.
-        dimensions: Only these; default all but counts.
+        tags: When each agent first said something with a tag of a build (`first_said_with_tag`): there a rolling mean starts again.
+        dimensions: Only these; empty: all. Counts are in none.
         judged: Only by this judge and procedure.
         most_runs, most: Of the agents together the newest evaluations and messages.
     """
@@ -182,9 +182,9 @@ def histories(
     by_window: dict[HistoryKey, list[Scored]] = defaultdict(list)
     for name, scored in _scores_of_windows(_runs_with_windows(runs, wanted, set(by_message)), wanted):
         key = _key(runs[scored.run], name)
-        if key not in by_message:
+        if key not in by_message:  # scores of messages tell more: one kind of point in a line
             by_window[key].append(scored)
-    older = len(scored_messages) == most or len(runs) == most_runs
+    older = len(scored_messages) == most or len(runs) == most_runs  # a limit was reached, so there may be more
     drawn = []
     for key, points in by_message.items():
         builds = sorted(at for (agent, _), at in tags.items() if agent == key.agent)
@@ -228,7 +228,11 @@ def _newest_scores(
 def _runs_with_windows(
     runs: Mapping[int, EvaluationRun], wanted: set[str], by_message: set[HistoryKey]
 ) -> dict[int, EvaluationRun]:
-    """Return the evaluations in which something was not judged message by message."""
+    """Return the evaluations that have a wanted dimension without a history of messages.
+
+    Args:
+        by_message: The histories that there are of messages.
+    """
     others = {}
     for pk, run in runs.items():
         if any(_key(run, name) not in by_message for name in wanted.intersection(run.dimensions)):
@@ -237,7 +241,11 @@ def _runs_with_windows(
 
 
 def _scores_of_messages(runs: Collection[int], dimensions: Collection[str], most: int) -> list[tuple[str, Scored]]:
-    """Return dimension and score of each judged message, the newest `most` of them, those of the newest evaluation first."""
+    """Return dimension and score of judged messages, the newest message first, of one message the newest evaluation first.
+
+    Args:
+        most: Rows at most: a message counts in each dimension, and in each evaluation that judged it.
+    """
     if not dimensions:
         return []
     rows = (
@@ -262,7 +270,13 @@ def _scores_of_messages(runs: Collection[int], dimensions: Collection[str], most
 
 
 def _scores_of_windows(runs: Mapping[int, EvaluationRun], dimensions: set[str]) -> Iterator[tuple[str, Scored]]:
-    """Yield dimension and score of what was judged over a window or a channel as a whole, at its newest message."""
+    """Yield dimension and score of what was judged over a window or a channel as a whole, at its newest message.
+
+    Of channels only for the first 60 evaluations that have their dimensions.
+
+    Args:
+        runs: The newest first.
+    """
     if not runs:
         return
     scores = _window_scores(runs, dimensions)
@@ -279,7 +293,10 @@ def _scores_of_windows(runs: Mapping[int, EvaluationRun], dimensions: set[str]) 
 
 
 def _window_scores(runs: Collection[int], dimensions: Collection[str]) -> dict[tuple[int, str], float | None]:
-    """Return by evaluation and dimension the mean of the judgements that are of no single message."""
+    """Return by evaluation and dimension the mean of the judgements of whole windows; None where none of them was scored.
+
+    A judgement without a message of what is judged message by message is of one that was deleted, so not among them.
+    """
     whole = EvaluationScore.objects.filter(Q(over_window=True) | ~Q(dimension__in=BY_MESSAGE), message__isnull=True)
     rows = (
         whole.filter(evaluation_run__in=runs, dimension__in=dimensions)
@@ -305,14 +322,18 @@ def _weighted_mean(points: float | None, weights: float | None) -> float | None:
 
 
 def _rolling_means(points: Sequence[Scored], builds: Sequence[datetime]) -> list[Rolled]:
-    """Return the rolling mean at each scored point; it starts again where a build began."""
+    """Return the rolling mean at each scored point; it starts again where a build began.
+
+    Args:
+        builds: When the builds began, oldest first.
+    """
     means: list[Rolled] = []
     window: list[float] = []
     build = -1
     for point in points:
         if point.score is None:
             continue
-        build_of_point = bisect_right(builds, point.at)
+        build_of_point = bisect_right(builds, point.at)  # how many builds had begun by then
         starts = build_of_point != build
         if starts:
             window = []

@@ -77,10 +77,11 @@ class _PropositionJudgements:
         if is_unscored and row.judge:
             self.unjudged = True
         score = row.score if is_scored else None
+        # Without a message it is of a window, or its message was deleted.
         if row.message is not None:
             self.messages[row.message].append(_MessageJudgement(score, row.weight, row.coverable))
             return
-        if row.repeat == 1:
+        if row.repeat == 1:  # repeats count once
             self.share_of_others += Share(int(is_scored), int(row.coverable))
         if is_scored and row.count is not None:
             self.counts[row.evaluation_run][row.repeat] = row.count
@@ -109,7 +110,7 @@ class _PropositionJudgements:
         """Return the mean of the repeats of each message that was scored.
 
         Args:
-            clusters: What the scores of each message belong together by.
+            clusters: What the scores of each message belong together by: the message, or its situation; none of a message that is gone.
         """
         observations = []
         for message, judgements in self.messages.items():
@@ -122,7 +123,7 @@ class _PropositionJudgements:
 
 
 def measured_dimensions(run: EvaluationRun, dimensions: Sequence[str]) -> dict[str, MeasuredDimension]:
-    """Return what a run, and the runs of its agent's channels, judged.
+    """Return what a run, and the runs of its agent's channels, judged: by dimension, all that are wanted, also those without judgements.
 
     What is judged message by message is the mean of the repeats of each message. What is judged over a window has one observation per
     channel, or with one window alone its repeats. An exact statistic of a window has the figures of its messages, also where the claim
@@ -132,6 +133,7 @@ def measured_dimensions(run: EvaluationRun, dimensions: Sequence[str]) -> dict[s
         dimensions: Those of the run that are wanted.
     """
     own = [name for name in dimensions if name in run.own_dimensions]
+    # The others were judged by the runs of its agent's channels.
     linked = [name for name in dimensions if name not in run.own_dimensions]
     channels = _channel_shares(run) if linked else {}
     judgements = _read_judgements(run, own, linked, channels)
@@ -214,7 +216,10 @@ def _clusters_of_messages(run: EvaluationRun) -> dict[int, str]:
 
 
 def _clusters_by_situation(tags_of_messages: Mapping[int, Mapping[str, str]]) -> dict[int, str]:
-    """Return the situation of each simulated message. Of one situation alone each repeat is a sample, else a situation with its repeats."""
+    """Return by message the situation it was simulated in: all repeats of a situation belong together.
+
+    Where there is one situation alone each of its repeats is a cluster of its own: one cluster would be no sample.
+    """
     situations = {tags.get("situation", "") for tags in tags_of_messages.values()}
     clusters = {}
     for pk, tags in tags_of_messages.items():
@@ -263,6 +268,7 @@ def _observations_of_windows(
             for row in rows:
                 observations.append(Observation(float(row.score), row.weight / len(rows), f"repeat:{row.repeat}"))
             continue
+        # One window of several that is of no channel any more (it was deleted) weighs as one message.
         messages = 1
         slug = ""
         channel = channels.get(window)
@@ -295,7 +301,11 @@ def _observations_of_counts(counts_by_window: Sequence[Mapping[int, int]]) -> li
 def _measured(
     dimension: str, judged: _PropositionJudgements, observations: Sequence[Observation], digest: str
 ) -> Measured:
-    """Return one proposition as it was measured."""
+    """Return one proposition as it was measured; of counted ideas the counts take the place of the observations.
+
+    Args:
+        digest: Of everything in the proposition that can change a score; empty where that is not known.
+    """
     score = mean_of(observations)
     if dimension in COUNTED and judged.counts:
         counts_by_window = list(judged.counts.values())
@@ -338,7 +348,7 @@ def _measured_dimension(
             messages |= judged.messages.keys()
             scored_messages |= judged.scored_messages
     because = ""
-    if Dimension(name).kind.judged_by == "pair" and (too_little or not scores):
+    if Dimension(name).kind.judged_by == "pair" and (too_little or not scores):  # self-consistency
         because = _commonest_reason(run, name)
     return MeasuredDimension(
         score=None if too_little else score,

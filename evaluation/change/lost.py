@@ -103,6 +103,7 @@ class ScoredShare:
         """Return the scored share of each message, as points of 0 to 9."""
         if not self.messages or not self.share.asked:
             return []
+        # On average: a message with more scores than that counts as all scored.
         asked_per_message = self.share.asked / self.messages
         observations = []
         for message, scored in self.scored.items():
@@ -130,7 +131,7 @@ def lost_dimensions(shares: Mapping[str, tuple[ScoredShare, ScoredShare]]) -> tu
         p_values.append(_p_of_loss(before, now))
     lost = []
     for dimension, p in zip(tested, holm(p_values), strict=True):
-        if p <= ALPHA:
+        if p <= ALPHA:  # `_p_of_loss` gives 1 where no more than half was lost
             before, now = shares[dimension]
             lost.append(_lost(dimension, "", p, before.share, now.share))
     return tuple(lost)

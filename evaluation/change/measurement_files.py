@@ -78,6 +78,7 @@ def _proposition_json(measured: Measured) -> dict[str, Any]:
     for observation in measured.observations:
         key = str(observation.cluster)
         value = _short_number(observation.value)
+        # Of one message a proposition has one score; of a window, or a situation, there may be several.
         scores[key] = [*_as_list(scores[key]), value] if key in scores else value
         weights[key] = round(observation.weight, 6)
     document: dict[str, Any] = {}
@@ -134,6 +135,7 @@ class _FileJudgements(_Strict):
             observations += [Observation(float(value), weight, key) for value in _as_list(values)]
         if score is None:
             score = mean_of(observations)
+        # More judgements than messages are repeats of a window; without `judged` it is not known how much was asked.
         if self.judged is None or len(observations) > self.judged:
             return Measured(score=score, observations=tuple(observations), digest=self.digest)
         return Measured(
@@ -161,6 +163,9 @@ class _FileDimension(_Strict):
 
         Args:
             judgements: Of its propositions; a proposition without any has its score alone.
+
+        Returns:
+            `reason` only where too little was scored: no other reason keeps a dimension from being compared.
         """
         propositions = {proposition: Measured(score=score) for proposition, score in self.propositions.items()}
         for proposition, of_proposition in judgements.items():
@@ -186,7 +191,7 @@ class _FileDimension(_Strict):
         )
 
     def _share(self, counted: Share) -> Share | None:
-        """Return how much was scored, by `coverage`; None where that is not known.
+        """Return how much was scored, by `coverage`, the rounded share scored; None where that is not known.
 
         Args:
             counted: What the judgements say; its counts are exact, so it is taken where `coverage` says the same.
@@ -195,7 +200,7 @@ class _FileDimension(_Strict):
             return counted if counted.asked else None
         if self.coverage == 0:
             return Share(0, self.unscored)
-        return Share(self.scored, round(self.scored / self.coverage))
+        return Share(self.scored, round(self.scored / self.coverage))  # as many as give this share
 
 
 class _FileRun(_Strict):
@@ -309,7 +314,7 @@ def _parsed(path: Path | str) -> _File:
     """Return the content of a file.
 
     Raises:
-        UnreadableFile: As `measurements_of_file`.
+        UnreadableFile: It cannot be read, is no JSON, or is no such file: names up to ten fields and what is allowed.
     """
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8-sig"), parse_constant=_refuse_constant)
@@ -327,7 +332,7 @@ def _parsed(path: Path | str) -> _File:
         problems = []
         for row in error.errors()[:MOST_PROBLEMS]:
             field = dotted(location_of(dict(row))) or "the file"
-            problems.append(f"{path}: {field}: {in_words(dict(row), ())}")
+            problems.append(f"{path}: {field}: {in_words(dict(row), allowed=())}")  # unknown fields are no error here
         raise UnreadableFile("\n".join(dict.fromkeys(problems))) from None
 
 

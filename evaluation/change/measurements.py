@@ -79,7 +79,7 @@ def measurement_of(run: EvaluationRun, *, name: str = "", dimensions: Collection
         runs=dict.fromkeys(wanted, run.pk),
         evaluation_run=run.pk,
         scope=_scope_of(run),
-        where={} if run.simulated else run.where,
+        where={} if run.simulated else run.where,  # the tags of a simulation are its own
     )
 
 
@@ -135,7 +135,8 @@ def measurement_of_baselines(baselines: Iterable[Baseline], candidate: Measureme
 
     Args:
         baselines: At least one.
-        candidate: What it will be compared with: a persona that changed since in any dimension is then seen.
+        candidate: What it will be compared with: where the persona of any baseline is another than its, the measurement has that one, so
+            that the comparison notices the change; else it has that of the newest.
     """
     rows = sorted(baselines, key=lambda baseline: (baseline.captured_at, baseline.pk))
     first_day = rows[0].captured_at.date().isoformat()
@@ -160,7 +161,10 @@ def _measurements_of(runs: Mapping[str, EvaluationRun]) -> list[Measurement]:
 
 
 def _joined(measurements: Sequence[Measurement]) -> Measurement:
-    """Return measurements of different dimensions as one, the newest last."""
+    """Return measurements of different dimensions as one: name, persona and scope are those of the last, the newest.
+
+    `where` is None where they are of different tags, `evaluation_run` where they are several.
+    """
     joined = measurements[0]
     for measurement in measurements[1:]:
         joined = joined.extended_by(measurement)

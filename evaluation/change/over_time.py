@@ -51,7 +51,7 @@ def look_for_drift(run: EvaluationRun) -> list[DriftAlert]:
     """Add a run to its series, and raise an alert for each lasting fall of at least the schedule's limit that shows in it.
 
     The points, the alerts and the mark that this run was looked at are one transaction: a look that crashed is repeated, and of two
-    workers one looks. Returns the new alerts; none for a run that was looked at before.
+    workers one looks. Returns the new alerts; none for a run that was looked at before, or that no schedule asked for.
     """
     if run.agent is None or run.schedule_id is None:
         return []
@@ -60,16 +60,16 @@ def look_for_drift(run: EvaluationRun) -> list[DriftAlert]:
         # One look at a time per schedule: two runs of one series that end together must see each other.
         schedule = EvaluationSchedule.objects.select_for_update().get(pk=run.schedule_id)
         fresh = EvaluationRun.objects.filter(pk=run.pk, series_points__isnull=True)
-        if not fresh.update(series_points=points):
+        if not fresh.update(series_points=points):  # another worker looked at it meanwhile
             return []
         run.series_points = points
         series = series_of(run.agent, schedule=schedule)
         new_alerts = []
         for own_series in series:
             for drop in own_series.drops:
-                if drop.noticed < end_of_window(run):
+                if drop.noticed < end_of_window(run):  # by an earlier evaluation, which raised the alert
                     continue
-                alert = _alert_for(own_series, drop)
+                alert = _new_alert_for(own_series, drop)
                 if alert is not None:
                     new_alerts.append(alert)
         return new_alerts
@@ -86,7 +86,7 @@ def look_for_sharp_fall(run: EvaluationRun) -> list[DriftAlert]:
     for change in _changes_to_judge(run):
         if not fell_sharply(change.result):
             continue
-        alert = _alert_for_sharp_fall(run, change)
+        alert = _new_alert_for_sharp_fall(run, change)
         if alert is not None:
             alerts.append(alert)
     return alerts
@@ -104,8 +104,12 @@ class _NewChange:
     newest_before: datetime
 
 
-def _alert_for_sharp_fall(run: EvaluationRun, change: _NewChange) -> DriftAlert | None:
-    """Store and return the alert for a sharp fall; None where it is known, or may be old news."""
+def _new_alert_for_sharp_fall(run: EvaluationRun, change: _NewChange) -> DriftAlert | None:
+    """Store, send and return the alert for a sharp fall; None where it is known, or may be old news.
+
+    It is known where this evaluation raised one, or one says that a fall began after the messages it is compared with. It may be old
+    where no schedule asked for the evaluation and a message has no time.
+    """
     line = {
         "agent": run.agent,
         "dimension": change.result.dimension,
@@ -126,7 +130,7 @@ def _alert_for_sharp_fall(run: EvaluationRun, change: _NewChange) -> DriftAlert 
             remark = "the messages are undated, that is when they were stored"
     scores: dict[str, Any] = {"before": change.result.baseline, "after": change.result.candidate}
     alert = DriftAlert(evaluation_run=run, schedule=run.schedule, since=since, **scores, **line)
-    return _announce(alert, remark=remark)
+    return _store_and_announce(alert, remark=remark)
 
 
 def _messages_behind(run: EvaluationRun, change: _NewChange) -> QuerySet[Message]:
@@ -142,7 +146,8 @@ def _messages_behind(run: EvaluationRun, change: _NewChange) -> QuerySet[Message
 def _changes_to_judge(run: EvaluationRun) -> list[_NewChange]:
     """Return what a completed evaluation says of each dimension, against its baseline; without one, against the evaluation before it.
 
-    Only what was judged of newer messages than that, by the same judge and procedure, of the same persona.
+    Only what was judged of newer messages than that, by the same judge and procedure, of the same persona. None of an evaluation of a
+    channel, of simulated speech, by position, or made to test the judge; none against a baseline that was replaced meanwhile.
     """
     if run.agent is None or run.simulated or run.swap_test or run.position_bins:
         return []
@@ -175,8 +180,11 @@ def _change_since(before: EvaluationRun, run: EvaluationRun, dimension: str) -> 
     return change
 
 
-def _alert_for(series: Series, drop: Drop) -> DriftAlert | None:
-    """Store and return the alert for a fall; None where one was raised before that was noticed and began in the same stretch of time."""
+def _new_alert_for(series: Series, drop: Drop) -> DriftAlert | None:
+    """Store, send and return the alert for a fall; None where one was raised already.
+
+    That is one of the same series that began before this fall was noticed, and was itself noticed after this one began.
+    """
     line = {
         "schedule": series.schedule,
         "agent": series.agent,
@@ -193,7 +201,7 @@ def _alert_for(series: Series, drop: Drop) -> DriftAlert | None:
             f"neighbouring evaluations are alike (correlation {drop.correlation:.1f}), so a false alarm is likelier"
         )
     alert = DriftAlert(evaluation_run_id=drop.run, since=drop.since, before=drop.before, after=drop.after, **line)
-    return _announce(alert, remark=remark)
+    return _store_and_announce(alert, remark=remark)
 
 
 def _trust_in_judge(alert: DriftAlert) -> str:
@@ -205,7 +213,7 @@ def _trust_in_judge(alert: DriftAlert) -> str:
     return words
 
 
-def _announce(alert: DriftAlert, *, remark: str = "") -> DriftAlert:
+def _store_and_announce(alert: DriftAlert, *, remark: str = "") -> DriftAlert:
     """Store an alert, and tell people, Sentry and the log.
 
     Sent before the commit: an alert that is sent twice after a crash is better than one that is never sent.

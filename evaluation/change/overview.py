@@ -158,7 +158,7 @@ def drift_overview(
         baseline: The newest evidence from messages with this tag; default the current baselines.
         candidate: The same; default the newest evidence from newer messages than those of the baseline.
         state: Agents in this state only; default all.
-        start, stop: The places to describe, from 0.
+        start, stop: The places to return and describe, from 0, among the agents in this state.
         describe: Whether to look for the evaluations and claims that sentences are about.
         quotes: Whether to look for the messages behind the sentences, too.
         are_all: Whether there are no other active agents, so that none are looked for.
@@ -176,6 +176,7 @@ def drift_overview(
         _correct_together(drifts)
     for drift in drifts:
         drift.state, drift.main = state_of(drift)
+    # Within a state those who lost propositions first, then the largest fall.
     drifts.sort(key=lambda drift: (ORDER.index(drift.state), not drift.lost, drift.delta or 0.0, drift.agent.slug))
     in_state = [drift for drift in drifts if state in (None, drift.state)]
     wanted = in_state[start:stop]
@@ -213,7 +214,7 @@ def _stored_drifts(agents: Sequence[Agent], judged: Judged, *, with_runs: bool) 
 
 
 def _add_baselines(drifts: Mapping[int, AgentDrift], judged: Judged) -> None:
-    """Add the current baselines of agents: name, scores, and when the newest message was said.
+    """Add the current baselines of agents: the name of the one captured last, scores, and when the newest message was said.
 
     Args:
         drifts: By the agent's primary key.
@@ -244,7 +245,8 @@ def _drifts_of_tags(
 ) -> list[AgentDrift]:
     """Compare the messages of two tags, of each agent once for the same evaluations.
 
-    An agent takes 25 ms, with 6,000 judgements 170 ms, so what two tags gave is kept for some minutes.
+    An agent takes 25 ms, with 6,000 judgements 170 ms, so what two tags gave is kept for some minutes. With one tag alone nothing is
+    kept: baselines change.
     """
     if baseline is None or candidate is None:
         return [_drift_of_tags(agent, judged, baseline, candidate) for agent in agents]
@@ -349,12 +351,14 @@ def state_of(drift: AgentDrift) -> tuple[State, Change | None]:
     """Return the state, and the proposition that the sentence is about, if any.
 
     That is the largest significant fall, else the largest significant rise, else the largest possible fall. A dimension that fell
-    significantly or sharply is drift, too; an agent is steady where each dimension surely is.
+    significantly or sharply is drift, too; an agent is steady where each dimension surely is. A rise, or a possible fall, counts only
+    where no scores are lacking.
     """
     if not drift.has_baseline:
         return "no baseline" if drift.is_measured else "never measured", None
     if not drift.is_measured:
         return "not measured since", None
+    # The propositions are sorted, the largest fall first.
     falls = [row for row in drift.propositions if (row.points or 0.0) <= -MARGIN]
     main_fall = _main_fall(drift, falls)
     if main_fall is not None:
@@ -402,7 +406,12 @@ def _has_undecided_hits(drift: AgentDrift) -> bool:
 
 # -- the evidence for it
 def _describe(drifts: Sequence[AgentDrift], *, quotes: bool, stored: bool) -> None:
-    """Add the claims that sentences are about and the messages that show it; two statements for all where they are stored."""
+    """Add the claims that sentences are about and the messages that show it; two statements for all where they are stored.
+
+    Args:
+        quotes: Whether messages are added, too.
+        stored: Whether the changes are stored rows, which name their messages; else the messages are looked for.
+    """
     mains = [drift.main for drift in drifts if drift.main is not None]
     if not mains:
         return

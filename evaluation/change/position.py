@@ -11,7 +11,7 @@ from django.db.models import Avg, Count, Max, Q
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
 from agents.models import Agent
-from evaluation.change.change import ChangeResult, decided, mean_of
+from evaluation.change.change import ChangeResult, mean_of, with_verdict
 from evaluation.dimensions import BY_ONE_MESSAGE
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.summary import COVERABLE, Share, ShareShown, rounded, total
@@ -172,7 +172,7 @@ def _judged_messages(
     judged: list[_JudgedMessage] = []
     outside: set[int] = set()
     for row in rows:
-        channel, position = positions.get(row["message_id"], (0, 0))
+        channel, position = positions.get(row["message_id"], (0, 0))  # gone: 0 is in no stretch
         stretch = bin_of(position, bins)
         if stretch is None:
             outside.add(row["message_id"])
@@ -250,17 +250,20 @@ def _drawn_by_conversation(judged: Iterable[_JudgedMessage]) -> list[Observation
 
 
 def _change_within(bins: Sequence[Bin], judged: Sequence[_JudgedMessage], margin: float) -> PositionChange:
-    """Return the difference between the first and the last stretch with scores, inside the conversations that have scores in both."""
+    """Return the difference between the first and the last stretch with scores, inside the conversations that have scores in both.
+
+    From six conversations on each is compared with itself; of fewer the messages are drawn, and the result holds for these alone.
+    """
     scored = [message for message in judged if message.score is not None]
     scored_by_stretch = Counter((message.channel, message.stretch) for message in scored)
     stretches = sorted({message.stretch for message in scored})
     if len(stretches) < 2:
         why = "fewer than two stretches have scores"
         nothing = PositionChange(baseline=None, candidate=None, interval_note=why, verdict="not enough data")
-        return decided(nothing, None, margin, n=None)
+        return with_verdict(nothing, None, margin, n=None)
     first = stretches[0]
     last = stretches[-1]
-    conversations = spanning(scored_by_stretch)
+    conversations = spanning(scored_by_stretch)  # those with scores in the first and in the last stretch
     inside = _weighted_equally([message for message in scored if message.channel in conversations])
     is_by_conversation = len(conversations) >= ENOUGH_CONVERSATIONS
     drawn = _drawn_by_conversation if is_by_conversation else _drawn_by_message
@@ -278,11 +281,11 @@ def _change_within(bins: Sequence[Bin], judged: Sequence[_JudgedMessage], margin
         last=bin_name(bins[last]),
         conversations=len(conversations),
     )
-    return decided(change, difference.interval, margin, n=difference.n or None)
+    return with_verdict(change, difference.interval, margin, n=difference.n or None)
 
 
 def _weighted_equally(judged: Sequence[_JudgedMessage]) -> list[_JudgedMessage]:
-    """Return the messages with weights by which each conversation weighs the same in each stretch."""
+    """Return the messages with weights by which each conversation weighs the same in each stretch; those of weight 0 are left out."""
     totals: dict[tuple[int, int], float] = defaultdict(float)
     for message in judged:
         totals[message.channel, message.stretch] += message.weight

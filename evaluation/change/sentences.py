@@ -26,7 +26,10 @@ TRAIT_DIGEST = re.compile(r"-[0-9a-f]{6}$")  # at the end of a trait's id
 
 
 def short_name(proposition: str, agent: str, dimension: str = "") -> str:
-    """Return a proposition's id without what every id of its kind begins with: ``michael-no-lists`` is *no lists*."""
+    """Return a proposition's id without what every id of its kind begins with: ``michael-no-lists`` is *no lists*.
+
+    That is ``trait`` (and then the digest at the end), ``default``, the agent's slug and the dimension, as far as something is left.
+    """
     name = proposition
     for prefix in ("trait", "default", agent, dimension):
         if prefix and name.startswith(f"{prefix}-") and len(name) > len(prefix) + 1:
@@ -51,6 +54,7 @@ def sentence_of(drift: AgentDrift) -> str:
             return f"Measured, but nothing was scored both in {baseline} and now."
         case "not enough data":
             return f"Not enough data{_what_is_lacking(drift)}."
+    # It drifted, possibly drifted, improved or is steady.
     if drift.main is not None:
         return _main_change(drift, drift.main)
     return _steady(drift)
@@ -97,7 +101,7 @@ def _why_not_since(drift: AgentDrift) -> str:
 
 
 def _what_is_lacking(drift: AgentDrift) -> str:
-    """Return of what too little was scored, or what is not decided."""
+    """Return of what too little was scored, or what is not decided: the first that holds, from nothing scored to hits."""
     unscored = [f"{_heading(change.dimension)}: {change.reason}" for change in drift.dimensions if change.delta is None]
     if unscored:
         return f" for {'; '.join(unscored).replace(f'{TOO_LITTLE}: ', '')}"
@@ -110,6 +114,7 @@ def _what_is_lacking(drift: AgentDrift) -> str:
     undecided = drift.undecided
     if undecided is not None:
         return f" to call it steady: {dimension_words(undecided)}{_interval_words(undecided)} {since}"
+    # Nothing else is left: the state is "not enough data" where hits are not decided (`state_of`).
     by_hits = next(row for row in drift.propositions if row.result.hits is not None)
     return f" to call it steady: “{_name(drift, by_hits)}” {numbers_of(by_hits.result)} {since}"
 
@@ -148,7 +153,10 @@ def _score_words(score: float | None) -> str:
 
 
 def why_drifted(drift: AgentDrift) -> str:
-    """Return how sure the sentence is: how much was judged, and whether that decides; of a fall of a dimension as a whole, that."""
+    """Return how sure the sentence is: how much was judged, and whether that decides; empty where it is about no proposition.
+
+    Where the agent drifted because a dimension fell as a whole, and the proposition alone is not sure, it is about the dimension.
+    """
     main = drift.main
     if main is None:
         return ""
@@ -181,12 +189,18 @@ def _what_changed(row: Change, label: str) -> str:
     held_before = (row.baseline or 0.0) >= HELD
     holds_no_more = (row.candidate or 0.0) <= HOLDS_NO_MORE
     if held_before and holds_no_more:
-        return f"Now matches {label}" if row.inverted else f"No longer {label}"
+        if row.inverted:
+            return f"Now matches {label}"
+        # "No longer “no lists”" would be a riddle.
+        return f"Broke {label}" if label.startswith("“no ") else f"No longer {label}"
     return f"More {label}" if row.inverted else f"Less {label}"
 
 
 def candidate_words(drift: AgentDrift) -> str:
-    """Return when and over what the candidate was measured, of several evaluations by dimension; empty without one."""
+    """Return when and over what the candidate was measured (``build 41, 3 Nov 2026``); of several evaluations by dimension.
+
+    Of a tag that was asked for it is the tag alone; empty without an evaluation.
+    """
     if drift.candidate_runs and drift.candidate_name:
         return drift.candidate_name
     dimensions: dict[EvaluationRun, list[str]] = {}

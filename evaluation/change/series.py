@@ -142,7 +142,7 @@ def series_points(run: EvaluationRun) -> dict[str, dict[str, Any]]:
             "error": standard_error(run, name),
             "of": _digest_of_propositions(run, name),
         }
-    for name, by_proposition in window_statistics(run.figures).items():
+    for name, by_proposition in window_statistics(run.figures).items():  # the statistic takes the place of a score
         observations = [observation for rows in by_proposition.values() for observation in rows]
         points[name] = {
             "score": mean_of(observations),
@@ -153,7 +153,10 @@ def series_points(run: EvaluationRun) -> dict[str, dict[str, Any]]:
 
 
 def standard_error(run: EvaluationRun, dimension: str) -> float | None:
-    """Return that of the mean over messages drawn at random, each with all its scores; None for fewer than two, or judged as a whole."""
+    """Return the standard error of a dimension's mean in points, messages drawn at random, each with all its scores.
+
+    None for fewer than two messages, and for what is judged as a whole.
+    """
     rows = EvaluationScore.objects.filter(
         evaluation_run=run, dimension=dimension, status="scored", score__isnull=False, message__isnull=False
     )
@@ -178,7 +181,8 @@ def _digest_of_propositions(run: EvaluationRun, dimension: str) -> str:
 def series_of(agent: Agent, *, schedule: EvaluationSchedule | None = None, dimension: str = "") -> list[Series]:
     """Return an agent's series, by schedule, dimension, judge and procedure; the newest 400 evaluations of each schedule.
 
-    Three queries at most, however many schedules and evaluations there are.
+    Three queries at most, however many schedules and evaluations there are. Empty where no schedule measured it, or no run was looked
+    at yet (`over_time`).
 
     Args:
         schedule: Only what this one measured.
@@ -200,7 +204,7 @@ def series_of(agent: Agent, *, schedule: EvaluationSchedule | None = None, dimen
     all_agents = Agent.objects.in_use().count()
     series = []
     for own in schedules.order_by("name"):
-        # A schedule that names no agents measures all.
+        # How many agents share the rate of false alarms: a schedule that names none measures all.
         agents = own.named_agents or all_agents
         for line, runs_of_line in sorted(_by_line(by_schedule[own.pk], dimension).items()):
             series.append(_tested_series(agent, own, line, runs_of_line, agents=agents))
@@ -247,7 +251,7 @@ def _tested_series(
         stretch = _Stretch(schedule, line.dimension, list(group), agents=agents)
         points += stretch.points(is_first=not points)
         drops += stretch.drops
-        note = stretch.note
+        note = stretch.note  # of the last stretch: why nothing is tested now
     return Series(
         agent=agent,
         schedule=schedule,
@@ -261,7 +265,7 @@ def _tested_series(
 
 
 def _what_is_measured(run: EvaluationRun, dimension: str) -> tuple[str, ...]:
-    """Return what must stay the same for scores to be comparable."""
+    """Return what must stay the same for scores to be comparable: persona, propositions, window and tags."""
     propositions = _stored_point(run, dimension)["of"]
     return run.persona_digest, propositions, run.window, json.dumps(run.where, sort_keys=True)
 
@@ -297,20 +301,20 @@ class _Stretch:
         for run in runs:
             point = _stored_point(run, dimension)
             self._points.append(Point(end_of_window(run), point["score"], point["error"]))
-        last = runs[-1]
+        last = runs[-1]  # all of the stretch have the same window
         if last.window_start and last.window_end and last.window_end > last.window_start:
             scores = [name for name in last.dimensions if name not in COUNTED]
             lookback = last.window_end - last.window_start
             self._find_drops(schedule, lookback, series=max(AGENTS, agents) * max(1, len(scores)))
 
     def _find_drops(self, schedule: EvaluationSchedule, lookback: timedelta, *, series: int) -> None:
-        """Test the points that share no messages.
+        """Fill `drops`, `note` and which points were tested: those that share no messages.
 
         Args:
             lookback: How long the window of each evaluation is.
-            series: How many series of the schedule share the rate of false alarms.
+            series: How many series of the schedule share the rate of one false alarm a month.
         """
-        tested = apart(self._points, lookback)
+        tested = apart(self._points, lookback)  # a window or more between them
         run_of_point = {id(point): run.pk for point, run in zip(self._points, self._runs, strict=True)}
         self._tested_runs = [run_of_point[id(point)] for point in tested]
         scan = find_drops(tested, every=max(schedule.every, lookback), series=series, limit=schedule.drift_limit)
@@ -348,7 +352,7 @@ class _Stretch:
 
 
 def without_series(agents: Sequence[Agent], series: Iterable[Series]) -> dict[str, str]:
-    """Return by slug of the agents that have no series how their newest scheduled evaluation ended."""
+    """Return by slug, of the agents that have none of these series, how their newest scheduled evaluation ended."""
     with_series = {one_series.agent.pk for one_series in series}
     reasons: dict[str, str] = {}
     for agent in agents:
@@ -363,7 +367,7 @@ def _why_no_series(agent: Agent) -> str:
     last = scheduled.order_by("-created_at", "-pk").first()
     if last is None:
         return "measured by no schedule yet"
-    if last.overall_score is not None:
+    if last.overall_score is not None:  # it has series, but of another schedule or dimension
         return f"evaluation {last.pk}: scored, but not in what is asked for here"
     return f"evaluation {last.pk}: {last.error or 'no score'}"
 

@@ -62,7 +62,10 @@ def current_changes(agents: Collection[int], judged: Judged | None = None) -> Qu
 
 
 def p_values_elsewhere(agents: Collection[int], judged: Judged) -> tuple[list[float], list[float]]:
-    """Return the p values of all other active agents' current dimensions, and of their propositions, by the same judge and procedure."""
+    """Return the p values of all other active agents' current dimensions, and of their propositions, by the same judge and procedure.
+
+    Not corrected; without counts, which are in no family of scores.
+    """
     others = Agent.objects.listed().filter(is_active=True).exclude(pk__in=agents).order_by()
     rows = Change.objects.filter(current=True, judge=judged.judge, procedure=judged.procedure, agent__in=others)
     rows = rows.exclude(dimension__in=COUNTED).order_by()
@@ -96,7 +99,10 @@ def changes_between(agent: Agent, before: Measurement, now: Measurement) -> list
 
 
 def _row_of(result: ChangeResult, comparison: Comparison) -> Change:
-    """Return a row that holds one change of a comparison."""
+    """Return a row that holds one change of a comparison; `agent` and `measured_at` are set by those who know them.
+
+    What only a proposition has (judgements, wording) or only a dimension (`deleted`) is left at its default in the other.
+    """
     row = Change(
         judge=comparison.judge,
         procedure=comparison.procedure,
@@ -138,7 +144,7 @@ def _add_judgements(row: Change, before: Measured, now: Measured) -> None:
 
 def _value_of(result: ChangeResult, comparison: Comparison) -> dict[str, Any]:
     """Return what no column holds: the whole result, and what was lost, halved and reworded."""
-    value: dict[str, Any] = {"result": _fields_set(result)}
+    value: dict[str, Any] = {"result": _fields_beyond_defaults(result)}
     for lost in comparison.lost:
         if lost.dimension == result.dimension and lost.proposition == result.proposition:
             value["lost"] = dict(lost)
@@ -152,14 +158,17 @@ def _value_of(result: ChangeResult, comparison: Comparison) -> dict[str, Any]:
     return value
 
 
-def _fields_set(result: ChangeResult) -> dict[str, Any]:
+def _fields_beyond_defaults(result: ChangeResult) -> dict[str, Any]:
     """Return the fields of a result that differ from their defaults, also those that are not shown."""
     defaults = {name: field.default for name, field in type(result).model_fields.items()}
     return {name: value for name, value in result if value != defaults[name]}
 
 
 def _halved(comparison: Comparison, dimension: str) -> tuple[Share, Share] | None:
-    """Return the shares scored in both of what is judged message by message, where now it is less than half; hits are no shares."""
+    """Return the shares scored before and now where now it is less than half as much; None where it is not.
+
+    Of the propositions that are judged message by message; those compared by hits are left out: fewer hits are no loss.
+    """
     measured_before = comparison.baseline.dimensions[dimension].propositions
     measured_now = comparison.candidate.dimensions[dimension].propositions
     before = NOTHING
@@ -185,8 +194,8 @@ def store_ended(run: EvaluationRun) -> None:
 def store_changes(agent: Agent, judged: Judged) -> int:
     """Compare an agent's newest evidence with its baselines, and make that its current rows; return how many there are.
 
-    It does the same however often it is called. What ended or was replaced while it compared is compared, too: by this one, by that
-    which ended, or by the next `refresh_changes`.
+    It does the same however often it is called. What ended or was replaced while it compared is compared, too: by this one, which tries
+    three times, by that which ended, or by the next `refresh_changes`. 0 also where it gave up, or the agent is gone.
     """
     for _ in range(MOST_TRIES):
         compared = compared_evaluations([agent.pk], judged)
@@ -202,7 +211,7 @@ def store_changes(agent: Agent, judged: Judged) -> int:
 
 
 def _compared_now(agent: Agent, judged: Judged) -> list[Change]:
-    """Return the rows that say how the agent is now; none where nothing can be compared."""
+    """Return the rows that say how the agent is now, not stored yet; none where nothing can be compared (logged where it is refused)."""
     newest = newest_since_baselines([agent.pk], judged).get(agent.pk, {})
     if not newest:
         return []
@@ -223,7 +232,7 @@ def _compared_now(agent: Agent, judged: Judged) -> list[Change]:
 
 
 def _replace_current_rows(agent: Agent, judged: Judged, rows: Sequence[Change]) -> None:
-    """Make these the agent's current rows by this judge; the others stay as history."""
+    """Make these the agent's current rows by this judge; those of other evaluations stay as history."""
     own = Change.objects.filter(agent=agent, judge=judged.judge, procedure=judged.procedure)
     own.filter(current=True).update(current=False)
     if not rows:
@@ -280,14 +289,20 @@ def _stored_evaluations() -> dict[tuple[int, Judged], ComparedRuns]:
 
 
 def _differ(expected: ComparedRuns, stored: ComparedRuns) -> bool:
-    """Return whether other evaluations are compared now. Adherence may be compared without a baseline: `baseline_and_candidate`."""
+    """Return whether other evaluations are compared now than those in the stored rows.
+
+    Adherence may be compared without a baseline (`baseline_and_candidate`): stored rows of it alone are then no difference.
+    """
     if expected and stored and all(dimension != ADHERENCE for dimension, _, _ in expected):
         stored = {compared for compared in stored if compared[0] != ADHERENCE}
     return expected != stored
 
 
 def _with_messages_gone() -> set[tuple[int, Judged]]:
-    """Return whose judged messages were deleted since the rows were computed: fewer are counted, and quotes are gone."""
+    """Return whose judged messages were deleted since the rows were computed: fewer are counted, and quotes are gone.
+
+    Each row has how many of its judgements had no message any more (`deleted`); that number is another one now.
+    """
     rows = Change.objects.filter(current=True, proposition="", dimension__in=BY_MESSAGE).order_by()
     compared = rows.values("evaluation_run").union(rows.values("baseline_run"), all=True)
     of_deleted = EvaluationScore.objects.filter(
@@ -310,7 +325,10 @@ def _with_messages_gone() -> set[tuple[int, Judged]]:
 
 
 def _note_agreements() -> None:
-    """Store how well the judges agree with people now, beside what they say now; older rows keep what was known then."""
+    """Store how well the judges agree with people now, beside what they say now; older rows keep what was known then.
+
+    Where nothing is known of a judge its rows stay as they are.
+    """
     agreements = all_agreements()
     rows = Change.objects.filter(current=True).order_by()
     known = rows.values_list("judge", "procedure", "dimension", "agreement", "labels").distinct()

@@ -30,7 +30,10 @@ class UnusableFiles(ValueError):
 
 @contextmanager
 def private_database() -> Iterator[None]:
-    """Have everything that this thread stores inside stored in memory, in tables made from the models (migrating would take seconds)."""
+    """Have everything that this thread stores inside stored in memory, in tables made from the models (migrating would take seconds).
+
+    The prices of models are filled in, nothing else. Afterwards, also after an error, the configured database is back.
+    """
     private = _memory_database()
     configured = connections[DEFAULT_DB_ALIAS]  # asking for it does not connect
     threads = settings.WORKER_THREADS
@@ -64,7 +67,7 @@ def _memory_database() -> DatabaseWrapper:
 
 @contextmanager
 def with_propositions(folder: Path | None) -> Iterator[None]:
-    """Have this folder read inside, after those of the settings.
+    """Have the proposition files of this folder read inside, after those of the settings; None changes nothing.
 
     Raises:
         UnusableFiles: There is no such folder.
@@ -93,7 +96,7 @@ def load_files(
 
     Args:
         personas: A file or a folder, as `import_agents` reads it.
-        transcripts: Conversations, as `import_transcript` reads them.
+        transcripts: Conversations, as `import_transcript` reads them; none where speech is simulated.
         speakers: Speaker or role -> agent slug, where the names differ.
 
     Raises:
@@ -104,7 +107,7 @@ def load_files(
     except (PersonaError, OSError) as error:
         raise UnusableFiles(f"--personas {personas}: {error}") from None
     options = ReadOptions(format=format, speaker_map=dict(speakers or {}))
-    agent_of_speaker: dict[str, str | None] = {}
+    agent_of_speaker: dict[str, str | None] = {}  # None: the speaker is none of the agents
     stems: set[str] = set()
     for path in transcripts:
         if path.stem in stems:  # a channel is called as its file

@@ -101,7 +101,11 @@ class Finding(BaseModel):
 
 # -- what could not be judged
 def find_unjudged(results: Sequence[AgentResult], simulations: Sequence[Simulation], limits: Limits) -> list[Finding]:
-    """Return what could not be judged enough: of the build, of agents, and of their dimensions."""
+    """Return what could not be judged enough: of the build, of agents, and of their dimensions.
+
+    A simulation counts where nothing of it can be used, or more of its conversations than `max_unscored` did not end; one without
+    conversations counts as wholly unfinished.
+    """
     findings = []
     for simulation in simulations:
         unfinished_share = 1.0
@@ -109,9 +113,9 @@ def find_unjudged(results: Sequence[AgentResult], simulations: Sequence[Simulati
             unfinished_share = len(simulation.unfinished) / len(simulation.conversations)
         if not simulation.usable or unfinished_share > limits.max_unscored:
             why = f"simulation: {simulation.problem}"
-            findings.append(_unjudged(why, agent=simulation.agent.slug, share=unfinished_share))
+            findings.append(_unjudged_finding(why, agent=simulation.agent.slug, share=unfinished_share))
     if not any(result.has_result for result in results):
-        findings.append(_unjudged("nothing was scored for any agent"))
+        findings.append(_unjudged_finding("nothing was scored for any agent"))
     for result in results:
         findings += _unjudged_agent(result)
         findings += _unjudged_dimensions(result, limits)
@@ -119,7 +123,7 @@ def find_unjudged(results: Sequence[AgentResult], simulations: Sequence[Simulati
     return findings
 
 
-def _unjudged(why: str, *, agent: str = "", dimension: str = "", share: float | None = None) -> Finding:
+def _unjudged_finding(why: str, *, agent: str = "", dimension: str = "", share: float | None = None) -> Finding:
     """Return the finding that something could not be judged: the build (no `agent`), an agent (no `dimension`), or a dimension."""
     return Finding(
         kind="could_not_judge",
@@ -136,7 +140,7 @@ def _unjudged_agent(result: AgentResult) -> Iterator[Finding]:
     run = result.run
     if run.status == EvaluationRun.Status.COMPLETED:
         if result.expected and not result.has_result:
-            yield _unjudged(run.error or "nothing scored", agent=result.agent)
+            yield _unjudged_finding(run.error or "nothing scored", agent=result.agent)
         return
     if result.captured.held_elsewhere and run.status == EvaluationRun.Status.RUNNING:
         why = f"run {run.pk} is being judged by another process ({run.lease_owner}); try again when it ended"
@@ -144,7 +148,7 @@ def _unjudged_agent(result: AgentResult) -> Iterator[Finding]:
         why = f"the run is {run.status}: {run.error}"
     else:
         why = f"the run is {run.status}"
-    yield _unjudged(why, agent=result.agent)
+    yield _unjudged_finding(why, agent=result.agent)
 
 
 def _unjudged_dimensions(result: AgentResult, limits: Limits) -> Iterator[Finding]:
@@ -152,16 +156,20 @@ def _unjudged_dimensions(result: AgentResult, limits: Limits) -> Iterator[Findin
     for dimension, coverage in result.coverage.items():
         if coverage.failed_share > limits.max_unscored:
             why = f"{coverage.failed} of {coverage.judgeable} judgements failed, e.g. {coverage.example}"
-            yield _unjudged(why, agent=result.agent, dimension=dimension, share=coverage.failed_share)
+            yield _unjudged_finding(why, agent=result.agent, dimension=dimension, share=coverage.failed_share)
         elif _lacks_required_score(result, dimension, limits):
             why = f"{NO_SCORE}: {result.why_no_score(dimension)}"
-            yield _unjudged(why, agent=result.agent, dimension=dimension)
+            yield _unjudged_finding(why, agent=result.agent, dimension=dimension)
 
 
 def _lacks_required_score(result: AgentResult, dimension: str, limits: Limits) -> bool:
-    """Return whether a dimension has a threshold, and no score to hold against it although it must have one."""
+    """Return whether a dimension has a threshold, and no score to hold against it although it must have one.
+
+    A threshold of its own always demands a score; that for all dimensions only where too few of enough judgements were scored.
+    """
     if result.score(dimension) is not None:
         return False
+    # An agent that was not named and has no baseline may have nothing scored at all.
     if not result.expected and not result.summary.measured:
         return False
     # Statistics of a window prove what is wrong, or nothing: such a dimension can only fall below its threshold.
@@ -174,7 +182,7 @@ def _lacks_required_score(result: AgentResult, dimension: str, limits: Limits) -
 
 
 def _unjudged_overall_score(result: AgentResult, limits: Limits) -> Iterator[Finding]:
-    """Yield why there is no overall score, where it has a threshold."""
+    """Yield why there is no overall score, where it has a threshold and anything of the agent was scored."""
     if limits.threshold(OVERALL) is None or result.overall_score is not None or not result.summary.measured:
         return
     reasons = []
@@ -182,7 +190,7 @@ def _unjudged_overall_score(result: AgentResult, limits: Limits) -> Iterator[Fin
         if summary.fell_short or name in result.lost_dimensions:
             reasons.append(f"{name}: {summary.reason or result.why_no_score(name)}")
     why = "; ".join(reasons) or "no dimension is scored"
-    yield _unjudged(f"{NO_SCORE}: {why}", agent=result.agent, dimension=OVERALL)
+    yield _unjudged_finding(f"{NO_SCORE}: {why}", agent=result.agent, dimension=OVERALL)
 
 
 # -- what got worse
@@ -226,10 +234,12 @@ def _regression_of_dimension(
 ) -> _Regression:
     """Return the fall of a dimension with what fell significantly in it; where nothing did, with what fell most."""
     if significant:
+        # Without an entry in ``--json``: those of its propositions hold its change.
         findings = [_change_finding(result, dimension, kind="regressions", verdict=WORSE)]
         for change in significant:
             findings.append(_regression_finding(result, change, dimension, scope="dimension"))
     else:
+        # A fall without a delta is one of hits.
         fell_most = [change for change in fallen if change.delta][:MOST_PROPOSITIONS]
         findings = [_regression_finding(result, dimension, dimension, scope="dimension", fell_most=fell_most)]
         for change in fell_most:
@@ -260,7 +270,7 @@ def _regression_finding(
     worst = _worst_message(result.summary, change.dimension, proposition)
     further = []
     if change.hits is not None:
-        further = lowest_messages(result.run.pk, change.dimension, change.proposition)[1:]
+        further = lowest_messages(result.run.pk, change.dimension, change.proposition)[1:]  # the first is `worst`
     shown = change.model_dump()
     data: dict[str, Any] = {"proposition": change.proposition or None, "scope": scope}
     for figure in REGRESSION_FIGURES:
@@ -346,15 +356,15 @@ def find_below_threshold(results: Sequence[AgentResult], limits: Limits) -> list
                 continue
             weakest = summary.weakest.id if summary.weakest else ""
             worst = _worst_message(result.summary, name, weakest)
-            findings.append(_below_threshold(result, name, score, threshold, summary.share, weakest, worst))
+            findings.append(_below_threshold_finding(result, name, score, threshold, summary.share, weakest, worst))
         overall_score = result.overall_score
         threshold = limits.threshold(OVERALL)
         if overall_score is not None and threshold is not None and overall_score < threshold:
-            findings.append(_below_threshold(result, OVERALL, overall_score, threshold, result.summary.share))
+            findings.append(_below_threshold_finding(result, OVERALL, overall_score, threshold, result.summary.share))
     return findings
 
 
-def _below_threshold(
+def _below_threshold_finding(
     result: AgentResult,
     dimension: str,
     score: float,
@@ -392,7 +402,7 @@ def find_not_enough_data(results: Sequence[AgentResult], unjudged: Sequence[Find
     found_already = {(finding.agent, finding.dimension) for finding in unjudged}
     findings = []
     for result in results:
-        if (result.agent, "") in found_already:
+        if (result.agent, "") in found_already:  # nothing can be said of the agent as a whole
             continue
         for finding in (*_dimensions_without_score(result), *_scored_much_less(result)):
             if (finding.agent, finding.dimension) not in found_already:
@@ -401,14 +411,14 @@ def find_not_enough_data(results: Sequence[AgentResult], unjudged: Sequence[Find
 
 
 def _dimensions_without_score(result: AgentResult) -> Iterator[Finding]:
-    """Yield the dimensions that have too little for a score, or no proposition that is in the baseline, too."""
+    """Yield the dimensions that have too little for a score, or no proposition that is scored in the baseline, too."""
     for name, summary in result.summary.dimensions.items():
         if name in result.lost_dimensions:
             continue  # `_scored_much_less` has them
         change = result.change(name)
         nothing_shared = change is not None and change.reason == NONE_IN_COMMON
-        if nothing_shared or _too_little_counts(result, summary, change):
-            yield _too_little(
+        if nothing_shared or _lacks_score_it_should_have(result, summary, change):
+            yield _too_little_finding(
                 result,
                 dimension=name,
                 why=summary.reason or NONE_IN_COMMON,
@@ -417,12 +427,12 @@ def _dimensions_without_score(result: AgentResult) -> Iterator[Finding]:
             )
 
 
-def _too_little_counts(result: AgentResult, summary: DimensionSummary, change: ChangeResult | None) -> bool:
+def _lacks_score_it_should_have(result: AgentResult, summary: DimensionSummary, change: ChangeResult | None) -> bool:
     """Return whether too little is scored of a dimension that should have a score.
 
     An agent that was not named and has no baseline may have few judgements: it lacks a score only where there were enough of them.
     """
-    if not summary.reason:
+    if not summary.reason:  # it has enough for a score
         return False
     had_score = change is not None and change.baseline is not None
     partly_scored = result.expected and summary.scored > 0
@@ -432,17 +442,17 @@ def _too_little_counts(result: AgentResult, summary: DimensionSummary, change: C
 def _scored_much_less(result: AgentResult) -> Iterator[Finding]:
     """Yield the propositions (or whole dimensions) that are scored significantly less than in the baseline."""
     for lost in result.comparison.lost if result.comparison else ():
-        yield _too_little(
+        yield _too_little_finding(
             result,
             dimension=lost.dimension,
             proposition=lost.proposition,
-            why=str(lost).removeprefix(f"{lost.proposition}: "),
+            why=str(lost).removeprefix(f"{lost.proposition}: "),  # the finding names it anyway
             now=lost.now,
             before=lost.before,
         )
 
 
-def _too_little(
+def _too_little_finding(
     result: AgentResult, *, dimension: str, why: str, now: Share | None, before: Share | None, proposition: str = ""
 ) -> Finding:
     """Return the finding that too little is scored, with the share now and before."""
@@ -455,7 +465,7 @@ def _too_little(
         dimension=dimension,
         proposition=proposition,
         before=with_share("", before),
-        now=with_share("", now) if before else "",
+        now=with_share("", now) if before else "",  # the share alone, e.g. "24 %": beside one before it
         why="; ".join(reason for reason in reasons if reason),
         data={
             "proposition": proposition or None,
@@ -477,12 +487,12 @@ def find_one_sided(results: Sequence[AgentResult]) -> list[Finding]:
         for shown in result.comparison.shown if result.comparison else ():
             summary = result.summary.dimensions.get(shown.dimension)
             too_little_now = summary is not None and summary.reason
-            if not shown.proposition and not too_little_now:
-                findings.append(_one_sided(result, shown))
+            if not shown.proposition and not too_little_now:  # with a proposition it shows hits: `find_hits`
+                findings.append(_one_sided_finding(result, shown))
     return findings
 
 
-def _one_sided(result: AgentResult, shown: Shown) -> Finding:
+def _one_sided_finding(result: AgentResult, shown: Shown) -> Finding:
     """Return the finding that a dimension is scored on one side only; of a score now with its lowest messages."""
     before = ""
     now = ""
@@ -511,13 +521,14 @@ def _one_sided(result: AgentResult, shown: Shown) -> Finding:
 
 
 def find_undecided(results: Sequence[AgentResult], limits: Limits) -> list[Finding]:
-    """Return the dimensions of which the judgements do not decide, the largest fall first."""
+    """Return the dimensions scored in both of which more judgements could decide, the largest fall first; counts are left out."""
     findings = []
     for result in results:
         for change in result.changes:
             scored_in_both = change.baseline is not None and change.candidate is not None
             if not change.undecided or not scored_in_both or change.counted:
                 continue
+            # `p_value` is not corrected for all that was compared.
             suspected = fell_far(change, limits) and change.p_value is not None and change.p_value <= ALPHA
             finding = _change_finding(
                 result,

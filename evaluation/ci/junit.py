@@ -22,12 +22,15 @@ def junit(report: Report) -> str:
     """Return an XML document with a test case per agent and dimension.
 
     A case is a ``failure`` for a regression or a score below its threshold, an ``error`` for what could not be judged enough, ``skipped``
-    for what is not evaluable; hits that are no regression are its output.
+    for what is not evaluable. Too little data, or a score on one side only, is ``skipped``, too; with ``--strict``, or where the score
+    was lost, an ``error``. Hits that are no regression are its output. Where nothing could be measured, or proposition files cannot be
+    used, there is a case for that.
     """
     suites = ET.Element("testsuites", {"name": "plumbline"})
     for result in report.results:
         _add_agent(suites, result, report)
     nothing_measured = "" if report.results else "no agents"
+    # A finding without an agent is of the build itself; the first one is reported.
     for finding in report.findings.of_kind("could_not_judge"):
         if not finding.agent:
             nothing_measured = finding.why
@@ -52,6 +55,7 @@ def _add_agent(suites: ET.Element, result: AgentResult, report: Report) -> None:
     for dimension in dimensions:
         attributes = {"name": dimension, "classname": f"plumbline.{as_xml(result.agent)}"}
         case = ET.SubElement(suite, "testcase", attributes)
+        # What was found of the agent itself ("") counts in the case of each of its dimensions.
         of_case = [finding for finding in findings if finding.dimension in ("", dimension)]
         of_case.sort(key=lambda finding: finding.worst is None)  # those with a message first
         lacking_is_error = report.limits.strict or dimension in result.lost_dimensions
@@ -64,7 +68,11 @@ def _add_agent(suites: ET.Element, result: AgentResult, report: Report) -> None:
 
 
 def _add_outcome(case: ET.Element, findings: Sequence[Finding], *, lacking_is_error: bool) -> None:
-    """Add what weighs most of the findings of a case; nothing where it passed."""
+    """Add what weighs most of the findings of a case: an error, else a failure, else what it lacks; nothing where it passed.
+
+    Args:
+        lacking_is_error: Whether what it lacks (data, or a score on one side) is an error, and not just skipped.
+    """
     unjudged = [finding_line(finding) for finding in findings if finding.kind == "could_not_judge"]
     failures = [finding_line(finding) for finding in findings if finding.kind in FAILURES]
     lacking = [finding for finding in findings if finding.kind in LACKING]
@@ -79,7 +87,10 @@ def _add_outcome(case: ET.Element, findings: Sequence[Finding], *, lacking_is_er
 
 
 def finding_line(finding: Finding) -> str:
-    """Return a finding in a line, with its messages, e.g. ``mood: worse: “…” 8.0 → 2.9, −5.1; lowest #office 7 “Fine.”``."""
+    """Return a finding in a line, with its messages, e.g. ``mood: worse: “…” 8.0 → 2.9, −5.1; lowest #office 7 “Fine.”``.
+
+    Each message is cut at 100 characters, the line at 1,000 (without proposition and verdict).
+    """
     line = finding.figures
     sentence = ""
     if finding.worst is not None:

@@ -77,6 +77,9 @@ def parse_thresholds(text: str) -> dict[str, float]:
 
     Raises:
         ValueError: Names the value and what is allowed.
+
+    Returns:
+        By dimension, `OVERALL` or, for a bare number, `ALL_DIMENSIONS`, which is the empty name; nothing for an empty text.
     """
     thresholds: dict[str, float] = {}
     for threshold in text.split(","):

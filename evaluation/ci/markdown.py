@@ -23,7 +23,7 @@ FINDING_HEADINGS = ("Agent", "Dimension", "Proposition", "Baseline", "Now", "Cha
 
 
 def markdown(report: Report) -> str:
-    """Return one comment on a pull request: what is wrong, then, folded, everything else."""
+    """Return one comment on a pull request: what is wrong, then, folded, everything else; parts without content are left out."""
     findings = report.findings
     wrong = findings.of_kind(
         "could_not_judge", "regressions", "fading", "below_threshold", "one_sided", "not_enough_data"
@@ -54,7 +54,10 @@ def markdown(report: Report) -> str:
 
 
 def shortened(text: str, most: int = MOST_CHARACTERS) -> str:
-    """Return the comment, cut between two lines where it is longer than `most`, with a note; what is folded is closed again."""
+    """Return the comment; where it is longer than `most`, its first lines of so many characters, with a note after them.
+
+    What is folded there is closed again.
+    """
     if len(text) <= most:
         return text
     start = text[:most].rpartition("\n")[0]
@@ -136,7 +139,7 @@ def _position_table(profiles: Sequence[PositionProfile]) -> list[str]:
     rows: list[list[Cell]] = []
     for profile in profiles:
         for dimension in profile.dimensions.values():
-            if not headings:
+            if not headings:  # all were asked for the same stretches
                 bins = [f"Positions {row.positions}" for row in dimension.bins]
                 headings = ["Agent", "Dimension", *bins, "In the same conversations"]
             scores = [with_share(number(row.score), row.share) for row in dimension.bins]

@@ -82,7 +82,7 @@ class BaselinesOfFile:
     """The measurements in a file that `capture_baseline --json` or `evaluate --json` printed."""
 
     def __init__(self, path: Path, specs: Sequence[RunSpec]) -> None:
-        """Read the file and check, before any call, that these agents can be compared with it.
+        """Read the file and check, before any call, that those of these agents that it holds can be compared with it.
 
         Raises:
             NotComparable: It holds none of the agents, or another judge or procedure.
@@ -99,7 +99,11 @@ class BaselinesOfFile:
             self._check(self._by_agent[spec.target.slug], spec)
 
     def _check(self, baseline: Measurement, spec: RunSpec) -> None:
-        """Refuse a baseline by another judge, or judged in another way, than the evaluation that is asked for."""
+        """Refuse a baseline by another judge, or judged in another way, than the evaluation that is asked for.
+
+        Raises:
+            NotComparable: Names both.
+        """
         if baseline.judge != spec.judge_model:
             before, now = f"by {baseline.judge}", f"by {spec.judge_model}"
         elif baseline.procedure != spec.procedure:
@@ -144,12 +148,14 @@ def measure(
     prepared: Callable[[Sequence[EvaluationRun]], None] = lambda runs: None,
     progress: Callable[[EvaluationRun, int], None] = lambda run, done: None,
 ) -> list[AgentResult]:
-    """Measure, resuming what an earlier attempt left, and compare; all comparisons count as looked at together.
+    """Measure, resuming what an earlier attempt left, and compare; verdicts allow for all comparisons of the build together.
+
+    Where a comparison is refused the result has none, and says why in `no_baseline`.
 
     Args:
         margin: Half-width of "no change", in points.
-        named: Slugs of agents that were named, and so must have a score.
-        prepared, progress: As for `capture`.
+        named: Slugs of agents that were named, and so must have a score, as those that had one before.
+        prepared: Called with evaluations as they are made, before anything is asked; progress: as judgements are made.
     """
     results = []
     for captured in capture(specs, prepared=prepared, progress=progress):
@@ -229,14 +235,18 @@ def coverage_of(run: EvaluationRun) -> dict[str, Coverage]:
 
 
 def _coverage_of_row(row: Mapping[str, Any]) -> Coverage:
-    """Return the coverage of `count` judgements that ended alike."""
+    """Return the coverage of `count` judgements that ended alike.
+
+    `cause` says why a judgement is unscored: `OUT_OF_REACH` for what an offline judge has no means for, else how the call or its reply
+    failed; empty: nothing failed. `judge` is who judged; empty where there was nothing to judge.
+    """
     count = row["count"]
     if row["status"] == "scored":
         return Coverage(scored=count)
     if row["status"] == "trivial":
         return Coverage(trivial=count)
-    called_in_vain = row["cause"] not in ("", OUT_OF_REACH)
-    if row["status"] == "pending" or called_in_vain:
+    call_failed = row["cause"] not in ("", OUT_OF_REACH)
+    if row["status"] == "pending" or call_failed:
         return Coverage(failed=count, example=row["reason"] or "not asked")
     if row["cause"] == OUT_OF_REACH or is_heuristic(row["judge"]):
         return Coverage(needs_llm_judge=count)

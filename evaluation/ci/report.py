@@ -130,7 +130,7 @@ class Report:
         return json.dumps(_document(self), ensure_ascii=False, indent=2) + "\n"
 
     def notes(self) -> AgentsBySentence:
-        """Return what a reader of the comparisons must know beside the numbers."""
+        """Return what a reader of the comparisons must know beside the numbers: by note the agents it is about."""
         notes: AgentsBySentence = {}
         for result in self.results:
             comparison = result.comparison
@@ -153,8 +153,11 @@ class Report:
         return agents
 
     def without_score(self) -> AgentsBySentence:
-        """Return by reason the agents, or agents' dimensions, that have no score and are in no finding."""
-        found = set()
+        """Return by reason the agents that have no score and are in no finding.
+
+        Of an agent of which anything was scored each dimension has a reason of its own, e.g. ``fluency: 3 judgements not evaluable``.
+        """
+        found = set()  # agent and dimension; the dimension is empty for the agent itself
         for finding in self.findings.of_kind("could_not_judge", "not_enough_data", "one_sided"):
             if not finding.proposition:
                 found.add((finding.agent, finding.dimension))
@@ -181,6 +184,7 @@ def _notes_on_propositions(result: AgentResult, comparison: Comparison) -> Itera
             continue
         candidate = comparison.candidate.dimensions[name]
         baseline = comparison.baseline.dimensions[name]
+        # Where both scores are those of the dimension, the change is over all its propositions.
         if not _differ(change.candidate, result.score(name)) and not _differ(change.baseline, baseline.score):
             continue
         scored = [measured for measured in candidate.propositions.values() if measured.score is not None]
@@ -218,7 +222,8 @@ def _compared_dimension(result: AgentResult, name: str) -> dict[str, Any]:
         added: dict[str, Any] = {"baseline": None, "delta": None, "interval": None, "verdict": None}
     else:
         added = change.model_dump(exclude={"share"})  # the dimension has it
-        added["comparable_score"] = added.pop("candidate")  # not the score where propositions differ
+        # Over the propositions that are compared: the dimension's own `score` may rest on others, too.
+        added["comparable_score"] = added.pop("candidate")
     coverage = result.coverage.get(name, Coverage())
     added["unscored_because"] = coverage.model_dump(exclude={"scored", "trivial"})
     if name in result.lost_dimensions:
@@ -268,7 +273,7 @@ def _summary(report: Report, evaluations: Sequence[dict[str, Any]]) -> dict[str,
     verdicts: Counter[str] = Counter()
     for result in report.results:
         verdicts.update(change.verdict for change in result.changes if not change.counted)
-    procedures = sorted({result.run.procedure for result in report.results})
+    procedures = sorted({result.run.procedure for result in report.results})  # a list in ``--json`` where they differ
     costs = [Decimal(str(entry["cost_usd"])) for entry in evaluations if entry["cost_usd"] is not None]
     return {
         "verdict": findings.verdict,
@@ -295,5 +300,5 @@ def _summary(report: Report, evaluations: Sequence[dict[str, Any]]) -> dict[str,
         "calls": sum(entry["calls"] for entry in evaluations),
         "tokens": sum(entry["tokens"] for entry in evaluations),
         "unpriced_calls": sum(entry["unpriced_calls"] for entry in evaluations),
-        "cost_usd": float(sum(costs)) if costs or not evaluations else None,
+        "cost_usd": float(sum(costs)) if costs or not evaluations else None,  # null: no price is known of any
     }

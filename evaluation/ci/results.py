@@ -130,7 +130,7 @@ class AgentResult:
     def why_no_score(self, dimension: str) -> str:
         """Return why a dimension has no score, for people."""
         summary = self.summary.dimensions.get(dimension)
-        if summary is not None and summary.reason and summary.scored:
+        if summary is not None and summary.reason and summary.scored:  # something was scored, but too little
             return summary.reason
         change = self.change(dimension)
         if dimension in self.lost_dimensions and change is not None:

@@ -73,7 +73,7 @@ def _console(out: Any) -> Console:
 
 
 def _print_scores(report: Report, console: Console) -> None:
-    """Print a row per agent and a column per dimension."""
+    """Print a row per agent and a column per dimension; with many columns the change stands below the score."""
     console.print(f"Judged by {escape(judge_label(report.judge))}, 0 to 9, higher is better")
     dimensions = report.dimensions
     narrow = len(dimensions) > MOST_WIDE_COLUMNS
@@ -82,13 +82,19 @@ def _print_scores(report: Report, console: Console) -> None:
     for result in report.results:
         scores = [score_and_change(result, name, between=between) for name in dimensions]
         rows.append([plain(result.agent, 16), *scores])
-    headings = [f">{heading_of(name, narrow=narrow)}" for name in dimensions]
+    headings = [f">{heading_of(name, narrow=narrow)}" for name in dimensions]  # ">": aligned to the right
     print_table(console, ["Agent", *headings], rows, tight=True, unwrapped=("Agent",))
     console.print("In %: the share of judgements scored, of the propositions this judge can score at all.")
 
 
 def score_and_change(result: AgentResult, dimension: str, *, between: str = " ") -> str:
-    """Return the score with the share scored, and the change with its sign, e.g. ``2.9 · 100 % (−5.1▼)``."""
+    """Return the score with the share scored, and the change with its sign, e.g. ``2.9 · 100 % (−5.1▼)``.
+
+    The sign is one of `CHANGE_SIGNS`, ``?`` where nothing is decided; a count has none. Without a score it is a dash, without change.
+
+    Args:
+        between: What stands between the score and the change.
+    """
     score = result.score(dimension)
     change = result.change(dimension)
     if score is None:
@@ -105,7 +111,7 @@ def score_and_change(result: AgentResult, dimension: str, *, between: str = " ")
 
 
 def _print_findings(console: Console, findings: Sequence[Finding], style: str) -> None:
-    """Print a line per finding, and the messages that show it, each once."""
+    """Print a line per finding, 20 at most, and the messages that show it; what was asked and said is printed in full only once."""
     already_shown: set[str] = set()
     for finding in findings[:MOST_LINES]:
         figures = escape(plain(finding.figures, 1_000))

@@ -65,7 +65,7 @@ class Findings(BaseModel):
         return lists
 
     def of_kind(self, *kinds: Kind) -> list[Finding]:
-        """Return the findings of some kinds, each line once."""
+        """Return the findings of some kinds, each line once; of those with the same agent, dimension, proposition and verdict the last."""
         by_line = {}
         for finding in self.findings:
             if finding.kind in kinds:
@@ -161,7 +161,7 @@ def decide(
     ]
     without_baseline = []
     for result in results:
-        if result.no_baseline and result.summary.measured:
+        if result.no_baseline and result.summary.measured:  # without any number there is nothing to compare
             without_baseline.append((result.agent, result.no_baseline))
     kinds = {finding.kind for finding in findings}
     verdict = _verdict(kinds, limits, all_compared=not without_baseline)
@@ -176,7 +176,8 @@ def decide(
 def _verdict(kinds: set[Kind], limits: Limits, *, all_compared: bool) -> Verdict:
     """Return the verdict for these kinds of findings.
 
-    What could not be judged enough comes first: where a part is missing, neither a pass nor a fall says what it seems to say.
+    What could not be judged enough comes first: where a part is missing, neither a pass nor a fall says what it seems to say. Hits fail
+    nothing; what is not decided, one-sided or not compared does so only with `Limits.strict`.
     """
     if "could_not_judge" in kinds:
         return "could not judge enough"

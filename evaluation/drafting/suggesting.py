@@ -20,7 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidati
 from agents.kit.llm import Block, Label, LLMRequest, Turn, complete
 from agents.kit.llm.ledger import Totals, totals
 from agents.kit.llm.requests import InvalidAnswer, describe_validation, object_schema
-from agents.kit.llm.requests import one_line as shortened
+from agents.kit.llm.requests import short_line as shortened
 from agents.kit.running import side_by_side
 from agents.kit.text.fences import fence, neutral, new_nonce, one_line, render_prompt
 from agents.kit.text.storable import storable

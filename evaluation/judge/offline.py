@@ -39,7 +39,11 @@ DISTINCT = 0.15  # distinctness at which the scale has risen by 1 - 1/e
 
 @one_message()
 def score(request: LLMRequest) -> dict[str, Any]:
-    """Score the request's claims; return them in the shape of a judge's reply (responder for the task ``score``)."""
+    """Score the request's claims; return them in the shape of a judge's reply (responder for the task ``score``).
+
+    That is an entry per claim key, or for a single claim the entry itself. A claim that names a voice statistic, and is not hard, is
+    scored by figures that were measured before, every other one by the texts.
+    """
     facts = request.facts
     entries: dict[str, Any] = {}
     for key, claim in facts["claims"].items():
@@ -61,7 +65,7 @@ def check(request: LLMRequest) -> dict[str, Any]:
     entry = score_claim(request.facts["claims"]["p1"], request.facts["texts"])
     if "unscored" in entry:
         raise InvalidAnswer(entry["unscored"])
-    return {**entry, "value": entry["value"] >= SUPPORTED}
+    return {**entry, "value": entry["value"] >= SUPPORTED}  # true where only cues for the claim occur
 
 
 def _needs_figures(claim: Mapping[str, Any]) -> bool:
@@ -76,7 +80,12 @@ def _score_figures(measure: str, measured: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _score_voice(figures: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Score how surely the agent said the later message, by how it spoke before: ``round(9 * p)``; 4 and 5 cannot tell."""
+    """Score how surely the agent said the later message, by how it spoke before: ``round(9 * p)``; 4 and 5 cannot tell.
+
+    Args:
+        figures: What `_measure_voice` in `evaluation.scorers.consistency` returned: ``own`` is p, else ``why`` says why there is none. None
+            where nothing was measured. Unscored in both cases.
+    """
     if figures is None:
         return {"unscored": "no voice was measured"}
     if "own" not in figures:
@@ -91,7 +100,10 @@ def _score_voice(figures: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _score_voices(figures: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Score how well speakers can be told apart: ``round(9 * (1 - exp(-d / 0.15)))``, d = distinctness of vocabulary + of style."""
+    """Score how well speakers can be told apart: ``round(9 * (1 - exp(-d / 0.15)))``, d = distinctness of vocabulary + of style.
+
+    Each of the two counts as 0 where it is negative. Unscored for fewer than ten lines, or where nothing was measured (None).
+    """
     if figures is None or figures["lines"] < LEAST_LINES:
         return {"unscored": f"voices show across at least {LEAST_LINES} lines, two or more of each of two agents"}
     distinct = max(0.0, figures["vocabulary"]) + max(0.0, figures["style"])
@@ -142,7 +154,7 @@ def _find_cues(phrases: Sequence[str], text: str) -> list[str]:
 
 
 def _score_cues(supports: Sequence[str], contradicts: Sequence[str]) -> dict[str, Any]:
-    """Score a claim by the cues that occur for it and against it."""
+    """Score a claim by the cues that occur: 8 where all speak for it, 1 where all speak against it, 4 for both, unscored for none."""
     if not supports and not contradicts:
         return {"unscored": NO_CUE_FOUND}
     value = BOTH
@@ -161,7 +173,7 @@ def _score_cues(supports: Sequence[str], contradicts: Sequence[str]) -> dict[str
 def _score_repetition(texts: Sequence[str]) -> dict[str, Any]:
     """Score how far messages repeat each other: ``round(9 * (1 - r)**2)``, r = share of the 3-grams that recur among any five of them.
 
-    Only what repeats is scored, as r above 0.3 does: the same thought in other words has no n-gram in common.
+    Unscored is one message alone, and r up to 0.3: there thoughts may be repeated in other words, which n-grams cannot see.
     """
     if len(texts) < 2:
         return {"unscored": f"repetition shows across at least 2 messages, the window has {len(texts)}"}
@@ -176,7 +188,8 @@ def _score_repetition(texts: Sequence[str]) -> dict[str, Any]:
 def _score_draft_repetition(draft: str, history: Sequence[str]) -> dict[str, Any]:
     """Score how far a draft says again what its speaker said before: ``round(9 * (1 - r)**2)``, r = share of its 3-grams said before.
 
-    Only where r is above 0.3: see `_score_repetition`. "Yes." may be said twice.
+    Only r above 0.3 is scored: below, thoughts may be repeated in other words, which n-grams cannot see. A draft of fewer than three words
+    is unscored ("Yes." may be said twice), and so is one of an agent that said nothing before.
     """
     grams = extract_ngrams(draft, 3)
     if not history:
@@ -222,7 +235,11 @@ _ANNOUNCED_IDEA = re.compile(
 
 
 def list_ideas(request: LLMRequest) -> dict[str, Any]:
-    """List the points of lists, and what is announced as ``Idea: …`` (responder for the task ``ideas``)."""
+    """List the points of lists, and what is announced as ``Idea: …`` (responder for the task ``ideas``).
+
+    Returns:
+        In the shape of a judge's reply; ``entries`` holds the number of the line, from 1. What is marked in both ways is listed twice.
+    """
     ideas: list[dict[str, Any]] = []
     for number, text in enumerate(request.facts["lines"], 1):
         for idea in _marked_ideas(text):
@@ -241,7 +258,11 @@ def _marked_ideas(text: str) -> Iterator[str]:
 
 
 def collapse(request: LLMRequest) -> dict[str, Any]:
-    """Find ideas that share at least half of their telling words with an earlier one (responder for the task ``collapse``)."""
+    """Find ideas that share at least half of their telling words with an earlier one (responder for the task ``collapse``).
+
+    The first ``known`` of them are known to differ and are only compared with. Of several earlier ones the first is named. Numbers in the
+    answer begin at 1.
+    """
     words = [_telling_words(idea) for idea in request.facts["ideas"]]
     same: list[dict[str, int]] = []
     for later in range(request.facts["known"], len(words)):
@@ -291,7 +312,8 @@ def check_draft(
 
     Returns:
         Every proposition that could be looked at, in order, with its verdict: scored, trivial where its precondition is false,
-        or unscored where no cue occurs or a pattern cannot say. Judged claims without cues are not among them.
+        or unscored where no cue occurs or a pattern cannot say. Judged claims without cues, or at action level, are among them only
+        where their precondition is false.
 
     Raises:
         PropositionError: A file cannot be used.
@@ -315,7 +337,11 @@ def check_draft(
 def _propositions_about_messages(
     agent_slug: str, *, files: Sequence[LoadedFile] | None, seeded: bool
 ) -> Iterator[tuple[str, Proposition]]:
-    """Yield the propositions that may have a rule, each with its level."""
+    """Yield the propositions that may have a rule, each with its level; rules and judged claims alike.
+
+    Raises:
+        PropositionError: A file cannot be used.
+    """
     for dimension in TAKES_RULES:
         for level in LEVELS:
             propositions = propositions_for(
@@ -326,7 +352,9 @@ def _propositions_about_messages(
 
 
 def rules_of(agent: Agent) -> list[Callable[[str], bool]]:
-    """Return the rules of an agent's propositions about one message, each true where a text keeps it: a polish must (`swarm_guards`).
+    """Return the rules of an agent's propositions about one message, as functions that are true where a text keeps the rule.
+
+    Whoever polishes a text must keep them (`swarm_guards`).
 
     A pattern that cannot say, and a precondition that the text alone does not meet, break nothing.
 
@@ -341,12 +369,15 @@ def rules_of(agent: Agent) -> list[Callable[[str], bool]]:
 
 
 def _keeps_rule(proposition: Proposition, rule: Rule, text: str) -> bool:
-    """Return whether a text keeps a rule; see `rules_of`."""
+    """Return whether a text keeps a rule. True also where its precondition does not hold, or a pattern cannot say.
+
+    A precondition is judged by the text alone: it is no reply, and its channel is not known. An inverted rule is kept where it is broken.
+    """
     precondition = proposition.precondition
     if precondition and not PRECONDITIONS[precondition](Target(text=text), {}, {}):
         return True
     try:
-        with one_message():
+        with one_message():  # its patterns share one limit of time
             is_broken = bool(check_rule(rule, text))
     except Undecided:
         return True

@@ -31,7 +31,7 @@ from agents.kit.llm import (
     complete_guarded,
     complete_many,
 )
-from agents.kit.llm.requests import one_line as storable_line
+from agents.kit.llm.requests import short_line as storable_line
 from agents.kit.text.fences import fence, neutral, new_nonce, one_line, render_prompt
 from agents.kit.text.patterns import Undecided, one_message
 from agents.personas.persona import cut_persona
@@ -44,7 +44,11 @@ LONGEST_NAME = 200  # characters
 
 @lru_cache(maxsize=2048)  # shown in the prompts of a whole channel, and of the estimate before
 def one_event(event: Event, number: int) -> str:
-    """Return one numbered entry. Further lines of a text are indented behind a bar, so that none can pass for an entry."""
+    """Return one numbered entry, e.g. ``3. Ann acts: Hello.`` or, of what reached her, ``4. --> Ann: Bob says: Hello.``
+
+    Further lines of a text are indented behind a bar, so that none can pass for an entry. What looks like a fence is made harmless, and
+    a text of more than 4,000 characters is cut with a mark.
+    """
     name = _shown_name(event.name)
     speaker = _shown_name(event.speaker)
     if event.kind == "action":
@@ -68,7 +72,7 @@ def render_trajectory(window: Window, *, nonce: str, marker: str = "TRAJECTORY")
 
 
 def _numbered_entries(window: Window) -> list[str]:
-    """Return the numbered entries; the line about what was left out belongs to the entry that follows it."""
+    """Return the numbered entries; numbers count what was left out, and the line about that belongs to the entry that follows it."""
     first = [one_event(event, number) for number, event in enumerate(window.first, 1)]
     number_after = 1 + len(window.first) + window.omitted
     last = [one_event(event, number) for number, event in enumerate(window.last, number_after)]
@@ -108,7 +112,11 @@ def _persona_text(name: str, persona: str, nonce: str) -> str:
 def _trajectory_parts(
     name: str, window: Window, nonce: str, statistics: str, *, environment: bool, own_messages: bool
 ) -> tuple[str, ...]:
-    """Return the text of a trajectory, cut where windows that begin alike end, so that the prompt cache can hold what they share."""
+    """Return the text of a trajectory, cut where windows that begin alike end, so that the prompt cache can hold what they share.
+
+    The parts together are the text. It is cut after as many entries as each of the window's `ends` says; without `ends` it is one part.
+    Statistics (empty: none) are cut after 20,000 characters.
+    """
     fenced_statistics = ""
     if statistics:
         fenced_statistics = fence("STATISTICS", neutral(statistics, 20_000)[0], nonce)
@@ -132,7 +140,11 @@ def _trajectory_parts(
 def system_blocks(
     context: Context, propositions: Sequence[Proposition], nonce: str, *, method: str = "plumbline"
 ) -> tuple[Block, ...]:
-    """Return the rubric, then the persona where the claims may see it."""
+    """Return the rubric (with its part on flaws if any claim is hard), then the persona where there is one and the claims may see it.
+
+    Args:
+        propositions: Those of one call; all or none of them may see the persona.
+    """
     hard = any(p.hard for p in propositions)
     blocks = [Block(rubric(hard=hard, environment=context.environment, method=method), cache=True)]
     if context.persona is not None and propositions[0].include_personas:
@@ -149,9 +161,13 @@ def user_turn(
     window_shown_once: bool = False,
     asked_again: bool = False,
 ) -> Turn:
-    """Return the trajectory, then what is judged, then the claims.
+    """Return the trajectory (if it has events), the additional context (if any), and last what is judged, with the claims.
 
-    The trajectory is cached unless `window_shown_once`, the claims if `asked_again`; see `Question`.
+    The first two are marked for the prompt cache unless `window_shown_once`, the last if `asked_again`; see `Question`.
+
+    Args:
+        claims: Key and text of each; what looks like a fence in them is made harmless, and more than 4,000 characters are cut.
+        advised: Keys of the claims for which the judge is asked what would have been better.
     """
     name = one_line(context.agent_name)
     blocks: list[Block] = []
@@ -177,7 +193,7 @@ def user_turn(
         message = _judged_message(context.message, context, nonce)
     if context.action is not None:
         action = _judged_message(Event("action", context.agent_name, context.action), context, nonce)
-    pair: list[str] = []
+    pair: list[str] = []  # stays empty where no pair is judged
     for window, moment in zip(context.pair or (), MOMENTS, strict=False):
         pair.append(render_trajectory(window, nonce=nonce, marker=moment))
     claims_text = render(
@@ -326,13 +342,14 @@ def trivial(reason: str, **fields: Any) -> Verdict:
 
 
 def verdict_by_rule(rule: Rule, text: str, *, inverted: bool) -> Verdict:
-    """Check a rule, which is exact: 9 when nothing is broken, else 0.
+    """Check a rule, which is exact: raw 9 when nothing is broken, else 0; an inverted one is flipped.
 
-    Unscored, with the pattern that takes too long, if it cannot tell.
+    Unscored, with the pattern that takes too long, if it cannot tell. The reasoning says what is broken; when the rule holds, which of
+    the phrases it looks for were found.
     """
     judge: dict[str, Any] = {"judge": RULE_JUDGE, "served_model": RULE_JUDGE}
     try:
-        with one_message():
+        with one_message():  # its patterns share one limit of time
             problems = check_rule(rule, text)
     except Undecided as problem:
         return unscored(str(problem), **judge)
@@ -355,11 +372,12 @@ def verdict_by_rule(rule: Rule, text: str, *, inverted: bool) -> Verdict:
 
 
 def _phrases_in(rule: Rule, text: str) -> list[str]:
-    """Return the phrases of `contains_any` that occur, quoted, for the reader of an inverted rule."""
+    """Return the phrases of `contains_any` that occur, quoted, for the reader of an inverted rule; not those that cannot be decided."""
     phrases: list[str] = []
     for phrase in rule.contains_any or ():
         with suppress(Undecided):
-            if not CHECKS["contains_any"](text, [phrase]):
+            is_missing = CHECKS["contains_any"](text, [phrase])  # a sentence that says so; empty where it occurs
+            if not is_missing:
                 phrases.append(f"“{phrase}”")
     return phrases
 
@@ -419,7 +437,7 @@ def parse_answers(data: Any, propositions: Mapping[str, Proposition]) -> dict[st
         An entry for every key; an invalid one is an `Abstention`, so that its neighbours stay.
 
     Raises:
-        InvalidAnswer: Nothing in the reply is valid.
+        InvalidAnswer: The reply is no JSON object, or none of its entries is valid.
     """
     if not isinstance(data, dict):
         raise InvalidAnswer(f"expected a JSON object, got {type(data).__name__}")
@@ -437,7 +455,11 @@ def parse_answers(data: Any, propositions: Mapping[str, Proposition]) -> dict[st
 
 
 def _parse_entry(data: Any, proposition: Proposition) -> Answer | Abstention:
-    """Parse one claim's entry of a reply; one that is not valid becomes an `Abstention`."""
+    """Parse one claim's entry of a reply; one that is not valid becomes an `Abstention` with `invalid`.
+
+    So does one without flaws (not even an empty list) for a hard claim. None: the reply has no entry for it. An offline judge may abstain
+    (``{"unscored": why}``), which is valid.
+    """
     if data is None:
         return Abstention("no entry for this claim", invalid=True)
     if _is_abstention(data):
@@ -469,7 +491,8 @@ def _first_problem(error: ValidationError) -> str:
 def judged(entry: Answer | Abstention, proposition: Proposition, method: str = Method.PLUMBLINE) -> Verdict:
     """Return the verdict for one entry: absent evidence is trivial, penalties and inversion are applied here.
 
-    By TinyTroupe's method absent evidence counts as the 9 the judge was instructed to give, and penalties are the judge's own.
+    By TinyTroupe's method absent evidence counts as the 9 the judge was instructed to give, which is not inverted, and penalties are the
+    judge's own. An abstention is unscored.
     """
     if isinstance(entry, Abstention):
         return _verdict_of_abstention(entry)
@@ -512,7 +535,10 @@ def by_method(verdict: Verdict, method: str) -> Verdict:
 
 
 def reconsidered(first: Verdict, second: Verdict) -> Verdict:
-    """Return the verdict after the judge was asked whether it is sure: the second one, with the first one's value (AC-6.0.11)."""
+    """Return the verdict after the judge was asked whether it is sure: the second one, with the first one's value as `first_value`.
+
+    Where the second is unscored the first counts, with the reason why the double check failed (AC-6.0.11).
+    """
     if second.status == "unscored":
         if first.status == "unscored":
             return second
@@ -563,6 +589,10 @@ class Question:
     _keyed: dict[str, Proposition] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        """Refuse propositions that cannot share a call; give each its key, ``p1``, ``p2`` and so on.
+
+        By TinyTroupe's method none is hard: the judge subtracts penalties itself.
+        """
         if not 1 <= len(self.propositions) <= MAX_PER_CALL:
             raise ValueError(f"a call takes 1 to {MAX_PER_CALL} propositions, got {len(self.propositions)}")
         if len({p.context_key for p in self.propositions}) > 1:
@@ -594,7 +624,13 @@ class Question:
 
 
 def build_request(question: Question) -> LLMRequest:
-    """Build the model request for a question: schema with an integer enum 0 to 9, a worked example for the re-ask, cache breakpoints."""
+    """Build the model request for a question: schema with an integer enum 0 to 9, a worked example for the re-ask, cache breakpoints.
+
+    Its `facts` are what an offline judge goes by; a model is not sent them.
+
+    Raises:
+        ValueError: A claim uses a variable that has no value here.
+    """
     keyed = question.keyed()
     claims = question.claims()
     advised = question.advised()
@@ -649,15 +685,19 @@ def _facts_of_claim(proposition: Proposition, claim: str) -> dict[str, Any]:
 
 
 def build_recheck(question: Question, reply: Reply) -> LLMRequest:
-    """Build the follow-up to an answered question: is the judge sure?"""
+    """Build the follow-up to an answered question: the same request, the judge's answer, and the question whether it is sure."""
     request = build_request(question)
+    # A turn cannot be empty: a reply that has no text is stood in for by the example.
     answered = Turn("assistant", (Block(reply.text or json.dumps(example_answer(question.keyed()))),))
     asked = Turn("user", (Block(render("double_check")),))
     return replace(request, turns=(*request.turns, answered, asked))
 
 
 def read_reply(question: Question, reply: Reply) -> list[Verdict]:
-    """Return one verdict per proposition of the question, in order; all are unscored, with the reason, if the reply has no answer."""
+    """Return one verdict per proposition of the question, in order; all are unscored, with the reason, if the reply has no answer.
+
+    `served_model` is `STATISTIC` where an offline judge computes a statistic instead of reading, also if it abstained.
+    """
     judge = question.model or str(settings.JUDGE_MODEL)
     who: dict[str, Any] = {
         "judge": judge,
@@ -681,7 +721,7 @@ CACHED_FROM = 4_096 * 4  # characters: the shortest prompt that every model's ca
 
 
 def cached_characters(request: LLMRequest) -> int:
-    """Return how long the part of a request is that the prompt cache may hold."""
+    """Return how long the part of a request is that the prompt cache may hold: everything up to its last block marked for it."""
     blocks = list(request.system)
     for turn in request.turns:
         blocks += turn.blocks
@@ -714,7 +754,7 @@ class JudgeHealth:
         self._lock = threading.Lock()
 
     def note(self, *, failed: bool, why: str) -> None:
-        """Count one call.
+        """Count one call. Once ten failed and none was answered the judge is `down`, and stays so.
 
         Args:
             failed: Whether it brought no answer.
@@ -784,7 +824,10 @@ class _Calls:
         self._released: deque[Question] = deque()
 
     def requests(self) -> Iterator[LLMRequest | None]:
-        """Yield what to send next; None when there is nothing until another reply arrives."""
+        """Yield what to send next; None when there is nothing until another reply arrives.
+
+        It never ends by itself: who sends stops at None when no reply is awaited. Requests are numbered from 0, without the Nones.
+        """
         number = 0
         while True:
             call = self._next_call()
@@ -796,7 +839,10 @@ class _Calls:
             yield self._build_request(call)
 
     def _next_call(self) -> _Call | None:
-        """Return the next call to make; None when all wait for replies."""
+        """Return the next call to make; None when all wait for replies.
+
+        Double checks come first, then questions, and second tries when no first try is open any more.
+        """
         if self._double_checks:
             return self._double_checks.popleft()
         question = self._next_question()
@@ -818,7 +864,10 @@ class _Calls:
         return None
 
     def _build_request(self, call: _Call) -> LLMRequest:
-        """Build the request of a call; others of its prefix wait if it is the first and worth caching."""
+        """Build the request of a call: a double check, or a question.
+
+        Of the first question of a prefix, when the prompt cache takes so long a beginning, those with the same prefix wait for its reply.
+        """
         if call.first_answer is not None:
             return build_recheck(call.question, call.first_answer.reply)
         request = build_request(call.question)
@@ -826,12 +875,16 @@ class _Calls:
         if prefix not in self._known_prefixes:
             self._known_prefixes.add(prefix)
             if cached_characters(request) >= CACHED_FROM:  # this call writes its prefix into the cache
-                self._waiting[prefix] = []
+                self._waiting[prefix] = []  # from now on `_next_question` puts aside what has this prefix
         return request
 
     def take_reply(self, number: int, reply: Reply) -> Answered | None:
-        """Read the reply to the request of that number; return the verdicts that are final, if there are any."""
+        """Read the reply to the request of that number; return the verdicts that are final, if there are any.
+
+        An answer that is to be double-checked is not final, nor is what gets a second try.
+        """
         call = self._in_flight.pop(number)
+        # Whether it was answered or not, those that waited for its prefix are asked now.
         self._released += self._waiting.pop(call.question.prefix, ())
         verdicts = read_reply(call.question, reply)
         first_answer = call.first_answer
@@ -839,7 +892,7 @@ class _Calls:
             self._double_checks.append(replace(call, first_answer=_FirstAnswer(reply, verdicts)))
             return None
         if first_answer is not None:
-            reply = first_answer.reply
+            reply = first_answer.reply  # it decides about a second try: the double check is none
             pairs = zip(first_answer.verdicts, verdicts, strict=True)
             verdicts = [reconsidered(first, second) for first, second in pairs]
         retried: list[int] = []
@@ -852,7 +905,10 @@ class _Calls:
         return Answered(call.whole_question, positions, tuple(verdicts[position] for position in final))
 
     def _end_first_try(self, call: _Call, reply: Reply, verdicts: Sequence[Verdict]) -> list[int]:
-        """Queue a second try for what is worth it; return the positions of its propositions."""
+        """Queue a second try for what is worth it, with room for twice as long an answer; return the positions of its propositions.
+
+        None for the gate, and none any more once second tries outnumber both five and the answered calls: then failing is the rule.
+        """
         self._first_tries_open -= 1
         if reply.ok:
             self._answered += 1
@@ -910,6 +966,8 @@ def score_propositions(
 ) -> list[Verdict]:
     """Score propositions about one context, up to ten per call, grouped by equal windows (AC-6.0.4); one verdict each, in their order.
 
+    Nothing is stored but the calls in the ledger. What could not be judged is unscored, with the reason.
+
     Args:
         propositions: What to judge; no rules, they need no judge.
         model: Overrides the configured judge.
@@ -940,7 +998,12 @@ def score_proposition(
     gate: bool = False,
     deadline: float | None = None,
 ) -> Verdict:
-    """Score one proposition alone, as experiments and the gate do."""
+    """Score one proposition alone, as experiments and the gate do, without the second try and double check of `ask_all`.
+
+    Args:
+        gate: Whether a draft waits for it: the call is then neither retried nor asked again after a malformed answer.
+        deadline: Seconds in total; default `LLM_EVALUATION_DEADLINE`.
+    """
     question = Question(propositions=(proposition,), context=context, label=label, model=model, gate=gate)
     reply = complete(build_request(question), deadline=deadline or settings.LLM_EVALUATION_DEADLINE)
     return read_reply(question, reply)[0]
@@ -981,6 +1044,7 @@ def build_check(check: Check) -> LLMRequest:
     proposition, context = check.proposition, check.context
     claim = fill(proposition.claim, context.variables())
     rubric_of_checks = Block(render("check", environment=context.environment), cache=True)
+    # Without the rubric for scores, which is the first block; empty where the persona is withheld.
     persona = system_blocks(context, (proposition,), check.nonce)[1:]
     facts_of_claim = {**_facts_of_claim(proposition, claim), "measure": None, "hard": False}
     return _judge_request(
@@ -997,7 +1061,7 @@ def build_check(check: Check) -> LLMRequest:
 
 
 def read_check(check: Check, reply: Reply) -> CheckResult:
-    """Return what a reply says of the check; `holds` is None where it says nothing."""
+    """Return what a reply says of the check; `holds` is None where it says nothing, False where the judge saw no evidence."""
     judge = check.model or str(settings.JUDGE_MODEL)
     if not reply.ok:
         return CheckResult(holds=None, reason=f"{reply.status}: {reply.error}", judge=judge, call=reply.call_id)
@@ -1029,13 +1093,20 @@ def check_proposition(
 def ask_together(
     asked: Sequence[Check | Question], *, deadline: float, about: Hashable | None = None
 ) -> list[CheckResult | list[Verdict]]:
-    """Ask several checks, and questions that are scored, at the same time, while a turn waits: see `complete_guarded` for `about`.
+    """Ask several checks, and questions that are scored, at the same time, while a turn waits.
+
+    There is no second try or double check as in `ask_all`. An endpoint that hangs is not asked.
 
     Args:
         deadline: Seconds for all of it.
+        about: The draft, so that one draft repeated does not count as several time-outs; see `complete_guarded`.
 
     Returns:
-        In their order, a result for each check, and for each question one verdict per proposition.
+        In their order, a result for each check, and for each question one verdict per proposition. Without an answer `holds` is None, or
+        the verdict unscored.
+
+    Raises:
+        ValueError: A claim uses a variable that has no value here.
     """
     requests: list[LLMRequest] = []
     for item in asked:

@@ -43,7 +43,11 @@ PROCEDURE = ("method", "hard", "double_check", "simulated", "swap_test")  # colu
 
 
 def procedure_name(*, method: str, hard: bool, double_check: bool, simulated: bool = False, swap_test: str = "") -> str:
-    """Name how something is judged, e.g. ``plumbline+hard``; what was simulated, or tests the judge, is another procedure."""
+    """Name how something is judged, e.g. ``plumbline+hard+simulated``; what was simulated, or tests the judge, is another procedure.
+
+    Args:
+        swap_test: Which half of a test of the judge it is (a value of `SwapHalf`); empty for none.
+    """
     parts = [method]
     if hard:
         parts.append("hard")
@@ -57,10 +61,10 @@ def procedure_name(*, method: str, hard: bool, double_check: bool, simulated: bo
 
 
 def procedure_fields(procedure: str) -> dict[str, Any]:
-    """Return the fields of a run that was judged by `procedure`, e.g. ``plumbline+hard``.
+    """Return the fields of a run that was judged by `procedure`, e.g. ``plumbline+hard``; the opposite of `procedure_name`.
 
     Raises:
-        ValueError: Names what is allowed.
+        ValueError: It is not written as `procedure_name` writes it, or is that of a swap test; names what is allowed.
     """
     method, *marks = procedure.split("+")
     fields: dict[str, Any] = {
@@ -247,7 +251,7 @@ class EvaluationRun(Leasable):
         return finished
 
     def given_up(self, why: str) -> None:
-        """Raise the alert that it failed."""
+        """Raise the alert that it failed; those of one agent, or of one channel, have the same `about`."""
         whose = self.agent.display_name if self.agent is not None else f"channel {self.channel}"
         raise_alert(
             kind=AlertKind.EVALUATION_FAILED,
@@ -491,7 +495,11 @@ class PatternTimeout(models.Model):
 
     @classmethod
     def count(cls, unscored: Iterable[tuple[str, str, str]]) -> None:
-        """Add the time-outs among these (dimension, proposition id, reason); no statement where there are none."""
+        """Add the time-outs among these (dimension, proposition id, reason); no statement where there are none.
+
+        Args:
+            unscored: Of any verdicts; a reason that begins otherwise than with `TIMED_OUT` is none. What follows is the pattern.
+        """
         timeouts: Counter[tuple[str, str, str]] = Counter()
         for dimension, proposition_id, reason in unscored:
             if reason.startswith(TIMED_OUT):
@@ -571,12 +579,16 @@ class EvaluationSchedule(models.Model):
         return timedelta(minutes=self.every_minutes)
 
     def clean(self) -> None:
-        """Refuse what the worker could not measure; names field, value and what is allowed."""
+        """Refuse a window or dimensions that the worker could not measure; names field, value and what is allowed.
+
+        Raises:
+            ValidationError: For the first of the two that is wrong.
+        """
         try:
             parse_window(self.window)
         except ValueError as error:
             raise ValidationError({"window": str(error)}) from None
-        unknown = [self.dimensions]
+        unknown = [self.dimensions]  # what is no list is wrong as a whole
         if isinstance(self.dimensions, list):
             unknown = [name for name in self.dimensions if name not in Dimension.values]
         if unknown:

@@ -54,10 +54,12 @@ class Entry:
 
 
 def all_entries(files: Sequence[LoadedFile] | None = None) -> list[Entry]:
-    """Return every proposition of every file (default: of `load_all`), in their order.
+    """Return every proposition of every file (default: of `load_all`), in their order: first a file's active ones, then the others.
+
+    Files that cannot be used have none.
 
     Raises:
-        PropositionError: Proposition files cannot be used.
+        PropositionError: A folder does not exist.
     """
     entries = []
     for file in load_all() if files is None else files:
@@ -76,7 +78,11 @@ def all_entries(files: Sequence[LoadedFile] | None = None) -> list[Entry]:
 
 
 def listed(owner: str, *, files: Sequence[LoadedFile]) -> list[Entry]:
-    """Return the propositions about one agent (or ``_default``); one of ours that a team's replaces is inside its replacement."""
+    """Return the propositions about one agent (or ``_default``), of every state and level, in the order of their files.
+
+    One of ours that a team's replaces (equal id, dimension and level; both accepted or retired) is not listed itself but as `replaces` of
+    the other one. Suggestions and rejected ones replace nothing.
+    """
     merged: dict[object, Entry] = {}
     for entry in all_entries(files):
         if entry.owner != owner:
@@ -89,7 +95,7 @@ def listed(owner: str, *, files: Sequence[LoadedFile]) -> list[Entry]:
 
 
 def entry_at(key: str, owner: str, *, files: Sequence[LoadedFile]) -> Entry | None:
-    """Return the proposition of that key; never one of a file that is not among those that are read."""
+    """Return the proposition of that key, None where there is none; never one of a file that is not among those that are read."""
     return next((entry for entry in all_entries(files) if entry.owner == owner and entry.key == key), None)
 
 
@@ -115,7 +121,11 @@ def mark_of(path: Path, proposition: Proposition) -> str:
 
 
 def free_id(owner: str, text: str, *, in_use: Collection[str]) -> str:
-    """Return ``<agent>-<text in small letters>``, with a number where that id is in use."""
+    """Return ``<agent>-<text in small letters>``, with a number (from 2) where that id is in use.
+
+    Without the agent for the defaults. Long slugs and texts are cut (40 and 60 characters); one of which nothing is left in Latin letters
+    and digits becomes ``agent`` or ``proposition``.
+    """
     prefix = ""
     if owner != DEFAULT:
         agent = slugified(owner)[:40].strip("-") or "agent"

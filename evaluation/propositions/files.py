@@ -33,6 +33,7 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
     """The safe loader, which refuses a key that stands twice in one mapping."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Refuse a key that stands twice, where YAML would silently take the last one. Keys that are no plain values are not compared."""
         seen: set[str] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
@@ -97,7 +98,8 @@ def read_mapping(source: Path | str, expected: str) -> tuple[yaml.Node, dict[Any
         expected: The keys to name where there is no mapping.
 
     Raises:
-        YamlProblems: It cannot be read, is too large, is not YAML, has a key twice or an alias, or is no mapping.
+        YamlProblems: It cannot be read, is too large, is not YAML, has a key twice, an alias or a number of more than 100 digits, is nested
+            too deeply, or is no mapping. One problem: the first that is found.
     """
     path = path_of(source)
     text = _read_text(source)
@@ -146,9 +148,10 @@ _cached_path = lru_cache(maxsize=2048)(Path)
 def read_folders(
     folders: Iterable[Path], setting: str, load: Callable[[Path], T]
 ) -> tuple[list[tuple[Path, T]], list[FileProblem]]:
-    """Read the YAML files of folders and their subfolders; a file is read again only when it changed.
+    """Read the YAML files of folders and their subfolders; a usable file is read again only when it changed.
 
     Args:
+        setting: The name of the setting that lists the folders, for a folder that does not exist.
         load: Reads one file; raises `YamlProblems`.
 
     Returns:
@@ -173,7 +176,7 @@ def read_folders(
 
 
 def _yaml_files_in(folder: Path) -> list[str]:
-    """Return the YAML files of a folder and its subfolders, in the order of their folders and names."""
+    """Return the YAML files of a folder and its subfolders but hidden ones, in the order of their folders and names."""
     files = []
     for subfolder, _, names in os.walk(folder):
         for name in names:
@@ -224,7 +227,10 @@ def dotted(location: Sequence[Any]) -> str:
 
 
 def line_of(node: yaml.Node | None, location: Sequence[Any]) -> int | None:
-    """Return the line (from 1) of the nearest node on the way to `location`."""
+    """Return the line (from 1) of what is at `location` in a file, or of the last step on the way there that exists.
+
+    Of a value in a mapping it is the line of its key. None for a file without nodes.
+    """
     line = node.start_mark.line + 1 if node is not None else None
     for part in location:
         if isinstance(node, yaml.MappingNode):
@@ -267,7 +273,7 @@ class LoadedFile:
 
 
 def load_file(path: Path) -> LoadedFile:
-    """Read and validate one file.
+    """Read and validate one file. It is about the dimension of its folder's name where it does not say.
 
     Raises:
         PropositionError: With every problem of the file.
@@ -287,7 +293,11 @@ def load_file(path: Path) -> LoadedFile:
 
 
 def resolved_file(path: Path, parsed: PropositionFile, node: yaml.Node | None) -> LoadedFile:
-    """Return a valid file's propositions with what they inherit from it; `node` is the file's, for the lines."""
+    """Return a valid file's propositions with what they inherit from it, those that are not active apart.
+
+    It is about the agent of its name (``jim.yaml``, ``jim.action.yaml``) where it does not say. `node` is the file's, for the lines;
+    without it all are of line 1.
+    """
     agent_id = parsed.agent_id or _owner_by_name(path)
     active: list[Proposition] = []
     inactive: list[Proposition] = []
@@ -316,7 +326,10 @@ _LINES_OF_A_HEAD = re.compile(r"^(agent_id|dimension|level)[ \t]*:[ \t]*[\"']?([
 
 
 def _broken_file(path: Path, problems: Iterable[FileProblem]) -> LoadedFile:
-    """Return a file that cannot be used, with whose it is as far as its lines or its name say."""
+    """Return a file that cannot be used, with whose it is as far as its lines or its name say.
+
+    The lines are searched as text, because the file may be no YAML. Dimension and level are empty where what they say is none.
+    """
     head = {}
     with suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
         head = dict(_LINES_OF_A_HEAD.findall(file.read(MOST_BYTES)))
@@ -332,7 +345,7 @@ def _broken_file(path: Path, problems: Iterable[FileProblem]) -> LoadedFile:
 
 
 def _problems(path: Path, node: yaml.Node, data: Any, item: dict[str, Any]) -> list[FileProblem]:
-    """Return a pydantic error of the file, or one for each proposition that it is about."""
+    """Return a pydantic error as problems of the file: one, or where propositions do not fit the file one for each of them."""
     error = item.get("ctx", {}).get("error")
     if not isinstance(error, SpecProblems):
         return [_problem(path, node, data, item)]
@@ -351,8 +364,9 @@ def _problem(path: Path, node: yaml.Node, data: Any, item: dict[str, Any]) -> Fi
     location = location_of(item)
     field = dotted(location)
     if len(location) > 1 and location[0] == "propositions":
-        with suppress(KeyError, TypeError, IndexError):
+        with suppress(KeyError, TypeError, IndexError):  # what is broken may have no id, or be no mapping
             field += f" ({data['propositions'][location[1]]['id']})"
+    # The model at the place of the error: its fields are named where one is unknown.
     model: type[BaseModel] = PropositionFile
     for step in location[:-1]:
         model = _MODELS_BY_FIELD.get(step, model)
@@ -369,7 +383,8 @@ def proposition_dirs() -> list[Path]:
 def load_all() -> list[LoadedFile]:
     """Read every proposition file of every folder; a file is read again only when it changed.
 
-    Files that cannot be used are among them, with their `problems`: only what needs them fails.
+    Files that cannot be used come last, without propositions and with their `problems`: only what needs them fails. Those that share
+    an id with an earlier file (`shared_ids`) are among them.
 
     Raises:
         PropositionError: A folder does not exist.
@@ -401,7 +416,10 @@ def file_problems() -> list[FileProblem]:
 
 @lru_cache(maxsize=4)
 def shared_ids(files: tuple[LoadedFile, ...]) -> tuple[FileProblem, ...]:
-    """Find ids that are in a default and in an agent's own file of one folder: one of them would silently win."""
+    """Find ids that stand in two files of one folder which an agent gets both: defaults and its own, or two of the same owner.
+
+    One of them would silently win. The problem is of the later file. What is not active counts in neither.
+    """
     problems: list[FileProblem] = []
     seen: dict[tuple[Path, str, str, str, str], Path] = {}
     for file in files:
@@ -453,7 +471,10 @@ def own_agents_like_examples() -> set[str]:
 
 
 def problems_at_gate(files: Sequence[LoadedFile], *, agent_slug: str, dimensions: Iterable[str]) -> list[FileProblem]:
-    """Return what is wrong with the files that a gate on these dimensions needs for an agent; its rules are always needed."""
+    """Return what is wrong with the files that a gate on these dimensions needs for an agent.
+
+    Files of dimensions that take rules are always needed: rules are checked at every gate.
+    """
     needed = (*TAKES_RULES, *dimensions, "")  # "" is a file that does not say its dimension
     return [
         problem
@@ -473,8 +494,8 @@ def propositions_for(
 ) -> list[Proposition]:
     """Return the propositions of one agent and dimension: the defaults, then its own; a team's folder overrides equal ids of ours.
 
-    What is retired in a later folder or in the agent's own file is not asked, whatever stands before it. The propositions that are
-    shipped with the examples apply to these alone.
+    What is retired in a later folder or in the agent's own file is not asked, whatever stands before it. Suggestions and rejected ones
+    are not asked either, and override nothing. The propositions that are shipped with the examples apply to these alone.
 
     Args:
         dimension: Its id.

@@ -152,7 +152,10 @@ def _raise_first(undecided: dict[str, Undecided]) -> None:
 
 
 def _only(text: str, references: dict[str, str]) -> str:
-    """Say what the text has of each guard, such as numbers, that its reference has not."""
+    """Say what the text has of each guard, such as numbers, that its reference has not; up to five of each, empty when nothing.
+
+    E.g. ``not allowed: '42', '17' (numbers)``.
+    """
     message = parse_text(text)
     problems = []
     for name, reference in references.items():
@@ -189,6 +192,8 @@ CHECKS: dict[str, Callable[[str, Any], str]] = {
 
 def check_rule(rule: Rule, text: str) -> list[str]:
     """Return what the text breaks of the rule, one sentence per broken check; an empty list means that the rule holds.
+
+    Where one check is broken, others that cannot be decided do not matter, and are not among the sentences.
 
     Raises:
         Undecided: No check is known to be broken, and a pattern of one of them cannot say.
@@ -330,6 +335,7 @@ class PropositionSpec(BaseModel):
 
     @model_validator(mode="after")
     def _combinations(self) -> PropositionSpec:
+        """Refuse fields that exclude each other, or need another one."""
         if self.hard and self.inverted:
             raise ValueError(
                 "hard and inverted exclude each other: a penalty for flaws in an anti-pattern has no meaning"
@@ -388,6 +394,11 @@ class PropositionFile(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> PropositionFile:
+        """Refuse a target that the dimension is not measured of, then propositions that do not fit the file, all of them in one error.
+
+        Raises:
+            SpecProblems: With every such proposition.
+        """
         if self.target_type == "environment" and self.dimension not in CHANNEL_DIMENSIONS:
             raise ValueError(
                 f"target_type environment: {self.dimension} is measured of one agent; allowed for {', '.join(CHANNEL_DIMENSIONS)}"
@@ -517,10 +528,10 @@ class Proposition:
             "cues": self.cues.model_dump() if self.cues else None,
             "measure": self.measure,
         }
-        if self.trait_now:
+        if self.trait_now:  # only one of a trait can be judged over the window
             content["trait"] = self.trait_now
             content["over_window"] = self.over_window
-        if not self.rule:
+        if not self.rule:  # a rule asks nobody
             content["prompts"] = prompts_digest()
         return content
 
@@ -536,7 +547,12 @@ def prompts_digest() -> str:
 
 
 def resolve(spec: PropositionSpec, file: PropositionFile, source: str, *, for_all: bool = False) -> Proposition:
-    """Return a proposition with what it inherits from its file; `for_all` says that the file is about all agents."""
+    """Return a proposition with what it inherits from its file, where it does not say so itself.
+
+    Args:
+        source: Where it stands, ``file:line``. The words of the persona that it names as its source become `quote`.
+        for_all: Whether the file is about all agents.
+    """
     default_first_n, default_last_n = WINDOW_DEFAULTS[file.level]
     return Proposition(
         dimension=file.dimension,

@@ -61,7 +61,7 @@ def with_traits(
             continue
         name = proposition.trait.casefold()
         trait = by_name.get(name)
-        if trait is None:
+        if trait is None:  # a default cannot know which traits an agent has; a claim of its own file is meant
             if not proposition.for_all:
                 asked.append(proposition)
         elif covers(proposition, trait):
@@ -79,7 +79,10 @@ def with_traits(
 
 
 def covers(proposition: Proposition, trait: TraitLike) -> bool:
-    """Return whether a claim that names this trait speaks of it as strong as it is now."""
+    """Return whether a claim that names this trait speaks of it as strong as it is now.
+
+    One with `trait_stopped` speaks of strength 0, any other of a trait that shows: above 0.25, where rarely ends.
+    """
     is_stopped = trait.strength == 0
     if proposition.trait_stopped or is_stopped:
         return proposition.trait_stopped and is_stopped
@@ -111,7 +114,10 @@ def trait_id(name: str, in_use: Iterable[str] = ()) -> str:
 
 
 def presence(trait: TraitLike) -> Proposition:
-    """Return the claim that a message shows the trait, whatever its strength, without the persona: it tells before from after."""
+    """Return the claim that a message shows the trait, whatever its strength; the judge is not shown the persona.
+
+    Its scores before and after a change of the strength can be compared, because the claim stays the same.
+    """
     return Proposition(
         dimension=OF_PERSONA,
         id=trait_id(trait.name),
@@ -125,7 +131,7 @@ def presence(trait: TraitLike) -> Proposition:
 
 
 def _automatic(trait: TraitLike, ids_in_use: set[str]) -> Proposition:
-    """Return the proposition of a trait that no file is about."""
+    """Return the proposition of a trait that no file is about; at strength 0 it claims what is not to be done, and is inverted."""
     band = strength_band(trait.strength)
     is_stopped = trait.strength == 0
     return Proposition(

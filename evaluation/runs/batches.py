@@ -55,7 +55,8 @@ class BatchAsking:
     def ask(self, requests: Iterable[LLMRequest | None]) -> Replies:
         """Yield (index, reply) for what was answered; ask at once what no batch is to be asked any more (see `complete_many`).
 
-        `requests` yields None when it has nothing now; it may have more after a reply. So it is read again after each reply.
+        `requests` yields None when it has nothing now; it may have more after a reply. So it is read again after each reply. What is put
+        aside for a batch yields nothing.
         """
         numbers = count()
         source = iter(requests)
@@ -79,10 +80,12 @@ class BatchAsking:
     def _answer(self, request: LLMRequest, first: Reply | None = None) -> Reply | LLMRequest | None:
         """Return the reply of an earlier batch, the request itself where it is to be asked at once, None where it was put aside.
 
+        At once is asked what cannot wait, what a batch brought no answer to, and what comes up after three batches.
+
         Args:
             first: The malformed reply to the same request, when this is the second try with an example.
         """
-        if request.tools or request.gate:
+        if request.tools or request.gate:  # these cannot wait for a batch
             return request
         digest = request_digest(request)
         row = self._answers.take(request_key(request, digest))
@@ -93,7 +96,7 @@ class BatchAsking:
             return request
         reply = reply_of(request, row, self._route)
         if first is not None:
-            return replace(reply, earlier=(first, *reply.earlier))
+            return replace(reply, earlier=(first, *reply.earlier))  # the first try has a ledger row of its own
         can_ask_again = request.reask and request.schema is not None and request.example
         if reply.status is Status.MALFORMED and can_ask_again:
             return self._answer(with_example(request), reply)  # the second try is the last one, as for live calls
@@ -108,7 +111,10 @@ class BatchAsking:
             self.submit()
 
     def submit(self) -> None:
-        """Submit what was put aside, unless the budget has no room for it beside what is spent and what other batches will cost."""
+        """Submit what was put aside, unless the budget has no room for it beside what is spent and what other batches will cost.
+
+        The context is told what came of it: `waits` for a batch, `refused` with the reason, or the budget's reason.
+        """
         context, run = self._context, self._context.run
         if not self._outgoing.questions or context.refused:
             return
@@ -133,7 +139,7 @@ class BatchAsking:
 
 
 def _planned_cost(outgoing: Outgoing) -> Decimal:
-    """Return what the requests put aside will cost: US dollars at the batch price, as far as there is one."""
+    """Return what the requests put aside will cost: US dollars at the batch price; those without a price count as 0."""
     model = outgoing.way.model
     per_claim = answer_length(model).tokens
     total = Decimal(0)
@@ -145,7 +151,7 @@ def _planned_cost(outgoing: Outgoing) -> Decimal:
 
 
 def seconds_until_look(runs: Sequence[EvaluationRun]) -> float:
-    """Return how long to wait until the next look at the batches of these runs is due."""
+    """Return the seconds until the next look at a batch of these runs is due, 0.05 to 5; 1 where no batch waits for a look."""
     work_ids = [run.work_id for run in runs]
     open_batches = LLMBatch.objects.filter(work_id__in=work_ids, status=LLMBatch.Status.PENDING)
     due = open_batches.order_by("next_look_at").values_list("next_look_at", flat=True).first()

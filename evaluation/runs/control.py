@@ -39,7 +39,10 @@ class Progress:
 
 
 def progress_of(runs: Sequence[EvaluationRun]) -> dict[int, Progress]:
-    """Return the progress of each run, by primary key; three queries for any number of them, two where none is judged in batches."""
+    """Return the progress of each run with the runs of its channels, by primary key; all zeros where no judgement was planned.
+
+    It takes three queries for any number of runs, two where none is judged in batches.
+    """
     parts = _runs_with_channels([run.pk for run in runs])
     judgements = EvaluationScore.objects.filter(evaluation_run__in=set().union(*parts.values())).order_by()
     rows: Any = judgements.values("evaluation_run").annotate(
@@ -88,7 +91,10 @@ def queue_run(spec: RunSpec, *, simulate: bool = False) -> PreparedRun:
         simulate: Simulate conversations first with an agent that has little speech (AC-6.5.2), unless its actor could say nothing.
 
     Returns:
-        The run; it is resumed if it asked for the same within 24 hours and had not ended.
+        The run; it is resumed if it asked for the same within 24 hours (paused for a budget: 7 days) and had not ended.
+
+    Raises:
+        PropositionError: Proposition files cannot be used.
     """
     if simulate and spec.agent and has_little_speech(spec) and not why_not_simulated(spec.agent):
         spec = replace(spec, simulated=True)
@@ -104,7 +110,8 @@ def queue_run(spec: RunSpec, *, simulate: bool = False) -> PreparedRun:
 def cancel_run(run: EvaluationRun) -> EvaluationRun:
     """Stop an evaluation until it is resumed, with those of its channels that no other evaluation waits for; what was judged stays.
 
-    A worker that is at it notices within seconds and stores no more.
+    A worker that is at it notices within seconds and stores no more. Batches under way are cancelled by a worker. The tokens used so far
+    are stored.
 
     Raises:
         NotPossible: It ended already.
@@ -130,6 +137,8 @@ def cancel_run(run: EvaluationRun) -> EvaluationRun:
 def resume_run(run: EvaluationRun) -> EvaluationRun:
     """Have a worker resume an evaluation that stopped, or ask again what its judge failed to answer; stored judgements stay.
 
+    So do those of its channels. A completed one is pending again also where only a channel's is resumed: its numbers depend on it.
+
     Raises:
         NotPossible: It is waiting or running, or there is nothing left to ask.
     """
@@ -152,7 +161,11 @@ def resume_run(run: EvaluationRun) -> EvaluationRun:
 
 
 def can_resume(run: EvaluationRun) -> bool:
-    """Return whether there is something left to do of an evaluation that no worker does."""
+    """Return whether `resume_run` has something to do.
+
+    It has where the evaluation stopped; and where it completed, but one of its channels' evaluations stopped, or a call of any of them
+    failed.
+    """
     if run.status != Status.COMPLETED:
         return run.status in STOPPED
     channel_runs = run.channel_runs.all()
@@ -181,7 +194,10 @@ def _cancel(runs: models.QuerySet[EvaluationRun]) -> int:
 
 
 def _make_pending(run: EvaluationRun) -> bool:
-    """Make a stopped run pending, and one that completed if the judge failed to answer some of it; return whether it is pending now."""
+    """Make a stopped run pending, and one that completed if the judge failed to answer some of it; return whether it was made pending.
+
+    What the judge failed to answer in a completed one is pending again at once; in a stopped one when a worker takes it.
+    """
     stored = EvaluationRun.objects.filter(pk=run.pk)
     if stored.filter(status__in=STOPPED).update(status=Status.PENDING, finished_at=None, error=""):
         return True

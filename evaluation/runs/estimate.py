@@ -101,7 +101,12 @@ def estimate_before(specs: Sequence[RunSpec]) -> list[Estimate] | None:
 
 
 def _estimate(plan: Plan, length: AnswerLength, window_ends: dict[tuple[object, ...], Ends]) -> Estimate:
-    """Estimate what a planned run would need."""
+    """Estimate what a planned run would need, by making all its questions; nothing is asked or stored.
+
+    Args:
+        length: How long the judge's answers are taken to be.
+        window_ends: Where windows end that were read before; what is read now is added.
+    """
     spec, run = plan.spec, new_run(plan)
     subject = subject_of(run)
     if isinstance(subject, Subject):
@@ -133,7 +138,7 @@ def _estimate(plan: Plan, length: AnswerLength, window_ends: dict[tuple[object, 
 def _calls_of_dimension(
     dimension: str, items: Sequence[Item], subject: Subject | ChannelSubject, run: EvaluationRun, length: AnswerLength
 ) -> list[Call]:
-    """Return the calls that judging these items would make."""
+    """Return the calls that judging these items would make; none where the dimension cannot be evaluated."""
     if SCORERS[dimension].not_evaluable(subject):
         return []
     nonce = new_nonce()
@@ -161,7 +166,7 @@ def _calls_for_question(question: Question, tokens_per_proposition: int) -> list
 def _questions(
     dimension: str, items: Sequence[Item], subject: Subject | ChannelSubject, run: EvaluationRun, nonce: str
 ) -> Iterator[Question]:
-    """Yield the questions that would be asked about these items."""
+    """Yield the questions that would be asked about these items; none for those that need no judge or have no text."""
     keys: set[int] = set()
     for item in items:
         keys.update(key for key in (item.message_id, item.compared_with_id) if key is not None)
@@ -186,7 +191,10 @@ def _questions(
 def _calls_for_ideas(
     proposition: Proposition, subject: ChannelSubject, run: EvaluationRun, nonce: str
 ) -> Iterator[Call]:
-    """Yield one call per part, then those that collapse what they list: how long that list will be is not known yet."""
+    """Yield one call per part, then those that collapse what they list: 12 ideas a part, since how many there are is not known yet.
+
+    The first call stands for the one judgement that all of them make.
+    """
     stretches = list(ideas_quantity.stretches(subject))
     label = Label(purpose="estimate")
     for number, (first, last) in enumerate(stretches, 1):
@@ -200,8 +208,9 @@ def _calls_for_ideas(
             model=run.judge,
             nonce=nonce,
         )
-        settles = 1 if number == 1 else 0
+        settles = 1 if number == 1 else 0  # all calls together make one judgement
         yield Call(settles, estimate_tokens(request), IDEAS_PER_PART * TOKENS_PER_IDEA)
+    # Each call is shown one list, of which up to 60 ideas are new; it answers for about half of these.
     for listed in range(IDEAS_PER_PART * len(stretches), 0, -IDEAS_COMPARED_AT_ONCE):
         compared = min(listed, IDEAS_COMPARED_AT_ONCE)
         yield Call(0, COLLAPSE_TOKENS + listed * TOKENS_PER_IDEA, compared * TOKENS_PER_IDEA // 2)
@@ -248,10 +257,16 @@ def estimate_simulation(
 ) -> ActorAndJudge:
     """Estimate what the actor would need, and the judge of what it says, if every line of the situations is answered once.
 
+    A simulation with stand-ins for the answers is stored for it and rolled back.
+
     Args:
         spec: What is to be measured, of an agent.
         actor_model: Default the agent's own model, else `ACTOR_MODEL`.
         repeats: How often each situation is simulated.
+
+    Raises:
+        ValueError: The spec is of a channel.
+        PropositionError: Proposition files cannot be used.
     """
     if spec.agent is None:
         raise ValueError(f"{spec.target} is a channel; allowed: an agent")
@@ -262,8 +277,9 @@ def estimate_simulation(
             judging = estimate(simulation_spec(spec, simulation))
         finally:
             transaction.set_rollback(True)
-    lines = len(prompts) * repeats
+    lines = len(prompts) * repeats  # `prompts` are those of the first repeat
     answered = REPLY_TOKENS * lines
+    # Each call of a line sends its prompt; the last one also what was answered before it.
     sent = CALLS_PER_LINE * repeats * sum(prompts) + answered
     acting = SimulationEstimate(
         agent=spec.agent.slug,
@@ -286,6 +302,7 @@ def _stand_in(agent: Agent, situations: Sequence[Situation], model: str, repeats
         for turn, text in enumerate(scene.situation.lines, 1):
             tags = {**scene.channel.tags, TURN: str(turn)}
             common: dict[str, Any] = {"channel": scene.channel, "synthetic": True, "tags": tags}
+            # Lines and answers take turns: 1 is the first line, 2 its answer.
             line = Message.objects.create(position=2 * turn - 1, outsider=scene.situation.speaker, text=text, **common)
             if scene.repeat == 1:
                 prompts.append(prompt_tokens(agent, line))

@@ -6,9 +6,10 @@ A killed one resumes where it stopped: `planning` made a pending row for each ju
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, partial
@@ -90,7 +91,7 @@ def execute(
     """Judge several runs side by side, with those of their channels; runs that another process holds are left alone.
 
     Args:
-        runs: Pending, lost, failed or errored ones; stored judgements are not made again.
+        runs: Pending, lost, failed, errored or paused ones; stored judgements are not made again.
         owner: Under which they are leased; default this process.
         progress: Called with a run and the number of judgements just settled, from any thread.
         hand_back: When interrupted, leave the work to any worker; else only to the same command.
@@ -111,13 +112,15 @@ def execute_as_made(
 ) -> list[EvaluationRun]:
     """Judge runs like `execute`, but make them while those before are being judged.
 
+    On an error that no run foresees, an outage, or an interrupt, the leases of all that did not end are given up; then it is raised.
+
     Args:
         portions: Makes a few runs at a time, each after those of its channels.
         alerts: Whether a score that fell sharply raises an alert.
     """
     execution = _Execution(owner or owner_name(), progress)
     try:
-        with suppress(PropositionError):  # each run fails with this error itself
+        with suppress(PropositionError):  # an error is not cached: each run meets it again, and fails with it
             execution.load_files()
         with sentry_sdk.start_span(op="evaluation.run", name="evaluate") as span:
             judged = side_by_side(execution.jobs(portions), _threads())
@@ -136,6 +139,29 @@ def _threads() -> int:
     if settings.WORKER_THREADS == 1:
         return 1
     return 2 * settings.WORKER_THREADS
+
+
+class _JudgedNow:
+    """Counts the evaluations that all threads of this process judge right now."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def one_more(self) -> Iterator[int]:
+        """Count one more inside; give the number with it."""
+        with self._lock:
+            self._number += 1
+            number = self._number
+        try:
+            yield number
+        finally:
+            with self._lock:
+                self._number -= 1
+
+
+_judged_now = _JudgedNow()
 
 
 class _Execution:
@@ -169,10 +195,10 @@ class _Execution:
                 yield partial(self.judge, run)
 
     def judge(self, run: EvaluationRun) -> EvaluationContext | None:
-        """Judge what is pending of a run that is leased.
+        """Judge what is pending of a run that is leased. An error that nobody foresaw ends the run as errored, and is raised.
 
         Returns:
-            None when it cannot be judged or waits for a batch, which is then stored.
+            What is needed to end the run. None when it cannot be judged, or waits for a batch: that is then stored, and the run given up.
         """
         try:
             return self._judge_pending(run)
@@ -187,7 +213,7 @@ class _Execution:
         if run.batch and is_waiting(run.work_id):  # a person chose this run: nothing of it is asked again meanwhile
             run.finish(owner=self.owner, status=Status.PENDING)
             return None
-        if run.attempt > 1:
+        if run.attempt > 1:  # what a worker asked before it was lost, or the run stopped, and got no answer to
             reopen_failed(run)
         try:
             context = open_evaluation(
@@ -206,14 +232,15 @@ class _Execution:
             return None
         route = route_of("judge", run.judge)
         dimension_jobs = [partial(judge_dimension, context, dimension) for dimension in run.own_dimensions]
-        if run.batch and route.is_distant:
+        if run.batch and route.is_distant:  # else each question is asked at once: no batches offline, or without a key
             asking = BatchAsking(context, route)
             context.ask = asking.ask
             side_by_side(dimension_jobs, 1)  # `BatchAsking` is not safe to use from several threads
             asking.submit()
         else:
             # The dimensions of a few runs are judged side by side, those of many runs one after the other.
-            side_by_side(dimension_jobs, max(1, _threads() // len(self.leased)))
+            with _judged_now.one_more() as runs_judged_now:
+                side_by_side(dimension_jobs, max(1, _threads() // runs_judged_now))
         if context.waits:
             run.finish(owner=self.owner, status=Status.PENDING)
             return None
@@ -234,7 +261,7 @@ class _Execution:
         else:
             status, reason = Status.ERRORED, _error_text(error)
         for run in self.leased:
-            run.finish(owner=self.owner, status=status, error=reason)
+            run.finish(owner=self.owner, status=status, error=reason)  # does nothing to one that ended already
 
 
 def _error_text(error: BaseException) -> str:
@@ -264,7 +291,11 @@ def _end_all(contexts: Sequence[EvaluationContext], *, alerts: bool) -> None:
 
 
 def _end(context: EvaluationContext, summary: RunSummary, *, alerts: bool) -> None:
-    """Store a judged run's numbers and outcome, and what follows from them."""
+    """Store a judged run's numbers and outcome, and what follows from them; nothing where another worker has the run now.
+
+    Only a completed run has a score. What the apps above keep of an agent's is stored with it; what follows from any completed run is
+    computed after that.
+    """
     run = context.run
     outcome = _outcome(context, summary)
     completed = outcome.status == Status.COMPLETED
@@ -300,7 +331,11 @@ class _Outcome:
 
 
 def _outcome(context: EvaluationContext, summary: RunSummary) -> _Outcome:
-    """Decide how a judged run ends. One whose judge answered nothing is failed; one with nothing to measure is completed."""
+    """Decide how a judged run ends.
+
+    With judgements left it is paused where the budget is the reason, else failed. It failed, too, where calls failed and the judge answered
+    nothing. Otherwise it is completed, with a reason where it has no number.
+    """
     run = context.run
     own = [dimension for name, dimension in summary.dimensions.items() if name in run.own_dimensions]
     judge_problem = context.refused or context.health.down  # why no batch was accepted, or no call answered
@@ -325,7 +360,7 @@ def _has_no_answer(run: EvaluationRun, dimensions: Sequence[DimensionSummary]) -
 
 
 def _why_not_measured(context: EvaluationContext, summary: RunSummary) -> str:
-    """Say why a completed run has no number."""
+    """Say why a completed run has no number: too little was scored; else why nothing could be; else the first reason of a judgement."""
     run = context.run
     too_little = [f"{name}: {part.reason}" for name, part in summary.dimensions.items() if part.reason and part.scored]
     if too_little:
@@ -404,7 +439,10 @@ def follow_links(runs: Iterable[EvaluationRun], *, alerts: bool = True) -> None:
 
 
 def _renew_numbers(agent_run: EvaluationRun, *, alerts: bool) -> None:
-    """Store a completed run's numbers again, now that its channels brought new ones, and what follows from them."""
+    """Store a completed run's numbers again, now that its channels brought new ones, and what follows from them.
+
+    Nothing where the run is not completed any more: it was resumed meanwhile.
+    """
     summary = summarize(agent_run)
     error = "" if summary.measured else agent_run.error  # of a completed run: why it has no number
     still_completed = EvaluationRun.objects.filter(pk=agent_run.pk, status=Status.COMPLETED)
@@ -444,6 +482,12 @@ def capture(
         progress: Called as judgements are made.
         notice: Called with the batches that are waited for, where specs ask for batches: this returns when they are answered.
         alerts: Whether a score that fell sharply raises an alert.
+
+    Returns:
+        An outcome for each spec, in their order, without runs that were deleted meanwhile.
+
+    Raises:
+        PropositionError: Proposition files cannot be used; nothing was asked.
     """
     with sentry_sdk.start_transaction(op="evaluation.baseline", name="capture baselines") as trace:
         trace.set_data("agents", [spec.target.slug for spec in specs])
@@ -462,7 +506,11 @@ def capture(
 def _prepare_one_by_one(
     plans: Sequence[Plan], made: list[PreparedRun], prepared: Callable[[Sequence[EvaluationRun]], None]
 ) -> Iterator[list[EvaluationRun]]:
-    """Make the run of each plan and append it to `made`; yield it with those runs of its channels that were not yielded before."""
+    """Make the run of each plan and append it to `made`; yield it after those runs of its channels that were not yielded before.
+
+    Args:
+        prepared: Called with what is yielded, before that.
+    """
     channels: list[PreparedChannel] = []
     yielded: set[int] = set()
     for plan in plans:
@@ -489,19 +537,22 @@ def _wait_for_batches(runs: Sequence[EvaluationRun], *, progress: Progress, noti
     judged: set[int] = set()
     last_words = ""
     while True:
+        # The same statuses for runs as for batches: pending or running. One that failed or paused is not waited for.
         unfinished = list(EvaluationRun.objects.filter(pk__in=keys, batch=True, status__in=LLMBatch.OPEN))
         if not unfinished:
             return judged
         unfinished_keys = [run.pk for run in unfinished]
+        # A run may be leased as soon as no batch of it is open.
         answered = list(EvaluationRun.objects.filter(EvaluationRun.leasable(), pk__in=unfinished_keys))
         if answered:
+            # When interrupted, the same command goes on with them: they are not handed back to any worker.
             judged.update(run.pk for run in execute(answered, progress=progress, hand_back=False))
             continue
         words = "\n".join(waiting_words(unfinished).values())
         if words != last_words:
             last_words = words
             notice(words)
-        if not batches.work_one(owner=owner):
+        if not batches.work_one(owner=owner):  # no batch was due to be looked at
             time.sleep(seconds_until_look(unfinished))
 
 
@@ -509,7 +560,7 @@ def _captured(made: Sequence[PreparedRun], judged_here: set[int]) -> list[Captur
     """Return the outcome of each run as it is stored now, without those that were deleted meanwhile.
 
     Args:
-        judged_here: Primary keys of the runs that this process judged.
+        judged_here: Primary keys of the runs that this process judged; another process holds, or held, the others.
     """
     stored = EvaluationRun.objects.select_related("agent", "channel").in_bulk([run.pk for run, _ in made])
     summaries = {summary.run.pk: summary for summary in summarize_all(list(stored.values()))}
@@ -521,9 +572,10 @@ def _captured(made: Sequence[PreparedRun], judged_here: set[int]) -> list[Captur
 
 
 def existing(specs: Sequence[RunSpec]) -> list[Captured] | None:
-    """Return the earlier measurement of each of these specs; None unless all have one and nothing they depend on changed since.
+    """Return the newest completed measurement of each of these specs; None unless all have one.
 
-    A baseline counts while it is the current one.
+    It asked for the same of the same persona and propositions; more may have been said since. A measurement that is to be a baseline
+    counts while the agent's baseline still is of it.
     """
     captured = []
     for spec in specs:
@@ -536,7 +588,11 @@ def existing(specs: Sequence[RunSpec]) -> list[Captured] | None:
 
 
 def run_json(summary: RunSummary) -> dict[str, Any]:
-    """Dump a run's summary, with what the apps above know of its dimensions (`summary_parts`): how far its judge can be trusted."""
+    """Dump a run's summary, with what the apps above add to its dimensions (`summary_parts`): how far its judge can be trusted.
+
+    A channel's dimensions have also the ideas that were counted, and the figures that were measured; those of agents whose speech was
+    simulated the reason why they are empty.
+    """
     run = summary.run
     document = summary.model_dump()
     agent = run.agent.slug if run.agent is not None else ""
@@ -565,7 +621,7 @@ def work_one(*, owner: str) -> bool:
         if not waiting:
             return False
         for run in waiting:
-            if run.acquire(owner=owner, lease=lease(), resumable=RESUMABLE):
+            if run.acquire(owner=owner, lease=lease(), resumable=RESUMABLE):  # also a paused one
                 _work_on(run, waiting, owner=owner)
                 return True
     return False
@@ -573,7 +629,7 @@ def work_one(*, owner: str) -> bool:
 
 def _work_on(run: EvaluationRun, waiting: Sequence[EvaluationRun], *, owner: str) -> None:
     """Simulate the speech of a leased run, or judge it; with a channel's run, judge further ones that wait."""
-    run.note_served()
+    run.note_served()  # in the queue the others now come before the next of this agent or channel
     trace = sentry_sdk.start_transaction(op="evaluation.work", name="evaluate")  # a span alone is sent nowhere
     with logging_about(evaluation_run=run.pk, agent=run.agent_id), trace:
         if run.awaits_simulation:
@@ -585,7 +641,7 @@ def _work_on(run: EvaluationRun, waiting: Sequence[EvaluationRun], *, owner: str
 def _paused_with_room() -> list[EvaluationRun]:
     """Return the oldest run that paused for a budget (its agent's, or that of all channels) with room again: a new day, a higher cap."""
     paused = EvaluationRun.objects.filter(status=Status.PAUSED_BUDGET).select_related("agent")
-    paused = paused.exclude(lease_expires_at__gt=timezone.now())
+    paused = paused.exclude(lease_expires_at__gt=timezone.now())  # its next batch is tried later: `BATCH_PAUSE`
     over_budget: set[tuple[int | None, str]] = set()  # looked up once per agent and model; None = all channels
     for run in paused.order_by("created_at", "pk"):
         model = run.judge
@@ -593,6 +649,7 @@ def _paused_with_room() -> list[EvaluationRun]:
             model = actor_of(run.agent, run.actor_model)
         if (run.agent_id, model) in over_budget:
             continue
+        # A run that simulates first asks the actor before the judge.
         if not why_over_budget(run.agent, model):
             return [run]
         over_budget.add((run.agent_id, model))
@@ -600,7 +657,7 @@ def _paused_with_room() -> list[EvaluationRun]:
 
 
 def _more_channels(run: EvaluationRun, waiting: Sequence[EvaluationRun], owner: str) -> list[EvaluationRun]:
-    """Lease further runs of channels to execute with one: each asks only a few questions, which alone would leave most call slots free.
+    """Lease up to three further runs of channels to execute with one: each asks only a few questions, which alone leave most slots free.
 
     So a worker stays within 1.25 times the floor (`make bench`). Only of the same judge, whose outage stops them all, and none that a
     worker was lost with.

@@ -35,7 +35,7 @@ def score_rows(scores: QuerySet[EvaluationScore]) -> Iterator[dict[str, Any]]:
 
 
 def _score_row(score: EvaluationScore) -> dict[str, Any]:
-    """Return the row of a judgement, its columns in the order of `COLUMNS`."""
+    """Return the row of a judgement, its columns in the order of `COLUMNS`; `judge` is the run's until it is judged."""
     run = score.evaluation_run
     values: dict[str, Any] = {"evaluation_run": run.pk, "judge": score.judge or run.judge}
     values["agent"] = run.agent.slug if run.agent else None
@@ -53,7 +53,11 @@ def _score_row(score: EvaluationScore) -> dict[str, Any]:
 
 
 def _message_columns(score: EvaluationScore) -> dict[str, Any]:
-    """Return the columns about the message judged and the earlier one it is compared with."""
+    """Return the columns about the message judged and the earlier one it is compared with.
+
+    None where there is none, as for a whole window; ``channel`` is then the run's, None for an agent's. In the swapped half of a swap test
+    ``text`` is the start of what was judged instead of the message.
+    """
     run, message, earlier = score.evaluation_run, score.message, score.compared_with
     columns: dict[str, Any] = dict.fromkeys(("message", "sent_at", "text", "compared_with", "compared_text"))
     columns["tags"] = {}
@@ -62,7 +66,7 @@ def _message_columns(score: EvaluationScore) -> dict[str, Any]:
         channel = message.channel
         columns["message"] = message.external_id
         columns["sent_at"] = _iso(message.sent_at)
-        columns["text"] = score.context_snippet if run.swaps else message.text  # what was judged in its place
+        columns["text"] = score.context_snippet if run.swaps else message.text
         columns["tags"] = message.tags
     if earlier:
         columns["compared_with"] = earlier.external_id

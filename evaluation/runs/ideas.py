@@ -60,7 +60,7 @@ def _group_alike(ideas: Iterable[Idea]) -> list[list[Idea]]:
     groups: dict[int, list[Idea]] = {}
     for idea in ideas:
         if idea.same_as_id is None:
-            groups.setdefault(idea.pk, []).insert(0, idea)
+            groups.setdefault(idea.pk, []).insert(0, idea)  # ideas that say the same may have come before it
         else:
             groups.setdefault(idea.same_as_id, []).append(idea)
     return list(groups.values())
@@ -218,6 +218,12 @@ def _originals(answer: _SamePairs, count: int) -> dict[int, int]:
     """Return, by the 0-based place of a repetition, that of the idea it repeats; of several the first.
 
     The judge may name the two of a pair in either order.
+
+    Args:
+        count: How many ideas the list has.
+
+    Raises:
+        InvalidAnswer: A pair names an entry that the list does not have.
     """
     originals: dict[int, int] = {}
     for pair in answer.same:
@@ -226,8 +232,8 @@ def _originals(answer: _SamePairs, count: int) -> dict[int, int]:
         earlier, later = sorted((pair.idea, pair.same_as))
         if earlier < 1 or later > count:
             raise InvalidAnswer(f"same: {pair.idea} and {pair.same_as}: the list has entries 1 to {count}")
-        known = originals.get(later - 1, count)
-        originals[later - 1] = min(earlier - 1, known)
+        named_before = originals.get(later - 1, count)  # `count`: by no pair before
+        originals[later - 1] = min(earlier - 1, named_before)
     return originals
 
 
@@ -241,7 +247,8 @@ NOTHING_MARKED = "needs an LLM judge: no message lists ideas as points or announ
 def count_ideas(context: EvaluationContext, calls: Counter[str]) -> None:
     """Make every pending count of a run: list the ideas of each part of the conversation, then collapse the lists into one (S-6.6).
 
-    What a part holds is stored as it is read; a run that resumes asks only for the parts that are missing.
+    What a part holds is stored as it is read; a run that resumes asks only for the parts that are missing. Nothing is done for an agent's
+    run; counts that cannot be made now stay pending.
 
     Args:
         calls: Counts the calls that were answered and those that failed.
@@ -282,11 +289,15 @@ class _Count:
     last_reply: Reply | None = None
 
     def make(self) -> None:
-        """Store the count, or why there is none; nothing when it was interrupted."""
+        """Store the count of distinct ideas, or why there is none; nothing when it was interrupted.
+
+        There is none where a call failed, and where an offline judge found no idea at all: it sees only those that are marked. A model's
+        0 is a count.
+        """
         try:
             parts = self._list_parts()
             listed = list(Idea.objects.filter(part__evaluation_score=self.row).order_by("part__number", "number"))
-            self._collapse(listed)
+            self._collapse(listed)  # sets `same_as` of those that repeat another one
         except _Interrupted:
             return
         except _CallFailed as problem:
@@ -317,7 +328,7 @@ class _Count:
         reply = self.last_reply
         if reply is None:
             return {"judge": judge, "served_model": "", "call": None}
-        return {"judge": judge, "served_model": requests.one_line(reply.served_model, 200), "call": reply.call_id}
+        return {"judge": judge, "served_model": requests.short_line(reply.served_model, 200), "call": reply.call_id}
 
     def _note_reply(self, reply: Reply) -> None:
         """Count a reply, and note it for the judge's health."""
@@ -327,7 +338,12 @@ class _Count:
         self.context.health.note(failed=failed, why=f"{reply.status}: {reply.error}")
 
     def _list_parts(self) -> int:
-        """List the ideas of every part that is not listed yet, a call each; return the number of parts."""
+        """List the ideas of every part that is not listed yet, a call each; return the number of parts, listed before or now.
+
+        Raises:
+            _CallFailed: A call failed in a way that does not pass, or twice.
+            _Interrupted: A part is still not listed: its answer comes later, from a batch, or nothing more may be asked now.
+        """
         row = self.row
         if not row.idea_parts.exists():
             self._make_parts()
@@ -348,7 +364,9 @@ class _Count:
         IdeaPart.objects.bulk_create(parts, batch_size=500)
 
     def _list(self, parts: Sequence[IdeaPart], number_of_parts: int, *, is_last_try: bool) -> list[IdeaPart]:
-        """List the ideas of these parts; return those whose call failed in a way that may pass.
+        """List and store the ideas of these parts; return those whose call failed in a way that may pass.
+
+        Parts that are not answered now, as in a batch, are neither stored nor returned; nor are those whose run another worker has.
 
         Raises:
             _CallFailed: A call failed otherwise, or for the last time.
@@ -375,7 +393,10 @@ class _Count:
     def _listing_requests(
         self, parts: Sequence[IdeaPart], number_of_parts: int, asked: list[_AskedPart], *, is_last_try: bool
     ) -> Iterator[LLMRequest]:
-        """Yield a request for each part, made one by one, and note in `asked` what it is about."""
+        """Yield a request for each part, made one by one, and note in `asked` what it is about; stop where nothing more may be asked.
+
+        On the last try there is room for twice as long an answer.
+        """
         context, subject = self.context, self.subject
         for part in parts:
             if not context.may_ask():
@@ -397,7 +418,7 @@ class _Count:
             )
 
     def _collapse(self, ideas: Sequence[Idea]) -> None:
-        """Find which ideas are the same over all parts, and store it.
+        """Find which ideas are the same over all parts, and store it: each that repeats another points to the first that says it.
 
         Literal repetitions are matched here, the others by the judge: batch after batch is compared within itself and with all distinct
         ideas before it, so that no pair is left out.
@@ -427,6 +448,10 @@ class _Count:
         """Ask which ideas of a list repeat an earlier one, where the first `known` are known to differ; see `collapse_request`.
 
         A failure that may pass is tried once more, with room for twice as long an answer.
+
+        Raises:
+            _CallFailed: It failed again, or in a way that does not pass.
+            _Interrupted: Nothing may be asked now, or the answer comes later, from a batch.
         """
         reply = self._ask_once(ideas, known=known, tokens_factor=1)
         if reply.status in TRIED_AGAIN:
@@ -437,7 +462,11 @@ class _Count:
         return originals
 
     def _ask_once(self, ideas: Sequence[tuple[str, str]], *, known: int, tokens_factor: int) -> Reply:
-        """Ask which ideas repeat an earlier one, with so many times the usual room for the answer."""
+        """Ask which ideas repeat an earlier one, with so many times the usual room for the answer.
+
+        Raises:
+            _Interrupted: Nothing may be asked now, or the answer comes later, from a batch.
+        """
         context = self.context
         if not context.may_ask():
             raise _Interrupted
@@ -445,7 +474,7 @@ class _Count:
         request = collapse_request(
             name=self.subject.name,
             ideas=ideas,
-            known=max(1, known),
+            known=max(1, known),  # the first idea of a list repeats none
             label=context.label(DIMENSION, self.row),
             model=context.run.judge,
             nonce=context.nonce,
@@ -470,7 +499,7 @@ def _literal_repetitions(ideas: Sequence[Idea]) -> dict[int, int]:
     first_by_words: dict[tuple[str, ...], int] = {}
     same_as: dict[int, int] = {}
     for idea in ideas:
-        words = tuple(tokenize(idea.idea)) or (idea.idea,)
+        words = tuple(tokenize(idea.idea)) or (idea.idea,)  # of signs alone, such as an emoji, the text itself
         first = first_by_words.setdefault(words, idea.pk)
         if first != idea.pk:
             same_as[idea.pk] = first
@@ -478,7 +507,9 @@ def _literal_repetitions(ideas: Sequence[Idea]) -> dict[int, int]:
 
 
 def _store_listing(part: IdeaPart, positions: list[int], listed: list[ListedIdea]) -> None:
-    """Store the ideas of a part once, with the positions of the messages in which they occur.
+    """Store the ideas of a part, unless another worker did, with the positions of the messages in which they occur; note it as listed.
+
+    Entries that an idea names and that were not shown are left out; long texts are cut.
 
     Args:
         positions: Those of the part's messages, in the order in which they were shown.
@@ -489,8 +520,8 @@ def _store_listing(part: IdeaPart, positions: list[int], listed: list[ListedIdea
         idea = Idea(
             part=part,
             number=number,
-            idea=requests.one_line(entry.idea, LONGEST_IDEA),
-            description=requests.one_line(entry.description, LONGEST_DESCRIPTION),
+            idea=requests.short_line(entry.idea, LONGEST_IDEA),
+            description=requests.short_line(entry.description, LONGEST_DESCRIPTION),
             positions=sorted(mentioned),
         )
         ideas.append(idea)

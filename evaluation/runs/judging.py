@@ -87,10 +87,11 @@ class _SameWindow(Generic[T]):
 
 
 def group_items(entries: Iterable[OpenItem[T]], per_call: int) -> Iterator[ItemGroup[T]]:
-    """Make groups of items that may share a call: the same message, window and repeat, up to `per_call`.
+    """Yield groups of items that may share a call (the same message, window and repeat, up to `per_call`), in the order to ask them.
 
-    What begins alike comes as far apart as possible, neighbouring messages and the repeats of one item: by then the prompt cache may
-    hold what they share. The longest of windows that begin with the same events comes first: it holds the others.
+    First judgements come before second ones, and so on; in each round windows are ordered by their place among those of their prefix. So
+    calls that begin alike are far apart: by then the prompt cache may hold what they share. Of windows with one prefix the one that ends
+    last comes first: it holds the others.
     """
     by_prefix: dict[tuple[object, ...], list[_SameWindow[T]]] = {}
     for window in _same_windows(entries):
@@ -103,14 +104,18 @@ def group_items(entries: Iterable[OpenItem[T]], per_call: int) -> Iterator[ItemG
             windows.append(window)
     windows.sort(key=lambda window: (window.repeat, window.place))
     for window in windows:
-        is_pair = window.items[0].earlier is not None
+        is_pair = window.items[0].earlier is not None  # the prompt has no window then, only what other calls show, too
         shown_once = len(by_prefix[window.prefix]) == 1 and not is_pair and len(window.items) <= per_call
         for start in range(0, len(window.items), per_call):
             yield ItemGroup(window.items[start : start + per_call], window.prefix, shown_once)
 
 
 def _same_windows(entries: Iterable[OpenItem[T]]) -> list[_SameWindow[T]]:
-    """Gather items by message, window and repeat."""
+    """Gather items by message, window and repeat, in order of their first items.
+
+    The prefix is the same for windows of one channel that begin with the same events. Without a message, or for a pair, no stretch of
+    a channel is shown: `end` is 0, and the prefix holds None in its place.
+    """
     gathered: dict[tuple[object, ...], _SameWindow[T]] = {}
     for entry in entries:
         proposition, message = entry.proposition, entry.message
@@ -146,10 +151,10 @@ def questions(
     nonce: str,
     label: Callable[[T], Label],
 ) -> Iterator[GroupQuestion[T]]:
-    """Make the questions about items that need the judge.
+    """Yield the question about each group of items that need the judge; None as question where there is no text to judge.
 
     Args:
-        label: Makes the ledger's columns of a call.
+        label: Makes the ledger's columns of a call from the first item of its group.
     """
     asked_again = run.repeats > 1 or run.double_check
     for group in group_items(entries, run.per_call):
@@ -171,7 +176,7 @@ def questions(
             method=run.method,
             window_shown_once=shown_once and not asked_again,
             asked_again=asked_again,
-            prefix=None if run.batch else group.prefix,
+            prefix=None if run.batch else group.prefix,  # in a batch no question waits for another
             items=[entry.item for entry in group.items],
         )
         yield GroupQuestion(group.items, question)
@@ -184,7 +189,12 @@ def settle(
     earlier: Message | None = None,
     additional: Mapping[str, Any] | None = None,
 ) -> Verdict | None:
-    """Return the verdict of what needs no judge: a false precondition, a rule, a message that is gone. None when the judge is needed."""
+    """Return the verdict of what needs no judge: a false precondition, a rule, a message that is gone. None when the judge is needed.
+
+    Args:
+        message: None for a whole window, or where the message was deleted; `earlier` likewise for the other one of a pair.
+        additional: The run's additional context, which preconditions may look at.
+    """
     judged_by = Dimension(proposition.dimension).kind.judged_by
     if judged_by == "message" and message is None and not proposition.over_window:
         return unscored("the message was deleted before it was judged")
@@ -286,10 +296,11 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
     """Store verdicts in one short statement, each once: one that another worker stored meanwhile stays as it is.
 
     Args:
+        rows: Pending judgements, one for each verdict; their columns are filled in.
         question: What was asked; None for what needed no judge.
 
     Returns:
-        Whether all were still to be stored: False when the run was deleted, or another worker has it now.
+        Whether this call stored all of them: False when one was deleted, or judged by another worker meanwhile.
     """
     judged_at = timezone.now()
     _fill_rows(rows, verdicts, question, judged_at)
@@ -303,7 +314,8 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
     if retry_on_outage(write) == len(rows):
         _count_timeouts(rows)
         return True
-    # What the database did before its connection was lost counts, although its answer never came.
+    # A try whose connection was lost may have stored them, although its answer never came: those with this very time are ours.
+    # Time-outs of patterns are then not counted.
     stored = EvaluationScore.objects.filter(pk__in=[row.pk for row in rows], judged_at=judged_at)
     return tries > 1 and stored.count() == len(rows)
 
@@ -311,7 +323,11 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
 def _fill_rows(
     rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], question: Question | None, judged_at: datetime
 ) -> None:
-    """Set the columns of judged rows; nothing is stored."""
+    """Set the columns of judged rows; nothing is stored.
+
+    A row keeps the advice of its proposition, if that has any. Its snippet is the start of the last three texts that were judged, or of
+    its message where no question was asked.
+    """
     claims: dict[str, str] = {}
     window_snippet = ""
     if question:
@@ -372,7 +388,7 @@ class EvaluationContext:
         return self.leases.renew(self.run)
 
     def label(self, dimension: str, row: EvaluationScore) -> Label:
-        """Return the ledger's columns for a question."""
+        """Return the ledger's columns for a question; `row` is the first judgement that it is about."""
         return Label(
             purpose="evaluation",
             mechanism=dimension,
@@ -387,7 +403,9 @@ class EvaluationContext:
         return self.renew() and not self.health.down and not self.budget.used_up()
 
     def store(self, rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], question: Question | None) -> bool:
-        """Store verdicts if the run is still this process's; return whether it is.
+        """Store verdicts if the run is still this process's, and report progress; return whether it is.
+
+        It is not where the lease was lost, or rows are gone or were judged by another worker.
 
         Args:
             question: What was asked; None for what needed no judge.
@@ -395,7 +413,7 @@ class EvaluationContext:
         if not self.renew():
             return False
         if not save_verdicts(rows, verdicts, question):
-            self.leases.lose(self.run)  # it was deleted meanwhile
+            self.leases.lose(self.run)
             return False
         self.progress(self.run, len(rows))
         return True
@@ -419,6 +437,7 @@ def open_evaluation(
     Raises:
         Superseded: Persona or propositions are not those the run was planned with.
         PropositionError: Proposition files cannot be used.
+        ValueError: The run has no target, or its dimensions are not those of a channel.
     """
     subject = subject_of(run)
     target: Agent | Channel
@@ -447,7 +466,11 @@ def open_evaluation(
 
 
 def judge_dimension(context: EvaluationContext, dimension: str) -> None:
-    """Judge what is pending of one dimension, then store what its scorer measures beside the judgements (AC-6.4.8)."""
+    """Judge what is pending of one dimension, or count its ideas; all verdicts are stored as they arrive.
+
+    Unless judging stopped early, what the scorer measures beside the judgements is stored, too (AC-6.4.8). The numbers of answered and
+    failed calls go to the trace, also after an error.
+    """
     calls = Counter(answered_calls=0, failed_calls=0)
     with sentry_sdk.new_scope(), sentry_sdk.start_span(op=f"evaluation.{dimension}", name=f"score {dimension}") as span:
         try:
@@ -461,7 +484,11 @@ def judge_dimension(context: EvaluationContext, dimension: str) -> None:
 
 
 def _judge_scores(context: EvaluationContext, calls: Counter[str], dimension: str) -> bool:
-    """Ask the judge and store its answers; return False when it stopped early: another worker has the run, or the judge is down."""
+    """Ask the judge and store its answers; return False when an answer could not be stored, or the judge is down.
+
+    It cannot be stored when another worker has the run. True does not mean that all is judged: where nothing more may be asked, because of
+    the budget for example, the rest stays pending. A call counts as failed when it brought no answer at all.
+    """
     with closing(ask_all(_questions_to_ask(context, dimension), ask=context.ask)) as answers:
         for answer in answers:
             rows = [answer.question.items[position] for position in answer.positions]
@@ -476,7 +503,11 @@ def _judge_scores(context: EvaluationContext, calls: Counter[str], dimension: st
 
 
 def _store_figures(context: EvaluationContext, dimension: str) -> None:
-    """Store what the scorer of a dimension measures beside the judgements, if it measures anything."""
+    """Store what the scorer of a dimension measures beside the judgements, as the run's `figures` of that dimension.
+
+    Nothing is stored where it measures nothing, has no propositions or cannot be evaluated, for half a swap test, and when another
+    worker has the run.
+    """
     run, scorer = context.run, SCORERS[dimension]
     propositions = [proposition for key, proposition in context.propositions.items() if key[0] == dimension]
     if not isinstance(scorer, HasFigures) or not propositions or run.swap_test or not context.renew():
@@ -490,9 +521,12 @@ def _store_figures(context: EvaluationContext, dimension: str) -> None:
 
 
 def _questions_to_ask(context: EvaluationContext, dimension: str) -> Iterator[Question]:
-    """Yield the questions still to ask, made one by one while earlier ones are being answered; settle on the way what needs no judge."""
+    """Yield the questions still to ask, made one by one while earlier ones are being answered; store on the way what needs no judge.
+
+    It ends early when another worker has the run. While nothing more may be asked, what needs no judge is stored all the same.
+    """
     scorer, run, subject = SCORERS[dimension], context.run, context.subject
-    hindrance = scorer.not_evaluable(subject)
+    hindrance = scorer.not_evaluable(subject)  # why everything is unscored; empty when it can be judged
     for rows, messages in _pending_rows(run, dimension):
         if not context.renew():
             return
@@ -513,7 +547,7 @@ def _questions_to_ask(context: EvaluationContext, dimension: str) -> Iterator[Qu
             if group.question is None:
                 without_text = [entry.item for entry in group.items]
                 context.store(without_text, [unscored("there is no text to judge")] * len(without_text), None)
-            elif context.may_ask():  # else what is free is still settled
+            elif context.may_ask():  # else the loop goes on, for what costs nothing
                 yield group.question
 
 
@@ -535,6 +569,8 @@ def _settle_rows(
 ) -> _Settled:
     """Find the verdicts of rows that need no judge; nothing is stored.
 
+    Each row gets its message and the earlier one of its pair, and in a swap test the message gets the text that stands in for its own.
+
     Args:
         messages: Those that the rows are about, by primary key.
         hindrance: Why the dimension cannot be evaluated; empty when it can.
@@ -543,14 +579,16 @@ def _settle_rows(
     settled = _Settled()
     for row in rows:
         proposition = context.propositions[dimension, row.proposition_id]
-        message = messages.get(row.message_id or 0)
-        earlier = messages.get(row.compared_with_id or 0)
+        message = messages.get(row.message_id or 0)  # None: deleted, or a judgement of the whole window
+        earlier = messages.get(row.compared_with_id or 0)  # None: deleted, or no pair
         row.message = message
         row.compared_with = earlier
+        # Also where nothing can be evaluated: what is stored beside the verdict is the text that stood in for the agent's own.
+        text_is_gone = message is not None and isinstance(subject, Subject) and not subject.swap(message)
         verdict: Verdict | None
         if hindrance:
             verdict = unscored(hindrance)
-        elif message is not None and isinstance(subject, Subject) and not subject.swap(message):
+        elif text_is_gone:
             verdict = unscored("the text that stood in for the message was deleted before it was judged")
         else:
             verdict = settle(proposition, message, subject, earlier, run.additional_context)
@@ -560,12 +598,16 @@ def _settle_rows(
         if message is not None:
             row.claim = fill(proposition.claim, variables_in(subject, message))
         settled.rows.append(row)
-        settled.verdicts.append(by_method(verdict, run.method))
+        settled.verdicts.append(by_method(verdict, run.method))  # by TinyTroupe's, what is trivial is scored
     return settled
 
 
 def _pending_rows(run: EvaluationRun, dimension: str) -> Iterator[tuple[list[EvaluationScore], dict[int, Message]]]:
-    """Yield the pending rows in bounded portions, all of one message together, with their messages by primary key."""
+    """Yield the pending rows in portions of up to 500, with their messages by primary key.
+
+    The rows of one message come together, unless it alone has more than a portion. Rows that are still pending after their portion are
+    not read again.
+    """
     last_key = 0
     while True:
         pending = EvaluationScore.objects.filter(evaluation_run=run, dimension=dimension, status="pending")

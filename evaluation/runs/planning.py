@@ -106,7 +106,11 @@ class RunSpec:
     batch: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dimensions", tuple(dict.fromkeys(self.dimensions)))  # named twice is meant once
+        """Refuse what cannot be planned with a `ValueError` that names the value and what is allowed.
+
+        Dimensions named twice become one; by TinyTroupe's method each call asks one proposition, whatever `per_call` says.
+        """
+        object.__setattr__(self, "dimensions", tuple(dict.fromkeys(self.dimensions)))
         self._check_dimensions()
         self._check_range("samples", 1, MOST_SAMPLES)
         self._check_range("seed", -(2**63), 2**63 - 1)
@@ -137,7 +141,7 @@ class RunSpec:
             raise ValueError(f"{name} {value}: {least} to {most}")
 
     def _check_target(self) -> None:
-        """Refuse a target that the dimensions, or a swap test, cannot measure."""
+        """Refuse a target that the dimensions, or a swap test, cannot measure, with a `ValueError`."""
         if (self.agent is None) == (self.channel is None):
             raise ValueError("an evaluation targets an agent or a channel, exactly one of them")
         of_agents = [name for name in self.dimensions if name not in CHANNEL_DIMENSIONS]
@@ -209,9 +213,10 @@ class ChannelOfAgent(NamedTuple):
 
 
 def channel_specs(spec: RunSpec) -> list[ChannelOfAgent]:
-    """Return what an agent's evaluation measures in its channels (same window, tags and procedure), those with most messages first.
+    """Return what an agent's evaluation measures in its channels (same window, tags and procedure): the 20 in which it said most.
 
-    ``last:N`` are then the channel's last N messages. Empty when speech was simulated, which an agent does alone.
+    The channel with most of its messages comes first. ``last:N`` are then the channel's last N messages. Empty for a channel's spec,
+    without channel dimensions, and when speech was simulated, which an agent does alone.
     """
     dimensions = tuple(name for name in spec.dimensions if name in CHANNEL_DIMENSIONS)
     if spec.agent is None or not dimensions or spec.simulated:
@@ -251,7 +256,11 @@ _ITEMS_AT_ONCE = 500  # rows of one INSERT
 
 
 def insert_items(run: EvaluationRun, propositions: Mapping[str, Sequence[Proposition]]) -> None:
-    """Store a pending row for each judgement of a run, by its propositions per dimension, and the number of messages sampled."""
+    """Store a pending row for each judgement of a run, and in the run how many messages it samples and the texts it swaps.
+
+    Args:
+        propositions: By dimension; each of the run's own dimensions is there.
+    """
     subject = subject_of(run)
     if isinstance(subject, ChannelSubject):
         variables = dict.fromkeys(("agent_name", "channel_name"), one_line(subject.name))
@@ -273,7 +282,11 @@ def insert_items(run: EvaluationRun, propositions: Mapping[str, Sequence[Proposi
 def _plan_items(
     run: EvaluationRun, subject: Subject | ChannelSubject, propositions: Mapping[str, Sequence[Proposition]]
 ) -> dict[str, Iterable[Item]]:
-    """Return what is to be judged in each dimension; in the swapped half of a swap test, choose the texts to swap in."""
+    """Return what is to be judged in each dimension.
+
+    Both halves of a swap test judge single messages only. The swapped half chooses a text for each of them (`run.swaps`, not stored
+    here), and leaves out those for which there is none.
+    """
     planned: dict[str, Iterable[Item]] = {}
     for name in run.own_dimensions:
         planned[name] = SCORERS[name].plan(subject, propositions[name])
@@ -329,7 +342,12 @@ def _columns_of_proposition(proposition: Proposition, variables: dict[str, str])
 def propositions_asked(
     target: Agent | Channel, dimension: str, *, hard: bool = False, files: Sequence[LoadedFile] | None = None
 ) -> list[Proposition]:
-    """Load the propositions of a run about an agent or a channel, as files and traits are now; in a hard run all that can be hard are.
+    """Load the propositions of a run about an agent or a channel, as files and traits are now.
+
+    In a hard run all are hard but anti-patterns, rules and what is counted.
+
+    Args:
+        files: What `load_all` returned; None reads them.
 
     Raises:
         PropositionError: Proposition files cannot be used.
@@ -378,8 +396,8 @@ def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:
     )
 
 
-def _columns_of_run(spec: RunSpec) -> dict[str, Any]:
-    """Return what a spec asks for as the columns of a run."""
+def _asked_as_columns_of_run(spec: RunSpec) -> dict[str, Any]:
+    """Return what a spec asks for as the columns of a run; `window` and `history` as words, without their times, and no `scope`."""
     columns = {field.name: getattr(spec, field.name) for field in fields(spec) if field.name != "scope"}
     columns["dimensions"] = list(spec.dimensions)
     columns["judge"] = spec.judge_model
@@ -405,8 +423,8 @@ class Plan:
     def spec_digest(self) -> str:
         """Return a digest that is equal for requests that judge the same things in the same way; it finds the run to resume."""
         spec = self.spec
-        asked = _columns_of_run(spec)
-        asked["batch"] = None  # a batch asks the same questions in another way
+        asked = _asked_as_columns_of_run(spec)
+        asked["batch"] = None  # does not count: a batch asks the same questions in another way
         asked["agent"] = spec.agent.pk if spec.agent else None
         asked["channel"] = spec.channel.pk if spec.channel else None
         asked["dimensions"] = sorted(spec.dimensions)
@@ -420,7 +438,9 @@ class Plan:
 
 
 def make_plan(spec: RunSpec, *, files: Sequence[LoadedFile] | None = None) -> Plan:
-    """Load what a run needs; `files` is what `load_all` returned, for callers that plan several runs at once.
+    """Load what a run needs: the propositions of its own dimensions, and the digest of the persona (empty for a channel).
+
+    `files` is what `load_all` returned, for callers that plan several runs at once; None reads them.
 
     Raises:
         PropositionError: Proposition files cannot be used.
@@ -481,12 +501,16 @@ def prepare_run(spec: RunSpec, *, channels: list[PreparedChannel] | None = None)
 
 
 def prepare_plan(plan: Plan, *, channels: list[PreparedChannel] | None = None) -> PreparedRun:
-    """Return the run for a plan that was made before; see `prepare_run`."""
+    """Return the unfinished run that asked for the same as this plan, else store a new one; `channels` as for `prepare_run`.
+
+    Unfinished are runs of the last 24 hours, those paused for a budget of the last 7 days; also one that completed with failed calls, which
+    are pending again. The runs of the agent's channels are prepared with it.
+    """
     with transaction.atomic():
         wait_for_other_plans()
-        earlier = _earlier_run(plan.spec_digest)
+        earlier = _earlier_run_to_resume(plan.spec_digest)
         run = earlier or create_run(plan)
-        # The same questions, asked in another way from now on.
+        # The questions are the same in batches and not: a resumed run asks as this plan does, unless it waits for a batch already.
         if run.batch != plan.spec.batch and not is_waiting(run.work_id):
             run.batch = plan.spec.batch
             run.save(update_fields=["batch"])
@@ -494,18 +518,24 @@ def prepare_plan(plan: Plan, *, channels: list[PreparedChannel] | None = None) -
     return PreparedRun(run, resumed=earlier is not None)
 
 
-def _earlier_run(spec_digest: str) -> EvaluationRun | None:
-    """Return the newest run that asked for the same and is not finished, or whose calls failed."""
+def _earlier_run_to_resume(spec_digest: str) -> EvaluationRun | None:
+    """Return the newest run that asked for the same and is not finished: of the last 24 hours, or paused for a budget in the last 7 days.
+
+    Without one, the newest of the last 24 hours if it completed with failed calls: what failed is made pending again, and so is the run.
+    None where nothing is to be resumed.
+    """
     now = timezone.now()
     unfinished = EvaluationRun.objects.filter(spec_digest=spec_digest, status__in=UNFINISHED)
     recent = Q(created_at__gte=now - RESUMABLE_FOR)
     paused = Q(status="paused_budget", created_at__gte=now - PAUSED_FOR)
     run: EvaluationRun | None = unfinished.filter(recent | paused).order_by("-pk").first()
-    return run or _with_failed_calls(spec_digest, now - RESUMABLE_FOR)
+    return run or _reopened_with_failed_calls(spec_digest, now - RESUMABLE_FOR)
 
 
 def link_channels(run: EvaluationRun, plan: Plan, channels: list[PreparedChannel]) -> None:
     """Have the channel dimensions of an agent's run measured in the channels it spoke in, each once for all its agents.
+
+    Their runs are planned and linked to it; nothing is done where it has links already, or needs none.
 
     Args:
         channels: As for `prepare_run`.
@@ -530,8 +560,12 @@ def _channel_run(spec: RunSpec, channels: list[PreparedChannel], files: Sequence
     return run
 
 
-def _with_failed_calls(spec_digest: str, since: datetime) -> EvaluationRun | None:
-    """Return the newest run if it completed with judgements whose call failed; these are pending again, so that only they are asked."""
+def _reopened_with_failed_calls(spec_digest: str, since: datetime) -> EvaluationRun | None:
+    """Reopen the newest run since then if it completed but calls failed, its own or those of its channels' runs; return it, else None.
+
+    What failed is pending again, and so are the runs, so that only that is asked. A channel's run that is unfinished is reason enough, too.
+    Cancelled runs are passed over.
+    """
     runs = EvaluationRun.objects.filter(spec_digest=spec_digest, created_at__gte=since).exclude(status="cancelled")
     run: EvaluationRun | None = runs.order_by("-pk").first()
     if run is None or run.status != EvaluationRun.Status.COMPLETED:
@@ -558,7 +592,7 @@ def new_run(plan: Plan) -> EvaluationRun:
     """Return a run as it would be stored; nothing is written."""
     spec = plan.spec
     return EvaluationRun(
-        **_columns_of_run(spec),
+        **_asked_as_columns_of_run(spec),
         window_start=spec.window.start,
         window_end=spec.window.end,
         history_start=spec.history.start,
@@ -592,6 +626,9 @@ def plan_later(run: EvaluationRun, spec: RunSpec, *, owner: str) -> bool:
 
     Returns:
         Whether `owner` still held it; if not, nothing was changed.
+
+    Raises:
+        PropositionError: Proposition files cannot be used.
     """
     plan = make_plan(spec)
     planned = new_run(plan)
@@ -623,7 +660,7 @@ class AnswerLength(BaseModel):
 
 def answer_length(judge: str) -> AnswerLength:
     """Measure how long this judge's answers to a proposition were in its newest evaluations; assume it where there are too few calls."""
-    if provider_of(judge) != "anthropic":
+    if provider_of(judge) != "anthropic":  # offline and replayed answers say nothing of a model's
         return AnswerLength()
     runs = EvaluationRun.objects.filter(judge=judge).order_by("-pk").values_list("pk", flat=True)[:NEWEST_RUNS]
     calls = LLMCall.objects.filter(

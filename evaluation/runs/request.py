@@ -40,9 +40,10 @@ ALWAYS = "always"
 
 
 def check_judge(name: str, info: ValidationInfo) -> str:
-    """Refuse, but on the command line, a judge that is a file on this machine, or whose cost is not known.
+    """Refuse, but on the command line, a judge that is a file on this machine, or whose cost is not known; return its name.
 
-    Whether it can be asked now is a matter of `refuse_judge`: a page shows what it would take also without a key.
+    Empty is the configured one. Whether it can be asked now is a matter of `refuse_judge`: a page shows what it would take even without
+    a key.
     """
     if is_local(info) or not name:
         return name
@@ -172,6 +173,7 @@ class EvaluationRequest(Body):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        """Refuse values that are allowed alone, but not together; the error is of one field and says what is allowed."""
         if self.samples * self.repeats > MOST_JUDGED:
             most = MOST_JUDGED // self.repeats
             raise fault("samples", f"samples {self.samples}: at most {most:,} with {self.repeats} repeats")
@@ -202,6 +204,8 @@ class EvaluationRequest(Body):
 
     def spec(self, *, agent: Agent | None = None, channel: Channel | None = None, is_baseline: bool = False) -> RunSpec:
         """Return what is to be planned for an agent, or for a channel.
+
+        Where no dimensions are named these are all that have propositions; of a channel only those that are measured of channels.
 
         Raises:
             Refused: There are propositions for no dimension.
@@ -292,6 +296,8 @@ def request_evaluation(
     request: EvaluationRequest, *, agent: Agent | None = None, channel: Channel | None = None, is_baseline: bool = False
 ) -> PreparedRun:
     """Have a worker measure what is asked for.
+
+    With ``simulate: auto`` conversations are simulated first for an agent that has little speech.
 
     Returns:
         The run; it is resumed if it asked for the same within 24 hours and had not ended.

@@ -12,9 +12,10 @@ from evaluation.scorers.subjects import synthetic_only
 
 
 def reusable(spec: RunSpec) -> EvaluationRun | None:
-    """Return the newest completed run that judged just this; None when there is none, a call of it failed, or more was said since.
+    """Return the newest run that asked for just this, if it can be used instead of a new one; else None.
 
-    A window that moves with the clock (``7d``) is measured again.
+    It can if it and the runs of its channels are completed without a failed call, and nothing was said since. What has a window or a
+    history that moves with the clock (``7d``) is always measured again.
     """
     if spec.window.start is not None or spec.history.start is not None:
         return None

@@ -92,7 +92,7 @@ def work_one(*, owner: str) -> bool:
 
 
 def fire_if_due(schedule: EvaluationSchedule, *, now: datetime | None = None) -> Fired | None:
-    """Fire a schedule unless another worker did; return None then.
+    """Fire a schedule that is due and active; return None where it is not (any more), for example because another worker fired it.
 
     `next_at` moves on in the statement that takes the firing, to its next regular time after now: what was missed while no worker
     ran is measured once, not once per period. The runs are made in the same transaction, so a worker that dies leaves it due.
@@ -117,6 +117,7 @@ def fire_now(schedule: EvaluationSchedule) -> Fired:
         rows.select_for_update().get()  # a second click waits, and sees the runs of the first
         return bool(rows.update(last_fired_at=now))
 
+    # By hand it is always taken; `_fire` returns None only where another worker took it.
     return _fire(schedule, take, until=now) or Fired(schedule=schedule)
 
 
@@ -127,11 +128,17 @@ def next_after(schedule: EvaluationSchedule, now: datetime) -> datetime:
 
 
 def _fire(schedule: EvaluationSchedule, take: Callable[[], bool], *, until: datetime) -> Fired | None:
-    """Make the runs in the transaction of `take`; one that cannot be fired moves on, too, with the reason as its outcome.
+    """Make the runs in the transaction of `take`, and store the outcome with the schedule.
+
+    Where nothing can be measured the firing is taken all the same, with the reason as its outcome, so that it is not due for ever: an
+    expected reason is logged, any other error is raised after that is stored. An error of the database that may pass takes nothing.
 
     Args:
         take: Takes the firing; returns False where another worker did.
         until: The end of the window that is measured.
+
+    Returns:
+        None when `take` returned False.
     """
     failure: Exception | None = None
     with transaction.atomic():
@@ -163,7 +170,10 @@ def _fire(schedule: EvaluationSchedule, take: Callable[[], bool], *, until: date
 
 
 def _make_runs(schedule: EvaluationSchedule, until: datetime) -> Fired:
-    """Make a pending run for each agent but those whose last one is not done, and those whose proposition files cannot be used."""
+    """Make a pending run for each agent but those whose last one is not done, and those whose proposition files cannot be used.
+
+    Those are `skipped`, each with the reason; so is ``all agents`` where there is none. Channels that agents share are measured once.
+    """
     dimensions = tuple(schedule.dimensions) or default_dimensions()
     unfinished = EvaluationRun.objects.filter(schedule=schedule, agent__isnull=False, status__in=_NOT_DONE)
     unfinished_by_agent = {run.agent_id: run for run in unfinished}
@@ -284,7 +294,11 @@ def first_time(at: str, *, now: datetime | None = None) -> datetime:
 
 
 def schedule_json(schedule: EvaluationSchedule) -> dict[str, Any]:
-    """Dump a schedule as commands print it. `agents` null: every active one; `dimensions` null: all with propositions."""
+    """Dump a schedule as commands print it.
+
+    `agents` null: every active one; `dimensions` null: all with propositions; `judge` null: the configured one; `last_fired_at` null: never
+    fired.
+    """
     columns = (
         "name",
         "window",

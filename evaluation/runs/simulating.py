@@ -109,7 +109,14 @@ def simulate_for(run: EvaluationRun, *, owner: str) -> None:
 
 
 def _simulate_and_plan(run: EvaluationRun, *, owner: str) -> dict[str, Any] | None:
-    """Simulate what a run measures and plan what to judge; return the columns of the run's end, None where it is to be judged now."""
+    """Simulate what a run measures and plan what to judge; return the columns of the run's end, None where it is to be judged now.
+
+    It ends where the actor failed (paused where the agent's budget is why) and where proposition files cannot be used. An agent that said
+    nothing in the simulation is measured by its own messages.
+
+    Raises:
+        LeaseLost: The run was cancelled, or another worker has it.
+    """
 
     def renew(done: int, total: int) -> None:
         if not run.extend_lease(owner=owner, lease=LEASE):
@@ -144,7 +151,10 @@ def _simulate_and_plan(run: EvaluationRun, *, owner: str) -> dict[str, Any] | No
 
 
 def _spec_of(run: EvaluationRun) -> RunSpec:
-    """Return what a run that waits for its simulation asks for, as a spec of real speech."""
+    """Return what a run that waits for its simulation asks for, as a spec of real speech.
+
+    Tags are not among it: who asks for messages with tags asks for no simulation.
+    """
     same = ("agent", "samples", "seed", "per_call", "judge", "is_baseline", "repeats", "hard", "double_check", "method")
     return RunSpec(
         **{name: getattr(run, name) for name in (*same, "additional_context")},

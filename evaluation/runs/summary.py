@@ -35,9 +35,12 @@ CALL_FAILED = Q(status="unscored", cause__in=FAILURES)
 
 
 def reopen_failed(run: EvaluationRun) -> int:
-    """Make items whose call failed pending again, so that the run judges them when it resumes; returns how many."""
+    """Make judgements whose call failed pending again, so that the run makes them when it resumes; return how many.
+
+    If there are any, the run is no longer marked as looked at for drift (`series_points`). Its status stays.
+    """
     reopened = run.scores.filter(CALL_FAILED).update(status="pending", reason="", cause="", call=None, judged_at=None)
-    if reopened and run.series_points is not None:  # its series looks at it again when it has ended
+    if reopened and run.series_points is not None:
         EvaluationRun.objects.filter(pk=run.pk).update(series_points=None)
     return reopened
 
@@ -56,7 +59,10 @@ ANSWERED = ~CALL_FAILED & ~Q(judge__in=["", RULE_JUDGE])  # by the judge; "canno
 
 
 def unanswered(runs: Sequence[EvaluationRun]) -> set[tuple[int, str]]:
-    """Return run and dimension where the judge was asked and answered nothing: what rules score there is no score of this judge."""
+    """Return run (primary key) and dimension where calls to the judge failed and none was answered.
+
+    What rules and preconditions settled there is no score of this judge.
+    """
     rows = EvaluationScore.objects.filter(evaluation_run__in=[run.pk for run in runs]).order_by()
     per_dimension = rows.values("evaluation_run", "dimension").annotate(
         failed=Count("pk", filter=CALL_FAILED), answered=Count("pk", filter=ANSWERED)
@@ -65,7 +71,10 @@ def unanswered(runs: Sequence[EvaluationRun]) -> set[tuple[int, str]]:
 
 
 def refusal(runs: Iterable[EvaluationRun]) -> str:
-    """Return why the judge refused every question of these runs, and would again: key, model or address are wrong; else empty."""
+    """Return why the judge refused every question of these runs and of their channels', and would again; else empty.
+
+    It would again where every call failed because key, model or address are wrong. One answer, or another failure, is enough for empty.
+    """
     keys = {run.pk for run in runs}
     keys.update(ChannelShare.objects.filter(agent_run__in=keys).values_list("channel_run", flat=True))
     rows = EvaluationScore.objects.filter(evaluation_run__in=keys)
@@ -165,9 +174,9 @@ def why_too_little(share: Share) -> str:
 
 
 def shares_of(runs: Collection[int]) -> dict[int, dict[str, Share]]:
-    """Return the share scored per evaluation and dimension, in two queries.
+    """Return the share scored per evaluation and dimension, in two queries; dimensions without judgements are left out.
 
-    An agent's channel dimensions are in its channels' evaluations.
+    An agent's channel dimensions are in its channels' evaluations: their shares are added up.
 
     Args:
         runs: Primary keys.
@@ -190,7 +199,8 @@ def shares_of(runs: Collection[int]) -> dict[int, dict[str, Share]]:
 def window_statistics(stored: Mapping[str, Any]) -> dict[str, dict[str, list[Observation]]]:
     """Return by dimension and proposition the exact statistic of a window, message by message, from `EvaluationRun.figures`.
 
-    Comparisons go by it, also where the claim itself is unscored: see `evaluation.scorers.fluency.figures`.
+    Comparisons go by it, also where the claim itself is unscored: see `evaluation.scorers.fluency.figures`. Dimensions without it are left
+    out. A message goes by the key of its text.
     """
     statistics: dict[str, dict[str, list[Observation]]] = {}
     for dimension, figures in stored.items():
@@ -255,7 +265,7 @@ class DimensionSummary(Numbers):
 
     Attributes:
         noise: Standard deviation of a judgement around the mean of its item's repeats, in points; None without repeats.
-        channels: The channels it was measured in, for an agent's run.
+        channels: The channels it was measured in, for an agent's run; empty where it was judged in the run itself.
         reason: Why there is no score although there was something to score: too little of it was scored.
         statistics: Judgements that an offline judge computed from the text, or would have.
     """
@@ -285,6 +295,10 @@ class DimensionSummary(Numbers):
 
     @model_serializer
     def _dump(self) -> dict[str, Any]:
+        """Dump it, with ``count`` instead of ``score`` where ideas are counted; ``noise``, ``channels``, ``reason`` only if there are any.
+
+        ``coverage`` is the share scored, 0 to 1 or null.
+        """
         number = "count" if self.dimension in COUNTED else "score"
         document: dict[str, Any] = {
             number: getattr(self, number),
@@ -304,6 +318,7 @@ class DimensionSummary(Numbers):
 
     @staticmethod
     def _dump_channel(channel_score: ChannelScore, number: str) -> dict[str, Any]:
+        """Dump the part of one channel; `number` is the name of what it has: ``score`` or ``count``."""
         channel = channel_score.run.channel
         return {
             "channel": channel.slug if channel else None,
@@ -386,6 +401,10 @@ class RunSummary(Used):
 
     @model_serializer
     def _dump(self) -> dict[str, Any]:
+        """Dump it with the run's columns. A dimension of the run that has no judgements is dumped with zeros.
+
+        ``channel`` instead of ``agent`` for a channel's run; how it was judged only where that was not the usual way.
+        """
         run = self.run
         document: dict[str, Any] = {}
         if run.channel:
@@ -439,6 +458,7 @@ class _PropositionSums:
         items: What was scored: a message, a pair, or the window judged at once; its repeats are one item.
         total: Sum of the items' mean scores.
         squares: Sum of the squared deviations of scores from their item's mean; ÷ `freedom` it is the variance of one judgement.
+        freedom: Scored repeats beyond the first of each item; 0 without repeats.
         scored_once, asked: See `share_counts`.
         of_messages: Judgements of single messages.
         statistics: Judgements that an offline judge computes.
@@ -470,10 +490,15 @@ class _PropositionSums:
     def share(self) -> Share:
         return Share(self.scored_once, self.asked)
 
+    @property
+    def is_counted(self) -> bool:
+        """Return whether its judgements are counts (of ideas), not scores."""
+        return self.count is not None
+
     def summary(self) -> PropositionSummary:
         """Return what was judged of the proposition."""
         score = None
-        if self.items and self.count is None:
+        if self.items and not self.is_counted:
             score = rounded(self.total / self.items)
         return PropositionSummary(
             id=self.proposition_id,
@@ -498,7 +523,7 @@ def _dimension_summaries(sums: Iterable[_PropositionSums]) -> dict[str, Dimensio
 
 
 def _dimension(dimension: str, sums: Sequence[_PropositionSums]) -> DimensionSummary:
-    """Sum up one dimension of one run."""
+    """Sum up one dimension of one run; its score is None where too little was scored for one (`reason` says so)."""
     ordered = sorted(sums, key=lambda proposition: proposition.proposition_id)
     propositions = tuple(proposition.summary() for proposition in ordered)
     reason = _why_no_score(ordered)
@@ -520,10 +545,10 @@ def _dimension(dimension: str, sums: Sequence[_PropositionSums]) -> DimensionSum
 
 
 def _weighted_mean(sums: Sequence[_PropositionSums]) -> float | None:
-    """Return the mean over all items, each weighted by its proposition; None when none was scored (AC-6.0.9)."""
+    """Return the mean over all scored items, each weighted by its proposition, counts left out; None when none was scored (AC-6.0.9)."""
     points = weights = 0.0
     for proposition in sums:
-        if proposition.count is None:
+        if not proposition.is_counted:
             points += proposition.weight * proposition.total
             weights += proposition.weight * proposition.items
     if not weights:
@@ -541,7 +566,11 @@ def _noise(sums: Sequence[_PropositionSums]) -> float | None:
 
 
 def _why_no_score(sums: Sequence[_PropositionSums]) -> str:
-    """Return why a dimension has no score although there was something to score; empty when it has one."""
+    """Return why too little was scored for a score; empty when it was enough, and where there was nothing to score.
+
+    Only propositions about single messages are looked at: one about a whole window is scored or not. Where nothing was scored and an
+    offline judge computes a statistic, its own reason is given.
+    """
     share = total(proposition.share for proposition in sums if proposition.of_messages)
     reason = why_too_little(share)
     if not reason or share.scored:
@@ -554,6 +583,8 @@ def _why_no_score(sums: Sequence[_PropositionSums]) -> str:
 
 def _numbers_together(parts: Sequence[tuple[int, Numbers]]) -> Numbers:
     """Return the numbers of several parts: the mean of their scores, weighted; the sums of their counts and judgements.
+
+    Score and count are None where no part has one.
 
     Args:
         parts: Each with its weight.
@@ -579,7 +610,11 @@ def _numbers_together(parts: Sequence[tuple[int, Numbers]]) -> Numbers:
 
 
 def _linked_dimension(dimension: str, parts: Sequence[tuple[ChannelShare, DimensionSummary]]) -> DimensionSummary:
-    """Sum up one dimension of an agent over its channels: the mean of their scores, weighted by its messages; the sum of counts."""
+    """Sum up one dimension of an agent over its channels: the mean of their scores, weighted by its messages; the sum of counts.
+
+    Of each proposition, too; its weight and whether it is inverted are those in the first channel that has it. The noise is the root
+    mean square of the channels' noises; None where no channel has repeats. Without `parts` all numbers are 0 or None.
+    """
     noises: list[float] = []
     channels: list[ChannelScore] = []
     by_id: dict[str, list[tuple[int, PropositionSummary]]] = {}
@@ -634,7 +669,7 @@ def _sums_without_repeats(runs: Collection[int]) -> Iterator[_PropositionSums]:
     """Sum up the judgements of runs that judged each item once: each scored judgement is an item."""
     judgements = EvaluationScore.objects.filter(evaluation_run__in=runs).order_by()
     rows: Any = judgements.values(*_PROPOSITION_OF_RUN).annotate(
-        heaviest=Max("weight"),
+        heaviest=Max("weight"),  # a proposition has one weight in all rows of a run
         with_inverted=Count("pk", filter=Q(inverted=True)),
         total=Coalesce(Sum("score", filter=Q(status="scored")), 0),
         **share_counts(),
@@ -667,9 +702,13 @@ def _sums_without_repeats(runs: Collection[int]) -> Iterator[_PropositionSums]:
 
 
 def _sums_of_repeats(runs: Collection[int]) -> Iterator[_PropositionSums]:
-    """Sum up the judgements of runs that judged each item several times: an item's score is the mean of its repeats."""
+    """Sum up the judgements of runs that judged each item several times: an item's score is the mean of its scored repeats.
+
+    A count is the median of the repeats; of two middle ones the smaller. Why a statistic has no score (`why`) is not read here.
+    """
     scored = Q(status="scored", score__isnull=False)
     judgements = EvaluationScore.objects.filter(evaluation_run__in=runs).order_by()
+    # An item is a message (of a pair the later one); None is the whole window.
     items: Any = judgements.values(*_PROPOSITION_OF_RUN, "message").annotate(
         heaviest=Max("weight"),
         with_inverted=Count("pk", filter=Q(inverted=True)),
@@ -693,12 +732,15 @@ def _sums_of_repeats(runs: Collection[int]) -> Iterator[_PropositionSums]:
         counts.setdefault((run, dimension, proposition_id), []).append(count or 0)
     for key, sums in by_proposition.items():
         if key in counts:
-            sums.count = median_low(counts[key])  # of two middle ones the smaller
+            sums.count = median_low(counts[key])
         yield sums
 
 
 def _add_item(sums: _PropositionSums, item: Mapping[str, Any]) -> None:
-    """Add the repeats of one item to the sums of its proposition."""
+    """Add the repeats of one item (a row of `_sums_of_repeats`) to the sums of its proposition.
+
+    The item counts as scored when any of its repeats is; statuses are counted repeat by repeat.
+    """
     sums.scored += item["scored"]
     sums.trivial += item["trivial"]
     sums.unscored += item["unscored"]
@@ -710,13 +752,14 @@ def _add_item(sums: _PropositionSums, item: Mapping[str, Any]) -> None:
     sums.weight = max(sums.weight, float(item["heaviest"]))
     if item["with_inverted"]:
         sums.inverted = True
-    repeats = item["with_score"]
-    if repeats:
-        mean = item["points"] / repeats
+    scored_repeats = item["with_score"]
+    if scored_repeats:
+        mean = item["points"] / scored_repeats
         sums.items += 1
-        sums.freedom += repeats - 1
+        sums.freedom += scored_repeats - 1
         sums.total += mean
-        sums.squares += max(0.0, item["squared"] - repeats * mean**2)
+        # The squared deviations from the mean, by the sum of squares; rounding must not make it negative.
+        sums.squares += max(0.0, item["squared"] - scored_repeats * mean**2)
 
 
 # -- evaluations
@@ -744,9 +787,14 @@ def summarize(run: EvaluationRun) -> RunSummary:
 
 
 def summarize_all(runs: Sequence[EvaluationRun]) -> list[RunSummary]:
-    """Sum up several runs, in their order, in as many queries as for one."""
+    """Sum up several runs, in their order, in as many queries as for one.
+
+    A dimension in which the judge answered nothing has no score, though rules may have scored something. An agent's channel dimensions
+    are summed up from the runs of its channels.
+    """
     sums_by_run = _sums_by_run(runs)
     spent_by_work = ledger.totals_of_work([run.work_id for run in runs])
+    # Only where something is unscored can calls have failed.
     with_unscored = [run for run in runs if any(sums.unscored for sums in sums_by_run[run.pk])]
     unanswered_dimensions = unanswered(with_unscored)
     linked_by_run = linked_dimensions([run for run in runs if set(run.dimensions) - set(run.own_dimensions)])
@@ -754,7 +802,7 @@ def summarize_all(runs: Sequence[EvaluationRun]) -> list[RunSummary]:
     for run in runs:
         dimensions = _dimension_summaries(sums_by_run[run.pk])
         for name, dimension in dimensions.items():
-            if (run.pk, name) in unanswered_dimensions:  # what is left is of exact rules, and no score of this judge
+            if (run.pk, name) in unanswered_dimensions:
                 dimensions[name] = dimension.model_copy(update={"score": None})
         dimensions |= linked_by_run.get(run.pk, {})
         summaries.append(_run_summary(run, dimensions, spent_by_work[run.work_id]))
@@ -762,7 +810,10 @@ def summarize_all(runs: Sequence[EvaluationRun]) -> list[RunSummary]:
 
 
 def _run_summary(run: EvaluationRun, dimensions: dict[str, DimensionSummary], spent: ledger.Totals) -> RunSummary:
-    """Put together a run, its dimensions and what it used."""
+    """Put together a run, its dimensions and what its own calls used; no overall score for one that failed or was cancelled.
+
+    The cost leaves out calls without a price; it is None where all calls are without one, and 0 where there was no call.
+    """
     sent = spent.input_tokens + spent.cache_read_tokens + spent.cache_write_tokens
     overall_score = None
     if run.status not in WITHOUT_SCORE:
@@ -802,9 +853,10 @@ def dimension_scores(runs: Collection[EvaluationRun]) -> dict[int, dict[str, flo
 
 
 def linked_dimensions(runs: Sequence[EvaluationRun]) -> dict[int, dict[str, DimensionSummary]]:
-    """Return agents' channel dimensions by run, from the runs of their channels that are not failed.
+    """Return agents' channel dimensions by run and name, from the runs of their channels that did not fail and were not cancelled.
 
-    A score is the mean of the channels' scores, weighted by how much the agent said in each; a count is the sum.
+    A score is the mean of the channels' scores, weighted by how much the agent said in each; a count is the sum. A channel dimension that
+    no channel has is there without numbers.
     """
     if not runs:
         return {}
@@ -832,7 +884,7 @@ def linked_dimensions(runs: Sequence[EvaluationRun]) -> dict[int, dict[str, Dime
 
 
 def worst_judgement(run: EvaluationRun, dimension: str, proposition_id: str) -> EvaluationScore | None:
-    """Return the lowest scored judgement of a proposition, the oldest of equals."""
+    """Return the lowest scored judgement of a proposition, the oldest of equals; None when none was scored."""
     scored = run.scores.filter(dimension=dimension, proposition_id=proposition_id, status="scored")
     return scored.order_by("score", "pk").first()
 
@@ -843,7 +895,7 @@ def pending_count(run: EvaluationRun) -> int:
 
 
 def channels_of(summaries: Iterable[RunSummary]) -> list[RunSummary]:
-    """Sum up the evaluations of channels from which those of agents have numbers, each once, by channel."""
+    """Sum up the evaluations of channels from which those of agents have numbers, each once, in order of the channels' names."""
     channel_runs: dict[int, EvaluationRun] = {}
     for summary in summaries:
         for dimension in summary.dimensions.values():
@@ -853,7 +905,10 @@ def channels_of(summaries: Iterable[RunSummary]) -> list[RunSummary]:
 
 
 def spent_on(summaries: Iterable[RunSummary]) -> Used:
-    """Add up what these evaluations used, with those of their channels, each once."""
+    """Add up what these evaluations used, with those of their channels, each once.
+
+    The cost is of what has a price; None where there were calls and none has one.
+    """
     summaries = list(summaries)
     by_run = {summary.run.pk: summary for summary in (*summaries, *channels_of(summaries))}
     # One that made no call costs nothing; it must not give the others a price.
@@ -890,7 +945,7 @@ def waiting_words(runs: Sequence[EvaluationRun]) -> dict[int, str]:
 
 
 def _batch_words(batch: LLMBatch) -> str:
-    """Say how far a batch is."""
+    """Say how far a batch is, e.g. ``waiting for batch msgbatch_1: 3 of 40 answered (the last look failed)``."""
     name = batch.batch_id or "(being submitted)"
     words = f"waiting for batch {name}: {batch.answered} of {batch.requests} answered"
     if batch.cancel_requested_at is not None:

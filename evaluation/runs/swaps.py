@@ -48,7 +48,7 @@ def choose_swaps(agent: Agent, messages: Sequence[int], *, seed: int) -> dict[st
 def _texts_of_others(agent: Agent, rng: random.Random) -> list[list[str]]:
     """Return the ids of the newest messages of other active agents with another persona, drawn at random."""
     others = Agent.objects.filter(is_active=True).exclude(pk=agent.pk)
-    if agent.system_prompt.strip():
+    if agent.system_prompt.strip():  # agents without any system prompt are not of one persona
         others = others.exclude(system_prompt=agent.system_prompt)
     candidates = list(others.order_by("slug"))
     rng.shuffle(candidates)

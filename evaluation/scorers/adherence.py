@@ -31,6 +31,9 @@ def context(
     """Return the message judged, amid what happened in its channel; for a proposition about the full window all that the agent said in it.
 
     All messages of a stretch have the same trajectory, so that the prompt up to there can be cached.
+
+    Raises:
+        ValueError: There is no message, and the proposition is about one.
     """
     if proposition.over_window:
         return Context(

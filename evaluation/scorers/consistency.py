@@ -76,7 +76,10 @@ def _words_of(keys: Sequence[int]) -> dict[int, frozenset[str]]:
 
 
 def _match(current: list[int], pool: list[int], words: Mapping[int, frozenset[str]]) -> list[tuple[int, int]]:
-    """Pair each current message with the nearest of the pool, as long as there are any; see `find_pairs`."""
+    """Pair each current message with the nearest of the pool, each of which is used once; without more of them the rest stays unpaired.
+
+    Nearness is the share of words in common, by weight: see `find_pairs`. A word that is not in the pool weighs most.
+    """
     frequency: Counter[str] = Counter()
     for pk in pool:
         frequency.update(words[pk])
@@ -84,6 +87,7 @@ def _match(current: list[int], pool: list[int], words: Mapping[int, frozenset[st
     weight_of_unknown = log(1 + len(pool))
 
     def total_weight(group: frozenset[str]) -> float:
+        # Sorted, because the last digits of a sum depend on the order.
         return sum(weights.get(word, weight_of_unknown) for word in sorted(group))
 
     def nearness(pk: int, other: int) -> float:
@@ -97,13 +101,17 @@ def _match(current: list[int], pool: list[int], words: Mapping[int, frozenset[st
     for pk in current:
         if not unused:
             break
+        # Of equally near ones the latest, which has the highest index.
         place = max(range(len(unused)), key=lambda index: (nearness(pk, unused[index]), index))
         pairs.append((pk, unused.pop(place)))
     return pairs
 
 
 def plan(subject: Subject, propositions: Sequence[Proposition]) -> list[Item]:
-    """Plan every proposition on every pair (AC-6.2.3, AC-6.2.4); with no pair once each, to say why it cannot be judged (AC-6.2.6)."""
+    """Plan every proposition on every pair (AC-6.2.3, AC-6.2.4); with no pair once each, to say why it cannot be judged (AC-6.2.6).
+
+    Nothing where the agent says nothing in the window.
+    """
     halves = subject.halves()
     if not halves.current:
         return []
@@ -119,7 +127,13 @@ def plan(subject: Subject, propositions: Sequence[Proposition]) -> list[Item]:
 def context(
     subject: Subject, proposition: Proposition, message: Message | None, earlier: Message | None = None
 ) -> Context:
-    """Return the two messages, each after what was said just before it; never the persona (AC-6.2.4)."""
+    """Return the two messages, each after what was said just before it; never the persona (AC-6.2.4).
+
+    The voice is measured only for the offline judge; a model is not shown it.
+
+    Raises:
+        ValueError: One of the two messages is missing.
+    """
     if message is None or earlier is None:
         raise ValueError("consistency is judged pair by pair")
     before = _moment(subject, earlier)
@@ -158,10 +172,11 @@ class Voices:
 
 
 def _measure_voice(text: str, subject: Subject) -> dict[str, Any]:
-    """Measure how surely the agent said this.
+    """Measure how surely the agent said this. The voices are learned with the first text, and kept in `subject`.
 
     Returns:
-        ``own`` (0 to 1) with what that rests on, or ``why`` it cannot be said.
+        ``own`` (0 to 1) with what that rests on, or ``why`` it cannot be said. ``odd`` names up to three features of style in which the
+        text lies at least two spreads from the agent's mean.
     """
     if subject.voices is None:
         subject.voices = _learn_voices(subject)
@@ -185,12 +200,17 @@ Speaker = tuple[int | None, str]  # an agent's id, or None and the name of an ou
 def _learn_voices(subject: Subject) -> Voices:
     """Learn the agent's voice from its newest earlier messages, and the others' from what was said in the same channels until then.
 
-    Others are agents and outsiders. Where fewer than two of them are agents, foils join them: people write unlike any agent.
+    Others are agents and outsiders with at least five messages. Where fewer than two of them are agents, foils join them: people write
+    unlike any agent.
+
+    Returns:
+        Without a voice, with the reason, for fewer than ten messages of the agent, for no other agent and fewer than two outsiders, and
+        where its messages cannot be told from those of the others.
     """
     history = subject.halves().history[-MOST_OWN:]
     spoken = list(Message.objects.filter(pk__in=history).order_by("pk").values_list("text", "channel", "position"))
     own = [text[:MOST_CHARACTERS] for text, _, _ in spoken]
-    # What is tested is not learned from.
+    # What is tested is not learned from. Of a swapped text that was deleted (None) nothing is left.
     tested = {(text or "")[:MOST_CHARACTERS] for text in subject.swapped.values()}
     texts_by_speaker = _hear_others(subject, [(channel, position) for _, channel, position in spoken], tested)
     mask = _name_mask(subject, texts_by_speaker)
@@ -228,7 +248,10 @@ def _why_no_others(outsiders: int) -> str:
 def _hear_others(
     subject: Subject, spoken: Sequence[tuple[int, int]], tested: Collection[str]
 ) -> dict[Speaker, list[str]]:
-    """Return what others said in the agent's busiest channels before its last message there.
+    """Return what others said in the agent's busiest channels before its last message there, by who said it.
+
+    Of each of up to 20 channels the newest 100 messages, cut to 2,000 characters. Simulated speech is not among it, unless the tags of the
+    history name a conversation.
 
     Args:
         spoken: Channel and position of the agent's messages.
@@ -265,7 +288,7 @@ def _name_mask(subject: Subject, speakers: Iterable[Speaker]) -> NameMask:
 
 
 def _stock_voices(tested: Collection[str]) -> list[list[str]]:
-    """Return the texts of the foils without those that are tested."""
+    """Return the texts of the foils without those that are tested; not of foils that then have too few to make a voice."""
     stock: list[list[str]] = []
     for texts in load_foils().values():
         usable = [text for text in texts if text not in tested]
@@ -275,7 +298,7 @@ def _stock_voices(tested: Collection[str]) -> list[list[str]]:
 
 
 def _name_others(*, agents: int, outsiders: int, stock: int) -> str:
-    """Say how many voices of each kind the agent's is compared with."""
+    """Say how many voices of each kind the agent's is compared with, e.g. ``1 other agent and 4 stock voices``."""
     parts: list[str] = []
     if agents:
         parts.append(counted(agents, "other agent"))
@@ -294,7 +317,10 @@ def _masked(text: str, mask: NameMask) -> str:
 
 
 def read_ahead(subject: Subject, messages: Iterable[Message]) -> None:
-    """Read what was said just before each of many messages in one query, where `context` would ask for each."""
+    """Read what was said just before each of up to 50 messages in one query, where `context` would ask for each.
+
+    It is kept in `subject.before`, as events. The other messages, and those before which something was deleted, are left to `context`.
+    """
     wanted = [message for message in messages if message.pk not in subject.before][:READ_AHEAD]
     if not wanted:
         return
@@ -318,7 +344,7 @@ def read_ahead(subject: Subject, messages: Iterable[Message]) -> None:
 
 
 def _moment(subject: Subject, message: Message) -> Window:
-    """Return a message after what was said just before it."""
+    """Return a message after the two messages that were said just before it in its channel; as many as there are."""
     before = subject.before.get(message.pk)
     if before is None:
         earlier = Message.objects.filter(

@@ -38,7 +38,10 @@ def plan(subject: ChannelSubject, propositions: Sequence[Proposition]) -> list[I
 def context(
     subject: ChannelSubject, proposition: Proposition, message: Message | None, earlier: Message | None = None
 ) -> Context:
-    """Return the full conversation once, in order, with the agents' vocabulary figures as data (AC-6.4.2 to AC-6.4.7)."""
+    """Return the full conversation once, in order, with the agents' vocabulary figures as data (AC-6.4.2 to AC-6.4.7).
+
+    The personas of all agents that speak are shown only where the proposition says so. `measured` is for the offline judge alone.
+    """
     window, _ = subject.conversation(proposition.first_n, proposition.last_n)
     measured = _measure(_agents_lines(subject, proposition))
     return Context(
@@ -86,7 +89,7 @@ class Measured(NamedTuple):
 
 @lru_cache(maxsize=64)  # the judge's evidence and the figures go by the same lines
 def _measure(lines: Lines) -> Measured:
-    """Measure the voices of the agents that say these lines."""
+    """Measure the voices of the agents that say these lines: how distinct they are over all, figures and pairs for the 50 that say most."""
     texts_by_agent: dict[int, list[str]] = {}
     for agent_id, text in lines:
         texts_by_agent.setdefault(agent_id, []).append(text)
@@ -122,7 +125,7 @@ def _agents_lines(subject: ChannelSubject, proposition: Proposition) -> Lines:
 
 
 def _statistics_shown(subject: ChannelSubject, measured: Measured) -> dict[str, Any]:
-    """Return the figures that the judge is shown as data."""
+    """Return the figures that the judge is shown as data, by the agents' names; of pairs the 40 most alike, and how many are left out."""
     speakers = subject.speakers()
     names = {agent_id: speakers.get(agent_id, str(agent_id)) for agent_id in measured.vocabulary}
     pairs = _named_pairs(measured.pairs, names)

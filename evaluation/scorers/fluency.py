@@ -44,11 +44,12 @@ def repetition_value(share: float) -> float:
 def figures(subject: Subject, propositions: Sequence[Proposition]) -> dict[str, Any]:
     """Measure what offline comparisons of claims about phrases go by: the statistic is exact, its interval comes from the messages alone.
 
-    A message's figure is its jackknife pseudo-value (Tukey 1958), within 0 to 9: messages drawn with replacement would be repetition.
+    A message's figure is its jackknife pseudo-value (Tukey 1958), within 0 to 9. A bootstrap would draw some messages twice, which is
+    repetition itself.
 
     Returns:
-        ``phrases``: by proposition its weight, and the figure of each message under the key of its text. Empty for a model as judge,
-        and for fewer than five messages.
+        ``phrases``: by proposition (that has this statistic as its measure and is not hard) its weight, and the figure of each message
+        under the key of its text, flipped where it is inverted. Empty for a model as judge, and for fewer than five messages.
     """
     if not subject.heuristic:
         return {}
@@ -66,7 +67,10 @@ def figures(subject: Subject, propositions: Sequence[Proposition]) -> dict[str, 
 
 
 def _pseudo_values(texts: Sequence[str]) -> dict[str, float]:
-    """Return the figure of each message; see `figures`. Empty for too few messages."""
+    """Return each message's jackknife pseudo-value of the repetition score, cut to 0 to 9, by a key made of its text.
+
+    Equal texts have keys of their own, ``…/2`` for the second one. Empty for fewer than five messages.
+    """
     if len(texts) < AMONG:
         return {}
     share, shares_without = typical_recurrence([comparable_ngrams(text, 3) for text in texts])

@@ -38,7 +38,7 @@ def not_evaluable(subject: ChannelSubject) -> str:
 def stretches(subject: ChannelSubject) -> Iterator[tuple[int, int]]:
     """Yield first and last position of each part of the conversation: as many messages as fit `IDEAS_PART_CHARACTERS`, none left out.
 
-    Lengths are read in portions, texts not at all.
+    A message that is longer is a part of its own. Lengths are read in portions, texts not at all.
     """
     most = int(settings.IDEAS_PART_CHARACTERS)
     size = 0

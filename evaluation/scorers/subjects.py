@@ -53,7 +53,8 @@ def in_window(messages: QuerySet[Message], window: MessageWindow) -> QuerySet[Me
 def why_outside(messages: QuerySet[Message], window: MessageWindow) -> str:
     """Return why a stretch of time holds none of `messages` (all there are, whatever their time), as the end of a sentence.
 
-    Empty where the window is no stretch of time, or where there are no messages at all.
+    E.g. ``; 7d: the newest with a time is from 2025-05-01``. Empty where the window is no stretch of time, or where there is
+    no message at all.
     """
     if window.start is None and window.end is None:
         return ""
@@ -162,7 +163,7 @@ def check_bins(bins: Sequence[Bin]) -> None:
     """
     if len(bins) > MOST_BINS:
         raise ValueError(f"{len(bins)} bins; allowed: {ALLOWED_BINS}")
-    end_before: int | None = 0
+    end_before: int | None = 0  # None: the stretch before has no end, so none may follow it
     for bin_ in bins:
         first, last = bin_
         overlaps = end_before is None or first <= end_before
@@ -223,7 +224,9 @@ def sample_by_position(
     simulated: bool = False,
     where: Mapping[str, str] | None = None,
 ) -> list[int]:
-    """Return the ids of up to `samples` messages, as many from each stretch; what a short one leaves goes to the others.
+    """Return the ids of up to `samples` messages, in order of channel and position: as many from each stretch as from the others.
+
+    What a short stretch leaves goes to the others. Messages whose position is in no stretch are not drawn.
 
     Later positions come from long conversations only. So conversations that reach from the first to the last stretch with messages are
     drawn from before the others, and each stretch takes one message after the other from them in the same order: early and late
@@ -252,7 +255,14 @@ def sample_by_position(
 def _draw_from_bins(
     keys_by_channel_and_bin: Mapping[tuple[int, int], Sequence[int]], *, samples: int, seed: int
 ) -> list[int]:
-    """Draw messages, as many from each stretch; see `sample_by_position`."""
+    """Draw up to `samples` messages, as many from each stretch.
+
+    Conversations that reach from the first to the last stretch are drawn from before the others, in the same order in each stretch, so that
+    all stretches stand for the same conversations.
+
+    Args:
+        keys_by_channel_and_bin: The messages that may be drawn, by channel and the index of their stretch.
+    """
     rng = random.Random(seed)  # noqa: S311 (repeatable, not unpredictable)
     counts = {key: len(keys) for key, keys in keys_by_channel_and_bin.items()}
     bin_sizes: Counter[int] = Counter()
@@ -290,6 +300,8 @@ def spanning(counts: Mapping[tuple[int, int], int]) -> set[int]:
 def _share_equally(sizes: Mapping[int, int], samples: int) -> dict[int, int]:
     """Return how many to draw from each group: equally many; what a small one has not goes to the others.
 
+    What is left when there are fewer samples than groups goes to the first of them, one each.
+
     Args:
         sizes: The size of each group.
     """
@@ -309,8 +321,11 @@ def _share_equally(sizes: Mapping[int, int], samples: int) -> dict[int, int]:
 def _numbers_to_draw(
     channels: Sequence[int], bin_index: int, counts: Mapping[tuple[int, int], int], share: int
 ) -> dict[int, int]:
-    """Return how many messages to take from each conversation in a stretch: one from each after the other, until the share is drawn."""
-    size_by_rank: dict[int, int] = {}
+    """Return how many messages to take from each conversation in a stretch: one from each after the other, until the share is drawn.
+
+    Conversations that give none are left out.
+    """
+    size_by_rank: dict[int, int] = {}  # by rank: what cannot be divided goes to the first channels
     for rank, channel in enumerate(channels):
         if (channel, bin_index) in counts:
             size_by_rank[rank] = counts[channel, bin_index]
@@ -345,7 +360,7 @@ class Window:
         return self.first + self.last
 
     def with_event(self, number: int, event: Event) -> Window:
-        """Return the window with another event under a number that is shown."""
+        """Return the window with another event under a number that is shown, from 1; the events left out are numbered, too."""
         if number <= len(self.first):
             first = list(self.first)
             first[number - 1] = event
@@ -496,7 +511,10 @@ class Subject:
         return why_outside(everything, self.window)
 
     def sample(self) -> list[int]:
-        """Draw up to `samples` messages at random with the seed (AC-6.1.2), by turn evenly over its stretches; return their ids."""
+        """Draw up to `samples` messages at random with the seed (AC-6.1.2), with `position_bins` evenly from these; return their ids.
+
+        Oldest first; with `position_bins` in order of channel and position.
+        """
         if self.position_bins:
             return sample_by_position(
                 agent=self.agent,
@@ -526,7 +544,10 @@ class Subject:
         return self._halves
 
     def _read_halves(self) -> Halves:
-        """Read what `halves` returns."""
+        """Read what `halves` returns. The history is empty where nothing is said now.
+
+        Up to 1,000 messages from each end of the past are read, and so many more as are said now, because those may be among them.
+        """
         current = list(self.messages().values_list("pk", "channel_id"))
         if self._is_split():
             current = current[len(current) // 2 :]
@@ -548,7 +569,9 @@ class Subject:
         return not self.simulated and self.history.spec == BEFORE and self.window.spec == "all" and not self.where
 
     def _past(self, *, first_now: int) -> QuerySet[Message]:
-        """Return the messages of the history; they may include what is said now.
+        """Return the messages of the history: of the history's own window, else what was said before the first message of now.
+
+        Where the window is compared with itself, they are all of it: they may include what is said now. None for simulated speech.
 
         Args:
             first_now: Primary key of the first message that is said now.
@@ -567,7 +590,10 @@ class Subject:
 
         Neighbouring stretches begin with the same events: `last_n` counts back from the end of the first of them. What was said
         before the evaluation's window belongs to it, what was said after does not. Only the events shown are read. They are the same for
-        all messages of a stretch.
+        all messages of a stretch, but for the text that stands in for the message in a swap test.
+
+        Returns:
+            The events, and the number of the message among them; None where it is not shown.
         """
         end = stretch_end(message.position, last_n)
         ends = self._read_ends(message, end, first_n, last_n)
@@ -581,7 +607,11 @@ class Subject:
         return ShownWindow(window, number)
 
     def _read_ends(self, message: Message, end: int, first_n: int, last_n: int) -> Ends:
-        """Read what the messages of the stretch that ends at the position `end` are shown, once for all who speak in the channel."""
+        """Read what the messages of the stretch that ends at the position `end` are shown, once for all who speak in the channel.
+
+        Nothing that was said after the window's end is among it. Where neighbouring stretches begin with the same events, it says after how
+        many events each of them up to this one ends.
+        """
         key = (message.channel_id, end, first_n, last_n, self.window.end, self.window.stored_by, message.synthetic)
         if key in self.read:
             return self.read[key]
@@ -602,7 +632,10 @@ class Subject:
         return ends
 
     def own_window(self, first_n: int, last_n: int) -> Window:
-        """Return what the agent said in the window, over all channels, in order of time."""
+        """Return what the agent said in the window, over all channels, in order of time: the first and the last so many messages.
+
+        All of it where there are no more than `first_n` + `last_n`.
+        """
         cache_key = ("own", first_n, last_n)
         if cache_key not in self._windows:
             keys = list(self.messages().values_list("pk", flat=True))
@@ -734,13 +767,17 @@ COUNTED_UP_TO = 200  # events left out; of more it is said how many positions th
 def read_ends(
     messages: QuerySet[Message], first_n: int, last_n: int, *, upto: int | None = None, further: int = 0
 ) -> Ends:
-    """Read the ends of a channel, without reading or counting what lies between.
+    """Read the ends of a channel, without reading what lies between; more than 200 messages there are not counted one by one.
 
     Args:
         messages: Of one channel.
         first_n: How many from the start. `last_n`: how many from the end, or up to the position `upto`.
         further: How many messages after `upto`, at most, are among the last ones, too.
+
+    Returns:
+        Where nothing is left out, all up to `upto` are among the first ones, and only those after it are the last ones.
     """
+    # One more than is shown tells whether anything is left out.
     newest = read_plain_messages(messages.order_by("-position")[: first_n + last_n + further + 1])
     newest.reverse()
     before, after = newest, []

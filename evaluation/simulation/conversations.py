@@ -179,6 +179,7 @@ def simulate(
         situations: What happens to it, see `load_situations`.
         actor_model: The model that acts; default the agent's own, else `ACTOR_MODEL`.
         repeats: How often each situation is simulated, 1 to 20.
+        progress: Called with the number of lines done, and of all lines.
         reuse: Use the newest simulation of the same, whatever its age and even if it was measured, and only add what it lacks.
 
     Raises:
@@ -233,7 +234,11 @@ def prepare(
 ) -> PreparedSimulation:
     """Store the channels of a simulation: those of the newest of the same if it is to be continued, else new ones.
 
-    It is not continued once a completed evaluation measured it; with `reuse` it always is; with None never.
+    Args:
+        reuse: False: it is continued until a completed evaluation measured it. True: always. None: never.
+
+    Returns:
+        A scene for each situation and repeat, the first repeat of all situations first; nothing has been said in new ones.
     """
     persona_digest = current_digest(agent)
     digest = _digest_of_same(agent, persona_digest, situations, model, repeats)
@@ -287,7 +292,7 @@ def _newest_number(prefix: str) -> int:
 
 
 def _is_continued(simulation_id: str, reuse: bool | None) -> bool:
-    """Return whether an earlier simulation is continued; see `prepare`."""
+    """Return whether an earlier simulation is continued; `reuse` as for `prepare`."""
     if reuse is None:
         return False
     if reuse:
@@ -309,7 +314,10 @@ def _new_channel(slug: str, agent: Agent, situation: Situation, repeat: int, sim
 
 # -- the conversations
 def _converse(scenes: Sequence[Scene], progress: Progress) -> tuple[Conversation, ...]:
-    """Simulate one conversation after the other, until several in a row failed."""
+    """Simulate one conversation after the other, until three in a row failed.
+
+    Those after that are returned as they were left before; they count as tried only if they were complete.
+    """
     total = sum(len(scene.situation.lines) for scene in scenes)
     failed_in_a_row = 0
     conversations: list[Conversation] = []
@@ -339,7 +347,7 @@ class Scene:
     first_line: int
 
     def simulate(self, progress: Progress, total: int) -> Conversation:
-        """Say the lines that are missing, until one fails.
+        """Say the lines that are missing, until one fails, the persona is changed, or the budget is used up; say how far it came, and why.
 
         Args:
             progress: Called after each line but the last.
@@ -379,7 +387,7 @@ class Scene:
         )
 
     def answered_turns(self) -> list[Run]:
-        """Return the turns that answered the first lines, or passed over them in silence."""
+        """Return the turns that answered the first lines, or passed over them in silence, up to the first line without one."""
         answered: list[Run] = []
         for turn in range(1, len(self.situation.lines) + 1):
             run = self._turns(turn).last()
@@ -398,10 +406,13 @@ class Scene:
         return Run.objects.filter(channel=self.channel, idempotency_key__startswith=key).order_by("pk")
 
     def _say(self, turn: int) -> Run:
-        """Say a line and run the agent's turn.
+        """Say a line, unless it was said before, and run the agent's turn, unless the line was answered meanwhile; return that turn.
+
+        A turn that had not ended is continued; after one that failed a new attempt is made.
 
         Raises:
             NotSimulated: The turn failed.
+            TurnRefused, SendRefused: It could not be started, or its message not be sent.
         """
         tags = {key: self.channel.tags[key] for key in (SIMULATION, SITUATION, REPEAT)}
         tags[TURN] = str(turn)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from evaluation.statistics.bootstrap import Estimate, numbers, percentile_estimate, replicates
+from evaluation.statistics.bootstrap import Estimate, finite_numbers, percentile_estimate, replicates
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +29,8 @@ def quadratic_weighted_kappa(
         first, second: Ratings of the two, shape (items,), same items in the same order, on an interval scale (0 to 9).
 
     Returns:
-        At most 1; 0 is chance, below 0 worse. None for fewer than two items, or when both raters gave one and the same rating throughout.
+        At most 1; 0 is chance, below 0 worse. No value for fewer than two items, or when both raters gave one and the same rating
+        throughout.
 
     Raises:
         ValueError: Lists of different length, or a rating that is no finite number.
@@ -41,8 +42,11 @@ def quadratic_weighted_kappa(
 def spearman(first: Sequence[float], second: Sequence[float], *, resamples: int = RESAMPLES) -> Estimate:
     """Return Spearman's rank correlation, −1 to 1, ties given their mean rank; None for fewer than two items or when a rater never varies.
 
-    Source: Spearman, American Journal of Psychology 15 (1904), 72–101; agrees with ``scipy.stats.spearmanr``. Arguments, interval and
-    errors are those of `quadratic_weighted_kappa`; any ordinal scale will do, and the two may differ.
+    Source: Spearman, American Journal of Psychology 15 (1904), 72–101; agrees with ``scipy.stats.spearmanr``. The interval is a
+    percentile bootstrap over items. Raises ValueError for lists of different length, or a rating that is no finite number.
+
+    Args:
+        first, second: Ratings of the same items in the same order; any ordinal scale will do, and the two may differ.
     """
     undefined = "a rater gave the same rating to every item"
     return _statistic_of_pairs(first, second, _spearman, undefined=undefined, resamples=resamples)
@@ -58,7 +62,8 @@ def krippendorff_alpha(items: Sequence[Sequence[float | None]], *, resamples: in
         items: One row per item, one rating per rater; None where a rater gave none.
 
     Returns:
-        At most 1; 0 is chance. `n` counts the items with two ratings or more. None when fewer than two have them, or all ratings are equal.
+        At most 1; 0 is chance. `n` counts the items with two ratings or more. No value when fewer than two have them, or all ratings are
+        equal.
 
     Raises:
         ValueError: A rating that is no finite number.
@@ -68,7 +73,7 @@ def krippendorff_alpha(items: Sequence[Sequence[float | None]], *, resamples: in
 
     rows = []
     for number, ratings in enumerate(items, 1):
-        row = numbers(f"item {number}", [rating for rating in ratings if rating is not None])
+        row = finite_numbers(f"item {number}", [rating for rating in ratings if rating is not None])
         if row.size >= 2:
             rows.append(row)
     if len(rows) < 2:
@@ -121,11 +126,17 @@ def _statistic_of_pairs(
     Args:
         statistic: Gives the value of each row of counts over the distinct pairs of ratings; NaN where it is undefined.
         undefined: Why the value is None, where it is undefined for the ratings as they are.
+
+    Returns:
+        No value for fewer than two items either.
+
+    Raises:
+        ValueError: Lists of different length, or a rating that is no finite number.
     """
     import numpy as np
 
-    a = numbers("first rater", first)
-    b = numbers("second rater", second)
+    a = finite_numbers("first rater", first)
+    b = finite_numbers("second rater", second)
     if a.size != b.size:
         raise ValueError(f"the first rater has {a.size} ratings, the second {b.size}; they must rate the same items")
     if a.size < 2:
@@ -148,7 +159,7 @@ def _kappa(x: Floats, y: Floats, counts: Floats) -> Floats:
     n = counts.sum(axis=1)
     observed = counts @ (x - y) ** 2
     expected = counts @ (x**2 + y**2) - 2 * (counts @ x) * (counts @ y) / n
-    expected[expected <= 1e-12 * (1 + counts @ (x**2 + y**2))] = np.nan
+    expected[expected <= 1e-12 * (1 + counts @ (x**2 + y**2))] = np.nan  # 0 but for rounding
     return np.asarray(1 - observed / expected)
 
 
@@ -157,7 +168,7 @@ def _spearman(x: Floats, y: Floats, counts: Floats) -> Floats:
     import numpy as np
 
     n = counts.sum(axis=1, keepdims=True)
-    ranks_x = _mid_ranks(x, counts) - n / 2
+    ranks_x = _mid_ranks(x, counts) - n / 2  # of mean 0
     ranks_y = _mid_ranks(y, counts) - n / 2
     covariance = (counts * ranks_x * ranks_y).sum(axis=1)
     variances = (counts * ranks_x**2).sum(axis=1) * (counts * ranks_y**2).sum(axis=1)
@@ -171,9 +182,9 @@ def _mid_ranks(values: Floats, counts: Floats) -> Floats:
 
     order: NDArray[np.intp] = np.argsort(values, kind="stable")
     ordered = values[order]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    per_value = np.add.reduceat(counts[:, order], starts, axis=1)
-    middle = np.cumsum(per_value, axis=1) - per_value / 2
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])  # where each distinct value begins
+    per_value = np.add.reduceat(counts[:, order], starts, axis=1)  # how often it occurs
+    middle = np.cumsum(per_value, axis=1) - per_value / 2  # equal values share the middle of their ranks
     ranks = np.empty_like(counts)
     ranks[:, order] = np.repeat(middle, np.diff(np.r_[starts, values.size]), axis=1)
     return ranks

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from evaluation.statistics.bootstrap import LEVEL, Interval, numbers
+from evaluation.statistics.bootstrap import LEVEL, Interval, finite_numbers
 from evaluation.statistics.difference import ALPHA, POWER
 
 if TYPE_CHECKING:
@@ -54,9 +54,12 @@ class Effect:
 
 
 def welch(treatment: Sequence[float], control: Sequence[float]) -> Welch | None:
-    """Test the difference of two means, each score taken for itself; None for fewer than 2 scores in one, or none that varies."""
-    a = numbers("treatment", treatment)
-    b = numbers("control", control)
+    """Test the difference of two means, treatment less control, each score taken for itself.
+
+    None for fewer than 2 scores in one, or where the scores of neither arm vary. Raises ValueError for a score that is no finite number.
+    """
+    a = finite_numbers("treatment", treatment)
+    b = finite_numbers("control", control)
     if min(len(a), len(b)) < 2 or not (a.var() or b.var()):
         return None
     from scipy.special import stdtr
@@ -69,12 +72,12 @@ def welch(treatment: Sequence[float], control: Sequence[float]) -> Welch | None:
 
 
 def effect(treatment: Sequence[float], control: Sequence[float]) -> Effect | None:
-    """Return how large the difference of two means is, in standard deviations; None for fewer than 2 scores in one, or none that varies.
+    """Return how large treatment less control is, in standard deviations; None for fewer than 2 scores in one, or where none varies.
 
     Hedges & Olkin, "Statistical Methods for Meta-Analysis" (1985), chapter 5: g with the exact factor, the variance of d from its size.
     """
-    a = numbers("treatment", treatment)
-    b = numbers("control", control)
+    a = finite_numbers("treatment", treatment)
+    b = finite_numbers("control", control)
     n = len(a)
     m = len(b)
     if min(n, m) < 2:
@@ -86,6 +89,7 @@ def effect(treatment: Sequence[float], control: Sequence[float]) -> Effect | Non
 
     d = float(a.mean() - b.mean()) / pooled
     df = n + m - 2
+    # Hedges' correction: d is too large in small samples.
     factor = math.exp(math.lgamma(df / 2) - math.lgamma((df - 1) / 2)) / math.sqrt(df / 2)
     reach = float(ndtri((1 + LEVEL) / 2)) * math.sqrt((n + m) / (n * m) + d * d / (2 * (n + m)))
     interval = Interval(d - reach, d + reach)
@@ -98,13 +102,13 @@ def intraclass(*arms: Arm) -> float | None:
     Donner, International Statistical Review 54 (1986), 67–82. Below 0 when environments differ less than chance makes them.
 
     Returns:
-        None where no environment has two scores, or all scores are equal.
+        None where no environment has two scores, no arm has two environments, or all scores are equal.
     """
     squares_between = squares_within = 0.0
     freedom_between = freedom_within = 0
     effective_scores = 0.0
     for arm in arms:
-        environments = [numbers("scores", scores) for scores in arm.values() if len(scores)]
+        environments = [finite_numbers("scores", scores) for scores in arm.values() if len(scores)]
         if not environments:
             continue
         n = sum(len(scores) for scores in environments)
@@ -129,7 +133,7 @@ def permutation_p(treatment: Arm, control: Arm, *, seed: int = 0) -> float | Non
     """Return the two-sided p of no difference of the means of all scores: each environment swaps its arms, its scores stay together.
 
     All ways are gone through up to 13 pairs, else 9,999 drawn ones and the real one (Phipson & Smyth, Statistical Applications in
-    Genetics and Molecular Biology 9 (2010), 39). Environments that are in one arm only are left out.
+    Genetics and Molecular Biology 9 (2010), 39; `seed` is that of the draw). Environments with scores in one arm only are left out.
 
     Returns:
         In (0, 1]; None for fewer than 3 pairs.
@@ -143,13 +147,13 @@ def permutation_p(treatment: Arm, control: Arm, *, seed: int = 0) -> float | Non
         return None
     rows = np.array([sums_treatment[pair] for pair in pairs] + [sums_control[pair] for pair in pairs])
     as_it_was = np.zeros((1, len(pairs)), dtype=bool)
-    real = abs(_difference(rows, as_it_was)[0])
+    real = abs(_difference_for_each_way(rows, as_it_was)[0])
     at_least = real - 1e-9 * max(1.0, real)  # as extreme, but for rounding
     if len(pairs) <= MOST_EXACT_PAIRS:
         flips = _all_flips(len(pairs))
-        return int((np.abs(_difference(rows, flips)) >= at_least).sum()) / len(flips)
+        return int((np.abs(_difference_for_each_way(rows, flips)) >= at_least).sum()) / len(flips)
     flips = _drawn_flips(len(pairs), seed)
-    extreme = int((np.abs(_difference(rows, flips)) >= at_least).sum())
+    extreme = int((np.abs(_difference_for_each_way(rows, flips)) >= at_least).sum())
     return (1 + extreme) / (1 + PERMUTATIONS)
 
 
@@ -161,7 +165,12 @@ def least_p(pairs: int) -> float:
 
 
 def pairs_for_a_verdict(comparisons: int) -> int:
-    """Return how many pairs it takes until any of so many comparisons, below 500, can be significant after Holm's correction."""
+    """Return how many pairs it takes until any of so many comparisons can be significant after Holm's correction.
+
+    Raises:
+        ValueError: 500 comparisons or more, of which none ever can.
+    """
+    # The last number tried is the first whose ways are drawn: from there on the smallest p does not fall any more.
     for pairs in range(LEAST_PAIRS, MOST_EXACT_PAIRS + 2):
         if comparisons * least_p(pairs) < ALPHA:
             return pairs
@@ -182,14 +191,13 @@ def power(d: float, pairs: int, comparisons: int = 1) -> float:
     limit = ALPHA / comparisons
     is_exact = pairs <= MOST_EXACT_PAIRS
     ways = 2 ** (pairs - 1) if is_exact else 1 + PERMUTATIONS  # a way and its mirror image are one
-    rare_ways = (
-        math.ceil(limit * ways) - 1
-    )  # the real one must be among so many of the most extreme for p to be below the limit
+    # For p to be below the limit the real way must be among so many of the most extreme.
+    rare_ways = math.ceil(limit * ways) - 1
     if pairs < LEAST_PAIRS or rare_ways < 1:
         return 0.0
     if is_exact and rare_ways <= FEW_WAYS:
-        detected_from = _detected_from(pairs, rare_ways)
-        return float(detected_from.searchsorted(d)) / len(detected_from)
+        detected_from = _smallest_detected_d(pairs, rare_ways)
+        return float(detected_from.searchsorted(d)) / len(detected_from)  # the share of experiments that detect d
     shift = d * math.sqrt(pairs)
     if shift > LARGEST_SHIFT:
         return 1.0
@@ -227,12 +235,13 @@ def pairs_needed(d: float, comparisons: int = 1) -> int | None:
     def suffices(pairs: int) -> bool:
         return power(d, pairs, comparisons) >= POWER
 
+    # Half as many are too few; `high` where none below it does.
     return bisect_left(range(high), True, lo=high // 2, key=suffices)
 
 
 def detectable(treatment: Arm, control: Arm, comparisons: int = 1) -> float | None:
     """Return the smallest true difference that as many pairs would detect with power 0.8, in points; None where none could be."""
-    differences = _differences(treatment, control)
+    differences = _differences_of_pairs(treatment, control)
     smallest = detectable_d(len(differences), comparisons)
     if smallest is None:
         return None
@@ -245,11 +254,11 @@ def environments_needed(change: float, treatment: Arm, control: Arm, comparisons
     Returns:
         None for no difference, fewer than 2 pairs, or where more than ten million would be needed.
     """
-    differences = _differences(treatment, control)
+    differences = _differences_of_pairs(treatment, control)
     if len(differences) < 2 or not change:
         return None
     deviation = _deviation(differences)
-    d = min(MOST_D, abs(change) / deviation) if deviation else MOST_D
+    d = min(MOST_D, abs(change) / deviation) if deviation else MOST_D  # equal differences: any change is beyond them
     return pairs_needed(d, comparisons)
 
 
@@ -258,11 +267,11 @@ def _sums(arm: Arm) -> dict[Hashable, tuple[float, float]]:
     sums = {}
     for environment, scores in arm.items():
         if scores:
-            sums[environment] = (float(numbers("scores", scores).sum()), float(len(scores)))
+            sums[environment] = (float(finite_numbers("scores", scores).sum()), float(len(scores)))
     return sums
 
 
-def _differences(treatment: Arm, control: Arm) -> list[float]:
+def _differences_of_pairs(treatment: Arm, control: Arm) -> list[float]:
     """Return the differences of the means of environments that both arms have."""
     sums_control = _sums(control)
     differences = []
@@ -280,7 +289,7 @@ def _deviation(differences: Sequence[float]) -> float:
 
 
 @cache
-def _detected_from(pairs: int, rare_ways: int) -> Floats:
+def _smallest_detected_d(pairs: int, rare_ways: int) -> Floats:
     """Return from which `d` on the test detects it in each of some drawn experiments, sorted.
 
     A way to swap some pairs is as extreme as the real assignment when the mean of these pairs' differences is ≤ 0. So in an experiment
@@ -289,7 +298,7 @@ def _detected_from(pairs: int, rare_ways: int) -> Floats:
     import numpy as np
 
     differences = np.random.default_rng(pairs).standard_normal((DRAWN_EXPERIMENTS, pairs))
-    swapped = _all_flips(pairs)[1:].astype(float)
+    swapped = _all_flips(pairs)[1:].astype(float)  # the first way swaps none
     swapped /= swapped.sum(axis=1, keepdims=True)
     detected_from: list[Floats] = []
     for experiments in np.array_split(differences, DRAWN_EXPERIMENTS // 500):  # which keeps the tables small
@@ -298,11 +307,12 @@ def _detected_from(pairs: int, rare_ways: int) -> Floats:
     return np.sort(np.concatenate(detected_from))
 
 
-def _difference(rows: Floats, flips: NDArray[np.bool_]) -> Floats:
-    """Return the difference of the means of all scores for each way to swap pairs.
+def _difference_for_each_way(rows: Floats, flips: NDArray[np.bool_]) -> Floats:
+    """Return treatment less control, of the means of all scores, for each way to swap pairs.
 
     Args:
         rows: Sum and number of the scores of each environment, the treatment's, then the control's.
+        flips: A row for each way; True where a pair's two arms are swapped.
     """
     import numpy as np
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95  # of every confidence interval
 CELLS_AT_ONCE = 1_000_000  # 8 MB
+FEW = 30  # with fewer labels, that all resamples are alike says that they are few
 LEAST_SHARE_DEFINED = 0.9  # of the resamples; an interval from fewer would describe only the lucky ones
 
 
@@ -61,7 +62,7 @@ class Estimate:
     reason: str = ""
 
 
-def numbers(name: str, values: Sequence[float]) -> Floats:
+def finite_numbers(name: str, values: Sequence[float]) -> Floats:
     """Return the values as an array.
 
     Raises:
@@ -96,7 +97,9 @@ def percentile_estimate(value: float, replicates: Floats, *, n: int) -> Estimate
             value, None, n, f"undefined in {undefined} of {replicates.size} resamples: too few different ratings"
         )
     if np.ptp(defined) <= 1e-12:
-        return Estimate(value, None, n, f"too few labels for an interval (n = {n})")
+        if n < FEW:
+            return Estimate(value, None, n, f"too few labels for an interval (n = {n})")
+        return Estimate(value, None, n, f"no interval: no resample of {n} differs from the others")
     low, high = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Estimate(value, Interval(float(low), float(high)), n)
 
@@ -151,6 +154,7 @@ class _Cluster:
 def cluster_sums(*samples: Sequence[Observation]) -> list[Floats]:
     """Return one table per stratum: a row per cluster, Σ weight · value per sample and then Σ weight per sample.
 
+    Observations of weight 0 are left out; one without a cluster is a cluster of its own. No tables where nothing is left.
     Strata of a single cluster are joined (a lone one with the smallest other), for a cluster drawn from itself alone cannot vary. The order
     of the observations changes nothing.
 
@@ -161,8 +165,8 @@ def cluster_sums(*samples: Sequence[Observation]) -> list[Floats]:
 
     clusters: dict[Hashable, _Cluster] = {}
     for column, sample in enumerate(samples):
-        numbers("scores", [observation.value for observation in sample])
-        numbers("weights", [observation.weight for observation in sample])
+        finite_numbers("scores", [observation.value for observation in sample])
+        finite_numbers("weights", [observation.weight for observation in sample])
         for row, observation in enumerate(sample):
             if observation.weight < 0:
                 raise ValueError(f"weight {float(observation.weight)} of observation {row + 1}; allowed: 0 or more")
@@ -179,17 +183,17 @@ def cluster_sums(*samples: Sequence[Observation]) -> list[Floats]:
                 raise ValueError(f"cluster {observation.cluster!r} lies in two strata, {strata}")
             cluster.points[column] += float(observation.weight) * float(observation.value)
             cluster.weights[column] += float(observation.weight)
-    joined = _too_small(Counter(cluster.stratum for cluster in clusters.values()))
+    joined = _strata_to_join(Counter(cluster.stratum for cluster in clusters.values()))
     tables: dict[Hashable, list[list[float]]] = {}
     for cluster in clusters.values():
         table: Hashable = ("joined",) if cluster.stratum in joined else ("own", cluster.stratum)
         tables.setdefault(table, []).append([*cluster.points, *cluster.weights])
-    sorted_tables = [sorted(rows) for rows in tables.values()]
+    sorted_tables = [sorted(rows) for rows in tables.values()]  # so that the random draws do not depend on the order
     return [np.array(rows) for rows in sorted(sorted_tables)]
 
 
-def _too_small(sizes: Counter[Hashable]) -> set[Hashable]:
-    """Return the strata of one cluster, and where that is only one the smallest other."""
+def _strata_to_join(sizes: Counter[Hashable]) -> set[Hashable]:
+    """Return the strata of one cluster, and where that is only one the smallest other; empty where none has a single cluster."""
     lonely = {stratum for stratum, size in sizes.items() if size == 1}
     others = [stratum for stratum, size in sizes.items() if size > 1]
     if len(lonely) == 1 and others:
@@ -217,7 +221,7 @@ class Outcomes(NamedTuple):
 
     @property
     def are_two(self) -> bool:
-        """Return whether there is no value but the two ends: Σ (x − low)(x − high) is 0."""
+        """Return whether there is no value but the two ends, or all are equal: Σ (x − low)(x − high) is 0."""
         strays = self.squares - (self.low + self.high) * self.total + self.n * self.low * self.high
         return self.n > 0 and abs(strays) <= 1e-6 * max(1.0, self.squares)
 
@@ -245,7 +249,8 @@ def least_variance(
 
     Args:
         other: The sample that this one is compared with; None for a lone one.
-        unseen: False: rounding alone; for what is no draw from many outcomes, such as repeats of one judgement.
+        unseen: Whether other draws could show values that the sample does not. False: rounding alone; for what is no draw from many
+            outcomes, such as repeats of one judgement.
     """
     rounding = resolution**2 / 12
     if not unseen or not sample.are_two:
@@ -263,7 +268,11 @@ def least_variance(
 
 
 def least_variance_of_pairs(tables: Sequence[Floats], *, unseen: bool = True) -> float:
-    """Return the same of paired differences: where only two scores occur at all, a pair differs by their distance or not at all."""
+    """Return the variance between paired differences that is taken at least (see `least_variance`), of tables of two samples.
+
+    Where only two scores occur, a pair differs by their distance or not at all, so a difference that no pair shows lies that far off.
+    Where more occur, rounding alone counts: that of two scores.
+    """
     import numpy as np
 
     rows = np.concatenate(list(tables))
@@ -278,7 +287,7 @@ def outcomes_of(tables: Sequence[Floats]) -> Outcomes:
     """Return the figures of the clusters' means (of paired samples: of their differences), of tables as `cluster_sums` makes them."""
     import numpy as np
 
-    return Outcomes.of(_ratio(np.concatenate(list(tables))))
+    return Outcomes.of(_mean_or_difference(np.concatenate(list(tables))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +307,9 @@ def bootstrap_mean(observations: Sequence[Observation], *, unseen: bool = True, 
     either end the interval reaches at least as far as Student's t would, with a standard deviation no smaller than `least_variance` gives:
     three equal scores do not prove that all are equal.
 
+    Args:
+        unseen: Whether other draws could show scores that these do not, so that equal scores prove little (see `least_variance`).
+
     Returns:
         `n` counts the clusters. No value without observations of positive weight; no interval for fewer than two clusters.
 
@@ -308,8 +320,8 @@ def bootstrap_mean(observations: Sequence[Observation], *, unseen: bool = True, 
     if not tables:
         return Estimate(None, None, 0, "no scores")
     drawn = _draw(tables, resamples)
-    variance = _variance_of(drawn, least_variance(outcomes_of(tables), unseen=unseen))
-    return _estimate(mean_of(tables), drawn.replicates, [variance], n=drawn.clusters)
+    variance = _variance_of_mean(drawn, least_variance(outcomes_of(tables), unseen=unseen))
+    return _expanded_estimate(mean_of(tables), drawn.replicates, [variance], n=drawn.clusters)
 
 
 def bootstrap_difference(
@@ -325,13 +337,14 @@ def bootstrap_difference(
     Args:
         paired: Clusters are items that occur in both samples and are drawn together; those that occur in one only are left out. Without it
             the two samples are drawn independently.
-        unseen: As in `least_variance`.
+        unseen: Whether other draws could show scores that these do not, so that equal scores prove little (see `least_variance`).
 
     Returns:
-        `n` counts the pairs, or unpaired the clusters of the smaller sample. No value when one is empty (paired: no item in both).
+        `n` counts the pairs, or unpaired the clusters of the smaller sample. No value when one is empty (paired: no item in both), no
+        interval for fewer than two clusters in one. `bootstrap_mean` gives method and source.
 
     Raises:
-        ValueError: As in `bootstrap_mean`, where method and source are given.
+        ValueError: A value or weight that is no finite number, a negative weight, a cluster in two strata.
     """
     if paired:
         return _paired_difference(baseline, current, unseen=unseen, resamples=resamples)
@@ -343,14 +356,15 @@ def bootstrap_difference(
         return Estimate(None, None, 0, "no scores now")
     outcomes_before = outcomes_of(before)
     outcomes_now = outcomes_of(now)
+    # Each from its own random numbers: with the same ones the two would rise and fall together.
     drawn_before = _draw(before, resamples, streams=2, stream=0)
     drawn_now = _draw(now, resamples, streams=2, stream=1)
     least_before = least_variance(outcomes_before, outcomes_now, unseen=unseen)
     least_now = least_variance(outcomes_now, outcomes_before, unseen=unseen)
-    return _estimate(
+    return _expanded_estimate(
         mean_of(now) - mean_of(before),
         drawn_now.replicates - drawn_before.replicates,
-        [_variance_of(drawn_before, least_before), _variance_of(drawn_now, least_now)],
+        [_variance_of_mean(drawn_before, least_before), _variance_of_mean(drawn_now, least_now)],
         n=min(drawn_before.clusters, drawn_now.clusters),
     )
 
@@ -358,7 +372,7 @@ def bootstrap_difference(
 def _paired_difference(
     baseline: Sequence[Observation], current: Sequence[Observation], *, unseen: bool, resamples: int
 ) -> Estimate:
-    """Return the difference over the clusters that are in both samples."""
+    """Return the difference over the clusters that are in both samples; no value where none is, no interval for one."""
     clusters_before = {observation.cluster for observation in baseline if observation.weight}
     clusters_now = {observation.cluster for observation in current if observation.weight}
     in_both = clusters_before & clusters_now
@@ -368,11 +382,11 @@ def _paired_difference(
     if not tables:
         return Estimate(None, None, 0, "no item has scores in both")
     drawn = _draw(tables, resamples)
-    variance = _variance_of(drawn, least_variance_of_pairs(tables, unseen=unseen))
-    return _estimate(mean_of(tables), drawn.replicates, [variance], n=drawn.clusters)
+    variance = _variance_of_mean(drawn, least_variance_of_pairs(tables, unseen=unseen))
+    return _expanded_estimate(mean_of(tables), drawn.replicates, [variance], n=drawn.clusters)
 
 
-def _ratio(totals: Floats) -> Floats:
+def _mean_or_difference(totals: Floats) -> Floats:
     """Return the mean, or the difference of two means, of each row of (sums, weights) as `cluster_sums` arranges them."""
     half = totals.shape[-1] // 2
     means = totals[..., :half] / totals[..., half:]
@@ -383,13 +397,14 @@ def mean_of(tables: Sequence[Floats]) -> float:
     """Return the weighted mean, or with two samples their difference, of tables as `cluster_sums` makes them."""
     import numpy as np
 
-    return float(_ratio(np.sum([table.sum(axis=0) for table in tables], axis=0)))
+    return float(_mean_or_difference(np.sum([table.sum(axis=0) for table in tables], axis=0)))
 
 
 def _draw(tables: Sequence[Floats], resamples: int, *, streams: int = 1, stream: int = 0) -> _Drawn:
-    """Return replicates of the mean.
+    """Return replicates of the mean (of two samples: of their difference), the same at every call.
 
     Args:
+        tables: As `cluster_sums` makes them; at least one.
         streams, stream: Which of so many independent streams of random numbers is used.
     """
     import numpy as np
@@ -400,7 +415,7 @@ def _draw(tables: Sequence[Floats], resamples: int, *, streams: int = 1, stream:
         kinds, counts = np.unique(table, axis=0, return_counts=True)  # whole scores: few kinds, however many messages
         totals += np.concatenate([drawn @ kinds for drawn in resample_counts(counts, resamples=resamples, rng=rng)])
     clusters = sum(len(table) for table in tables)
-    return _Drawn(_ratio(totals), clusters, clusters - len(tables))
+    return _Drawn(_mean_or_difference(totals), clusters, clusters - len(tables))
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,8 +426,8 @@ class MeanVariance:
     freedom: float
 
 
-def _variance_of(drawn: _Drawn, least: float) -> MeanVariance:
-    """Return the variance of the mean of a drawn sample.
+def _variance_of_mean(drawn: _Drawn, least: float) -> MeanVariance:
+    """Return the variance of the mean of a drawn sample; 0 without degrees of freedom, where no interval is given.
 
     Args:
         least: The variance between clusters that it has at least.
@@ -421,6 +436,7 @@ def _variance_of(drawn: _Drawn, least: float) -> MeanVariance:
 
     if drawn.freedom < 1:
         return MeanVariance(0.0, drawn.freedom)
+    # Resampling alone gives only so much of it: freedom ÷ clusters.
     variance = float(np.var(drawn.replicates)) * drawn.clusters / drawn.freedom
     return MeanVariance(max(variance, least / drawn.clusters), drawn.freedom)
 
@@ -432,8 +448,10 @@ def variance_of_difference(means: Sequence[MeanVariance]) -> MeanVariance:
     return MeanVariance(variance, freedom)
 
 
-def _estimate(value: float, replicates: Floats, variances: Sequence[MeanVariance], *, n: int) -> Estimate:
-    """Return the value with expanded percentiles of its replicates.
+def _expanded_estimate(value: float, replicates: Floats, variances: Sequence[MeanVariance], *, n: int) -> Estimate:
+    """Return the value with an interval: expanded percentiles of its replicates, reaching at least as far as Student's t to either end.
+
+    No interval where a sample has no degree of freedom.
 
     Args:
         variances: Of the mean of each sample that is drawn.
@@ -447,6 +465,7 @@ def _estimate(value: float, replicates: Floats, variances: Sequence[MeanVariance
     t = -float(stdtrit(total.freedom, (1 - LEVEL) / 2))
     reach = t * math.sqrt(total.variance)
     spread = float(np.std(replicates))
+    # Expanded: the percentiles that a normal distribution as wide as the replicates has at ±reach, not the outer 2.5 %.
     tail = math.erfc(reach / spread / math.sqrt(2)) / 2 if spread else 0.5
     low, high = np.quantile(replicates, [tail, 1 - tail])
     # Percentiles of a handful of clusters end where the data end.

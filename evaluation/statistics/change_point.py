@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from agents.kit.text.wording import counted
-from evaluation.statistics.bootstrap import numbers
+from evaluation.statistics.bootstrap import finite_numbers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -100,7 +100,7 @@ def find_drops(points: Sequence[Point], *, every: timedelta, series: int = SERIE
     threshold = alarm_threshold(every=every, series=series)
     if not (math.isfinite(limit) and limit >= 0):
         raise ValueError(f"limit is {limit}; allowed: 0 or more")
-    scores = numbers("scores", [point.score for point in points])
+    scores = finite_numbers("scores", [point.score for point in points])
     variances = _variances(points)
     if any(later.time < earlier.time for earlier, later in pairwise(points)):
         raise ValueError("the points are not in order of time")
@@ -111,23 +111,24 @@ def find_drops(points: Sequence[Point], *, every: timedelta, series: int = SERIE
     onset = 0  # of a drop that is under suspicion
     statistic = 0.0
     for index in range(len(points)):
-        if index - start < WARM_UP:
+        if index - start < WARM_UP:  # too few to compare with
             onset = index + 1
             continue
         number = _standard_number(scores[start:index], variances[start:index], scores[index], variances[index])
-        correlation = lag_one(scores[start : max(onset, start + WARM_UP)])
+        correlation = lag_one(scores[start : max(onset, start + WARM_UP)])  # of those before the drop, eight at least
         number /= math.sqrt((1 + correlation) / (1 - correlation))
         statistic = max(0.0, statistic - number - ALLOWANCE)
         if statistic == 0.0:  # a drop begins with the next evaluation, if at all
             onset = index + 1
             continue
+        # `onset == start`: the chart has not been back at 0 since an alarm, so nothing lies before the onset to compare with.
         if statistic <= threshold or onset == start:
             continue
-        before = _mean(scores[start:onset], variances[start:onset])
-        after = _mean(scores[onset : index + 1], variances[onset : index + 1])
-        if before - after >= limit:
+        before = _precision_weighted_mean(scores[start:onset], variances[start:onset])
+        after = _precision_weighted_mean(scores[onset : index + 1], variances[onset : index + 1])
+        if before - after >= limit:  # else the chart goes on: the drop may yet grow
             alarms.append(Alarm(index, onset, before, after, correlation))
-            start = onset
+            start = onset  # what is lower now is what later ones are compared with
             statistic = 0.0
     return Scan(tuple(alarms), statistic, threshold)
 
@@ -137,6 +138,9 @@ def lag_one(scores: Floats) -> float:
 
     The estimate of n scores is too low by about (1 + 4r) / n (Kendall, Biometrika 41, 1954, 403–404), which is corrected. Few scores say
     little of it: as much as eight scores would say counts for a correlation of 0.5, so that a young series is taken with caution.
+
+    Args:
+        scores: In order of time, more than four.
     """
     n = scores.size
     deviations = scores - scores.mean()
@@ -159,12 +163,17 @@ def apart(points: Sequence[Point], at_least: timedelta) -> list[Point]:
 def alarm_threshold(*, every: timedelta, series: int = SERIES) -> float:
     """Return the threshold at which a chart's mean run to a false alarm is what the rate allows, with a safety factor of 1.5.
 
+    Args:
+        every: Time between evaluations.
+        series: How many series share the one false alarm a month.
+
     Raises:
         ValueError: `every` or `series` is not above 0.
     """
     days = every / timedelta(days=1)
     if days <= 0 or series < 1:
         raise ValueError(f"every is {every}, series is {series}; allowed: more than 0")
+    # In evaluations: as many as all series have in a month, by the safety factor.
     wanted = max(2.0, SAFETY * series * DAYS_PER_MONTH / days / FALSE_ALARMS_PER_MONTH)
     low = 0.0
     high = 100.0
@@ -188,10 +197,14 @@ def mean_run_length(threshold: float, allowance: float = ALLOWANCE) -> float:
 
 
 def _variances(points: Sequence[Point]) -> Floats:
-    """Return squared errors, at least the floor; unknown ones are taken to be like the median of the known."""
+    """Return squared errors, at least the floor's; unknown ones are taken to be like the median of the known, without any like the floor.
+
+    Raises:
+        ValueError: An error that is negative or no finite number.
+    """
     import numpy as np
 
-    known = numbers("errors", [point.error for point in points if point.error is not None])
+    known = finite_numbers("errors", [point.error for point in points if point.error is not None])
     if known.size and known.min() < 0:
         raise ValueError(f"an error is {known.min()}; allowed: 0 or more")
     typical = float(np.median(known)) if known.size else 0.0
@@ -199,27 +212,33 @@ def _variances(points: Sequence[Point]) -> Floats:
     return np.asarray(np.maximum(errors, NOISE_FLOOR) ** 2)
 
 
-def _mean(scores: Floats, variances: Floats) -> float:
+def _precision_weighted_mean(scores: Floats, variances: Floats) -> float:
     """Return the mean weighted by precision."""
     return float((scores / variances).sum() / (1 / variances).sum())
 
 
 def _standard_number(past: Floats, variances: Floats, score: np.float64, variance: np.float64) -> float:
-    """Return how a score compares with those before it, as a standard normal number if nothing changed."""
+    """Return how a score compares with those before it: standard normal if nothing changed, below 0 where it is lower.
+
+    Args:
+        past: The scores before it, at least two; `variances` are their squared errors.
+        variance: The squared error of the score.
+    """
     from scipy.special import ndtri, stdtr
 
-    between = _between(past, variances)
+    between = _variance_between(past, variances)
     weights = 1 / (variances + between)
     total = float(weights.sum())
     mean = float((weights * past).sum()) / total
     freedom = past.size - 1
+    # How much more (or less) they vary than their errors say.
     scale = float((weights * (past - mean) ** 2).sum()) / freedom
     spread = math.sqrt(max(scale * (float(variance) + between + 1 / total), NOISE_FLOOR**2))
     tail = float(stdtr(freedom, (float(score) - mean) / spread))
     return float(ndtri(min(1 - SMALLEST_TAIL, max(SMALLEST_TAIL, tail))))
 
 
-def _between(past: Floats, variances: Floats) -> float:
+def _variance_between(past: Floats, variances: Floats) -> float:
     """Return τ²: the variance between evaluations beyond their errors (DerSimonian & Laird's moment estimate), ≥ 0."""
     weights = 1 / variances
     total = float(weights.sum())

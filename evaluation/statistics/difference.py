@@ -70,13 +70,13 @@ def decide(
     ``steady`` only if the whole interval lies within ±margin: then the difference is too small to matter, whether or not it is zero
     (equivalence by confidence interval: Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15 (1987), 657–680; with a 95 %
     interval each of the two one-sided tests is at 2.5 %). ``drifted`` or ``improved`` if the interval leaves zero out and is not within
-    the margin. Otherwise the data do not decide.
+    the margin. Otherwise the data do not decide: ``possibly drifted`` for a fall of at least the margin, else ``not enough data``.
 
     Args:
         delta: Candidate minus baseline, in points; None when there is none.
         interval: Its confidence interval; None when there is none.
         margin: Half-width of what counts as no change, > 0, in points.
-        n: Messages of the candidate (pairs, when paired). Needed for `Decision.n_more`.
+        n: Messages of the candidate (pairs, when paired); None: `Decision.n_more` is None.
         baseline_n: Messages of a baseline that stays as it is; None: both would grow alike, or the difference is paired.
         unit: What they are, for the sentence.
 
@@ -109,15 +109,16 @@ def decide(
 def _n_more(delta: float, interval: Interval, margin: float, n: int, baseline_n: int | None) -> int | None:
     """Return how many more messages would narrow the interval, centred on `delta`, until it leaves out zero or lies within the margin.
 
-    Its width goes with √(1/n), or with √(1/n + 1/baseline_n) when the baseline stays.
+    Its width goes with √(1/n), or with √(1/n + 1/baseline_n) when the baseline stays (`baseline_n` is None where it grows, too). None when
+    it takes more than ten million, or the baseline alone makes it too wide.
     """
     width = max(abs(delta - interval.low), abs(interval.high - delta))
     wanted = max(abs(delta), margin - abs(delta))
-    fixed = 1 / baseline_n if baseline_n else 0.0
-    left = (1 / n + fixed) * (wanted / width) ** 2 - fixed
-    if left <= 1 / MOST_MESSAGES:
+    of_baseline = 1 / baseline_n if baseline_n else 0.0
+    wanted_inverse_n = (1 / n + of_baseline) * (wanted / width) ** 2 - of_baseline
+    if wanted_inverse_n <= 1 / MOST_MESSAGES:
         return None
-    return max(1, math.ceil(1 / left - n - 1e-9))
+    return max(1, math.ceil(1 / wanted_inverse_n - n - 1e-9))  # 1e-9: rounding alone asks for no further message
 
 
 # -- tests
@@ -130,7 +131,7 @@ def difference_p(baseline: Scores, candidate: Scores, *, paired: bool = False, u
 
     Args:
         baseline, candidate: The scores; paired: with the same clusters in both.
-        unseen: As in `least_variance`.
+        unseen: Whether other draws could show scores that these do not, so that equal scores prove little (see `least_variance`).
 
     Returns:
         None for fewer than two clusters in one of the two (paired: fewer than two pairs).
@@ -145,7 +146,10 @@ def difference_p(baseline: Scores, candidate: Scores, *, paired: bool = False, u
 
 
 def difference_interval(baseline: Scores, candidate: Scores, *, paired: bool = False, unseen: bool = True) -> Interval:
-    """Return the interval that goes with `difference_p`, by Student's t: for many clusters, where resampling would only cost time.
+    """Return the 95 % interval of candidate minus baseline, by Student's t: for many clusters, where resampling would only cost time.
+
+    Args:
+        unseen: Whether other draws could show scores that these do not, so that equal scores prove little (see `least_variance`).
 
     Raises:
         ValueError: Fewer than two clusters in one of the two (paired: fewer than two pairs).
@@ -166,7 +170,7 @@ def _student_interval(value: float, variance: MeanVariance) -> Interval:
 def mean_interval(values: Sequence[float]) -> Interval | None:
     """Return the 95 % interval of the mean of single scores, 0 to 9, by Student's t; None for fewer than two.
 
-    As in `difference_interval` no variance is taken to be smaller than `least_variance`.
+    No variance is taken to be smaller than `least_variance`; the interval is cut to 0 … 9.
     """
     n = len(values)
     if n < 2:
@@ -210,11 +214,14 @@ def _share_and_interval(counts: tuple[int, int]) -> tuple[float, Interval]:
 
 
 def error_of(scores: Scores) -> float | None:
-    """Return the standard error of a weighted mean in points, clusters drawn, whatever rounding gives; None for fewer than two clusters."""
+    """Return the standard error of a weighted mean in points, clusters drawn; None for fewer than two clusters.
+
+    It may be 0: unlike in the tests, no variance is added for what rounding hides.
+    """
     tables = cluster_sums(scores)
-    if _count(tables) < 2:
+    if _cluster_count(tables) < 2:
         return None
-    return math.sqrt(_variance(tables, 0.0).variance)
+    return math.sqrt(_variance_of_mean(tables, least=0.0).variance)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -240,30 +247,30 @@ class _Difference:
 
 
 def _difference_of(baseline: Scores, candidate: Scores, *, paired: bool, unseen: bool) -> _Difference | None:
-    """Return the difference of the weighted means; None for fewer than two clusters in one of the two (paired: two pairs)."""
+    """Return candidate minus baseline, of weighted means; None for fewer than two clusters in one of the two (paired: two pairs)."""
     if paired:
         tables = cluster_sums(baseline, candidate)
-        if _count(tables) < 2:
+        if _cluster_count(tables) < 2:
             return None
-        variance = _variance(tables, least_variance_of_pairs(tables, unseen=unseen))
+        variance = _variance_of_mean(tables, least_variance_of_pairs(tables, unseen=unseen))
         return _Difference(mean_of(tables), variance)
     before = cluster_sums(baseline)
     now = cluster_sums(candidate)
-    if _count(before) < 2 or _count(now) < 2:
+    if _cluster_count(before) < 2 or _cluster_count(now) < 2:
         return None
     outcomes_before = outcomes_of(before)
     outcomes_now = outcomes_of(now)
-    variance_before = _variance(before, least_variance(outcomes_before, outcomes_now, unseen=unseen))
-    variance_now = _variance(now, least_variance(outcomes_now, outcomes_before, unseen=unseen))
+    variance_before = _variance_of_mean(before, least_variance(outcomes_before, outcomes_now, unseen=unseen))
+    variance_now = _variance_of_mean(now, least_variance(outcomes_now, outcomes_before, unseen=unseen))
     return _Difference(mean_of(now) - mean_of(before), variance_of_difference([variance_before, variance_now]))
 
 
-def _count(tables: Sequence[Floats]) -> int:
+def _cluster_count(tables: Sequence[Floats]) -> int:
     """Return how many clusters are in tables as `cluster_sums` makes them."""
     return sum(len(table) for table in tables)
 
 
-def _variance(tables: Sequence[Floats], least: float) -> MeanVariance:
+def _variance_of_mean(tables: Sequence[Floats], least: float) -> MeanVariance:
     """Return the variance of a weighted mean (of two samples: of the mean difference of pairs), of at least two clusters.
 
     Args:
@@ -273,9 +280,10 @@ def _variance(tables: Sequence[Floats], least: float) -> MeanVariance:
 
     table = np.concatenate(list(tables))
     clusters = len(table)
-    samples = table.shape[1] // 2
+    samples = table.shape[1] // 2  # a row holds a sum of each sample, then a weight of each
     sums = table[:, :samples]
     weights = table[:, samples:]
+    # How much each cluster moves the mean (Taylor linearisation).
     errors = (sums - weights * (sums.sum(axis=0) / weights.sum(axis=0))) / weights.mean(axis=0)
     deviation = errors[:, 0]
     if samples == 2:
@@ -288,13 +296,17 @@ def _variance(tables: Sequence[Floats], least: float) -> MeanVariance:
 def spread(baseline: Scores, candidate: Scores, *, paired: bool = False, unseen: bool = True) -> float | None:
     """Return the standard deviation between messages, pooled over both samples (paired: of the differences), in points.
 
-    Never smaller than `least_variance` gives. None for fewer than two messages in a sample.
+    Never smaller than `least_variance` gives. None for exactly one message in a sample; each must have one (else numpy's ValueError).
+
+    Args:
+        paired: Whether the same messages are in both, and each is compared with itself.
+        unseen: Whether other draws could show scores that these do not (see `least_variance`).
     """
     import numpy as np
 
     if paired:
         pairs = cluster_sums(baseline, candidate)
-        rows = np.concatenate(pairs)
+        rows = np.concatenate(pairs)  # columns: sum before, sum now, weight before, weight now
         differences = rows[:, 1] / rows[:, 3] - rows[:, 0] / rows[:, 2]
         return _pooled([differences], [least_variance_of_pairs(pairs, unseen=unseen)])
     before = np.concatenate(cluster_sums(baseline))
@@ -309,10 +321,10 @@ def spread(baseline: Scores, candidate: Scores, *, paired: bool = False, unseen:
 
 
 def _pooled(samples: Sequence[Floats], least: Sequence[float]) -> float | None:
-    """Return the standard deviation within samples; None for fewer than two values in one.
+    """Return the standard deviation within samples, weighted by their degrees of freedom; None for fewer than two values in one.
 
     Args:
-        least: The variance that each sample has at least.
+        least: The variance that each sample is taken to have at least.
     """
     import numpy as np
 
@@ -360,10 +372,11 @@ def smallest_detectable_change(
 def n_to_detect(
     change: float, sd: float, *, alpha: float = ALPHA, baseline_n: int | None = None, paired: bool = False
 ) -> int | None:
-    """Return how many find a true change of this size, above 0: the inverse of `smallest_detectable_change`, with its arguments.
+    """Return the fewest messages that detect a true change of this size, above 0, with power 0.8: at least 2.
 
-    With `baseline_n` of the candidate, else of each (paired: pairs); at least 2. None when no number suffices: the baseline is too
-    small, or more than ten million would be needed.
+    None when no number suffices: the baseline is too small, or a doubled number has passed ten million. The arguments are those of
+    `smallest_detectable_change`, of which this is the inverse: with `baseline_n` the messages are of the candidate, else of each
+    of the two (paired: pairs).
     """
 
     def finds(n: int) -> bool:
@@ -375,5 +388,5 @@ def n_to_detect(
         high *= 2
         if high > MOST_MESSAGES:
             return None
-    low = high // 2 + 1
+    low = high // 2 + 1  # half as many were too few
     return low + bisect_left(range(low, high), True, key=finds)

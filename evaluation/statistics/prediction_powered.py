@@ -8,7 +8,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from agents.kit.text.wording import counted
-from evaluation.statistics.bootstrap import LEVEL, Estimate, Interval, numbers
+from evaluation.statistics.bootstrap import LEVEL, Estimate, Interval, finite_numbers
 
 if TYPE_CHECKING:
     from evaluation.statistics.bootstrap import Floats
@@ -31,14 +31,15 @@ def prediction_powered_mean(labels: Sequence[float], judged: Sequence[float], ju
         judged_rest: What the judge gave all other messages, shape (N,).
 
     Returns:
-        `n` counts the labels. No value for fewer than 50: the interval is asymptotic. λ is 0 with an empty rest, where none can help.
+        `n` counts the labels. No value for fewer than 50: the interval is asymptotic. λ is 0 with fewer than two in the rest, which says
+        nothing of its spread: the mean of the labels.
 
     Raises:
         ValueError: Lists that do not match, or a score that is no finite number.
     """
-    label_scores = numbers("labels", labels)
-    judge_scores = numbers("judged", judged)
-    judge_rest = numbers("judged_rest", judged_rest)
+    label_scores = finite_numbers("labels", labels)
+    judge_scores = finite_numbers("judged", judged)
+    judge_rest = finite_numbers("judged_rest", judged_rest)
     n = int(label_scores.size)
     if n != judge_scores.size:
         raise ValueError(f"{n} labels but {judge_scores.size} judge scores for them; each label needs its judge score")

@@ -33,7 +33,7 @@ def area_of(strata: Sequence[Stratum]) -> Estimate:
     these strata, and takes the scores of one as independent.
 
     Args:
-        strata: One without a pair counts for nothing.
+        strata: One without a pair is left out.
 
     Returns:
         `n` counts the scores of both kinds. No value for fewer than 5 of either.
@@ -67,6 +67,7 @@ def area_of(strata: Sequence[Stratum]) -> Estimate:
                 outside = middle
         return inside
 
+    # Halving may stop a rounding error short of the area itself.
     low = min(area, end(area, 0.0))
     high = max(area, end(area, 1.0))
     return Estimate(area, Interval(low, high), first + second)

@@ -74,6 +74,7 @@ def test_a_program_gets_json_unless_it_asks_for_a_page(accept: str | None) -> No
         assert response["Content-Type"] in ("application/json", "application/problem+json"), path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["anonymous", "nobody", "Viewer", "Operator", "Editor", "superuser"])
 def test_every_route_has_a_page_for_every_role(role: str) -> None:
     seed()

@@ -35,6 +35,7 @@ def operations(generated: str) -> dict[str, dict[str, Any]]:
     return {f"{method.upper()} {path}": said for path, methods in paths.items() for method, said in methods.items()}
 
 
+@pytest.mark.slow
 def test_the_copy_in_the_repository_is_current(generated: str) -> None:
     assert COPY.read_text() == generated, "docs/openapi.yaml is not what the routes are now; `make openapi` renews it"
 
@@ -96,6 +97,7 @@ def test_posts_that_act_take_a_key(operations: dict[str, dict[str, Any]]) -> Non
     assert keyless == []
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 @pytest.mark.parametrize(("query", "kind"), [("", "application/vnd.oai.openapi"), ("?format=json", "json")])
 def test_whoever_is_signed_in_reads_it_and_is_spared_what_they_have(query: str, kind: str) -> None:

@@ -181,7 +181,7 @@ def test_what_opens_a_breaker(drafts: list[tuple[str | None, bool | None]], is_o
     ours = Breaker("http://judge", Clock())
     for about, answered in drafts:
         ours.note(about, answered)
-    assert ours.enter("next") is not is_open
+    assert ours.lets_through("next") is not is_open
 
 
 def test_of_many_threads_one_tries_the_judge() -> None:
@@ -193,7 +193,7 @@ def test_of_many_threads_one_tries_the_judge() -> None:
 
     def ask(number: int) -> bool:
         start.wait()
-        return ours.enter(number)
+        return ours.lets_through(number)
 
     with ThreadPoolExecutor(16) as pool:
         assert sum(pool.map(ask, range(16))) == 0

@@ -123,6 +123,7 @@ def doors(root: Client, settings: Settings, propositions: PropositionFolder, tmp
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use_case", USE_CASES)
 def test_every_door_refuses_by_field_with_what_is_allowed(doors: dict[str, list[Door]], use_case: str) -> None:
     fields = [(door, set(door.helps())) for door in doors[use_case]]

@@ -173,6 +173,7 @@ def test_without_a_model_their_rule_sends_back_what_it_forbids(tmp_path: Path, d
         offline.stop()
 
 
+@pytest.mark.slow
 def test_when_it_dies_in_the_middle_they_send_within_their_deadline(mortal: Server) -> None:
     clients = at_their_second_draft(mortal)
     kill_at_once(mortal.web)
@@ -180,6 +181,7 @@ def test_when_it_dies_in_the_middle_they_send_within_their_deadline(mortal: Serv
     they_send_unchecked(clients)
 
 
+@pytest.mark.slow
 def test_when_it_stalls_in_the_middle_they_send_within_their_deadline(server: Server) -> None:
     before = len(server.rows(LATE))
     clients = at_their_second_draft(server)
@@ -209,6 +211,7 @@ def they_send_unchecked(clients: list[subprocess.Popen[str]]) -> None:
     assert time.monotonic() - since < PATIENCE + 5 + 20
 
 
+@pytest.mark.slow
 def test_a_judge_that_is_too_slow_costs_the_check_and_not_the_message(server: Server) -> None:
     server.stalls_at = GOOD
     before = len(server.rows(LATE))

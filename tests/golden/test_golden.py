@@ -153,6 +153,7 @@ def example_data(db: None, settings: Settings) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_results_are_those_that_are_kept(example_data: None, settings: Settings) -> None:
     found = offline()
     with LLMServer() as server:

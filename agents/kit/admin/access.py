@@ -20,7 +20,7 @@ from django.utils.safestring import SafeString
 from agents.kit.api.problems import refused_for_now
 from agents.kit.api.requests import SignIns, SignInsOfUser
 from agents.kit.console import display
-from agents.kit.console.extensions import extensions
+from agents.kit.console.extensions import extensions_for_user
 from agents.kit.console.site import (
     AdminPasswordChangeForm,
     ModelAdmin,
@@ -113,7 +113,7 @@ class ApiTokenAdmin(ModelAdmin[ApiToken]):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         panels = []
-        for extension in extensions(ApiToken, request):
+        for extension in extensions_for_user(ApiToken, request):
             panels += [panel(request, None) for panel in extension.panels]
         return super().changelist_view(request, {**(extra_context or {}), "panels": panels})
 
@@ -122,7 +122,10 @@ class ApiTokenAdmin(ModelAdmin[ApiToken]):
 
 @login_not_required
 def sign_in(request: HttpRequest) -> HttpResponse:
-    """Show the admin site's own page; a 429 after too many wrong passwords from one address or for one user name."""
+    """Show the admin site's own page; a 429 after too many wrong passwords from one address or for one user name.
+
+    Each attempt counts before the password is looked at, and is taken back when that was right.
+    """
     limits = [SignIns(), SignInsOfUser()] if request.method == "POST" else []
     for limit in limits:
         if not limit.allow_request(request):

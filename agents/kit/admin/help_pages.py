@@ -36,7 +36,7 @@ def help_overview(request: HttpRequest) -> HttpResponse:
 
 
 def _help_rows(request: HttpRequest, main: Table) -> list[dict[str, Any]]:
-    """Return the help pages of a table and of its tabs, each with its first paragraph."""
+    """Return the help pages of a table and of its tabs that the user may open, each with its first paragraph, its links as text."""
     rows = []
     for table in main.family:
         options = table.model._meta
@@ -49,7 +49,7 @@ def _help_rows(request: HttpRequest, main: Table) -> list[dict[str, Any]]:
 
 
 def glossary_page(request: HttpRequest) -> HttpResponse:
-    """Show every term, linkable by its anchor."""
+    """Show every term, linkable by its anchor, and above them the letters, which lead to their first terms."""
     terms = []
     first_anchor_of_letter: dict[str, str] = {}
     for term in glossary():

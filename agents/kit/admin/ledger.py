@@ -38,7 +38,8 @@ def _totals_shown(sums: Totals | None) -> dict[str, Any]:
     if sums is None:
         return {"limit": f"{TOTALLED_ROWS:,}"}
     tokens = sum(getattr(sums, kind) for kind in TOKENS)
-    priced = sums.cost_usd if sums.calls > sums.unpriced else None
+    some_are_priced = sums.calls > sums.unpriced
+    priced = sums.cost_usd if some_are_priced else None
     return {"calls": f"{sums.calls:,}", "tokens": f"{tokens:,}", "cost": display.money(priced, unpriced=sums.unpriced)}
 
 
@@ -57,9 +58,10 @@ class LLMCallAdmin(LogAdmin[LLMCall]):
     inlines = (PayloadInline,)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
+        """Show the list with the sums over all calls that its filters leave, where these are at most `TOTALLED_ROWS`."""
         response: Any = super().changelist_view(request, extra_context)
         changelist = (getattr(response, "context_data", None) or {}).get("cl")
-        if changelist is not None:
+        if changelist is not None:  # no redirect
             # The keys are looked for once: that of a rare status may take a look at every row.
             keys = list(changelist.queryset.order_by("-pk").values_list("pk", flat=True)[: TOTALLED_ROWS + 1])
             sums = totals(LLMCall.objects.filter(pk__in=keys)) if len(keys) <= TOTALLED_ROWS else None

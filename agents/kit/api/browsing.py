@@ -26,6 +26,10 @@ class BrowsablePages(BrowsableAPIRenderer):
     renderer_context: dict[str, Any]
 
     def get_rendered_html_form(self, data: Any, view: Any, method: str, request: Any) -> Any:
+        """Return the HTML form of a PUT; None where the user may not send one, or the view has only a raw form.
+
+        On the page that answers a form with mistakes it holds what was typed and what is wrong. Other methods are left to DRF.
+        """
         if method != "PUT":
             return super().get_rendered_html_form(data, view, method, request)
         refused_fields = None
@@ -43,6 +47,10 @@ class BrowsablePages(BrowsableAPIRenderer):
         return self.render_form_for_serializer(form)
 
     def get_raw_data_form(self, data: Any, view: Any, method: str, request: Any) -> Any:
+        """Return the form in which JSON is typed; None where DRF has none, as for a method that the user may not use.
+
+        On the page that answers a form with mistakes it holds what was sent, else the view's example for this method.
+        """
         form: Any = super().get_raw_data_form(data, view, method, request)
         if form is None:
             return None
@@ -76,6 +84,7 @@ class Metadata(SimpleMetadata):
     """The answer to ``OPTIONS``: what a route is, and the schema of each body that the user may send."""
 
     def determine_actions(self, request: Request, view: Any) -> dict[str, Any]:
+        """Return the JSON schema of the body of each method, without methods that take none or that the user may not use."""
         schemas = {}
         for method, action in view.action_map.items():
             body = view.bodies.get(action)
@@ -100,6 +109,7 @@ class FormParser(MultiPartParser):
     """Reads an HTML form as the JSON object that a program would send."""
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
+        """Return the fields; files are left out, and of a field that was sent twice the last text counts."""
         body = BytesIO(read_bounded(stream, parser_context))
         sent = super().parse(body, media_type, parser_context).data
         fields = FormFields({name: sent[name] for name in sent})
@@ -108,7 +118,12 @@ class FormParser(MultiPartParser):
 
 
 def example_of(body: Any, shown: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the raw form of a page holds at first: the body's fields that have a value, and empty ones that must be given."""
+    """Return what the raw form of a page holds at first: the body's fields that have a value, and empty ones that must be given.
+
+    Args:
+        body: What the view has for the action; a body that is no pydantic model has an empty example.
+        shown: The answer that the page shows; fields that are null in it are left out.
+    """
     if not is_model(body):
         return {}
     schema = body.model_json_schema()

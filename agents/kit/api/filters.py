@@ -30,7 +30,10 @@ class Filters(django_filters.FilterSet):  # type: ignore[misc]  # the package ha
 
     @classmethod
     def refuse_unknown(cls, names: Iterable[str], *also: str) -> None:
-        """Raise a 400 for names that are no parameter; `also` are those of pages."""
+        """Raise a 400 for names that are no parameter of this route.
+
+        Names in `also`, such as those of pages, and those of `ALWAYS_KNOWN` are allowed, too; the sentence does not name the latter.
+        """
         allowed = ", ".join((*cls.base_filters, *also)) or "none"
         known = {*cls.base_filters, *also, *ALWAYS_KNOWN}
         errors = {}
@@ -63,7 +66,11 @@ class _ParameterField(forms.Field):
         self.allowed = allowed
 
     def clean(self, value: Any) -> Any:
-        """Return the value that a text stands for; None where it is empty."""
+        """Return the value that a text stands for; None where it is empty and may be left out.
+
+        Raises:
+            forms.ValidationError: It is missing, holds a NUL character, or is not allowed; the sentence says what is.
+        """
         text = (value or "").strip()
         if not text and self.required:
             raise _refusal(f"{self.label} is missing; allowed: {self.allowed}")
@@ -99,17 +106,26 @@ class Parameter(django_filters.Filter):  # type: ignore[misc]  # as above
         about: str = "",
         **kwargs: Any,
     ) -> None:
+        """Make a parameter that filters by a column.
+
+        Args:
+            field: The column; None: that of the parameter's name.
+            read: Turns the text into a value.
+            allowed: What the text may be, for the sentence of a refusal.
+            schema: What OpenAPI says besides that it is a text.
+            about: Its description; default for people: what is allowed.
+        """
         super().__init__(field, lookup, read=read, allowed=allowed, **{"help_text": about or allowed, **kwargs})
         shape: dict[str, Any] = {"type": "string", **(schema or {})}
         set_override(self, "field", {**shape, "description": about} if about else shape)
 
 
 def choice(values: Iterable[str], field: str | None = None, **more: Any) -> Parameter:
-    """Return a parameter that is one of some texts."""
+    """Return a parameter that is one of some texts; `more` is for `Parameter` and goes before what is set here."""
     known = list(values)
 
     def read(text: str) -> str:
-        return known[known.index(text)]
+        return known[known.index(text)]  # ValueError where it is none of them
 
     of_form = {
         "widget": forms.Select(choices=[("", ""), *((value, value) for value in known)]),
@@ -130,7 +146,10 @@ def flag(field: str | None = None, **more: Any) -> Parameter:
 
 
 def ordering(orders: Mapping[str, tuple[str, ...]]) -> Parameter:
-    """Return a parameter that names an order; the first one is that of the view's queryset."""
+    """Return a parameter that names one of the `orders` (columns by name); without it rows come as the view's queryset has them.
+
+    That must be the first of the orders, which the description calls the default.
+    """
 
     def order(rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
         return rows.order_by(*orders[value])
@@ -153,10 +172,10 @@ def search(*columns: str) -> Parameter:
 def number(
     field: str | None = None, lookup: str = "exact", *, allowed: str, least: int = 0, most: int = 10**18, **more: Any
 ) -> Parameter:
-    """Return a parameter that is a primary key, or another whole number from 0 that a column can hold."""
+    """Return a parameter that is a whole number from `least` to `most`, such as a primary key."""
 
     def read(text: str) -> int:
-        is_number = text.isascii() and text.isdecimal() and len(text) < 19
+        is_number = text.isascii() and text.isdecimal() and len(text) < 19  # any such number fits a column
         if not is_number or not least <= int(text) <= most:
             raise ValueError
         return int(text)
@@ -193,7 +212,7 @@ def user(field: str = "user") -> Parameter:
 
 
 def tag() -> Parameter:
-    """Return a parameter that is a tag's key and value, written ``build=41``."""
+    """Return a parameter that is a tag's key and value, written ``build=41``: rows that have the tag with this very value."""
 
     def read(text: str) -> tuple[str, str]:
         key, equals, value = text.partition("=")

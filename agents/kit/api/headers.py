@@ -70,7 +70,10 @@ class Conditional(_View):
         return tuple(_SECOND_DIGEST.sub('"', tag) for tag in tags)
 
     def tagged(self, request: Request, data: Any, etag: str = "") -> Response:
-        """Return the answer with its ETag, which is made of all of it unless it is given; 304 without a body when the reader has it."""
+        """Return the answer with its ETag, which is made of all of it unless it is given; 304 without a body when the reader has it.
+
+        The reader has it where ``If-None-Match`` names the ETag (weak or strong) or ``*``. Only a GET or HEAD of a program gets a 304.
+        """
         data = to_jsonable_python(data)
         etag = etag or etag_of(data)
         sent = parse_etags(request.headers.get("If-None-Match", ""))
@@ -151,9 +154,16 @@ class IdempotentPosts(_View):
     answer cannot be undone: after a crash there, or when the database does not take the answer, the request acts again.
     """
 
-    _leased: IdempotentRequest | None = None
+    _leased_row: IdempotentRequest | None = None
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Lease the key of a POST that has one, after the checks of every request, and before it acts.
+
+        Raises:
+            _Answered: The request was answered before; `handle_exception` sends that answer.
+            ValidationError: It is no key.
+            KeyUsed, StillRunning: See `begin`.
+        """
         super().initial(request, *args, **kwargs)
         key = request.headers.get(HEADER)
         if request.method != "POST" or key is None:
@@ -165,17 +175,21 @@ class IdempotentPosts(_View):
         row, is_to_act = begin(user_id=request.user.pk, key=key, sent=sent)  # type: ignore[arg-type]  # no user is anonymous here
         if not is_to_act:
             raise _Answered(row)
-        self._leased = row
+        self._leased_row = row
 
     def handle_exception(self, exc: Exception) -> Response:
+        """Answer with what was stored where that is why the request was left, else as DRF does.
+
+        An unexpected exception, for which DRF has no answer, is raised on; the key is given back first, so that it can be sent again.
+        """
         if isinstance(exc, _Answered):
             return self._stored_answer(exc.row)
         try:
             return super().handle_exception(exc)
         except Exception:
-            if self._leased is not None:
-                _held(self._leased).delete()
-                self._leased = None
+            if self._leased_row is not None:
+                _row_still_leased(self._leased_row).delete()
+                self._leased_row = None
             raise
 
     def _stored_answer(self, row: IdempotentRequest) -> Response:
@@ -188,8 +202,8 @@ class IdempotentPosts(_View):
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         """Store the answer under the request's key, or give the key back where the request may be sent again."""
-        row = self._leased
-        self._leased = None
+        row = self._leased_row
+        self._leased_row = None
         if row is not None and _is_to_be_stored(response):
             headers = {name: response[name] for name in KEPT_HEADERS if name in response}
             answer = JSONRenderer().render(response.data).decode() if response.data is not None else ""
@@ -197,8 +211,8 @@ class IdempotentPosts(_View):
                 store_answer(row, status=response.status_code, answer=answer, headers=headers)
             except DatabaseError:  # the request was carried out, so its sender gets the answer all the same
                 logger.exception("the answer to %s %s under a key was not stored", request.method, request.path)
-        elif row is not None:
-            _held(row).delete()
+        elif row is not None:  # the answer says to try again, or is a server error
+            _row_still_leased(row).delete()
         return super().finalize_response(request, response, *args, **kwargs)
 
 
@@ -207,7 +221,9 @@ def _is_to_be_stored(response: Any) -> bool:
 
 
 def begin(*, user_id: int, key: str, sent: Sent) -> tuple[IdempotentRequest, bool]:
-    """Begin a request, or find its answer; the unique constraint lets one of two at once through.
+    """Begin a request, or find its answer; the unique constraint lets one of two at once through. A key older than a day is forgotten.
+
+    A request whose process died before it was answered is taken over.
 
     Returns:
         The row, and whether the caller is to act now; False when the row holds the answer.
@@ -245,7 +261,7 @@ def _take_over(row: IdempotentRequest) -> None:
         raise StillRunning
     owner = owner_name()
     now = timezone.now()
-    is_ours = _held(row).update(lease_owner=owner, leased_at=now)
+    is_ours = _row_still_leased(row).update(lease_owner=owner, leased_at=now)
     if not is_ours:
         raise StillRunning
     row.lease_owner = owner
@@ -254,16 +270,16 @@ def _take_over(row: IdempotentRequest) -> None:
 
 def store_answer(row: IdempotentRequest, *, status: int, answer: str, headers: dict[str, str]) -> bool:
     """Store the answer; False when another process took over meanwhile: its answer stays."""
-    return bool(_held(row).update(status=status, answer=answer, headers=headers))
+    return bool(_row_still_leased(row).update(status=status, answer=answer, headers=headers))
 
 
-def _held(row: IdempotentRequest) -> QuerySet[IdempotentRequest]:
+def _row_still_leased(row: IdempotentRequest) -> QuerySet[IdempotentRequest]:
     """Return the row as long as the same process has it and no answer is stored."""
     return IdempotentRequest.objects.filter(pk=row.pk, lease_owner=row.lease_owner, status=None)
 
 
 def digest(data: Any) -> str:
-    """Return a digest of a body that is the same however its JSON was spelt."""
+    """Return a digest of a body (SHA-256, hexadecimal) that is the same however its JSON was spelt."""
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
@@ -288,7 +304,7 @@ def idempotency_key_of(request: Request, rows: type[Model]) -> str:
     in_range = rows._default_manager.filter(idempotency_key__gte=prefix, idempotency_key__lt=f"{prefix}g")
     used = {}
     for stored_key, pk in in_range.values_list("idempotency_key", "pk"):
-        if str(stored_key).startswith(prefix):
+        if str(stored_key).startswith(prefix):  # a database that sorts in another order may give others, too
             used[stored_key] = pk
     if used and key not in used:
         kind = rows._meta.verbose_name

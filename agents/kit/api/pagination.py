@@ -26,7 +26,7 @@ _PAGE_SIZE = {
 
 
 def read_page_size(request: Request, default: int | None) -> int | None:
-    """Return the ``page_size`` that a request asks for.
+    """Return the ``page_size`` that a request asks for, 1 to LARGEST_PAGE; `default` where it asks for none.
 
     Raises:
         ValidationError: It is no number of rows that a page may have.
@@ -83,6 +83,11 @@ class Log(CursorPagination):
         return read_page_size(request, self.page_size)
 
     def decode_cursor(self, request: Request) -> Cursor | None:
+        """Return where the page begins; None for the first page.
+
+        Raises:
+            ValidationError: The text is no cursor, or that of another order. DRF would show the first page, or fail.
+        """
         text = request.query_params.get("cursor", "").strip()
         if not text:
             return None
@@ -141,7 +146,7 @@ class LogByTimeOf(LogByTime):
     filter: ClassVar[str] = "agent"
 
     def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
-        by_time = super().get_ordering(request, queryset, view)
+        by_time = super().get_ordering(request, queryset, view)  # the time, then the primary key
         has_filter = bool(request.query_params.get(self.filter, "").strip())
         return by_time if has_filter else by_time[1:]
 

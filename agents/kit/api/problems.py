@@ -51,7 +51,11 @@ class Unavailable(APIException):
 
 
 def as_problem(error: Exception, context: dict[str, Any]) -> Response | None:
-    """Return the answer to an exception of the API; None (a server error) for an unexpected one."""
+    """Return the answer to an exception of the API; None (a server error) for an unexpected one.
+
+    One sentence stands in ``detail``. Mistakes of fields stand in ``errors``, too, at most MOST_ERRORS fields. It is a problem in JSON
+    whatever the route answers in, but for people's pages, which show the same.
+    """
     if isinstance(error, RequestDataTooBig):
         error = BodyTooLarge(f"the body is too large; allowed: at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE:,} bytes")
     if isinstance(error, Refused):
@@ -88,7 +92,10 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Answer a request for what there is not (Django's handler of 404), also for a path of the API that is no route."""
+    """Answer a request for what there is not (Django's handler of 404): in the API a problem that names the path, elsewhere a page.
+
+    The problem suggests the path with a slash, where that is a route.
+    """
     path = request.path[:LONGEST_NAME]
     urlconf = getattr(request, "urlconf", None)
     lacks_slash = not request.path_info.endswith("/") and is_valid_path(f"{request.path_info}/", urlconf)
@@ -126,7 +133,11 @@ class DatabaseOutages:
         return self._get_response(request)
 
     def process_view(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
-        """Look the user up here: an error of a look-up in a later middleware would not reach `process_exception`."""
+        """Look the user up here: an error of a look-up in a later middleware would not reach `process_exception`.
+
+        Returns:
+            A 503 while the database cannot be used; None to go on. Other errors are raised.
+        """
         try:
             request.user.is_authenticated  # noqa: B018 (looked up by this, once for the whole request)
         except Exception as error:
@@ -177,7 +188,7 @@ def _problem_of_api(request: HttpRequest, status: HTTPStatus, detail: str) -> Ht
 
 
 def _errors_by_field(data: Any) -> dict[str, list[str]]:
-    """Return what is wrong per field, parameter or header, from the data of a DRF answer."""
+    """Return what is wrong per field, parameter or header, from the data of a DRF answer; ``non_field_errors`` what is of none."""
     texts_by_name = data if isinstance(data, dict) else {"non_field_errors": data}
     errors = {}
     for name, texts in texts_by_name.items():

@@ -92,6 +92,12 @@ class BoundedJSONParser(BaseParser):
     media_type = JSONParser.media_type
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
+        """Return the JSON value of a body.
+
+        Raises:
+            BodyTooLarge, UnknownEncoding: See `read_bounded`.
+            ParseError: It is no text of its charset or no JSON (NaN, a key twice), or nested deeper than DEEPEST.
+        """
         body = read_bounded(stream, parser_context)
         try:
             text = body.decode(get_encoding(parser_context or {}))
@@ -106,7 +112,7 @@ class BoundedJSONParser(BaseParser):
 
 
 def _is_deeper_than(data: Any, levels: int) -> bool:
-    """Return whether values are nested in more levels of lists and objects; without recursion, which could go too deep itself."""
+    """Return whether a value stands in more levels of lists and objects; without recursion, which could go too deep itself."""
     values = [data]
     for _ in range(levels + 1):
         values_below: list[Any] = []
@@ -176,6 +182,7 @@ class Throttle(SimpleRateThrottle):
         return self.get_ident(request)
 
     def allow_request(self, request: Any, view: Any = None) -> bool:
+        """Count the request, and return whether it is allowed; it is where the cache of counts does not answer."""
         try:
             return self.counted(request, view)
         except (RedisError, OSError) as error:
@@ -224,6 +231,7 @@ class Attempts(Throttle):
     key = ""  # of the attempt's counter; stays empty where it was not counted
 
     def counted(self, request: Any, view: Any) -> bool:
+        """Count the attempt, refused or not, and return whether it is allowed; keep the counter's key, so that it can be taken back."""
         key = self.get_cache_key(request, view)
         self.cache.add(key, 0, self.duration)
         try:
@@ -281,7 +289,11 @@ class Tokens(TokenAuthentication):
     """
 
     def authenticate_credentials(self, key: str) -> tuple[User, object]:
-        """Look up a key by its digest."""
+        """Return the user and the token of a key, which is looked up by its digest.
+
+        Raises:
+            AuthenticationFailed: There is no such token, it has expired, or its user is not active.
+        """
         token = ApiToken.objects.select_related("user").filter(digest=ApiToken.digest_of(key)).first()
         if token is None or not token.user.is_active:
             raise AuthenticationFailed("this token is not known; make one in the console under More › API tokens.")
@@ -293,6 +305,12 @@ class Tokens(TokenAuthentication):
         return token.user, token
 
     def authenticate(self, request: Any) -> Any:
+        """Return the user and the token that a request carries; None for a request without one.
+
+        Raises:
+            AuthenticationFailed: The token is wrong; each counts against the address's limit.
+            Throttled: So many of that address were wrong within a minute.
+        """
         try:
             return super().authenticate(request)
         except AuthenticationFailed:

@@ -66,18 +66,21 @@ def optional(about: str = "") -> Any:
 
 
 def one_of(choices: Iterable[tuple[Any, Any]]) -> WithJsonSchema:
-    """Return the annotation of a text that is one of some. It is not checked: what is stored may be older than the choices."""
+    """Return the annotation of a text that the schema says is one of `choices` (value, label).
+
+    It is not checked: what is stored may be older than the choices.
+    """
     known = {str(value): label for value, label in choices}
     return WithJsonSchema({"type": "string", "enum": [*known], "description": described(known.items())})
 
 
 def described(choices: Iterable[tuple[Any, Any]]) -> str:
-    """Describe choices in Markdown."""
+    """Return choices (value, label) as a list in Markdown; an empty value is left out."""
     return "\n".join(f"* `{value}` - {label}" for value, label in choices if value)
 
 
 def attribute(path: str) -> Read:
-    """Return what reads an attribute of attributes: null where one on the way is, and a list of related rows."""
+    """Return a function that reads an attribute of attributes: None where one on the way is; all rows where it is a manager of rows."""
     names = path.split(".")
 
     def read(row: Any, context: Context) -> Any:
@@ -94,7 +97,7 @@ def attribute(path: str) -> Read:
 
 
 def link(view_name: str, key: str = "pk") -> Read:
-    """Return what reads the address of a route; null where its key, a path of attributes, is."""
+    """Return a function that reads the address of a row's route; None where its `key`, a path of attributes of the row, is None."""
     key_of = attribute(key)
 
     def read(row: Any, context: Context) -> str | None:
@@ -107,7 +110,7 @@ def link(view_name: str, key: str = "pk") -> Read:
 
 
 def query_link(view_name: str, parameter: str, key: str = "pk") -> Read:
-    """Return what reads the address of a list, narrowed by a value of the row."""
+    """Return a function that reads the address of a list, narrowed by a value of the row: ``…/runs/?agent=michael``."""
     value_of = attribute(key)
 
     def read(row: Any, context: Context) -> str:
@@ -137,6 +140,7 @@ class Row(Answer):
     def __init_subclass__(
         cls, *, table: type[models.Model] | None = None, columns: Sequence[str] = (), **kwargs: Any
     ) -> None:
+        # Before pydantic looks at them: the class's annotations in the order of `columns`, then those it declares besides.
         super().__init_subclass__(**kwargs)
         if table is not None:
             cls.table = table
@@ -150,6 +154,7 @@ class Row(Answer):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Set `reads`: how each field is read, as `shown` declares it, else as the attribute of the same name."""
         cls.reads = {}
         for name, field in cls.model_fields.items():
             cls.reads[name] = attribute(name)
@@ -159,12 +164,12 @@ class Row(Answer):
 
     @classmethod
     def together(cls, rows: Sequence[Any]) -> Context:
-        """Read what is read for all rows together; what reads their fields finds it in the context."""
+        """Return what is read for all rows together, so that queries do not grow with the rows; it is added to the fields' context."""
         return {}
 
     @classmethod
     def all_of(cls, rows: Iterable[Any], context: Context) -> list[Self]:
-        """Show rows."""
+        """Return the answers that show these rows, in their order; what `together` reads is read once for all."""
         rows = list(rows)
         context = {**context, **cls.together(rows)}
         answers = []
@@ -185,7 +190,7 @@ def _annotation_of_column(table: type[models.Model], name: str) -> Any:
     if name == "url" or name.endswith("_url"):
         return _annotation_of_link(table, name)
     column: Any = table._meta.get_field(name)
-    shown_column = column  # of a foreign key that of its row
+    shown_column = column  # of a foreign key the column that names its row
     path = name
     if column.is_relation:
         shown_column = _naming_column(column.related_model)
@@ -215,7 +220,10 @@ def _type_of(column: Any) -> Any:
 
 
 def _annotation_of_link(table: type[models.Model], name: str) -> Any:
-    """Return the annotation of a link: to the row itself, to that of a foreign key, or to another route of the row."""
+    """Return the annotation of a link: ``url`` to the row itself, ``X_url`` to the row of the foreign key X, else to the row's route X.
+
+    It is None where the foreign key is.
+    """
     target = name.removesuffix("_url")
     relations = {column.name: column for column in table._meta.fields if column.is_relation}
     if target not in relations:

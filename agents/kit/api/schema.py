@@ -77,6 +77,7 @@ class Models(PydanticExtension):
     priority = 1
 
     def map_serializer(self, auto_schema: Any, direction: str) -> Any:
+        """Return the schema of a model, of what is read or what is dumped; models inside it become components of their own."""
         mode: Any = "validation" if direction == "request" else "serialization"
         schema = self.target.model_json_schema(mode=mode, ref_template="#/components/schemas/{model}")
         for name, inner in schema.pop("$defs", {}).items():
@@ -96,7 +97,7 @@ class Schema(AutoSchema):
         return "_".join([self.method.lower(), *(parts[1:] or ["root"])])
 
     def get_summary(self) -> str | None:
-        """Return what the action does, in a line: the description's first sentence."""
+        """Return what the action does, in a line: the description's first sentence, without backticks; None where it has none."""
         description = " ".join(self.get_description().replace("`", "").split())
         match = re.match(r"(?:POST )?(.+?)(?:[.;:] |\.?$)", description)
         if match is None:
@@ -105,7 +106,7 @@ class Schema(AutoSchema):
         return sentence[0].upper() + sentence[1:]
 
     def get_description(self) -> str:  # type: ignore[override]  # as its base
-        """Return the action's docstring, else the view's; of one row that of its answer."""
+        """Return the action's docstring, else the view's; of ``retrieve`` beside a list, without one of its own, that of its answer."""
         if self.view.action == "retrieve" and hasattr(self.view, "list") and not self.view.retrieve.__doc__:
             return get_doc(self.view.get_answer_class())
         return super().get_description()
@@ -122,16 +123,17 @@ class Schema(AutoSchema):
         return [Backend] if self.method == "GET" else []
 
     def get_operation(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what drf-spectacular says of an operation, with its problems and headers, answers by status; None where it is hidden."""
         operation = super().get_operation(*args, **kwargs)
         if operation is None:
             return None
         responses = operation["responses"]
         statuses = set(self._usual_problems(operation))
-        for status, answer in responses.items():
+        for status, answer in responses.items():  # those that `answers` names for this action
             if CONTENT_TYPE in answer.get("content", ()):
                 statuses.add(int(status))
         for problem_status in statuses:
-            responses[str(problem_status)] = self._problem(problem_status)
+            responses[str(problem_status)] = self._reference_to_problem(problem_status)
         self._add_headers(operation)
         operation["responses"] = dict(sorted(responses.items()))
         return operation
@@ -150,13 +152,13 @@ class Schema(AutoSchema):
             problems.append(412)
         return problems
 
-    def _problem(self, status: int) -> dict[str, Any]:
+    def _reference_to_problem(self, status: int) -> dict[str, Any]:
         """Return a reference to the schema of a refusal, which is registered once."""
         problem = self.resolve_serializer(Problem, "response").ref  # type: ignore[arg-type]
         answer = {"description": PROBLEMS[status], "content": {CONTENT_TYPE: {"schema": problem}}}
         for name, description, schema in _HEADERS_OF_PROBLEMS.get(status, ()):
             _add_header([answer], name, description, schema)
-        name = f"Problem{status}"
+        name = f"Problem{status}"  # in the schema's components
         component = ResolvedComponent(name=name, type=ResolvedComponent.RESPONSE, schema=answer, object=name)  # type: ignore[no-untyped-call]
         self.registry.register_on_missing(component)
         return dict(component.ref)
@@ -165,7 +167,7 @@ class Schema(AutoSchema):
         """Add the headers of idempotency, of ETags and of where to look to the request and its answers."""
         responses = operation["responses"]
         parameters = operation.setdefault("parameters", [])
-        good = [response for status, response in responses.items() if status < "300"]
+        good = [response for status, response in responses.items() if status < "300"]  # statuses are texts here
         if self.method == "POST":
             parameters.append(
                 _header_parameter(HEADER, "of your choosing, a new one per request: sent again, it acts once", _KEY)
@@ -198,13 +200,13 @@ def _add_header(responses: Iterable[dict[str, Any]], name: str, description: str
 
 def tidied(result: Any, **kwargs: Any) -> Any:
     """Take out of the schema what pydantic adds of itself, and bounds that only say how large a column of integers is."""
-    return {**_without_additions(result), "info": result["info"]}
+    return {**_without_additions_of_pydantic(result), "info": result["info"]}
 
 
-def _without_additions(schema: Any) -> Any:
-    """Return a part of the schema without the additions of pydantic, at any depth."""
+def _without_additions_of_pydantic(schema: Any) -> Any:
+    """Return a part of the schema, at any depth, without titles, null defaults and the bounds of a 64-bit column."""
     if isinstance(schema, list):
-        return [_without_additions(part) for part in schema]
+        return [_without_additions_of_pydantic(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
     kept = {}
@@ -213,5 +215,5 @@ def _without_additions(schema: Any) -> Any:
         is_title = key == "title" and isinstance(value, str)  # a property may be called so, too
         is_no_default = key == "default" and value is None
         if not (is_size_of_column or is_title or is_no_default):
-            kept[key] = _without_additions(value)
+            kept[key] = _without_additions_of_pydantic(value)
     return kept

@@ -92,7 +92,10 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
         )
 
     def get_filterset_class(self) -> type[Filters]:
-        """Return the parameters of this action: of a list those of the view, of another one those of its decorator."""
+        """Return the parameters of this action: of a list those of the view, of another one those of its decorator.
+
+        A request that changes something has none, and no other action either unless its decorator names some.
+        """
         if self.request is not None and self.request.method not in SAFE_METHODS:
             return Filters
         if self.action == "list":
@@ -104,7 +107,11 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
 
     @property
     def query(self) -> dict[str, Any]:
-        """Return the values of the parameters of an action that is no list."""
+        """Return the values of the parameters of an action that is no list, by name; None for one that was not sent.
+
+        Raises:
+            ValidationError: A value is not allowed.
+        """
         filters = self.get_filterset_class()(self.request.query_params, queryset=self.queryset)
         if not filters.is_valid():
             raise translate_validation(filters.errors)
@@ -126,7 +133,11 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
         return self.get_answer_class().of(row, self.row_context())
 
     def read_body(self) -> Any:
-        """Return the body of this action, of the class that `bodies` has for it; that of a PATCH changes something."""
+        """Return the body of this action, of the class that `bodies` has for it; without one it must be empty.
+
+        Raises:
+            ValidationError: It does not fit, or is a PATCH that changes nothing.
+        """
         kind = self.bodies.get(self.action or "", Nothing)
         body = read(kind, self.request.data, raw=self.raw)
         if self.request.method == "PATCH" and not body.model_fields_set:
@@ -144,6 +155,11 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
         return example_of(body, shown if is_change else {})
 
     def get_object(self) -> Any:
+        """Return the row that the path names.
+
+        Raises:
+            NotFound: There is none.
+        """
         key = self.kwargs.get(self.lookup_field, "")
         row = None
         if key != "":

@@ -120,7 +120,7 @@ def line_chart(
     """
     first, last = _time_span(lines, since, until)
     markers_inside = [marker for marker in markers if first <= marker.at <= last]
-    has_one_line = len(lines) == 1
+    has_one_line = len(lines) == 1  # bands of several lines would cover each other
     datasets: list[dict[str, Any]] = []
     legend = []
     for number, line in enumerate(lines):
@@ -137,10 +137,11 @@ def line_chart(
             for marker in markers_inside
         ],
         "zone": timezone.get_current_timezone_name(),
+        # Where dots surround a mean, a hint is that of the dot under the mouse, not of the nearest one.
         "exact": any(line.means for line in lines),
     }
     if small:
-        return _chart(label, drawing, small=True)
+        return _chart(label, drawing, small=True)  # without table, legend and events
     needs_no_legend = has_one_line and not legend[0]["note"]
     rows, number_left_out = _table_rows(lines, shown)
     heads = ["When"]
@@ -158,7 +159,10 @@ def line_chart(
 
 
 def _time_span(lines: Sequence[Line], since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:
-    """Return where the horizontal axis begins and ends; a single moment stands in the middle of a day."""
+    """Return where the horizontal axis begins and ends: as asked for, else at the first and last point, or now where there is none.
+
+    A single moment stands in the middle of a day.
+    """
     times = [point.at for line in lines for point in line.points] or [timezone.now()]
     first = since or min(times)
     last = until or max(times)
@@ -182,7 +186,10 @@ def _datasets(
     *,
     with_band: bool,
 ) -> list[dict[str, Any]]:
-    """Return what Chart.js draws of a line: its points, its rolling mean and its level."""
+    """Return what Chart.js draws of a line: its points, its rolling mean (`with_band`: and its interval) and its level.
+
+    The order matters: the upper edge of the band fills down to the dataset before it.
+    """
     points = [_point(line, point, shown) for point in line.points]
     if line.means:
         points_style: dict[str, Any] = {"showLine": False, "pointRadius": 3, "pointHitRadius": 6}
@@ -196,7 +203,7 @@ def _datasets(
         upper = [_xy(mean.at, mean.high) for mean in line.means]
         edge = {"colour": style["colour"], **WITHOUT_POINTS, "edge": True}
         datasets.append({**edge, "fill": False, "data": lower})
-        datasets.append({**edge, "fill": "-1", "data": upper})  # fills down to the dataset before it
+        datasets.append({**edge, "fill": "-1", "data": upper})
     if line.level is not None:
         level = [_xy(first, line.level), _xy(last, line.level)]
         datasets.append({"colour": style["colour"], "borderDash": [2, 4], **WITHOUT_POINTS, "data": level})
@@ -234,6 +241,8 @@ def steps(
     shown: Callable[[float], str] = "{:.2f}".format,
 ) -> SafeString:
     """Return a chart of lines over steps that have names instead of times, such as rounds, and a table with a row per step.
+
+    The axis names the first, the middle and the last step. One line alone needs no legend.
 
     Args:
         lines: By name; a value for each step, None where there is none: the line has a gap.
@@ -372,7 +381,10 @@ def add_markers(source: MarkerSource) -> None:
 def markers_of(
     request: HttpRequest, agents: Collection[int], since: datetime, until: datetime, *, known: Iterable[Marker] = ()
 ) -> list[Marker]:
-    """Return the newest events of these agents that the user may see, and those that are known, oldest first."""
+    """Return the events of these agents from `since` to `until` that the user may see, and those in `known`, oldest first.
+
+    Each source gives its newest, at most `MOST_OF_A_KIND`.
+    """
     markers = list(known)
     for source in _marker_sources:
         if request.user.has_perm(source.permission):

@@ -39,6 +39,7 @@ def column(page: Any, name: str, *, is_list: bool) -> Any:
         is_list: Whether long texts are folded.
     """
     path, _, label = name.partition("=")
+    # Columns that a page computes itself are methods decorated with `admin.display`.
     is_method_of_page = hasattr(getattr(type(page), path, None), "short_description")
     if is_method_of_page:
         return path
@@ -94,8 +95,11 @@ def list_filter(page: Any, name: str) -> Any:
     return recent_values(name, str(field.verbose_name))
 
 
-def related(model: type[Model], names: list[str]) -> list[str]:
-    """Return the paths to related rows that these columns show, to be read together with the rows of a list."""
+def related_paths(model: type[Model], names: list[str]) -> list[str]:
+    """Return the paths to related rows that these columns show, to be read together with the rows of a list.
+
+    Columns of the row itself, and those that are no field (methods of the admin class), need none.
+    """
     paths = []
     for name in names:
         path = name.partition("=")[0]
@@ -103,7 +107,7 @@ def related(model: type[Model], names: list[str]) -> list[str]:
         if not is_field or path == "pk":
             continue
         leads_to_row = _field_at(model, path).related_model is not None
-        paths.append(path if leads_to_row else path.rpartition("__")[0])
+        paths.append(path if leads_to_row else path.rpartition("__")[0])  # empty for a column of the row itself
     return [path for path in paths if path]
 
 
@@ -125,7 +129,11 @@ def _field_at(model: type[Model], path: str) -> Any:
 
 
 def _display_of(model: type[Model], field: Field[Any, Any], *, is_list: bool) -> Display:
-    """Return the function that displays the values of a field, for a cell of a list or for the page of a row."""
+    """Return the function that displays the values of a field, for a cell of a list or for the page of a row.
+
+    What `VALUE_DISPLAYS` has for the field's name, or for the model it leads to, goes before everything else. Then a primary key is
+    shown as ``LLM call 12``, a related row as a link to its page, a status as a badge, a choice by its label, the rest by type.
+    """
     chosen = VALUE_DISPLAYS.get(field.name) or VALUE_DISPLAYS.get(field.related_model)
     if chosen:
         return chosen
@@ -143,7 +151,7 @@ def _display_of(model: type[Model], field: Field[Any, Any], *, is_list: bool) ->
 
 
 def _display_of_type(field: Field[Any, Any], *, is_list: bool) -> Display:
-    """Return the function that displays the values of a field of this type."""
+    """Return the function that displays the values of a field of this type; a list has short forms: relative times, folded texts."""
     if isinstance(field, DateTimeField):
         return display.moment if is_list else display.exact_moment
     if isinstance(field, DateField):

@@ -64,7 +64,10 @@ def visible(text: object) -> SafeString:
 
 
 def marked(text: object) -> str:
-    """Return the same as `visible` for places that hold no HTML, such as the title of a link."""
+    """Return `text`, not escaped, with each control or bidi character replaced by its code point, for places that hold no HTML.
+
+    Such as the title of a link, which the template escapes: ``[U+202E]``.
+    """
     return _INVISIBLE.sub(lambda match: f"[U+{ord(match.group()):04X}]", str(text))
 
 
@@ -94,7 +97,7 @@ def words(name: object) -> SafeString:
 
 
 def folded(text: str, start: int = 90) -> SafeString:
-    """Return a long text as its first words, the rest one click away; a short text as it is."""
+    """Return a long text as its first words, the rest one click away; a short text of one line as it is; a dash for a blank one."""
     text = text.strip()
     if not text:
         return EMPTY
@@ -129,7 +132,7 @@ def block(text: str) -> SafeString:
 
 
 def json_block(value: object) -> SafeString:
-    """Return JSON, indented; folded when it is long."""
+    """Return JSON, indented; folded when it has LONGEST_OPEN_JSON characters or more; a dash where there is nothing in it."""
     if value in (None, "", [], {}):
         return EMPTY
     shown = json.dumps(value, indent=2, ensure_ascii=False, default=str)
@@ -153,7 +156,7 @@ def exact_moment(value: datetime) -> SafeString:
     """Return a time to the minute in the console's time zone, and how long ago it is: for the page of a row."""
     full = date_format(timezone.localtime(value), "j M Y, H:i")
     relative = _relative_time(value)
-    text = full if relative in full else f"{full} ({relative})"
+    text = full if relative in full else f"{full} ({relative})"  # beyond a week the relative time is the day itself
     return _time_element(value, text)
 
 
@@ -171,7 +174,7 @@ def _relative_time(value: datetime) -> str:
         is_this_year = local.year == timezone.localtime().year
         return date_format(local, "j M" if is_this_year else "j M Y")
     if minutes < 60:
-        amount = f"{minutes // 1:.0f} min"
+        amount = f"{minutes // 1:.0f} min"  # rounded down, as hours and days are
     elif minutes < 2 * MINUTES_OF_DAY:
         amount = f"{minutes // 60:.0f} h"
     else:
@@ -202,7 +205,7 @@ def column(label: str, value: Callable[[Any], object], *, ordering: str | None =
 
 
 def lines(*parts: object) -> SafeString:
-    """Return several things for one cell, one under the other; the second and later ones are subtle, empty ones left out."""
+    """Return several things for one cell, one under the other; the second and later ones are subtle, and left out where empty."""
     first, *others = parts
     subtle = [(part,) for part in others if part not in ("", None)]
     below = format_html_join("", '<span class="pl-subtle">{}</span>', subtle)
@@ -210,7 +213,10 @@ def lines(*parts: object) -> SafeString:
 
 
 def acknowledgement(alert: Any, *, lasts: bool = False) -> SafeString:
-    """Return whether an alert is acknowledged, and by whom, when and with what note; and that it still `lasts`."""
+    """Return whether an alert is acknowledged, by whom, when and with what note, and whether what it is about still `lasts`.
+
+    A badge alone (``new, lasts``) where it is not acknowledged.
+    """
     if alert.acknowledged_at is None:
         return badge("new, lasts" if lasts else "new", "bad")
     state = badge("acknowledged, lasts" if lasts else "acknowledged", "good")

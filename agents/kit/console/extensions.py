@@ -66,6 +66,6 @@ def extend(model: type[Model], permission: str, **parts: Any) -> None:
     added.sort(key=lambda extension: extension.order)
 
 
-def extensions(model: type[Model], request: HttpRequest) -> list[Extension]:
+def extensions_for_user(model: type[Model], request: HttpRequest) -> list[Extension]:
     """Return the extensions of `model` that the user of `request` may see, smaller `order` first, then as they were added."""
     return [extension for extension in _extensions_by_model[model] if request.user.has_perm(extension.permission)]

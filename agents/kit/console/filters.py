@@ -52,6 +52,7 @@ class OptionFilter(DropdownFilter):
         return [(value, label) for value, (label, _) in self.options.items()]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Return the rows that meet the chosen option's condition; all without a choice, none for a value that is no option."""
         value = self.value()
         if not value:
             return queryset
@@ -77,6 +78,7 @@ class RecentValuesFilter(DropdownFilter):
     most_choices: ClassVar[int]
 
     def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
+        """Return the choices, value and label: what the newest rows have, the first by the alphabet, and the chosen value besides."""
         rows = model_admin.model._default_manager.order_by("-pk")
         # By their keys, because PostgreSQL reads the whole table for "keys above a subquery".
         newest = rows.filter(pk__in=rows.values("pk")[: self.newest_rows])
@@ -107,6 +109,7 @@ class FilterSetByLinks(DropdownFilter):
         return [(value, f"{self.title} {value}")] if value else []
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Return the rows with the link's value in the column; all without one, none for a value that the column cannot have."""
         value = self.value()
         if not value:
             return queryset
@@ -132,6 +135,7 @@ class DateRangeFilter(DaysFilter):
     """Rows of a range of days, both ends included, in the console's time zone."""
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Return the rows from the first day to the end of the last one; an end that is missing or no day is open."""
         typed: Any = self.used_parameters
         first = day_of(str(typed.get(f"{self.field_path}_from", "")))
         last = day_of(str(typed.get(f"{self.field_path}_to", "")))
@@ -171,6 +175,7 @@ class TagFilter(TextFilter):
     paths: ClassVar[tuple[str, ...]] = ("tags",)
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Return the rows with the tag in any of the `paths`; all where nothing was typed, none where it is no tag."""
         key, separator, value = (self.value() or "").strip().partition("=")
         if not key and not separator:
             return queryset

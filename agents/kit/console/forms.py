@@ -36,6 +36,10 @@ class DistinctRows(InlineFormSet):
         raise NotImplementedError
 
     def clean(self) -> None:
+        """Put `message` on each row whose key an earlier one has, or one that was added since the page was opened.
+
+        Blank rows, rows that are to be deleted and rows with other errors do not count.
+        """
         super().clean()
         rows_on_page = {form.instance.pk for form in self.initial_forms}
         taken: set[Hashable] = {self.key(row) for row in self.get_queryset() if row.pk not in rows_on_page}
@@ -76,6 +80,8 @@ def confirmed(
     verb: str, what: str, *, form: type[Form] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., HttpResponse | None]]:
     """Make a function an admin action that first says what it will do, and does it after a confirmation.
+
+    The page that asks comes back while its form is not valid. After the action the list is shown again.
 
     Args:
         verb: What the button says.
@@ -168,6 +174,10 @@ class RequestForm(Form):
     asked: Any = None
 
     def clean(self) -> dict[str, Any]:
+        """Set `asked` to what the form asks for, or put each refusal on its field; on the form where the field is not shown.
+
+        An optional field that is left empty counts as left out, so that the model's default holds. The page's own fields are not looked at.
+        """
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         typed = {}
         for name, field in fields_of(self.kind).items():
@@ -178,9 +188,8 @@ class RequestForm(Form):
             self.asked = read_texts(self.kind, typed)
         except Refused as refused:
             for place, sentence in refused.errors.items():
-                name = place.partition(".")[0].partition("[")[
-                    0
-                ]  # ``tags.build`` and ``agents[1]`` are parts of a field
+                # ``tags.build`` and ``agents[1]`` are parts of a field.
+                name = place.partition(".")[0].partition("[")[0]
                 is_shown = name in self.fields and name in fields_of(self.kind)
                 self.add_error(name if is_shown else None, sentence)
         return cleaned
@@ -216,7 +225,7 @@ def request_form(kind: type[Body], *names: str, **own: forms.Field) -> type[Requ
 
 
 def _form_field(field: UseCaseField) -> forms.Field:
-    """Return the form field of a field of a use case."""
+    """Return the form field of a field of a use case: optional in the form, as the model alone checks what is required."""
     settings: dict[str, Any] = {"help_text": field.help, "required": False, "initial": field.default or None}
     if field.shown.label:
         settings["label"] = field.shown.label
@@ -236,7 +245,10 @@ def _form_field(field: UseCaseField) -> forms.Field:
 
 
 def _choice_field(field: UseCaseField, settings: dict[str, Any]) -> forms.Field:
-    """Return the form field of a choice, among those that the form offers now (`Shown.choices`), else among the values of the type."""
+    """Return the form field of a choice, among those that the form offers now (`Shown.choices`), else among the values of the type.
+
+    Without a default the first offered choice is selected; where the choices are those of the type, none is (``–``).
+    """
     offered = field.shown.choices
     choices: Any = offered or [(value, value) for value in field.choices]
     if field.kind == "choices":
@@ -282,14 +294,17 @@ def as_query(request: HttpRequest, form: type[Form], chosen: Mapping[str, object
 
 
 def _digest_of_choices(form: Form) -> str:
-    """Return a text that is equal for the same choices."""
+    """Return a digest of what was sent for the form's fields; equal for the same choices, an empty one counted as none."""
     sent: Any = form.data
     chosen = {name: [str(value) for value in sent.getlist(name) if value != ""] for name in form.fields}
     return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()
 
 
 def refuse(form: Form, error: Exception) -> None:
-    """Put an error on the field whose name or option it begins with, as sentences of commands and services do; else above all fields."""
+    """Put an error on the field whose name or option it begins with, as sentences of commands and services do; else above all fields.
+
+    ``--samples 900: …`` is put on the field `samples` without the option. A sentence that sends people to import personas gets a link.
+    """
     text = str(error)
     if "manage.py import_agents" in text:
         text = format_html("{} {}", text, display.link(reverse("admin:agents_import_add"), "Import personas"))
@@ -318,6 +333,9 @@ def ask(
     newest: object = "",
 ) -> HttpResponse:
     """Show a page with choices and what they take, and ask a worker for it when these very choices are confirmed.
+
+    A form whose choices are not those of the preview that the person saw (its digest comes back as ``seen``) is shown again with a new
+    preview, and so is one sent with ``estimate``. There is no preview while the form is not valid.
 
     Args:
         form: Bound; see `as_query`.
@@ -350,7 +368,7 @@ def ask(
         form=form,
         preview=shown_preview,
         seen=_digest_of_choices(form) if shown_preview else "",
-        changed=bool(confirmed_digest) and shown_preview is not None,
+        changed=bool(confirmed_digest) and shown_preview is not None,  # the choices, since the preview before
         plain=[field for field in form.visible_fields() if field.name not in folded],
         folded=folded_fields,
         is_open=any(field.errors for field in folded_fields),

@@ -50,7 +50,7 @@ class Term:
 
 
 def help_of(model: type[Model]) -> str:
-    """Return the Markdown of the model's help page; empty when it has none."""
+    """Return the Markdown of the model's help page, ``help/<model>.md`` of its app; empty when it has none."""
     label = model._meta.app_label
     home = apps.get_app_config(ELSEWHERE.get(label, label)).path
     return _read(Path(home) / "help" / f"{model._meta.model_name}.md")
@@ -111,10 +111,10 @@ _HOST = re.compile(r"https?://", re.IGNORECASE)
 
 
 def render(text: str, resolve: LinkResolver, *, heading: int = 2) -> SafeString:
-    """Return the HTML of a Markdown text.
+    """Return the HTML of a Markdown text: headings get their anchors as ids, pictures are left out, tables scroll in their own box.
 
     Args:
-        resolve: Gives the URL of each link.
+        resolve: Gives the URL of each link; of a link without one (None) only the text is shown.
         heading: Level of its highest heading on the page it is put on.
     """
     tokens = _markdown.parse(text)
@@ -122,11 +122,12 @@ def render(text: str, resolve: LinkResolver, *, heading: int = 2) -> SafeString:
     for number, token in enumerate(tokens):
         if token.type != "inline":
             continue
-        if number > 0 and tokens[number - 1].type == "heading_open":
-            tokens[number - 1].attrSet("id", anchor_of(token.content))
-        token.children = _with_resolved_links(token.children or [], resolve)
+        token_before = tokens[number - 1] if number > 0 else None
+        # Such a token is the tag of the heading whose text this is.
+        if token_before is not None and token_before.type == "heading_open":
+            token_before.attrSet("id", anchor_of(token.content))
+        token.children = _resolve_links_and_drop_pictures(token.children or [], resolve)
     html: str = _markdown.renderer.render(tokens, _markdown.options, {})
-    # Tables scroll inside their own box.
     html = html.replace("<table>", '<div class="pl-scroll" tabindex="0"><table class="pl-table">')
     return mark_safe(html.replace("</table>", "</table></div>"))  # noqa: S308 (made by the renderer, which escapes all text)
 
@@ -151,8 +152,8 @@ def anchor_of(heading: str) -> str:
     return _NO_LETTER.sub("", heading.replace("`", "").lower()).replace(" ", "-")
 
 
-def _with_resolved_links(children: Sequence[Token], resolve: LinkResolver) -> list[Token]:
-    """Return the tokens with the URLs of their links; of a link that leads nowhere, and of a picture, only the text stays."""
+def _resolve_links_and_drop_pictures(children: Sequence[Token], resolve: LinkResolver) -> list[Token]:
+    """Return the tokens with the URLs of their links; a link that leads nowhere becomes its text, and pictures are left out."""
     kept = []
     leads_somewhere = []  # of each link that is open here
     for token in children:
@@ -171,7 +172,10 @@ def _with_resolved_links(children: Sequence[Token], resolve: LinkResolver) -> li
 
 
 def link_in_document(href: str, name: str) -> str:
-    """Return what a link of a document names, in the form above; empty for what is no document of this checkout."""
+    """Return what a link in the document `name` names, as `resolve_link` takes it: ``doc:reference/api#errors``.
+
+    Empty for what is no document below ``docs``, such as an address on the web.
+    """
     if href.startswith("#"):
         return f"doc:{name}{href}"
     if _HOST.match(href):
@@ -225,7 +229,10 @@ def _url_of_model(request: HttpRequest | None, label: str, view: str) -> str | N
 
 
 def _url_of_page(request: HttpRequest | None, url_name: str) -> str | None:
-    """Return the URL of a page that belongs to no model; who may open it the sidebar says, and one that is not in it is for everybody."""
+    """Return the URL of a page that belongs to no model; None where there is none, or the user has not the sidebar's permission for it.
+
+    A page that is not in the sidebar is for everybody.
+    """
     for _, pages_before, pages_after in settings.CONSOLE_MENU:
         for name, _, _, permission in (*pages_before, *pages_after):
             is_refused = request is not None and permission and not request.user.has_perm(permission)
@@ -252,7 +259,7 @@ class FieldNote:
 
 
 def fields_of(model: type[Model]) -> list[FieldNote]:
-    """Return the fields of `model` that have a help text or choices, as they are declared."""
+    """Return the fields of `model` that have a help text or choices, as they are declared; primary keys and passwords are left out."""
     notes = []
     for field in [*model._meta.fields, *model._meta.many_to_many]:
         text = str(field.help_text) or field_help(model, field.name)
@@ -316,6 +323,12 @@ class Helped(FieldHelp, _Admin):
         return [path("help/", view, name=name), *super().get_urls()]
 
     def help_view(self, request: HttpRequest) -> HttpResponse:
+        """Show the help page: the text up to its first second-level heading, the fields of the model, then the rest of the text.
+
+        Raises:
+            PermissionDenied: The user may not view the model.
+            Http404: It has no help page.
+        """
         if not self.has_view_permission(request):
             raise PermissionDenied
         text = help_of(self.model)
@@ -344,7 +357,8 @@ class CountedDeletion(_Admin):
         """Return what Django's method does, with a line per model instead of one per row.
 
         Returns:
-            Lines of what goes, numbers of it by name, names of models that the user may not delete, and lines of what forbids it.
+            Lines of what goes, numbers of it by name, names of models that the user may not delete, and lines of what forbids it. Rows of
+            a model without pages of its own need no permission.
         """
         rows = list(objs)
         outcome = consequences(rows)
@@ -358,6 +372,7 @@ class CountedDeletion(_Admin):
         return lines_of(outcome.deleted), counts, not_allowed, lines_of(outcome.protecting)
 
     def render_delete_form(self, request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
+        """Show the page that asks, with what the table's registration says of deleting, and what stays without naming the row."""
         row = context["object"]
         url = reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_change", args=[row.pk])
         context["note"] = table_of(self.model).deleting

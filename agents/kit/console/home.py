@@ -75,7 +75,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rendered(places: Collection[HomePlace], request: HttpRequest) -> dict[HomePlace, list[SafeString]]:
-    """Return by place the rendered parts that the user may see, after asking what they need to know."""
+    """Return by place the rendered parts that the user may see, smaller `order` first; one statement asks what all of them need."""
     parts = [part for part in _home_parts if part.place in places and request.user.has_perm(part.permission)]
     questions: dict[str, BaseExpression] = {}
     for part in parts:
@@ -110,7 +110,9 @@ class CountUpTo(Subquery):
 
 
 def count_of_work(model: type[Leasable], *statuses: str, since: datetime | None = None) -> RawSQL:
-    """Return how many rows of a table of work have one of these statuses, made since a moment, up to `MOST_COUNTED` + 1.
+    """Return an expression for how many rows of a table of work have one of these statuses, up to `MOST_COUNTED` + 1.
+
+    Only rows made `since` a moment count; None: of any time.
 
     In SQL, because the first page asks this of all tables at once: the ORM takes 10 ms to write it.
     """
@@ -155,7 +157,7 @@ def _sidebar_groups(request: HttpRequest) -> list[dict[str, Any]]:
 
 
 def _mark_active(groups: list[dict[str, Any]], path: str) -> None:
-    """Mark the entry, and its tab, of the page with this address.
+    """Set `active` of each entry and tab: true for the page with this address, and for the entry of an active tab.
 
     A page below another one's address belongs to the longer address alone. All pages are below the first page, which is therefore left out.
     """
@@ -165,6 +167,7 @@ def _mark_active(groups: list[dict[str, Any]], path: str) -> None:
         links.add(item["link"])
         links.update(tab["link"] for tab in item["tabs"])
     links.discard(reverse("admin:index"))
+    # On the first page no other link fits, so that its own address is compared.
     here = max((link for link in links if path.startswith(link)), key=len, default=path)
     for item in items:
         for tab in item["tabs"]:
@@ -194,7 +197,7 @@ def _table_entries(request: HttpRequest, table: Table) -> list[dict[str, Any]]:
 
 
 def tabs(request: HttpRequest) -> list[dict[str, Any]]:
-    """Return the tabs of lists (``UNFOLD["TABS"]``): the tables that share an entry of the sidebar."""
+    """Return the tabs of lists (``UNFOLD["TABS"]``): the tables that share an entry of the sidebar, where the user may view several."""
     families = []
     for group in navigation(request):
         for item in group["items"]:
@@ -221,6 +224,10 @@ def breadcrumbs(request: HttpRequest, parts: list[dict[str, Any]]) -> list[dict[
 
     Args:
         parts: Those of the theme: app, table and object, or one without a link.
+
+    Returns:
+        A mapping with ``title`` and, where it can be opened, ``link`` for each. For a page that is not in the sidebar the theme's
+        parts, without the app where there are others.
     """
     for group in navigation(request):
         for item in group["items"]:
@@ -229,8 +236,8 @@ def breadcrumbs(request: HttpRequest, parts: list[dict[str, Any]]) -> list[dict[
             crumbs = [{"title": group["title"]}] if group["title"] else []
             crumbs.append(item)
             crumbs += [tab for tab in item["tabs"] if tab["active"] and tab["title"] != item["title"]]
-            if "link" in parts[0]:
-                crumbs += parts[2:]
+            if "link" in parts[0]:  # else the one part is the page, which the sidebar has already
+                crumbs += parts[2:]  # app and table are in the sidebar
             return crumbs
     return parts[1:] or parts
 
@@ -275,7 +282,7 @@ def search(request: HttpRequest, typed: str) -> list[Hit]:
 
 
 def _pages_like(request: HttpRequest, typed: str) -> list[Hit]:
-    """Return the pages of the sidebar with this text in their title, or in the titles on the way to them."""
+    """Return the pages of the sidebar with this text (any case) in their title, or in the titles on the way to them."""
     hits = []
     for group in navigation(request):
         for item in group["items"]:

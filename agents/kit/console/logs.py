@@ -47,6 +47,7 @@ class LogAdmin(ReadOnlyAdmin[M]):
         return self.table.export
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        """Show the list with the filters in effect and the links to its files; redirects and answers to actions stay as they are."""
         response = super().changelist_view(request, extra_context)
         context = getattr(response, "context_data", None) or {}
         if "cl" in context:
@@ -60,6 +61,7 @@ class LogAdmin(ReadOnlyAdmin[M]):
         """Return the links to the files of what the filters leave; none for a table without an export."""
         if self.export is None:
             return []
+        # Page, order, "show all" and "error" are no filters.
         query = changelist.get_query_string(remove=["p", "o", "all", "e"])
         url_name = f"admin:{self.opts.app_label}_{self.opts.model_name}_export"
         return [
@@ -105,7 +107,10 @@ class LogAdmin(ReadOnlyAdmin[M]):
 
     @console_page("export/<str:form>/")
     def export_view(self, request: HttpRequest, form: str) -> HttpResponseBase:
-        """Give the rows that the filters of the URL leave as a file, newest first, at most `MOST_ROWS`."""
+        """Give the rows that the filters of the URL leave as a file, newest first, at most `MOST_ROWS`; the log says who did.
+
+        Columns that quote messages are left out for users who may not view these. A filter that cannot be read is a 400.
+        """
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET"])
         if not self.has_view_permission(request):
@@ -155,14 +160,17 @@ def discover() -> None:
 
 
 def filters_in_effect(changelist: ChangeList) -> list[dict[str, str]]:
-    """Return the filters that are set: the name of each, its value, and the address of the list without it."""
+    """Return the filters that are set: the name of each, its value, and the address of the list without it.
+
+    Then the lookups that a link has put into the address without a filter for them, such as ``run__agent__exact``.
+    """
     known_parameters: set[str | None] = set()
     in_effect = []
     for spec in changelist.filter_specs:
         known_parameters.update(spec.expected_parameters())
         names = [name for name in spec.expected_parameters() if name and changelist.params.get(name)]
         if names:
-            title = str(spec.title).partition(",")[0]
+            title = str(spec.title).partition(",")[0]  # without the examples of `TagFilter`
             url = changelist.get_query_string(remove=names)
             in_effect.append({"title": title, "value": _value_of_filter(spec, changelist), "url": url})
     for name, value in changelist.params.items():

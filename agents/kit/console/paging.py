@@ -13,7 +13,7 @@ from django.utils.functional import cached_property
 from unfold.paginator import InfinitePaginator
 
 from agents.kit.console.display import EMPTY
-from agents.kit.console.extensions import extensions
+from agents.kit.console.extensions import extensions_for_user
 from agents.kit.registry import table_of
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ class BoundedPaginator(AnyPaginator):
 
     @cached_property
     def _number_found(self) -> int:
-        """Return the number of rows, at most `MOST_COUNTED` + 1.
+        """Return the number of rows, at most `MOST_COUNTED` + 1; where a condition found few, replace `object_list` by their keys.
 
-        Where a condition narrows the rows, counting may take a look at every row of the table. If it finds few, the page is then
-        read by their keys instead of by the condition.
+        Where a condition narrows the rows, counting may take a look at every row of the table. The page is then read by the keys it found,
+        at most `MOST_KEPT_KEYS`, instead of by the condition once more.
         """
         rows: Any = self.object_list
         if not isinstance(rows, QuerySet):
@@ -71,13 +71,19 @@ class PagedList(ChangeList):
     """A list that reads the keys of a page first, then these rows alone with everything that its columns join and sum up."""
 
     def get_results(self, request: HttpRequest) -> None:
+        """Set what the list's template shows: the rows of the page, filled in, the note above them, and ways to start for an empty list.
+
+        The note is the column that says the same in all rows, else the first that an extension's `fill` returned; None without one.
+        """
         super().get_results(request)
         is_narrowed = self.query or self.get_filters_params()
         if not is_narrowed:
             self.full_result_count = self.result_count  # else the theme offers to show all, where all are shown
         rows = self._rows_of_page()
         self.model_admin.fill_in(rows)  # type: ignore[attr-defined]
-        notes = [extension.fill(rows) for extension in extensions(self.model, request) if extension.fill is not None]
+        notes = [
+            extension.fill(rows) for extension in extensions_for_user(self.model, request) if extension.fill is not None
+        ]
         self.result_list = rows
         notes.insert(0, self._take_out_common_column(rows))
         self.note_above = next((note for note in notes if note is not None), None)
@@ -93,9 +99,10 @@ class PagedList(ChangeList):
         return [by_key[key] for key in keys if key in by_key]  # one may have been deleted since its key was read
 
     def _take_out_common_column(self, rows: list[Any]) -> tuple[object, object] | None:
-        """Take the last column out of the list where it says the same in all rows; return its label and that value.
+        """Take the last column, if it is one of `COLUMNS_SAID_ONCE`, out of a list in which it says the same in all rows.
 
-        Rows in which it says nothing do not count. None where the column stays.
+        Returns:
+            Its label and that value, to be shown once. Rows in which it says nothing do not count. None where the column stays.
         """
         column = self.list_display[-1]
         if isinstance(column, str):

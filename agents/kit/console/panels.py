@@ -102,7 +102,10 @@ def waterfall(spans: Sequence[Span], *, title: str, total: float, remark: str = 
 
 
 def _bar(span: Span, scale: float) -> SafeString:
-    """Return the bar of a span (the theme's progress), at least half a percent wide so that it can be seen."""
+    """Return the bar of a span (the theme's progress) on a scale of so many seconds: an empty part before it, then its own.
+
+    It is at least half a percent wide so that it can be seen, and ends within the scale.
+    """
     percent_before = min(max(span.start, 0.0) / scale * 100, 99.5)
     percent_wide = min(max(span.seconds / scale * 100, 0.5), 100 - percent_before)
     colour = "failed" if span.problem else span.kind

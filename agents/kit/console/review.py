@@ -166,7 +166,8 @@ def _number_waiting(kind: ReviewKind, request: HttpRequest, answers: Answers) ->
         counted: int = answers[f"review {kind.name}"]
         if kind.counts_exactly or counted == 0:
             return counted
-    return len(list(kind.waiting(request, "", None)))
+    any_agent, all_keys = "", None
+    return len(list(kind.waiting(request, any_agent, all_keys)))
 
 
 def review_url(**query: object) -> str:
@@ -177,7 +178,7 @@ def review_url(**query: object) -> str:
 
 
 def numbers(keys: Collection[str]) -> list[int]:
-    """Return the keys that are numbers of rows."""
+    """Return the keys that can be primary keys of rows, as numbers; others, which an address may hold, are left out."""
     return [int(key) for key in keys if key.isascii() and key.isdigit() and len(key) < 19]
 
 
@@ -189,7 +190,7 @@ def newest(
     at: str = "created_at",
     agent_slug: str = "agent__slug",
 ) -> list[Waits]:
-    """Return the items that `ReviewKind.waiting` is asked for.
+    """Return the items that `ReviewKind.waiting` is asked for, the first `MOST_COUNTED` + 1 of `rows` that fit.
 
     Args:
         rows: In the order of the queue.
@@ -235,12 +236,15 @@ def _filters_of(request: HttpRequest) -> dict[str, str]:
 
 
 def _read_queue(request: HttpRequest, kinds: Iterable[ReviewKind], filters: Mapping[str, str]) -> Queue:
-    """Return the items that wait, as the filters `agent` and `mine` leave them: a query or two for each kind."""
+    """Return the items that wait, as the filters `agent` and `mine` leave them, at most `MOST_COUNTED` + 1 of a kind.
+
+    The filter `kind` is not applied: the tabs count all kinds. It takes a query or two for each kind.
+    """
     assigned_to_me = _keys_assigned_to(request) if "mine" in filters else None
     queue: Queue = {}
     for kind in kinds:
-        keys = None if assigned_to_me is None else assigned_to_me[kind.name]
-        if keys == []:
+        keys = None if assigned_to_me is None else assigned_to_me[kind.name]  # None: all
+        if keys == []:  # nothing of this kind is assigned to the user
             queue[kind.name] = []
             continue
         waiting = kind.waiting(request, filters.get("agent", ""), keys)
@@ -258,7 +262,11 @@ def _keys_assigned_to(request: HttpRequest) -> dict[str, list[str]]:
 
 
 def review_page(request: HttpRequest) -> HttpResponse:
-    """Show one item with its decisions, its neighbours beside it; POST decides, takes back or assigns."""
+    """Show one item with its decisions, its neighbours beside it; POST decides, takes back or assigns.
+
+    A user sees the kinds for which they have all permissions; without any the page is refused. An address with a NUL character leads to
+    the whole queue.
+    """
     kinds = {kind.name: kind for kind in _kinds if request.user.has_perms(kind.permissions)}
     if not kinds:
         raise PermissionDenied
@@ -289,7 +297,10 @@ def review_page(request: HttpRequest) -> HttpResponse:
 
 
 def _open_place(request: HttpRequest, items: Sequence[_Item]) -> int:
-    """Return the place of the item that the address names; once that is decided, the item that follows has moved to its place."""
+    """Return the place of the item that the address names, from 0.
+
+    Where it waits no more, the place that it had: the item that followed has moved there. Without any, the first.
+    """
     wanted = request.GET.get("item", "")
     for place, item in enumerate(items):
         if item.id == wanted:
@@ -299,9 +310,14 @@ def _open_place(request: HttpRequest, items: Sequence[_Item]) -> int:
 
 
 def _open_item(request: HttpRequest, items: Sequence[_Item], place: int, filters: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the page shows of the item at a place, and of those listed around it."""
-    start = max(0, min(place - AROUND, len(items) - 2 * AROUND - 1))
-    around = items[start : start + 2 * AROUND + 1]
+    """Return what the page shows of the item at a place, and of those listed around it.
+
+    An item whose row is gone meanwhile is listed as ``gone``, and the page has no body for it.
+    """
+    # As many are listed at the beginning and the end of the queue, where the open one is not in the middle.
+    listed_items = 2 * AROUND + 1
+    start = max(0, min(place - AROUND, len(items) - listed_items))
+    around = items[start : start + listed_items]
     current = items[place]
     rows = _rows_of(around)
     assignees = _assignees_of(around)
@@ -397,7 +413,7 @@ def people() -> list[tuple[int, str]]:
 
 
 def _filter_choices(kinds: Mapping[str, ReviewKind], queue: Queue, filters: Mapping[str, str]) -> dict[str, Any]:
-    """Return the tabs with their counts, and the agents that an item is about."""
+    """Return the tabs with their counts (empty kinds without one, unless chosen), and the agents that an item is about."""
     chosen_kind = filters.get("kind", "")
     other_filters = {name: value for name, value in filters.items() if name != "kind"}
     tabs = [("All", _count_text(queue.values()), review_url(**other_filters), chosen_kind == "")]
@@ -433,7 +449,11 @@ def _decision_named(kind: ReviewKind, name: str) -> Decision | None:
 
 
 def _answer_form(request: HttpRequest, kinds: Mapping[str, ReviewKind], filters: Mapping[str, str]) -> HttpResponse:
-    """Carry out what a form of the page asks for, and go on at the next item."""
+    """Carry out what a form of the page asks for: assign, undo or decide. Return the address to go on at.
+
+    After a decision that is the next item, and so where the item is gone; after everything else, also a refusal, the same one. The user is
+    told what was not done.
+    """
     form = request.POST
     key = form.get("key", "")[:300]
     place = number_in(form, "place") or 0
@@ -459,7 +479,7 @@ def _answer_form(request: HttpRequest, kinds: Mapping[str, ReviewKind], filters:
 
 
 def _undo_decision(request: HttpRequest, kind: ReviewKind, row: Any) -> None:
-    """Take back the decision that the form names.
+    """Take back the decision that the form names, and tell the user.
 
     Raises:
         ValueError: It is no decision of this kind, or cannot be taken back.
@@ -493,7 +513,13 @@ def _decision_or_refusal(kind: ReviewKind, name: str) -> Decision:
 
 
 def assign(request: HttpRequest, kind: str, key: str) -> None:
-    """Assign an item to the person whose key is ``assign`` of the form, to nobody where it is empty, and tell the user."""
+    """Assign an item to the person whose key is ``assign`` of the form, to nobody where it is empty, and tell the user.
+
+    Whoever is no active user of the console is refused with a message.
+
+    Raises:
+        PermissionDenied: The user may not assign items.
+    """
     if not request.user.has_perm(ASSIGNING):
         raise PermissionDenied
     typed = request.POST.get("assign", "")

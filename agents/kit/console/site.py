@@ -36,10 +36,10 @@ from unfold.widgets import (
     UnfoldAdminTextInputWidget,
 )
 
-from agents.kit.console.columns import column, list_filter, related
+from agents.kit.console.columns import column, list_filter, related_paths
 from agents.kit.console.extensions import Button as Button
 from agents.kit.console.extensions import extend as extend
-from agents.kit.console.extensions import extensions
+from agents.kit.console.extensions import extensions_for_user
 from agents.kit.console.help import CountedDeletion, FieldHelp, Helped
 from agents.kit.console.home import search
 from agents.kit.console.paging import MOST_COUNTED, BoundedPaginator, LogPaginator, PagedList
@@ -50,7 +50,7 @@ Act = Callable[[Any, HttpRequest, Any], str]
 
 
 def console_page(route: str, *permissions: str, post: bool = False, name: str = "") -> Callable[[View], View]:
-    """Make a method of an admin class a page below the model's list.
+    """Make a method of an admin class a page below the model's list; users without the permissions are refused.
 
     Args:
         route: As for `django.urls.path`.
@@ -77,7 +77,8 @@ def console_page(route: str, *permissions: str, post: bool = False, name: str = 
 def console_action(name: str, *permissions: str) -> Callable[[Act], Act]:
     """Make a method of an admin class the action of a button on an object's page (POST); the page then shows the text it returned.
 
-    A `ValueError` of the method says why nothing was done. The object's history notes that the button was pressed.
+    A `ValueError` of the method says why nothing was done, which the page then shows. Else the object's history notes that the button
+    was pressed.
 
     Args:
         name: Of the action, in its address and in the history.
@@ -208,8 +209,9 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
         options: dict[str, Any] = {}
         if self.table.columns:
             names = self.table.columns.split()
+            # For a method of the admin class its name, else a function that shows the field.
             options["list_display"] = [column(self, name, is_list=True) for name in names]
-            options["list_select_related"] = self.list_select_related or related(self.model, names)
+            options["list_select_related"] = self.list_select_related or related_paths(self.model, names)
         if self.table.filters:
             options["list_filter"] = [list_filter(self, name) for name in self.table.filters.split()]
         return options
@@ -225,7 +227,9 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
             lookups.append(field.name if name.endswith("*") else f"{field.name}__exact")
             labels.append(str(field.verbose_name))
         help_text = " or ".join(labels)
-        if lookups[0].endswith("__exact"):
+        # A table is searched exactly in all of these columns, or by a part in all: the first one tells which.
+        is_exact = lookups[0].endswith("__exact")
+        if is_exact:
             help_text += ", exactly"
         return {"search_fields": lookups, "search_help_text": help_text}
 
@@ -238,7 +242,7 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
         return {"fieldsets": fieldsets} if fieldsets else {}
 
     def get_urls(self) -> list[URLPattern]:
-        """Return the pages declared with `console_page`, then those of Django."""
+        """Return the pages declared with `console_page`, then those of Django: an own page may have an address that Django's also fit."""
         own = []
         for method_name in dir(type(self)):
             declared = getattr(getattr(type(self), method_name, None), "route", None)
@@ -297,16 +301,17 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
 
     def get_list_display(self, request: HttpRequest) -> Any:
         columns = [*super().get_list_display(request)]
-        for extension in extensions(self.model, request):
+        for extension in extensions_for_user(self.model, request):
             columns += extension.columns
         return columns
 
     def get_actions(self, request: HttpRequest) -> Any:
+        """Return the actions by name, with those of extensions and without Django's deletion; a list without actions gets none added."""
         actions = super().get_actions(request)
         actions.pop("delete_selected", None)
-        if self.actions is None:
+        if self.actions is None:  # as for a log
             return actions
-        for extension in extensions(self.model, request):
+        for extension in extensions_for_user(self.model, request):
             for function in extension.actions:
                 action = self.get_action(function)
                 if action is not None:
@@ -317,21 +322,21 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
     def get_panels(self, request: HttpRequest, obj: M) -> list[SafeString]:
         """Return HTML for the top of the object's page."""
         panels = []
-        for extension in extensions(self.model, request):
+        for extension in extensions_for_user(self.model, request):
             panels += [panel(request, obj) for panel in extension.panels]
         return panels
 
     def get_sections(self, request: HttpRequest, obj: M) -> list[SafeString]:
         """Return HTML for below the form of the object's page, without sections that have nothing to show."""
         sections = []
-        for extension in extensions(self.model, request):
+        for extension in extensions_for_user(self.model, request):
             sections += [section(request, obj) for section in extension.sections]
         return [html for html in sections if html]
 
     def get_buttons(self, request: HttpRequest, obj: M) -> list[Button]:
         """Return what the user may do with the object."""
         buttons = []
-        for extension in extensions(self.model, request):
+        for extension in extensions_for_user(self.model, request):
             for buttons_of in extension.buttons:
                 buttons += buttons_of(request, obj)
         return buttons
@@ -339,7 +344,7 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
     def get_anchors(self, request: HttpRequest) -> list[tuple[str, str]]:
         """Return the parts of the object's page, by id and name."""
         anchors: list[tuple[str, str]] = []
-        for extension in extensions(self.model, request):
+        for extension in extensions_for_user(self.model, request):
             anchors += extension.anchors
         return anchors
 
@@ -356,6 +361,7 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
         form_url: str = "",
         obj: M | None = None,
     ) -> HttpResponse:
+        """Show the form, and around it what extensions add for the object; a new one has nothing of it."""
         if obj is not None:
             context["panels"] = self.get_panels(request, obj)
             context["sections"] = self.get_sections(request, obj)
@@ -431,13 +437,13 @@ class Site(ThemedSite):
         return routes
 
     def search(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Answer the theme's command palette."""
+        """Answer the theme's command palette with what was found, on one page; empty where nothing was typed."""
         began = monotonic()
         typed = request.GET.get("s", "").replace("\x00", "").strip()[:100]
         if not typed:
             return HttpResponse()
         hits = [hit._asdict() for hit in search(request, typed)]
-        pages = Paginator(hits, max(len(hits), 1))
+        pages = Paginator(hits, max(len(hits), 1))  # one page of all: the template takes pages
         context = {
             "page_obj": pages,
             "results": pages.page(1),

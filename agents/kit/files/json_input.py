@@ -81,7 +81,11 @@ def json_lines(source: Source) -> Iterator[tuple[int, Any]]:
 
 
 def json_values(source: Source) -> Iterator[tuple[int, Any]]:
-    """Yield (line, value) from JSON Lines, from the elements of one array, or from one document."""
+    """Yield (line, value) from JSON Lines, from the elements of one array, or from one document.
+
+    Raises:
+        FileError: Not JSON, not UTF-8, or, unless it is JSON Lines, longer than MAX_DOCUMENT.
+    """
     if _is_json_lines(source):
         yield from json_lines(source)
         return
@@ -95,7 +99,11 @@ def json_values(source: Source) -> Iterator[tuple[int, Any]]:
 
 
 def _is_json_lines(source: Source) -> bool:
-    """Return whether the first line holds a complete JSON value and, when that is an array, another array follows."""
+    """Return whether the first line holds a complete JSON value and, when that is an array, another array follows.
+
+    A first line that looks like a broken object counts as JSON Lines where the second one looks like an object: the error is then of the
+    first line, not of the file. A single line with an array is one document.
+    """
     rows = ((line, text) for line, text in source.lines() if text and not text.isspace())
     try:
         line, text = next(rows, (0, ""))
@@ -110,23 +118,28 @@ def _is_json_lines(source: Source) -> bool:
 
 
 def _elements(text: str, path: str) -> Iterator[tuple[int, Any]]:
-    """Yield the elements of an array, one after the other: they take many times the memory of the text."""
+    """Yield (line, element) of the array with which a text begins, one after the other: together they take many times its memory.
+
+    Raises:
+        FileError: An element is not JSON, the array ends too early, or text follows it; after the elements before it were yielded.
+    """
     at, line = 0, 1
 
-    def skip(to: int) -> None:
+    def go_to(to: int) -> None:
         nonlocal at, line
         line += text.count("\n", at, to)
         at = to
 
     def peek() -> str:
         """Return the next character that is no white space; empty at the end."""
-        skip(_SPACE.match(text, at).end())  # type: ignore[union-attr]
+        go_to(_SPACE.match(text, at).end())  # type: ignore[union-attr]
         return text[at : at + 1]
 
     peek()
-    skip(at + 1)
-    separator = "]" if peek() == "]" else ","
-    skip(at + (separator == "]"))
+    go_to(at + 1)
+    is_empty = peek() == "]"
+    separator = "]" if is_empty else ","
+    go_to(at + is_empty)
     while separator == ",":
         if not peek():
             raise FileError(path, line, "the JSON array ends too early")
@@ -137,18 +150,18 @@ def _elements(text: str, path: str) -> Iterator[tuple[int, Any]]:
                 reason = f"not valid JSON: {error.msg}"
                 raise FileError(path, line + text.count("\n", at, error.pos), reason) from None
         yield line, value
-        skip(end)
+        go_to(end)
         separator = peek()
         if separator not in {",", "]"}:
             what = f"{separator!r}" if separator else "the end of the file"
             raise FileError(path, line, f"expected ',' or ']' in the JSON array, found {what}")
-        skip(at + 1)
+        go_to(at + 1)
     if peek():
         raise FileError(path, line, "text after the end of the JSON array")
 
 
 def _is_deeper(value: Any, limit: int) -> bool:
-    """Return whether lists and objects are nested deeper than `limit`; without recursion, which is limited itself."""
+    """Return whether lists and objects in `value`, which is one, are nested deeper than `limit`; without recursion, which has a limit."""
     level = [value]
     for _ in range(limit + 1):
         inner = [item.values() if isinstance(item, dict) else item for item in level]
@@ -180,6 +193,7 @@ class Row:
         return self.value.get(key) is not None
 
     def _typed(self, key: str, kind: type, what: str, default: Any = None) -> Any:
+        """Return the value under a key, `default` where it is absent or null; fail unless it is of the kind, which `what` names."""
         value = self.value.get(key, default)
         value = default if value is None else value
         if not isinstance(value, kind):
@@ -212,7 +226,7 @@ class Row:
         return value
 
     def time(self, *keys: str) -> datetime | None:
-        """Return the time under the first of `keys` that is there."""
+        """Return the time under the first of `keys` that is there, naive where it has no offset; None where there is none."""
         for key in keys:
             if self.has(key):
                 try:

@@ -82,7 +82,11 @@ class Source:
             yield number, text.removesuffix("\n").removesuffix("\r")
 
     def raw_lines(self) -> Iterator[tuple[int, str]]:
-        """Yield (line number from 1, text with its newline)."""
+        """Yield (line number from 1, text with its newline), from the start of the file each time.
+
+        Raises:
+            FileError: A line is longer than MAX_LINE, or not UTF-8; after the lines before it.
+        """
         self.bytes_read = self._bom
         with self.path.open("rb") as file:
             file.seek(self._bom)
@@ -135,6 +139,7 @@ class Source:
 
     @contextmanager
     def _zip(self) -> Iterator[zipfile.ZipFile]:
+        """Open the file as a zip; its own errors, also those inside the block, become a FileError of the file."""
         try:
             with zipfile.ZipFile(self.path) as archive:
                 yield archive
@@ -147,12 +152,16 @@ class Source:
             raise FileError(self.name, line, f"a message of more than {MAX_MESSAGE:,} characters")
 
     def head(self, characters: int = 64 * 1024) -> str:
-        """Return the first characters of the file, newlines as they are."""
+        """Return the first characters of the file, newlines as they are; all of it where it is shorter.
+
+        Raises:
+            FileError: They are not UTF-8; names the line.
+        """
         try:
             with self.path.open(encoding="utf-8-sig", newline="") as file:
                 text = file.read(characters)
         except UnicodeError as error:
-            for _ in self.raw_lines():  # finds the line and raises
+            for _ in self.raw_lines():  # finds the line that is not UTF-8, and raises
                 pass
             raise FileError(self.name, 0, f"not valid UTF-8 ({error})") from None
         if len(text) < characters:

@@ -47,7 +47,8 @@ def zone(name: str) -> tzinfo:
 def parse_time(value: Any) -> datetime | None:
     """Return a time written as ISO 8601, as a Unix time in seconds or milliseconds, or in a common log form; empty is None.
 
-    Naive when the source gives no offset.
+    Naive when the source gives no offset; Unix times are in UTC. A text of 9 to 14 figures is a Unix time. Of dates such as
+    01.02.2026 the day comes first.
 
     Raises:
         ValueError: Anything else.

@@ -22,10 +22,10 @@ from agents.kit.llm.requests import (
     Turn,
     Usage,
     call_part,
-    one_line,
     read_answer,
     request_digest,
     result_part,
+    short_line,
     tool_blocks,
     tool_part,
 )
@@ -40,7 +40,7 @@ EXAMPLE_QUESTION = (
 def body_of(
     request: LLMRequest, *, model: str, structured: bool, example: bool, temperature: bool = False
 ) -> dict[str, Any]:
-    """Return the body of a call as it is sent.
+    """Return the body of a call as it is sent. Blank blocks and empty turns are left out, and all but the last cache breakpoints.
 
     Args:
         structured: Whether to send the schema as `output_config`; not for servers that refuse it.
@@ -60,7 +60,7 @@ def body_of(
     _limit_breakpoints(blocks)
     if example and request.example is not None:
         answer = json.dumps(request.example, ensure_ascii=False)
-        messages[-1:-1] = [
+        messages[-1:-1] = [  # before the last one
             {"role": "user", "content": [{"type": "text", "text": EXAMPLE_QUESTION}]},
             {"role": "assistant", "content": [{"type": "text", "text": answer}]},
         ]
@@ -132,7 +132,10 @@ def status_of(http_status: int) -> Status:
 
 
 def describe(problem: Exception, route: Route, trace: Trace) -> tuple[Status, str]:
-    """Return the status and the error line of a call that raised."""
+    """Return the status and the error line of a call that raised; the key is blanked from it.
+
+    What is none of the SDK's errors is logged with its traceback, unless the server answered 200: then the answer could not be read.
+    """
     import anthropic
 
     if isinstance(problem, anthropic.APIStatusError):
@@ -153,11 +156,15 @@ def describe(problem: Exception, route: Route, trace: Trace) -> tuple[Status, st
     else:
         logger.error("a call of %s failed in an unforeseen way", route.model, exc_info=problem)
         status, error = Status.REJECTED, f"the call failed: {type(problem).__name__}: {problem}"
-    return status, one_line(error.replace(route.key, "***") if len(route.key) > 7 else error)
+    could_be_a_word = len(route.key) <= 7  # such a key is no secret, and blanking it would spoil the sentence
+    return status, short_line(error if could_be_a_word else error.replace(route.key, "***"))
 
 
 def _status_error(problem: object, route: Route) -> str:
-    """Return an error's code, the server's own words and, where it is known, what to do."""
+    """Return an error's code, the server's own words (300 characters) and, where it is known, what to do.
+
+    For example ``HTTP 401: invalid x-api-key (check ANTHROPIC_API_KEY)``.
+    """
     import anthropic
 
     assert isinstance(problem, anthropic.APIStatusError)  # noqa: S101
@@ -167,7 +174,7 @@ def _status_error(problem: object, route: Route) -> str:
         hint = _not_found(words, route)
     if problem.status_code == 429 and SPEND_LIMIT in (problem.error_code or ""):
         hint = "a spend limit is reached; retrying will not help before it is raised"
-    return one_line(f"HTTP {problem.status_code}: {words}", MAX_DETAIL) + (f" ({hint})" if hint else "")
+    return short_line(f"HTTP {problem.status_code}: {words}", MAX_DETAIL) + (f" ({hint})" if hint else "")
 
 
 def _not_found(words: str, route: Route) -> str:
@@ -187,7 +194,7 @@ class Call:
     """A request on its way. The calling thread makes it, the loop's writes it.
 
     Attributes:
-        deadline: Seconds for everything; `waiting_counts`: whether they run while the request waits for a slot.
+        deadline: Seconds for everything; `deadline_includes_waiting`: whether they run while the request waits for a slot.
         handed_at: When it was handed over, and `give_up_at`: until when it may take, in seconds on the loop's clock.
         sent_at: When it was first sent, in seconds since the epoch; None while it waits for a slot.
     """
@@ -196,17 +203,18 @@ class Call:
     route: Route
     background: Background
     deadline: float
-    waiting_counts: bool
+    deadline_includes_waiting: bool
     handed_at: float
     give_up_at: float = 0.0
     sent_at: float | None = None
     digest: str = ""
     waited_ms: int = 0
 
-    def blank(self, status: Status, error: str, **fields: Any) -> Reply:
+    def new_reply(self, status: Status, error: str, **fields: Any) -> Reply:
+        """Return a reply with this status and error and what is known of the call, without answer or usage unless `fields` have them."""
         return Reply(
             status=status,
-            error=one_line(error),
+            error=short_line(error),
             provider="anthropic",
             endpoint=self.route.endpoint,
             model=self.route.model,
@@ -217,51 +225,66 @@ class Call:
 
 
 async def answer(call: Call) -> list[Exchange]:
-    """Ask and, where the request wants it, ask again; the last exchange is the result, those before it went wrong."""
+    """Wait for a slot, ask and, where the request wants it, ask again; the last exchange is the result, one before it went wrong.
+
+    Without a slot in time nothing is sent, and the one exchange says so. The slot is given back also when the call is cancelled. Where
+    the deadline does not include waiting, it runs from the moment the call has its slot, however long that took.
+    """
     request, route = call.request, call.route
     limiter = call.background.limiter(route.base_url)
     limiter.configure(maximum=route.max_concurrency, gate_slots=route.gate_slots)
     clock = asyncio.get_running_loop().time
     call.give_up_at = call.handed_at + call.deadline
-    call.digest = request_digest(request)  # now: no slot is held meanwhile
+    call.digest = request_digest(request)  # before the wait: it takes time, in which a slot would be held for nothing
     started_at = time.time()
     try:
-        async with asyncio.timeout_at(call.give_up_at if call.waiting_counts else None):
+        async with asyncio.timeout_at(call.give_up_at if call.deadline_includes_waiting else None):
             slot = await limiter.acquire(gate=request.gate)
     except TimeoutError:
         call.waited_ms = _milliseconds(clock() - call.handed_at)
-        return [Exchange(_no_slot(call, limiter), started_at)]
+        return [Exchange(_reply_without_slot(call, limiter), started_at)]
     try:
         call.sent_at, call.waited_ms = time.time(), _milliseconds(clock() - call.handed_at)
-        if not call.waiting_counts:
+        if not call.deadline_includes_waiting:
             call.give_up_at = clock() + call.deadline
-        return await _converse(call)
+        return await _ask_and_ask_again(call)
     finally:
         limiter.release(slot)
 
 
-def _no_slot(call: Call, limiter: Limiter) -> Reply:
+def _reply_without_slot(call: Call, limiter: Limiter) -> Reply:
+    """Return the reply to a call that got no slot: `rate_limited` while the server's pause lasts, which gate calls need not keep."""
     if not call.request.gate and (pause := limiter.pause_left()) > 0:
         error = f"{call.route.endpoint} asked for a pause, of which {pause:.1f} s are left"
-        return call.blank(Status.RATE_LIMITED, error, attempts=0)
+        return call.new_reply(Status.RATE_LIMITED, error, attempts=0)
     error = f"no free slot within {call.deadline:g} s: {limiter.limit} calls may be in flight at {call.route.endpoint}"
-    return call.blank(Status.TIMEOUT, error, attempts=0)
+    return call.new_reply(Status.TIMEOUT, error, attempts=0)
 
 
-async def _converse(call: Call) -> list[Exchange]:
+async def _ask_and_ask_again(call: Call) -> list[Exchange]:
+    """Ask and, where the answer is malformed and the request allows it, ask once more, with the request's example before it.
+
+    The example is shown at once where it saved the last answers of this endpoint, see `Ability`. Anthropic's own API is not observed: it
+    enforces schemas.
+    """
     request, ability = call.request, endpoints.ability(call.route)
     can_show = request.schema is not None and request.example is not None
-    first = await _exchange(call, ability, example=can_show and ability.example_first)
+    first = await _send_and_read(call, ability, example=can_show and ability.example_first)
     exchanges = [first]
     if first.reply.status is Status.MALFORMED and request.reask and can_show:
-        call.waited_ms = 0
-        exchanges.append(await _exchange(call, ability, example=True))
+        call.waited_ms = 0  # the wait is in the first exchange's row
+        exchanges.append(await _send_and_read(call, ability, example=True))
     if request.schema is not None and not call.route.is_default_endpoint:
         ability.note([exchange.reply.status for exchange in exchanges])
     return exchanges
 
 
-async def _exchange(call: Call, ability: Ability, *, example: bool) -> Exchange:
+async def _send_and_read(call: Call, ability: Ability, *, example: bool) -> Exchange:
+    """Send a request and read the answer; what goes wrong is a reply, too.
+
+    A server that refuses (400) the temperature or the schema gets the request once more without it. The endpoint's ability remembers
+    the refusal of a temperature at once, that of a schema only if the request then went through. All tries share one ledger row.
+    """
     clock = asyncio.get_running_loop().time
     started_at, begun = time.time(), clock()
     trace = Trace(limiter=call.background.limiter(call.route.base_url), give_up_at=call.give_up_at)
@@ -278,16 +301,16 @@ async def _exchange(call: Call, ability: Ability, *, example: bool) -> Exchange:
         ability.forgo("temperature", call.route, failure[1])
         del body["temperature"]
         message, failure = await _send(call, body, trace)
-    if failure and trace.http_status == 400 and "output_config" in body and _blames_schema(call.route, failure[1]):
+    if failure and trace.http_status == 400 and "output_config" in body and _may_blame_schema(call.route, failure[1]):
         without = {name: value for name, value in body.items() if name != "output_config"}
         again = await _send(call, without, trace)
         if trace.http_status == 200:  # it was the schema indeed
             ability.forgo("schema", call.route, failure[1])
-        if trace.http_status != 400:
+        if trace.http_status != 400:  # a second 400 is about something else: the first one is reported
             body, (message, failure) = without, again
     content = getattr(message, "content", None)
     blocks = tool_blocks(content) if call.request.tools and isinstance(content, list) else ()
-    reply = _failed(call, *failure) if failure else _reply(call, message, blocks)
+    reply = _failed_reply(call, *failure) if failure else _reply_from_message(call, message, blocks)
     seen: dict[str, Any] = {
         "latency_ms": _milliseconds(clock() - begun),
         "attempts": trace.attempts,
@@ -298,7 +321,10 @@ async def _exchange(call: Call, ability: Ability, *, example: bool) -> Exchange:
 
 
 async def _send(call: Call, body: Mapping[str, Any], trace: Trace) -> tuple[Any, tuple[Status, str] | None]:
-    """Return a message of the SDK and None, or None and how it failed."""
+    """Return a message of the SDK and None, or None and how it failed, as status and error line.
+
+    Past the deadline that is a time-out, or what the last answer was, where it was an HTTP error that the SDK wanted to try again.
+    """
     client = call.background.clients.get(base_url=call.route.base_url, key=call.route.key, retries=call.request.retries)
     known = {name: value for name, value in body.items() if name != "temperature"}
     others = {name: value for name, value in body.items() if name == "temperature"}  # the SDK's method does not take it
@@ -316,28 +342,30 @@ async def _send(call: Call, body: Mapping[str, Any], trace: Trace) -> tuple[Any,
         return None, describe(problem, call.route, trace)
 
 
-def _blames_schema(route: Route, error: str) -> bool:
+def _may_blame_schema(route: Route, error: str) -> bool:
+    """Return whether a 400 may be about the schema: by Anthropic's words for it, on another server always."""
     return not route.is_default_endpoint or any(word in error.lower() for word in SCHEMA_WORDS)
 
 
-def _failed(call: Call, status: Status, error: str) -> Reply:
+def _failed_reply(call: Call, status: Status, error: str) -> Reply:
     """Return a failed call; where a server other than Anthropic's complains of tools, with advice: many local models can use none."""
     if call.request.tools and not call.route.is_default_endpoint and "tool" in error.lower():
         error += " (the request offers tools: a model that cannot use them cannot be an actor)"
-    return call.blank(status, error)
+    return call.new_reply(status, error)
 
 
-def _reply(call: Call, message: Any, blocks: Sequence[Mapping[str, Any]]) -> Reply:
+def _reply_from_message(call: Call, message: Any, blocks: Sequence[Mapping[str, Any]]) -> Reply:
+    """Return the reply that a server's message is: `rejected` where it is no message of the API, else as `read_answer` judges it."""
     content = getattr(message, "content", None)
     if not isinstance(content, list):
         # Some servers answer 200 to what they refuse, and a wrong base URL can lead to any web page.
         complaint = getattr(message, "error", None) or "not a message of the Messages API; is the base URL right?"
-        return _failed(call, Status.REJECTED, f"{call.route.endpoint} answered 200 with: {complaint}")
+        return _failed_reply(call, Status.REJECTED, f"{call.route.endpoint} answered 200 with: {complaint}")
     text = text_of(content)
     stop_reason = str(getattr(message, "stop_reason", None) or "")
     answer = read_answer(call.request, text=text, stop_reason=stop_reason, tool_blocks=blocks)
     return replace(
-        call.blank(answer.status, answer.error),
+        call.new_reply(answer.status, answer.error),
         value=answer.value,
         text=text,
         tool_calls=answer.tool_calls,
@@ -355,7 +383,7 @@ def text_of(content: Sequence[Any]) -> str:
 
 
 def usage_of(message: Any) -> Usage:
-    """Return the tokens that a message of the SDK says it took."""
+    """Return the tokens that a message of the SDK says it took; None for a count that is missing, negative, or too large to store."""
     usage = getattr(message, "usage", None)
 
     def count(name: str) -> int | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from agents.kit.llm.anthropic_api import describe, text_of, usage_of
 from agents.kit.llm.endpoints import Route
 from agents.kit.llm.loop import Trace, background
-from agents.kit.llm.requests import Status, Usage, one_line
+from agents.kit.llm.requests import Status, Usage, short_line
 
 if TYPE_CHECKING:
     from anthropic.resources.messages import AsyncBatches
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SUBMIT_SECONDS = 120.0  # megabytes go up
 LOOK_SECONDS = 30.0
-GRACE = 1.0
+GRACE = 1.0  # seconds past the time allowed, in which the loop cancels what hangs
 RESULTS_AT_ONCE = 200
 LISTED_AT_ONCE = 100
 
@@ -60,17 +60,17 @@ def submit_batch(destination: Route, requests: Sequence[tuple[str, dict[str, Any
         BatchProblem: It was refused, or it is unknown whether it arrived.
     """
     entries: Any = [{"custom_id": name, "params": body} for name, body in requests]
-    return _call(destination, lambda batches: batches.create(requests=entries), SUBMIT_SECONDS)
+    return _run_in_loop(destination, lambda batches: batches.create(requests=entries), SUBMIT_SECONDS)
 
 
 def look(destination: Route, batch_id: str) -> MessageBatch:
     """Return how far a batch is; `BatchProblem` where the server does not say."""
-    return _call(destination, lambda batches: batches.retrieve(batch_id), LOOK_SECONDS)
+    return _run_in_loop(destination, lambda batches: batches.retrieve(batch_id), LOOK_SECONDS)
 
 
 def cancel(destination: Route, batch_id: str) -> None:
     """Ask the server to stop; what was answered until then is in the results. `BatchProblem`: for example, the batch has ended."""
-    _call(destination, lambda batches: batches.cancel(batch_id), LOOK_SECONDS)
+    _run_in_loop(destination, lambda batches: batches.cancel(batch_id), LOOK_SECONDS)
 
 
 def since(destination: Route, begin: datetime) -> list[MessageBatch]:
@@ -84,7 +84,7 @@ def since(destination: Route, begin: datetime) -> list[MessageBatch]:
             batches_since.append(batch)
         return batches_since[::-1]
 
-    return _call(destination, newest, LOOK_SECONDS)
+    return _run_in_loop(destination, newest, LOOK_SECONDS)
 
 
 def size_of(batch: MessageBatch) -> int:
@@ -96,11 +96,11 @@ def results(destination: Route, batch_id: str) -> Iterator[list[Entry]]:
     """Yield the results as they stream in, some hundred at a time, in no order.
 
     Raises:
-        BatchProblem: They stopped coming; what was yielded holds.
+        BatchProblem: They cannot be had, or stopped coming; what was yielded holds.
     """
-    lines: Any = _call(destination, lambda batches: batches.results(batch_id), LOOK_SECONDS)
+    lines: Any = _run_in_loop(destination, lambda batches: batches.results(batch_id), LOOK_SECONDS)
 
-    async def some(_: Any) -> list[Any]:
+    async def next_portion(_: Any) -> list[Any]:
         portion: list[Any] = []
         while len(portion) < RESULTS_AT_ONCE:
             try:
@@ -109,24 +109,30 @@ def results(destination: Route, batch_id: str) -> Iterator[list[Entry]]:
                 break
         return portion
 
-    while portion := _call(destination, some, LOOK_SECONDS):
+    while portion := _run_in_loop(destination, next_portion, LOOK_SECONDS):
         yield [_entry(line) for line in portion]
 
 
-def _call(destination: Route, action: Callable[[AsyncBatches], Awaitable[T]], seconds: float) -> T:
+def _run_in_loop(destination: Route, action: Callable[[AsyncBatches], Awaitable[T]], seconds: float) -> T:
+    """Run an action of the SDK's batches in the loop's thread, without retries, and return its result.
+
+    Raises:
+        BatchProblem: It failed or took longer than `seconds`; `http_status` is 0 where no HTTP answer came.
+    """
     ground = background()
     client = ground.clients.get(base_url=destination.base_url, key=destination.key, retries=0)
 
     import httpx2  # of the SDK, which does not wrap what breaks off a stream
 
     async def guarded() -> T:
+        """Run the action, with each failure as a `BatchProblem`."""
         try:
             async with asyncio.timeout(seconds):
                 return await action(client.messages.batches)
         except TimeoutError:
             raise BatchProblem(Status.TIMEOUT, f"{destination.endpoint} did not answer within {seconds:g} s") from None
         except httpx2.TransportError as problem:
-            error = one_line(f"{destination.endpoint} broke off: {type(problem).__name__}: {problem}")
+            error = short_line(f"{destination.endpoint} broke off: {type(problem).__name__}: {problem}")
             raise BatchProblem(Status.UNAVAILABLE, error) from None
         except Exception as problem:  # noqa: BLE001 (a failure is a value; unforeseen ones are logged with it)
             code = getattr(problem, "status_code", 0)
@@ -135,7 +141,7 @@ def _call(destination: Route, action: Callable[[AsyncBatches], Awaitable[T]], se
 
     future = ground.submit(guarded())
     try:
-        return future.result(timeout=seconds + GRACE)
+        return future.result(timeout=seconds + GRACE)  # a loop that is stuck does not cancel the action itself
     except (TimeoutError, concurrent.futures.CancelledError):
         future.cancel()
         raise BatchProblem(Status.TIMEOUT, f"{destination.endpoint} did not answer within {seconds:g} s") from None
@@ -145,6 +151,7 @@ def _call(destination: Route, action: Callable[[AsyncBatches], Awaitable[T]], se
 
 
 def _entry(line: Any) -> Entry:
+    """Return a line of the results as an entry; what is not succeeded, expired or canceled, or cannot be read, is errored."""
     name, result = str(getattr(line, "custom_id", "") or ""), getattr(line, "result", None)
     kind = str(getattr(result, "type", "") or "")
     message = getattr(result, "message", None)
@@ -161,4 +168,4 @@ def _entry(line: Any) -> Entry:
     if kind in ("expired", "canceled"):
         return Entry(name, kind)
     said = getattr(getattr(getattr(result, "error", None), "error", None), "message", None)
-    return Entry(name, "errored", error=one_line(str(said or "the server gave no reason")))
+    return Entry(name, "errored", error=short_line(str(said or "the server gave no reason")))

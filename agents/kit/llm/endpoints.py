@@ -29,10 +29,10 @@ from agents.kit.llm.requests import (
     Role,
     Status,
     Usage,
-    one_line,
     parsed,
     read_answer,
     request_digest,
+    short_line,
 )
 from agents.kit.models import LLMPayload
 
@@ -95,7 +95,7 @@ def replay_file(model: str) -> Path:
 
 
 def problem_of(role: Role, model: str) -> str:
-    """Return a sentence on what to set when `model` cannot be called for want of a usable key; empty when all is well."""
+    """Return a sentence on what to set when `model` cannot be called for want of a usable key or base URL; empty when it can."""
     key = settings.ANTHROPIC_API_KEY
     if provider_of(model) != "anthropic":
         return ""
@@ -116,7 +116,7 @@ def _url_fault(url: str) -> str:
     """Return what is wrong with a base URL, without showing it: it may hold a password."""
     try:
         parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
+        host, _ = parts.hostname, parts.port  # ValueError where the port is none
     except ValueError:
         return "is not a URL: write http:// or https://, a host, and a port from 1 to 65535"
     if parts.scheme not in ("http", "https") or not host:
@@ -132,7 +132,11 @@ def route(request: LLMRequest) -> Route:
 
 
 def route_of(role: Role, model: str = "") -> Route:
-    """Return the route of a role; `model` overrides the configured one."""
+    """Return the route of a role, from the settings; `model` overrides the configured one.
+
+    A route of a model that answers in this process (``offline:``, ``replay:``) has no address. One that cannot be called, e.g. for want
+    of a key, says why in `problem`.
+    """
     model = model or model_of(role)
     provider = provider_of(model)
     if provider != "anthropic":
@@ -152,7 +156,7 @@ def route_of(role: Role, model: str = "") -> Route:
 
 
 def without_credentials(url: str) -> str:
-    """Return `url` without user, password, query and fragment; empty when it is none."""
+    """Return `url` without user, password, query and fragment; empty when it is no URL with a host."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -187,7 +191,7 @@ class Ability:
         """
         if statuses[0] is Status.MALFORMED and statuses[-1] is Status.OK:
             self.rescues += 1
-        elif statuses[0] is Status.OK and not self.example_first:
+        elif statuses[0] is Status.OK and not self.example_first:  # where the example is shown first, it earns the OK
             self.rescues = 0
 
     def forgo(self, what: Literal["schema", "temperature"], route: Route, error: str) -> None:
@@ -212,7 +216,7 @@ def forget() -> None:
 
 
 def answer_at_hand(request: LLMRequest, route: Route) -> Exchange:
-    """Answer in the calling thread, at no cost."""
+    """Return the answer of a provider in this process (see `AT_HAND`), given in the calling thread: no tokens, no attempts, no cost."""
     started_at, begun, digest = time.time(), time.perf_counter(), request_digest(request)
     answer, stored = AT_HAND[route.provider](request, route.model, digest)
     reply = Reply(
@@ -234,12 +238,13 @@ def answer_at_hand(request: LLMRequest, route: Route) -> Exchange:
 
 
 def _respond(request: LLMRequest, model: str, digest: str) -> tuple[Answer, dict[str, Any]]:
-    """Ask the responder of the request's task.
+    """Ask the responder of the request's task; return its answer and what the ledger keeps of it.
 
-    An app declares its responders as `offline_responders`, by dotted paths. It takes the request and returns the object that a
+    An app declares its responders as `offline_responders`, by dotted paths. A responder takes the request and returns the object that a
     model would have written as JSON (or text, where the request has no schema). Where the request has tools it may
     return ``{"text": str, "tool_calls": [{"name": str, "input": {…}}, …]}``. It raises `LookupError` where it has no
-    answer (`rejected`) and `InvalidAnswer` where the request makes no sense to it (`malformed`).
+    answer (`rejected`) and `InvalidAnswer` where the request makes no sense to it (`malformed`). Any other exception is logged and
+    the answer `rejected`, too. A text is read as a model's answer is; an object needs no reading.
     """
     given: Any = ""
     blocks: list[dict[str, Any]] = []
@@ -251,12 +256,14 @@ def _respond(request: LLMRequest, model: str, digest: str) -> tuple[Answer, dict
             if not isinstance(given, str) or not _are_objects(blocks):
                 raise InvalidAnswer("the responder's text must be a string and its tool_calls a list of objects")
     except LookupError as problem:
-        answer = Answer(Status.REJECTED, error=one_line(str(problem.args[0] if problem.args else "no offline answer")))
+        answer = Answer(
+            Status.REJECTED, error=short_line(str(problem.args[0] if problem.args else "no offline answer"))
+        )
     except InvalidAnswer as problem:
-        answer = Answer(Status.MALFORMED, error=one_line(str(problem)))
+        answer = Answer(Status.MALFORMED, error=short_line(str(problem)))
     except Exception as problem:
         logger.exception("the offline responder of task %s failed", request.task)
-        error = one_line(f"the offline responder failed: {type(problem).__name__}: {problem}")
+        error = short_line(f"the offline responder failed: {type(problem).__name__}: {problem}")
         answer = Answer(Status.REJECTED, error=error)
     else:
         if not isinstance(given, str):
@@ -278,10 +285,13 @@ def _responder_of(request: LLMRequest) -> Callable[[LLMRequest], Any]:
 
 
 def _replay(request: LLMRequest, model: str, digest: str) -> tuple[Answer, dict[str, Any]]:
-    """Answer from a file that ``manage.py export_payloads`` wrote."""
+    """Answer from a file that ``manage.py export_payloads`` wrote; return the answer and its line of the file.
+
+    The answer is `rejected` where the file has none for this digest or cannot be read; then nothing is kept.
+    """
     path = replay_file(model)
     try:
-        stored = _load(path, path.stat().st_mtime_ns).get(digest, {})
+        stored = _answers_by_digest(path, path.stat().st_mtime_ns).get(digest, {})
         if not stored:
             return Answer(Status.REJECTED, error=f"no stored answer for this request in {path}"), {}
         blocks = stored.get("tool_calls", [])
@@ -290,7 +300,7 @@ def _replay(request: LLMRequest, model: str, digest: str) -> tuple[Answer, dict[
         text, stop_reason = str(stored.get("text", "")), str(stored.get("stop_reason", ""))
         return read_answer(request, text=text, stop_reason=stop_reason, tool_blocks=blocks), stored
     except (OSError, ValueError) as problem:
-        return Answer(Status.REJECTED, error=one_line(f"cannot read {path}: {problem}")), {}
+        return Answer(Status.REJECTED, error=short_line(f"cannot read {path}: {problem}")), {}
 
 
 # The providers that answer in this process, at no cost, by what stands before the colon in a model's name. Given the request, the model
@@ -307,7 +317,11 @@ def _are_objects(value: Any) -> bool:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[str]]:
-    """Open a file of answers, or the one named `ANSWERS` in a zip, for reading line by line."""
+    """Open a file of answers, or the one named `ANSWERS` in a zip, for reading line by line.
+
+    Raises:
+        ValueError: A zip holds no such file, or one of more than MOST_UNPACKED bytes.
+    """
     if not zipfile.is_zipfile(path):
         with path.open(encoding="utf-8") as lines:
             yield lines
@@ -322,12 +336,14 @@ def _opened(path: Path) -> Iterator[IO[str]]:
 
 
 @lru_cache(maxsize=4)
-def _load(path: Path, _version: int) -> dict[str, dict[str, Any]]:
-    """Return the answers in a JSONL file by request digest.
+def _answers_by_digest(path: Path, _changed_at: int) -> dict[str, dict[str, Any]]:
+    """Return the answers in a JSONL file by request digest; of equal digests the last line counts.
+
+    The file is read again when `_changed_at`, the time of its last change, is another.
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: A line is not a JSON object with a ``digest``.
+        ValueError: A line is not a JSON object with a ``digest``, or a zip holds no answers or too many.
     """
     answers: dict[str, dict[str, Any]] = {}
     with _opened(path) as lines:
@@ -346,7 +362,8 @@ def export_answers(out: Path, *, since: datetime | None = None, work_ids: Collec
     """Write stored answers as JSONL for a replay and return how many.
 
     One per request digest: the newest that was ``ok``, else the newest that the model gave at all, so that a replay
-    meets the same refusals and malformed answers.
+    meets the same refusals and malformed answers. Calls whose payload was not stored are not among them. Without any answer no file
+    is written, and an old one stays.
 
     Args:
         out: The file; written beside its place first, so that a broken run leaves the old one.

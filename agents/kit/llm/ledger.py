@@ -22,7 +22,7 @@ from django.db.models.sql import InsertQuery
 from django.utils import timezone
 
 from agents.kit.llm import prices
-from agents.kit.llm.requests import Exchange, LLMRequest, Status, Usage, one_line
+from agents.kit.llm.requests import Exchange, LLMRequest, Status, Usage, short_line
 from agents.kit.models import LLMCall, LLMPayload
 from agents.kit.running import OUTAGE, retry_on_outage
 from agents.kit.text.storable import storable
@@ -63,36 +63,47 @@ def record_all(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]
     ]
     try:
         try:
-            keys = _patiently(rows)
+            keys = _write_patiently(rows)
         except OUTAGE:
             raise
         except Exception as problem:  # noqa: BLE001 (what is wrong is said when the row is written alone)
             logger.info("%d ledger rows could not be written at once, now one by one: %r", len(calls), problem)
-            keys = [_alone(row) for row in rows]
+            keys = [_write_alone(row) for row in rows]
     except OUTAGE:
-        room = max(0, MOST_LATE - len(_late))
-        _late.extend(rows[:room])
-        logger.warning("%d ledger rows wait for the database, and are written afterwards", len(_late))
+        room = max(0, MOST_LATE - len(_delayed_rows))
+        _delayed_rows.extend(rows[:room])
+        logger.warning("%d ledger rows wait for the database, and are written afterwards", len(_delayed_rows))
         if lost := rows[room:]:
-            logger.error("%d ledger rows are lost: %d wait for the database already", len(lost), len(_late))
+            logger.error("%d ledger rows are lost: %d wait for the database already", len(lost), len(_delayed_rows))
         return [None] * len(rows)
-    write_late()
+    write_delayed_rows()
     return keys
 
 
-def _patiently(rows: Sequence[_Row], *, again: bool = False) -> list[int | None]:
-    """Write rows, waiting for a database that is away; those that it took just before it went are not written twice."""
+def _write_patiently(rows: Sequence[_Row], *, again: bool = False) -> list[int | None]:
+    """Write rows, waiting for a database that is away; those that it took just before it went are not written twice.
+
+    Args:
+        again: Whether they may have been written before.
+    """
     tries = itertools.count(int(again))
     return retry_on_outage(lambda: _write(rows, again=next(tries) > 0))
 
 
-def _alone(row: _Row, *, again: bool = False) -> int | None:
-    """Write one row; without its agent and run where these were deleted meanwhile, for its cost must not be lost."""
+def _write_alone(row: _Row, *, again: bool = False) -> int | None:
+    """Write one row; without its agent and run where these were deleted meanwhile, for its cost must not be lost.
+
+    Returns:
+        Its primary key; None where it cannot be written for another reason, which is logged.
+
+    Raises:
+        Exception: The database is away, one of OUTAGE.
+    """
     try:
         try:
-            return _patiently([row], again=again)[0]
+            return _write_patiently([row], again=again)[0]
         except IntegrityError:
-            return _patiently([replace(row, columns=row.columns | {"agent_id": None, "run_id": None})])[0]
+            return _write_patiently([replace(row, columns=row.columns | {"agent_id": None, "run_id": None})])[0]
     except OUTAGE:
         raise
     except Exception:
@@ -102,69 +113,79 @@ def _alone(row: _Row, *, again: bool = False) -> int | None:
 
 
 def _write(rows: Sequence[_Row], *, again: bool) -> list[int | None]:
-    known = _known(rows) if again else {}
-    if len(known) == len(rows):  # the answer to the insert was what the outage took
+    """Insert rows with their costs and payloads, and return their primary keys; with `again`, only if they are not there yet.
+
+    One insert writes all or none, so they are there together or not at all. Payloads that cannot be stored are only logged.
+    """
+    known = _keys_of_written(rows) if again else {}
+    if len(known) == len(rows):  # the insert had worked, and the outage only took the answer to it
         return [known[row.identity] for row in rows]
     # Not `bulk_create`: it would store the time of writing for that of the call.
     query, fields = InsertQuery(LLMCall), [field for field in LLMCall._meta.concrete_fields if not field.primary_key]
     query.insert_values(fields, [LLMCall(**row.columns, cost_usd=_cost(row.columns)) for row in rows], raw=True)
+    # A savepoint inside a transaction, so that a failed insert does not break the caller's.
     with transaction.atomic() if connection.in_atomic_block else nullcontext():
         inserted = query.get_compiler(using=DEFAULT_DB_ALIAS).execute_sql([LLMCall._meta.pk])
     keys = [key for (key,) in inserted]
-    _store([LLMPayload(call_id=key, **row.payload) for key, row in zip(keys, rows, strict=True) if row.payload])
+    _store_payloads(
+        [LLMPayload(call_id=key, **row.payload) for key, row in zip(keys, rows, strict=True) if row.payload]
+    )
     return keys
 
 
-def _known(rows: Sequence[_Row]) -> dict[tuple[datetime, str, str], int]:
-    """Return the primary keys of those that are written already."""
+def _keys_of_written(rows: Sequence[_Row]) -> dict[tuple[datetime, str, str], int]:
+    """Return the primary keys of those rows that are written already, by `_Row.identity`."""
     wanted = {row.identity for row in rows}
     calls = LLMCall.objects.filter(created_at__in=[at for at, _, _ in wanted]).order_by()
     identities = calls.values_list("created_at", "request_digest", "work_id", "pk")
     return {(at, digest, work): key for at, digest, work, key in identities if (at, digest, work) in wanted}
 
 
-_late: deque[_Row] = deque()
+_delayed_rows: deque[_Row] = deque()
 _writing = threading.Lock()
 
 
-def write_late() -> None:
-    """Write the rows that an outage delayed, oldest first, each once and with its own time."""
-    if not _late or connection.in_atomic_block or not _writing.acquire(blocking=False):
+def write_delayed_rows() -> None:
+    """Write the rows that an outage delayed, oldest first, each once and with its own time; what the next outage stops waits on.
+
+    Nothing is done inside a transaction, which may be rolled back with the rows, or while another thread writes them.
+    """
+    if not _delayed_rows or connection.in_atomic_block or not _writing.acquire(blocking=False):
         return
     try:
-        while _late:
-            _alone(_late[0], again=True)
-            _late.popleft()
+        while _delayed_rows:
+            _write_alone(_delayed_rows[0], again=True)
+            _delayed_rows.popleft()
     except OUTAGE as problem:
-        logger.info("the database is away again, %d ledger rows wait: %s", len(_late), problem)
+        logger.info("the database is away again, %d ledger rows wait: %s", len(_delayed_rows), problem)
     finally:
         _writing.release()
 
 
 def _write_at_exit() -> None:
-    write_late()
-    if _late:
-        logger.error("%d ledger rows are lost: the process ends and the database is still away", len(_late))
+    write_delayed_rows()
+    if _delayed_rows:
+        logger.error("%d ledger rows are lost: the process ends and the database is still away", len(_delayed_rows))
 
 
 def forget_late() -> None:
     """Give up the rows that wait: a forked child must not write those of its parent."""
-    global _late, _writing
-    _late, _writing = deque(), threading.Lock()
+    global _delayed_rows, _writing
+    _delayed_rows, _writing = deque(), threading.Lock()
 
 
 os.register_at_fork(after_in_child=forget_late)
 atexit.register(_write_at_exit)
 
 
-def store_payload(call_id: int, request: LLMRequest, exchange: Exchange) -> None:
+def store_payload_if_wanted(call_id: int, request: LLMRequest, exchange: Exchange) -> None:
     """Store the payload of a call whose row is there already, once, where `LLM_STORE_PAYLOADS` says so."""
     if (payload := _payload(request, exchange)) and not LLMPayload.objects.filter(call=call_id).exists():
-        _store([LLMPayload(call_id=call_id, **payload)])
+        _store_payloads([LLMPayload(call_id=call_id, **payload)])
 
 
 def _payload(request: LLMRequest, exchange: Exchange) -> dict[str, Any] | None:
-    """Return what `LLMPayload` holds of a call; None where it is not to be stored."""
+    """Return what `LLMPayload` holds of a call; None where nothing was sent, or LLM_STORE_PAYLOADS leaves out calls of this role."""
     choice = settings.LLM_STORE_PAYLOADS
     if exchange.body is None or not (choice == "all" or (choice == "judge" and request.role == "judge")):
         return None
@@ -175,7 +196,8 @@ def _payload(request: LLMRequest, exchange: Exchange) -> dict[str, Any] | None:
     }
 
 
-def _store(payloads: Sequence[LLMPayload]) -> None:
+def _store_payloads(payloads: Sequence[LLMPayload]) -> None:
+    """Insert payloads; those that cannot be stored are only logged, as the calls' rows stand without them."""
     if payloads:
         try:
             with transaction.atomic():
@@ -186,6 +208,7 @@ def _store(payloads: Sequence[LLMPayload]) -> None:
 
 
 def _columns(request: LLMRequest, exchange: Exchange, at: datetime) -> dict[str, Any]:
+    """Return a call's columns of `LLMCall` but for its cost, cut to the length of the columns."""
     label, reply = request.label, exchange.reply
     usage = reply.usage
     return {
@@ -198,12 +221,12 @@ def _columns(request: LLMRequest, exchange: Exchange, at: datetime) -> dict[str,
         "run_id": label.run_id,
         "work_id": label.work_id[:80],
         "provider": reply.provider,
-        "endpoint": one_line(reply.endpoint, 200),
-        "model": one_line(reply.model, 200),
-        "served_model": one_line(reply.served_model, 200),
+        "endpoint": short_line(reply.endpoint, 200),
+        "model": short_line(reply.model, 200),
+        "served_model": short_line(reply.served_model, 200),
         "status": reply.status.value,
-        "error": one_line(reply.error),
-        "stop_reason": one_line(reply.stop_reason, 32),
+        "error": short_line(reply.error),
+        "stop_reason": short_line(reply.stop_reason, 32),
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "cache_read_tokens": usage.cache_read_tokens,
@@ -213,19 +236,25 @@ def _columns(request: LLMRequest, exchange: Exchange, at: datetime) -> dict[str,
         "batch": reply.batch,
         "temperature": request.temperature,
         "temperature_applied": None if request.temperature is None else reply.temperature_applied,
-        "request_id": one_line(reply.request_id, 120),
+        "request_id": short_line(reply.request_id, 120),
         "request_digest": reply.request_digest,
     }
 
 
 def _cost(call: Mapping[str, Any]) -> Decimal | None:
-    """Return the cost of a call with these columns in US dollars; reads prices from the database."""
+    """Return the cost of a call with these columns in US dollars: 0 where nothing is billed, None where price or tokens are unknown.
+
+    Not billed are calls that were not sent or not connected, that the server rejected or limited, and its errors from HTTP 500 on. A
+    time-out may be billed, and its tokens are unknown.
+    Reads prices from the database.
+    """
     turned_away = (
         call["status"] in (Status.RATE_LIMITED, Status.REJECTED)
         or call["error"].startswith("HTTP 5")
         or "ConnectError" in call["error"]
     )
-    if call["attempts"] == 0 or turned_away:  # nothing was sent, or an HTTP error came back, which is not billed
+    was_sent = call["attempts"] > 0
+    if not was_sent or turned_away:
         return Decimal(0)
     usage = Usage(**{kind: call[kind] for kind in _KINDS})
     day = call["created_at"].astimezone(UTC).date()
@@ -279,6 +308,7 @@ _SUMS: dict[str, Any] = {
 
 
 def _totals(sums: Mapping[str, Any]) -> Totals:
+    """Return a row of `_SUMS` as totals; a sum over no call, which the database gives as NULL, is 0."""
     return Totals(
         calls=sums.get("calls", 0),
         unpriced=sums.get("unpriced", 0),
@@ -290,6 +320,6 @@ def _totals(sums: Mapping[str, Any]) -> Totals:
 def estimate_cost(
     model: str, input_tokens: int, output_tokens: int, *, day: date | None = None, batch: bool = False
 ) -> Decimal | None:
-    """Return what so many uncached tokens of **one** call would cost on `day` (today) in US dollars; None for an unpriced model."""
+    """Return what so many uncached tokens of **one** call would cost on `day` (None: today) in US dollars; None for an unpriced model."""
     usage = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
     return prices.cost(model, usage, day=day or timezone.now().date(), batch=batch)

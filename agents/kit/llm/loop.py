@@ -50,12 +50,12 @@ class Limiter:
         self.gate_slots = 0
         self.in_use: dict[Slot, int] = {"gate": 0, "ordinary": 0}
         self._waiting: dict[Slot, deque[asyncio.Future[Slot]]] = {"gate": deque(), "ordinary": deque()}
-        self._successes = 0
+        self._successes = 0  # since the limit was changed
         self._last_cut = float("-inf")
         self._paused_until = float("-inf")
 
     def configure(self, *, maximum: int, gate_slots: int) -> None:
-        """Take over the configured numbers; a limit that had adapted stays adapted."""
+        """Take over the configured numbers; a limit that an overload had lowered stays lowered."""
         if (maximum, gate_slots) == (self.maximum, self.gate_slots):
             return
         self.limit = maximum if self.limit >= self.maximum else min(self.limit, maximum)
@@ -63,7 +63,10 @@ class Limiter:
         self._wake()
 
     async def acquire(self, *, gate: bool) -> Slot:
-        """Wait for a slot; the caller gives the same slot back to `release`."""
+        """Wait for a slot; the caller gives the same slot back to `release`.
+
+        A caller that is cancelled while it waits leaves the queue; a slot that it was handed in that moment goes to the next one.
+        """
         if slot := self._take(gate):
             return slot
         queue = self._waiting["gate" if gate else "ordinary"]
@@ -114,6 +117,7 @@ class Limiter:
         return self._paused_until - asyncio.get_running_loop().time()
 
     def _take(self, gate: bool) -> Slot | None:
+        """Take a free slot for a gate or an ordinary call; None while there is none, or the server asked ordinary calls to pause."""
         if gate and self.in_use["gate"] < self.gate_slots:
             slot: Slot = "gate"
         elif self.in_use["ordinary"] < self.limit and (gate or self.pause_left() <= 0):
@@ -129,6 +133,7 @@ class Limiter:
             self._wake()
 
     def _wake(self) -> None:
+        """Give free slots to the calls that wait, gate calls first; those that gave up leave the queue."""
         for kind in ("gate", "ordinary"):
             queue = self._waiting["gate" if kind == "gate" else "ordinary"]
             while queue:
@@ -202,6 +207,7 @@ class Clients:
         return client
 
     def _make(self, base_url: str, key: str, retries: int) -> anthropic.AsyncAnthropic:
+        """Make a client over the connection pool of its endpoint and key, which is made when missing. The hooks fill the call's `Trace`."""
         import anthropic
         import httpx2
 
@@ -229,7 +235,11 @@ async def _on_request(request: httpx2.Request) -> None:
 
 
 async def _on_response(response: httpx2.Response) -> None:
-    """Tell the limiter, and stop the SDK from retries that are useless: past the deadline, or against a spend limit."""
+    """Note an answer in the call's trace, tell the limiter of it, and stop the SDK from useless retries.
+
+    Those are retries past the call's deadline, or against a spend limit. 429 and 529 lower the limit; with a retry-after they, and 503,
+    pause ordinary calls. A spend limit is a 429, too, but no overload: it neither lowers the limit nor pauses.
+    """
     trace = trace_of_call.get()
     if trace is None:
         return
@@ -251,7 +261,7 @@ async def _on_response(response: httpx2.Response) -> None:
 
 
 def _retry_after(response: httpx2.Response) -> float:
-    """Return the seconds that the server asks to wait, from retry-after-ms or retry-after (seconds or a date); 0 where it does not say."""
+    """Return the seconds that the server asks to wait, from retry-after-ms or retry-after (seconds or a date); 0 if neither is usable."""
     headers = response.headers
     for value, unit in ((headers.get("retry-after-ms", ""), 0.001), (headers.get("retry-after", ""), 1.0)):
         try:

@@ -27,8 +27,10 @@ _cache: tuple[float, dict[str, list[ModelPrice]]] | None = None
 
 
 def cost(model: str, usage: Usage, *, day: date, served_model: str = "", batch: bool = False) -> Decimal | None:
-    """Return the cost of one call in US dollars, or None when its price or its tokens are not known.
+    """Return the cost of one call in US dollars, or None when its price or its tokens are not known; offline and replay cost 0.
 
+    The price is that of the model asked for; where it has none, of the one the server says it used. Its factors for long prompts and
+    for batches apply.
     Cache reads and writes that a server does not report count as none: only servers that bill caching report it.
     """
     if provider_of(model) != "anthropic":
@@ -67,6 +69,7 @@ def forget_prices() -> None:
 
 
 def _all_prices() -> dict[str, list[ModelPrice]]:
+    """Return the prices by model, newest first, read from the database once in CACHE_SECONDS."""
     global _cache
     known = _cache
     if known is None or time.monotonic() - known[0] > CACHE_SECONDS:

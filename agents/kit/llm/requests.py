@@ -227,7 +227,7 @@ def request_digest(request: LLMRequest) -> str:
     """
     question: dict[str, Any] = {
         "system": [block.text for block in request.system],
-        "turns": _turns(request),
+        "turns": _turns_without_ids(request),
         "schema": request.schema,
         "max_tokens": request.max_tokens,
     }
@@ -237,12 +237,16 @@ def request_digest(request: LLMRequest) -> str:
         question["tools"] = [[tool.name, tool.description, dict(tool.input_schema)] for tool in request.tools]
     canonical = json.dumps(question, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     if request.nonce:
-        canonical = canonical.replace(json.dumps(request.nonce, ensure_ascii=False)[1:-1], "NONCE")
+        nonce_in_json = json.dumps(request.nonce, ensure_ascii=False)[1:-1]  # escaped, without the quotes
+        canonical = canonical.replace(nonce_in_json, "NONCE")
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _turns(request: LLMRequest) -> list[list[Any]]:
-    """Return the role and texts of each turn, with its tool calls and results, if it has any."""
+def _turns_without_ids(request: LLMRequest) -> list[list[Any]]:
+    """Return the role and texts of each turn, with its tool calls and results, if it has any.
+
+    The id of a call is replaced by the call's number in the conversation; a result of a call that is not in it has number 0.
+    """
     numbers: dict[str, int] = {}
     turns: list[list[Any]] = []
     for turn in request.turns:
@@ -271,7 +275,7 @@ def estimate_tokens(request: LLMRequest) -> int:
         characters += len(json.dumps(request.schema))
     for tool in request.tools:
         characters += len(tool.name) + len(tool.description) + len(json.dumps(dict(tool.input_schema)))
-    return -(-characters // CHARACTERS_PER_TOKEN)
+    return -(-characters // CHARACTERS_PER_TOKEN)  # rounded up
 
 
 # A list of objects hides which of them is meant, so it is refused like two objects. A brace that opens no object is
@@ -324,7 +328,7 @@ def extract_object(text: str) -> dict[str, Any]:
         start = opening.start()
         if opening.group() != "{":
             raise NotOneObject("the answer holds a list of objects, not one JSON object")
-        if placeholder := _PLACEHOLDER.match(text, start):
+        if placeholder := _PLACEHOLDER.match(text, start):  # such as "{name}"
             position = placeholder.end()
             continue
         value, position = _decode(text, start)
@@ -340,6 +344,11 @@ def extract_object(text: str) -> dict[str, Any]:
 
 
 def _decode(text: str, start: int) -> tuple[dict[str, Any], int]:
+    """Return the JSON object that begins at `start`, and where it ends.
+
+    Raises:
+        NotOneObject: There is none; every problem of the decoder as a sentence about the answer.
+    """
     try:
         value, end = _DECODER.raw_decode(text, start)
     except _DuplicateKey as problem:
@@ -378,15 +387,19 @@ def result_part(result: ToolResult) -> dict[str, Any]:
 
 
 def tool_blocks(content: Sequence[Any]) -> tuple[dict[str, Any], ...]:
-    """Return the tool calls in the content of an answer as the server wrote them, fit to be stored as JSON."""
+    """Return the tool calls in the content of an answer as the server wrote them, unchecked, fit to be stored as JSON."""
     return tuple(
-        {"id": _kept(block, "id"), "name": _kept(block, "name"), "input": _kept(block, "input")}
+        {
+            "id": _storable_field(block, "id"),
+            "name": _storable_field(block, "name"),
+            "input": _storable_field(block, "input"),
+        }
         for block in content
         if getattr(block, "type", "") == "tool_use"
     )
 
 
-def _kept(block: Any, name: str) -> Any:
+def _storable_field(block: Any, name: str) -> Any:
     """Return a field of a block; as text where it is nothing that JSON or a database can hold, such as NaN."""
     value = getattr(block, name, None)
     try:
@@ -406,21 +419,32 @@ def read_tool_calls(request: LLMRequest, blocks: Sequence[Mapping[str, Any]]) ->
         InvalidAnswer: A call names no tool, or its input is not an object.
     """
     in_use = {call.id for turn in request.turns for call in turn.tool_calls}
-    made = (name for number in range(1, 10**9) if (name := f"call_{number}") not in in_use)
-    return tuple(_read(block, in_use, made) for block in blocks)
+    # Looked for one by one: an id that a block before has brought along is in use, too.
+    new_ids = (name for number in range(1, 10**9) if (name := f"call_{number}") not in in_use)
+    return tuple(_read_tool_call(block, in_use, new_ids) for block in blocks)
 
 
-def _read(block: Mapping[str, Any], in_use: set[str], made: Iterator[str]) -> ToolCall:
+def _read_tool_call(block: Mapping[str, Any], in_use: set[str], new_ids: Iterator[str]) -> ToolCall:
+    """Return one tool call, with the next of the `new_ids` where its own is missing or in use, and add its id to those in use.
+
+    Raises:
+        InvalidAnswer: It names no tool, or its input is not an object.
+    """
     name, id_ = block.get("name"), block.get("id")
     if not isinstance(name, str) or not 0 < len(name.strip()) <= LONGEST_NAME:
         raise InvalidAnswer(f"a tool call names {str(name)[:LONGEST_NAME]!r}, which is no name of a tool")
     if not isinstance(id_, str) or not id_ or id_ in in_use:
-        id_ = next(made)
+        id_ = next(new_ids)
     in_use.add(id_)
     return ToolCall(id_, storable(name.strip()), _input_of(name, block.get("input")))
 
 
 def _input_of(name: str, value: Any) -> Mapping[str, Any]:
+    """Return the input of a tool call as an object: none or blank is empty, JSON text is decoded.
+
+    Raises:
+        InvalidAnswer: It is something else, or nested too deeply.
+    """
     if value is None or (isinstance(value, str) and not value.strip()):
         return {}
     if isinstance(value, str):
@@ -488,16 +512,20 @@ def read_answer(
 
 
 def _with_tool_calls(request: LLMRequest, text: str, blocks: Sequence[Mapping[str, Any]]) -> Answer:
+    """Return an answer with tool calls, and the text beside them, if any, as value; `malformed`, without calls, where either is wrong."""
     try:
         calls = read_tool_calls(request, blocks)
     except InvalidAnswer as problem:
-        return Answer(Status.MALFORMED, error=one_line(str(problem)))
+        return Answer(Status.MALFORMED, error=short_line(str(problem)))
     answer = parsed(request, text) if text.strip() else Answer(Status.OK)
     return replace(answer, tool_calls=calls) if answer.status is Status.OK else answer
 
 
 def parsed(request: LLMRequest, raw: Any) -> Answer:
-    """Apply the request's `parse`. It runs in the loop thread: it must be pure, quick and without database access."""
+    """Apply the request's `parse`; `malformed` where it raises. Without one an object is the value, and a text has no value.
+
+    It runs in the loop thread: `parse` must be pure, quick and without database access.
+    """
     if request.parse is None:
         return Answer(Status.OK, None if isinstance(raw, str) else raw)
     try:
@@ -505,11 +533,11 @@ def parsed(request: LLMRequest, raw: Any) -> Answer:
     except ValidationError as problem:
         return Answer(Status.MALFORMED, error=describe_validation(problem))
     except InvalidAnswer as problem:
-        return Answer(Status.MALFORMED, error=one_line(str(problem)))
+        return Answer(Status.MALFORMED, error=short_line(str(problem)))
     except Exception as problem:
         logger.exception("parse of task %s failed on an answer", request.task)
         return Answer(
-            Status.MALFORMED, error=one_line(f"reading the answer failed: {type(problem).__name__}: {problem}")
+            Status.MALFORMED, error=short_line(f"reading the answer failed: {type(problem).__name__}: {problem}")
         )
 
 
@@ -520,17 +548,20 @@ def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe_validation(problem: ValidationError) -> str:
-    """Return the first complaint of pydantic in one line: where, what, and the value when it is short."""
+    """Return the first complaint of pydantic in one line: where, what, the value when it is short, and how many more there are.
+
+    For example ``score: Input should be less than or equal to 5, got 7 (and 1 more)``.
+    """
     errors = problem.errors(include_url=False, include_context=False)
     first = errors[0]
     field = ".".join(map(str, first["loc"])) or "answer"
     value = repr(first["input"])
     got = f", got {value}" if len(value) <= 40 else ""
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return one_line(f"{field}: {first['msg']}{got}{more}")
+    return short_line(f"{field}: {first['msg']}{got}{more}")
 
 
-def one_line(text: str, limit: int = MAX_ERROR) -> str:
+def short_line(text: str, limit: int = MAX_ERROR) -> str:
     """Return a text for people in one line of at most `limit` characters, fit for every database."""
     line = " ".join(storable(text).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"

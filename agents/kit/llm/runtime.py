@@ -82,12 +82,16 @@ def complete_many(
     Raises:
         ValueError: `deadline` is not positive.
     """
-    _check(deadline)
+    _check_deadline(deadline)
     return _stream(iter(requests), deadline)
 
 
 def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[tuple[int, Reply], None, None]:
-    """Hand requests over while the window has room, and yield what arrives."""
+    """Hand requests over while the window has room, and yield what arrives; see `complete_many`.
+
+    The window is shared by all streams of the process. Requests that need no network are answered at once, in this thread. What is in
+    flight when the caller stops is cancelled; its ledger rows are written, its replies are dropped.
+    """
     in_flight: dict[Future, tuple[int, Call]] = {}
     arrived: queue.SimpleQueue[Future] = queue.SimpleQueue()
     index = -1
@@ -95,13 +99,14 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
     source_is_empty = False
 
     def note_arrival(future: Future) -> None:
-        _handed_over.add(-1)
+        _handed_over_by_process.add(-1)
         arrived.put(future)
 
     def may_hand_over() -> bool:
         if source_is_empty or not arrived.empty():
             return False
-        return not in_flight or _handed_over.calls < window
+        # A stream may always have one call, however many others have.
+        return not in_flight or _handed_over_by_process.calls < window
 
     try:
         while in_flight or not source_is_empty:
@@ -120,24 +125,26 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
                 if not destination.is_distant:
                     yield index, _settle_all([(request, [_at_hand(request, destination)])])[0]
                     continue
-                window = LOOKAHEAD * (destination.max_concurrency + destination.gate_slots)
-                call = _call(request, destination, deadline=deadline, waiting_counts=request.gate)
+                # The latter are for gate calls only.
+                slots_of_endpoint = destination.max_concurrency + destination.gate_slots
+                window = LOOKAHEAD * slots_of_endpoint
+                call = _prepare_call(request, destination, deadline=deadline, deadline_includes_waiting=request.gate)
                 future = call.background.submit(anthropic_api.answer(call))
                 in_flight[future] = index, call
-                _handed_over.add(1)
+                _handed_over_by_process.add(1)
                 future.add_done_callback(note_arrival)
             if in_flight:
                 yield from _settle_arrived(_all_that_arrived(arrived), in_flight)
     finally:
         given_up = []
         for future, (_, call) in in_flight.items():
-            given_up.append((call.request, _given_up(future, call)))
+            given_up.append((call.request, _cancel_and_collect(future, call)))
         _settle_all(given_up)
 
 
 def _all_that_arrived(arrived: queue.SimpleQueue[Future]) -> list[Future]:
     """Wait for a future, and return it with all others that came while the caller was busy: they share an insert."""
-    futures = [_next(arrived)]
+    futures = [_next_arrived(arrived)]
     while not arrived.empty():
         futures.append(arrived.get())
     return futures
@@ -164,14 +171,18 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
 
     Returns:
         A reply for each request, in their order.
+
+    Raises:
+        ValueError: `deadline` is not positive.
+        Stopped: The worker is to stop.
     """
-    _check(deadline)
+    _check_deadline(deadline)
     asked = [(request, route(request)) for request in requests]
     check_stop()
     calls: dict[int, Call] = {}
     for index, (request, destination) in enumerate(asked):
         if destination.is_distant:
-            calls[index] = _call(request, destination, deadline=deadline, waiting_counts=True)
+            calls[index] = _prepare_call(request, destination, deadline=deadline, deadline_includes_waiting=True)
     futures: dict[int, Future] = {}
     exchanges: dict[int, list[Exchange]] = {}
     handed_at = time.monotonic()
@@ -182,16 +193,16 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
         for index, (request, destination) in enumerate(asked):
             if index not in calls:
                 exchanges[index] = [_at_hand(request, destination)]
-        _wait(futures.values(), handed_at + deadline + GRACE - time.monotonic())
+        _wait_for_all(futures.values(), handed_at + deadline + GRACE - time.monotonic())
         for index, future in futures.items():
             is_late = not future.done() and future.cancel()
             if is_late:
-                exchanges[index] = [_lost(calls[index].route, TimeoutError())]
+                exchanges[index] = [_unanswered_exchange(calls[index].route, TimeoutError())]
             else:
                 exchanges[index] = _collect(future, calls[index].route)
     except BaseException:
         for index, future in futures.items():
-            exchanges[index] = _given_up(future, calls[index])
+            exchanges[index] = _cancel_and_collect(future, calls[index])
         _settle_all([(asked[index][0], exchanges[index]) for index in exchanges])
         raise
     return _settle_all([(request, exchanges[index]) for index, (request, _) in enumerate(asked)])
@@ -212,17 +223,17 @@ class _HandedOver:
             self.calls += number
 
 
-_handed_over = _HandedOver()
+_handed_over_by_process = _HandedOver()
 
 
-def _wait(futures: Collection[Future], seconds: float) -> None:
+def _wait_for_all(futures: Collection[Future], seconds: float) -> None:
     """Wait for all of the futures, at most so long, with an eye on the stop flag."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0 and concurrent.futures.wait(futures, min(left, LOOK)).not_done:
         check_stop()
 
 
-def _next(finished: queue.SimpleQueue[Future]) -> Future:
+def _next_arrived(finished: queue.SimpleQueue[Future]) -> Future:
     """Return the next future that is over, with an eye on the stop flag."""
     while True:
         check_stop()
@@ -230,19 +241,22 @@ def _next(finished: queue.SimpleQueue[Future]) -> Future:
             return finished.get(timeout=LOOK)
 
 
-def _check(deadline: float) -> None:
+def _check_deadline(deadline: float) -> None:
     if not deadline > 0:
         raise ValueError(f"deadline is {deadline!r}; it must be a positive number of seconds")
 
 
 def _settle_all(answered: Sequence[tuple[LLMRequest, list[Exchange]]]) -> list[Reply]:
-    """Write ledger and traces of the calls, with one insert for all of them, and make one reply of the calls of each request."""
+    """Write the ledger rows of the calls, by one insert, add their Sentry spans, and return one reply for each request.
+
+    A request without calls (never sent, its caller stops) gets no reply.
+    """
     calls: list[tuple[LLMRequest, Exchange]] = []
     for request, exchanges in answered:
-        for exchange in exchanges:
-            calls.append((request, exchange))
-            _trace(request, exchange)
+        calls += [(request, exchange) for exchange in exchanges]
     call_ids = iter(ledger.record_all(calls))
+    for request, exchange in calls:  # after the ledger: paid calls must have their rows whatever tracing does
+        _add_sentry_span(request, exchange)
     settled: list[Reply] = []
     for _, exchanges in answered:
         replies = [replace(exchange.reply, call_id=next(call_ids)) for exchange in exchanges]
@@ -251,7 +265,7 @@ def _settle_all(answered: Sequence[tuple[LLMRequest, list[Exchange]]]) -> list[R
     return settled
 
 
-def _call(request: LLMRequest, destination: Route, *, deadline: float, waiting_counts: bool) -> Call:
+def _prepare_call(request: LLMRequest, destination: Route, *, deadline: float, deadline_includes_waiting: bool) -> Call:
     """Return a call that can be handed over: the loop has the client of its endpoint, which is made once and which no deadline counts."""
     loop = background()
     loop.clients.get(base_url=destination.base_url, key=destination.key, retries=request.retries)
@@ -260,12 +274,12 @@ def _call(request: LLMRequest, destination: Route, *, deadline: float, waiting_c
         route=destination,
         background=loop,
         deadline=deadline,
-        waiting_counts=waiting_counts,
+        deadline_includes_waiting=deadline_includes_waiting,
         handed_at=time.monotonic(),
     )
 
 
-def _given_up(future: Future, call: Call) -> list[Exchange]:
+def _cancel_and_collect(future: Future, call: Call) -> list[Exchange]:
     """Cancel a call whose caller stops or crashed.
 
     Returns:
@@ -284,14 +298,14 @@ def _given_up(future: Future, call: Call) -> list[Exchange]:
 
 
 def _collect(future: Future, destination: Route) -> list[Exchange]:
-    """Return the calls of a future that is over; a call that went wrong is among them as a value."""
+    """Return the calls of a future that is over; a call that went wrong is among them as a value, also when the loop was closed."""
     try:
         return future.result()
     except concurrent.futures.CancelledError as problem:
-        return [_lost(destination, problem)]
+        return [_unanswered_exchange(destination, problem)]
 
 
-def _lost(destination: Route, problem: BaseException) -> Exchange:
+def _unanswered_exchange(destination: Route, problem: BaseException) -> Exchange:
     """Return a call that the loop did not answer: it is stuck, or it was closed."""
     if isinstance(problem, TimeoutError):
         reply = _without_answer(destination, Status.TIMEOUT, "no answer within the deadline")
@@ -318,7 +332,7 @@ def _without_answer(destination: Route, status: Status, error: str) -> Reply:
     )
 
 
-def _trace(request: LLMRequest, exchange: Exchange) -> None:
+def _add_sentry_span(request: LLMRequest, exchange: Exchange) -> None:
     """Add a finished Sentry span to the calling thread's transaction, if there is one; never the text of a prompt or an answer.
 
     The call ran in another thread, so its span is made afterwards, with the times at which it really ran.
@@ -366,8 +380,9 @@ class Breaker:
     silent: set[Hashable] = field(default_factory=set)  # what the time-outs in a row were about
     probe_at: float | None = None  # when the next probe may begin; None while the breaker is closed
 
-    def enter(self, about: Hashable | None) -> bool:
-        """Return whether to call. While the endpoint hangs only probes are let through; a call without `about` is none."""
+    def lets_through(self, about: Hashable | None) -> bool:
+        """Return whether to call. While the endpoint hangs only a probe is let through every PROBE_PAUSE seconds; a call without `about`
+        is none, as its time-out would prove nothing."""
         with self.lock:
             if self.probe_at is None:
                 return True
@@ -377,7 +392,10 @@ class Breaker:
             return True
 
     def note(self, about: Hashable | None, answered: bool | None) -> None:
-        """Note whether the endpoint answered; None where its silence proves nothing."""
+        """Note whether the endpoint answered; None where its silence proves nothing.
+
+        An answer closes the breaker. TIMEOUTS of different agents or messages without an answer between them open it, with a warning.
+        """
         with self.lock:
             if answered:
                 if self.probe_at is not None:
@@ -410,7 +428,7 @@ os.register_at_fork(after_in_child=forget)  # another thread of the parent may h
 
 
 def complete_guarded(requests: Sequence[LLMRequest], *, deadline: float, about: Hashable | None) -> list[Reply]:
-    """Ask as `complete_together` does, but do not ask an endpoint that hangs.
+    """Ask as `complete_together` does, but do not ask an endpoint that hangs (see `Breaker`); all requests are for one endpoint.
 
     Args:
         deadline: Seconds for all of it.
@@ -426,17 +444,21 @@ def complete_guarded(requests: Sequence[LLMRequest], *, deadline: float, about: 
     breaker = _breakers.get(destination.base_url) or _breakers.setdefault(
         destination.base_url, Breaker(destination.endpoint, _clock)
     )
-    if not breaker.enter(about):
+    if not breaker.lets_through(about):
         return [_without_answer(destination, Status.TIMEOUT, breaker.reason)] * len(requests)
     replies = complete_together(requests, deadline=deadline)
-    breaker.note(about, _answered(replies, deadline))
+    breaker.note(about, _endpoint_answered(replies, deadline))
     return replies
 
 
-def _answered(replies: Sequence[Reply], deadline: float) -> bool | None:
-    """Return whether the judge answered one draft. An error, or a refused connection, is an answer: it does not hang."""
+def _endpoint_answered(replies: Sequence[Reply], deadline: float) -> bool | None:
+    """Return whether the judge answered one draft; None where its silence proves nothing, as it was short or nothing was sent.
+
+    An error, or a refused connection, is an answer: the endpoint does not hang.
+    """
     sent = [reply for reply in replies if reply.attempts]
     if any(reply.status is not Status.TIMEOUT for reply in sent):
         return True
-    long = max(LEAST_SILENCE, LEAST_SHARE * deadline) * 1000
-    return False if any(reply.latency_ms >= long for reply in sent) else None
+    least_silence_ms = max(LEAST_SILENCE, LEAST_SHARE * deadline) * 1000
+    was_silent = any(reply.latency_ms >= least_silence_ms for reply in sent)
+    return False if was_silent else None

@@ -31,7 +31,7 @@ class LeaseLost(Exception):
 
 
 def owner_name() -> str:
-    """Make a name for the owner of a lease, ``host:pid:token``. Every thread that works needs a name of its own.
+    """Make a new name for the owner of a lease, ``host:pid:token``. Every thread that works needs a name of its own.
 
     The token begins with the namespace of the pid where there is such a thing: containers may share a host's name, not its processes.
     """
@@ -51,10 +51,10 @@ def owner_is_dead(owner: str) -> bool:
     if host != socket.gethostname() or not pid.isdecimal() or namespace not in ("", _namespace()):
         return False
     try:
-        os.kill(int(pid), 0)
+        os.kill(int(pid), 0)  # signal 0 only asks whether the process is there
     except ProcessLookupError:
         return True
-    except PermissionError:
+    except PermissionError:  # it runs, under another user
         return False
     return False
 
@@ -84,7 +84,7 @@ class LastServed(models.Model):
 
 # One step per agent, from one to the next in an index, and its oldest row. Beside them the oldest of all, so that several workers that
 # look at once find something each where few agents have work; and what was lost, where that comes first.
-_LOOK = """
+_NEXT_ROWS_SQL = """
 WITH RECURSIVE agent (whose) AS (
     SELECT MIN(r.for_whom) FROM ({rows}) r
     UNION ALL
@@ -108,7 +108,8 @@ SELECT id FROM (
 
 
 def _next_in_turn(free: QuerySet[Any], *, whose: Any, most: int, lost_first: bool) -> list[int]:
-    """Return the primary keys of rows that may be leased: each agent's oldest, who was served longest ago first; then the oldest of all.
+    """Return the primary keys of rows that may be leased: each agent's oldest, who was served longest ago (or never) first; then the
+    oldest of all.
 
     Args:
         free: Those rows, of one table.
@@ -122,9 +123,10 @@ def _next_in_turn(free: QuerySet[Any], *, whose: Any, most: int, lost_first: boo
     pending, pending_params = rows.filter(status=model.Status.PENDING).query.sql_with_params()
     lost, lost_params = rows.filter(status=model.Status.RUNNING).query.sql_with_params()
     table = connection.ops.quote_name(model._meta.db_table)
-    look = _LOOK.format(rows=sql, pending=pending, lost=lost, table=table)
+    look = _NEXT_ROWS_SQL.format(rows=sql, pending=pending, lost=lost, table=table)
     values = (*params, *params, *params, model._meta.db_table, *pending_params, most, *lost_params)
     with connection.cursor() as cursor:
+        # Twice as many, as one row may be both its agent's oldest and among the oldest of all.
         cursor.execute(look, [*values, most if lost_first else 0, 2 * most])
         keys = [pk for (pk,) in cursor.fetchall()]
     return list(dict.fromkeys(keys))[:most]
@@ -208,7 +210,7 @@ class Leasable(models.Model):
 
     @classmethod
     def acquire_next(cls, *, owner: str, lease: timedelta) -> Self | None:
-        """Lease the row whose turn it is; None when there is none."""
+        """Lease the row whose turn it is, and note that its agent was served; None when there is none, or other workers took all."""
         for _ in range(LOOKS):  # other workers may have leased all rows of one look
             if not (rows := cls.in_turn()):
                 return None
@@ -221,11 +223,12 @@ class Leasable(models.Model):
     def note_served(self) -> None:
         """Remember that work for this agent has begun: the others come before its next. A failure costs only the order."""
         try:
-            retry_on_outage(self._note_served)
+            retry_on_outage(self._store_last_served)
         except DatabaseError as error:
             logger.warning("%s: not noted as served: %s", self, str(error).strip().partition("\n")[0])
 
-    def _note_served(self) -> None:
+    def _store_last_served(self) -> None:
+        """Insert or update the time at which work of this table last began for this row's agent; nothing if the row is gone."""
         whose = type(self)._default_manager.filter(pk=self.pk).values_list(self.WHOSE, flat=True).first()
         if whose is not None:
             LastServed.objects.bulk_create(
@@ -236,7 +239,13 @@ class Leasable(models.Model):
             )
 
     def acquire(self, *, owner: str, lease: timedelta, resumable: tuple[str, ...] = ()) -> bool:
-        """Try to become the owner of this row; also of one in a status listed in `resumable`.
+        """Try to become the owner of this row, also where its owner is known to be dead; where that works, this object is read again.
+
+        Running work whose owner is gone counts one more lost worker. A row that cost too many ends as errored instead.
+
+        Args:
+            lease: How long it holds.
+            resumable: Statuses besides pending in which the row may be leased, e.g. when a person resumes it.
 
         Returns:
             True when this caller is the owner now. False when another worker was faster or still holds a valid lease, when a
@@ -247,7 +256,7 @@ class Leasable(models.Model):
         if self.status == self.Status.RUNNING:
             if self.lease_owner and owner_is_dead(self.lease_owner):
                 free |= running & Q(lease_owner=self.lease_owner)
-            if self._end_if_it_costs_workers(free):
+            if self._end_if_lost_too_often(free):
                 return False
         leased = {
             "status": self.Status.RUNNING,
@@ -259,7 +268,7 @@ class Leasable(models.Model):
             "finished_at": None,
             "error": "",
         }
-        rows = type(self)._default_manager.exclude(running & self._costs_too_many_workers())
+        rows = type(self)._default_manager.exclude(running & self._ends_with_one_more_loss())
         try:
             with transaction.atomic():
                 won = rows.filter(free, pk=self.pk).update(**leased)
@@ -270,9 +279,10 @@ class Leasable(models.Model):
         return bool(won)
 
     def release(self) -> bool:
-        """Take running work from an owner that is known to be dead: pending again, or errored if it cost too many workers."""
+        """Take running work from the owner that this object names, who is known to be dead: pending again, or errored if it cost too many
+        workers. False when another has it by now, or it ended."""
         lost = Q(lease_owner=self.lease_owner)
-        if self._end_if_it_costs_workers(lost):
+        if self._end_if_lost_too_often(lost):
             return True
         rows = type(self)._default_manager.filter(lost, pk=self.pk, status=self.Status.RUNNING)
         return bool(
@@ -282,14 +292,17 @@ class Leasable(models.Model):
         )
 
     @staticmethod
-    def _costs_too_many_workers() -> Q:
+    def _ends_with_one_more_loss() -> Q:
         """Return the condition for rows that end when one more worker is lost with them in hand."""
         return Q(worker_losses__gte=settings.WORKER_MOST_LOSSES - 1)
 
-    def _end_if_it_costs_workers(self, lost: Q) -> bool:
-        """End this row as errored if it is `lost` and cost too many workers; its count begins at 0 when it is resumed."""
+    def _end_if_lost_too_often(self, lost: Q) -> bool:
+        """End this row as errored if it runs, is `lost` and with this worker cost too many; return whether it ended.
+
+        What `given_up` stores is in the same transaction. Its count begins at 0 when it is resumed.
+        """
         rows = type(self)._default_manager.filter(
-            lost, self._costs_too_many_workers(), pk=self.pk, status=self.Status.RUNNING
+            lost, self._ends_with_one_more_loss(), pk=self.pk, status=self.Status.RUNNING
         )
         most = settings.WORKER_MOST_LOSSES
         why = (
@@ -319,7 +332,10 @@ class Leasable(models.Model):
         return bool(retry_on_outage(lambda: mine.update(lease_expires_at=timezone.now() + lease)))
 
     def finish(self, *, owner: str, status: str, error: str = "", **fields: Any) -> bool:
-        """End the work in `status`, storing `fields`, if `owner` still holds it."""
+        """End the work in `status`, storing `fields`, if `owner` still holds it; return whether it did. Then this object is read again.
+
+        The lease ends. The count of lost workers begins anew, as this one was not lost. Only final statuses have a time of their end.
+        """
         mine = type(self)._default_manager.filter(pk=self.pk, status=self.Status.RUNNING, lease_owner=owner)
         ended = {
             "status": status,

@@ -28,17 +28,25 @@ class Consequences:
 
 
 def consequences(rows: Sequence[Model]) -> Consequences:
-    """Return what deleting `rows`, all of one model, would do. A row that is reached in several ways counts once per way."""
+    """Return what deleting `rows`, all of one model, would do; nothing is deleted.
+
+    A row that is reached in several ways counts once per way. `rows` themselves, and rows of tables without a model of their own
+    (many-to-many), are not counted.
+    """
     counts = Consequences()
     if rows:
         model = type(rows[0])
         using = router.db_for_write(model)
         chosen = model._base_manager.using(using).filter(pk__in=[row.pk for row in rows])
-        _follow(chosen, counts, (model._meta.concrete_model or model,))
+        _count_what_refers_to(chosen, counts, (model._meta.concrete_model or model,))
     return counts
 
 
-def _follow(rows: QuerySet[Model], counts: Consequences, way: tuple[type[Model], ...]) -> None:
+def _count_what_refers_to(rows: QuerySet[Model], counts: Consequences, way: tuple[type[Model], ...]) -> None:
+    """Add to `counts` what refers to `rows`, and what refers to what goes with them. Models on the `way` here are not entered again.
+
+    Relations that do something else on deletion, such as setting a default, are not counted.
+    """
     relations: list[Any] = list(get_candidate_relations_to_delete(rows.model._meta))
     for relation in relations:
         related, on_delete = relation.related_model, relation.on_delete
@@ -50,4 +58,4 @@ def _follow(rows: QuerySet[Model], counts: Consequences, way: tuple[type[Model],
         if on_delete in into and (number := theirs.count()):
             into[on_delete][related] += number
             if on_delete is CASCADE:
-                _follow(theirs, counts, (*way, related))
+                _count_what_refers_to(theirs, counts, (*way, related))

@@ -30,7 +30,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonR
 from django.utils import timezone
 
 from agents.kit.llm.endpoints import route_of
-from agents.kit.llm.ledger import write_late
+from agents.kit.llm.ledger import write_delayed_rows
 from agents.kit.llm.requests import Role
 from agents.kit.models import LLMCall
 from agents.kit.ops.metrics import CONTENT_TYPE, exposition
@@ -68,15 +68,16 @@ def healthz(request: HttpRequest) -> HttpResponse:
 
 
 def readyz(request: HttpRequest) -> HttpResponse:
-    """Answer whether this process can serve: 200, or 503 with what is wrong.
+    """Answer whether this process can serve: 200, or 503 where a check failed.
 
     Everyone sees which check failed; its message needs the token of ``/metrics``. What `READY_WITHOUT` names is reported and fails
-    nothing.
+    nothing. For example ``{"status": "not ready", "checks": {"database": "failed", "migrations": "ok", …}}``.
     """
-    problems = {name: problem for name, probe in CHECKS.items() if (problem := _asked(name, probe)) is not None}
+    problems = {name: _problem_found_by(name, probe) for name, probe in CHECKS.items()}
     failed = [name for name, problem in problems.items() if problem and name not in settings.READY_WITHOUT]
     in_words = may_see_metrics(request)
-    checks = {name: (problem if in_words else "failed") if problem else "ok" for name, problem in problems.items()}
+    checks = dict.fromkeys(problems, "ok")
+    checks |= {name: problem if in_words else "failed" for name, problem in problems.items() if problem}
     return JsonResponse({"status": "not ready" if failed else "ready", "checks": checks}, status=503 if failed else 200)
 
 
@@ -110,7 +111,8 @@ _latest: dict[str, tuple[float, str]] = {}
 _probing = ThreadPoolExecutor(max_workers=4, thread_name_prefix="readyz")
 
 
-def _asked(name: str, probe: Probe) -> str | None:
+def _problem_found_by(name: str, probe: Probe) -> str:
+    """Return what a check says is wrong; empty when all is well, the exception's kind when the check itself crashed, which is logged."""
     try:
         return probe()
     except Exception as error:  # noqa: BLE001 (a check that crashes is a check that failed)
@@ -119,6 +121,10 @@ def _asked(name: str, probe: Probe) -> str | None:
 
 
 def _database() -> str:
+    """Return why the database cannot be read or written; empty where it can. It is written to once in WRITE_SECONDS.
+
+    A write that worked is also the moment to write the ledger rows that an outage delayed.
+    """
     if not connection.in_atomic_block:  # a transaction is open in tests only
         connection.close_if_unusable_or_obsolete()
     try:
@@ -127,7 +133,7 @@ def _database() -> str:
         if time.monotonic() - _latest.get("write", (-WRITE_SECONDS, ""))[0] >= WRITE_SECONDS:
             _write()
             _latest["write"] = time.monotonic(), ""
-            write_late()
+            write_delayed_rows()
     except DatabaseError as error:
         connection.close()
         return str(error).strip().partition("\n")[0][:200]
@@ -145,7 +151,10 @@ def _write() -> None:
 
 @contextmanager
 def _waiting_briefly() -> Iterator[None]:
-    """Wait for SQLite's lock no longer than for the other checks: a probe gives up after a few seconds."""
+    """Wait inside for SQLite's lock no longer than for the other checks, as a prober gives up after a few seconds; then as long as before.
+
+    Other databases, and SQLite inside a transaction, wait as they are set.
+    """
     if connection.vendor != "sqlite" or connection.in_atomic_block:
         yield
         return
@@ -159,6 +168,7 @@ def _waiting_briefly() -> Iterator[None]:
 
 
 def _migrations() -> str:
+    """Return how many migrations are not applied; empty where all are, which is then not looked up again in this process."""
     global _migrated
     if _migrated:
         return ""
@@ -179,6 +189,7 @@ def broker_problem() -> str:
 
 
 def _judge() -> str:
+    """Return why the judge's server cannot be reached; empty where it can, or the judge answers in this process."""
     destination = route_of("judge")
     if destination.provider != "anthropic":
         return ""
@@ -191,7 +202,10 @@ CHECKS: dict[str, Probe] = {"database": _database, "migrations": _migrations, "b
 
 
 def _lately(key: str, probe: Probe) -> str:
-    """Answer with what a probe over the network said in the last seconds, else ask it; it has one second, name lookup included."""
+    """Return what a probe over the network said in the last FRESH_SECONDS (empty: all is well), else ask it in another thread.
+
+    It has half a second more than PROBE_SECONDS, name lookup included; one that takes longer is not waited for, which is a problem, too.
+    """
     if key in _latest and time.monotonic() - _latest[key][0] < FRESH_SECONDS:
         return _latest[key][1]
     asked: Future[str] = _probing.submit(probe)
@@ -206,6 +220,7 @@ def _lately(key: str, probe: Probe) -> str:
 
 
 def _ping_broker(url: str) -> str:
+    """Ping the Redis at `url`; empty where it answers, else what Redis raises."""
     import redis
 
     client = redis.Redis.from_url(url, socket_timeout=PROBE_SECONDS, socket_connect_timeout=PROBE_SECONDS)
@@ -217,7 +232,11 @@ def _ping_broker(url: str) -> str:
 
 
 def _connect(base_url: str) -> str:
-    """Open a connection to where the judge's requests go, and close it: nothing is asked, nothing is paid."""
+    """Open a connection to where the judge's requests go, a proxy where one is set, and close it: nothing is asked, nothing is paid.
+
+    Returns:
+        Empty; raises OSError where it cannot be reached.
+    """
     parts = urlsplit(base_url)
     proxy = urllib.request.getproxies().get(parts.scheme, "")
     if proxy and parts.hostname and not urllib.request.proxy_bypass(parts.hostname):
@@ -249,7 +268,10 @@ class CallHealth:
 
 
 def call_health(*, role: Role, since: datetime, end: datetime | None = None) -> CallHealth:
-    """Return what became of the calls of a role since then, up to `end`; a second query only when some failed."""
+    """Return what became of the calls of a role since then, up to `end` (None: now); a second query only when some failed.
+
+    The last failure is looked for among the rows of the ledger, whatever `end` is; it is None where it was pruned.
+    """
     of_role, by_status = Q(role=role), {"status": F("status")}
     calls: Counter[str] = Counter()
     milliseconds = 0
@@ -264,9 +286,10 @@ def call_health(*, role: Role, since: datetime, end: datetime | None = None) -> 
         raw_where=of_role,
         where=of_role,
     ):
-        calls[row["k_status"]] += row["s_calls"]
+        calls[row["k_status"]] += row["s_calls"]  # `read` gives a key the prefix k_, a sum s_
         milliseconds += row["s_latency_ms"]
-    number, ok = calls.total(), calls.pop(LLMCall.Status.OK, 0)
+    number = calls.total()
+    ok = calls.pop(LLMCall.Status.OK, 0)  # the failed ones are left
     failed = {status: count for status, count in calls.most_common() if count}
     last = None
     if failed:

@@ -29,11 +29,11 @@ def collect_work() -> Iterator[Metric]:
     now = timezone.now()
     for model in work_models():
         pending = model._default_manager.order_by().filter(status=model.Status.PENDING)
-        found = pending.aggregate(number=Count("pk"), first=Min("created_at"))
+        waits = pending.aggregate(number=Count("pk"), first=Min("created_at"))
         kind = model._meta.db_table
-        age = (now - found["first"]).total_seconds() if found["first"] else 0.0
-        waiting.add_metric([kind], found["number"])
-        oldest.add_metric([kind], max(0.0, age))
+        age = (now - waits["first"]).total_seconds() if waits["first"] else 0.0
+        waiting.add_metric([kind], waits["number"])
+        oldest.add_metric([kind], max(0.0, age))  # another machine's clock may be ahead
     for row in alive().order_by().values("kind").annotate(n=Count("pk")):
         workers.add_metric([row["kind"]], row["n"])
     yield from (waiting, oldest, workers)

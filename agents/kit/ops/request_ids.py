@@ -26,6 +26,7 @@ class RequestIds:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
+        """Answer a request with its id in a header, and log method, route, status and time; an id that is not `ALLOWED` is replaced."""
         given = request.headers.get(HEADER, "")
         request_id = given if ALLOWED.fullmatch(given) else uuid.uuid4().hex
         began = time.perf_counter()

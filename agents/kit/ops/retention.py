@@ -40,7 +40,7 @@ class Pruned:
 
 
 def parse_age(text: str) -> timedelta:
-    """Read an age such as ``90d`` or ``12w``.
+    """Read an age such as ``90d`` or ``12w``, from 1 to 3650 days.
 
     Raises:
         ValueError: Names the value and what is allowed.
@@ -65,7 +65,8 @@ def prune(
 ) -> Generator[Pruned, None, None]:
     """Delete old rows, each batch in a transaction of its own, with a pause between two that is at least as long as the batch took.
 
-    May be stopped at any time and begun again. Sums that are not made yet are made first.
+    May be stopped at any time and begun again. Sums that are not made yet are made first. Rows made meanwhile stay. Yields after each
+    batch; nothing where no row is old enough.
 
     Args:
         rule: Of the table.
@@ -76,11 +77,11 @@ def prune(
     if rule.rolled is not None:
         if not rule.rows(cutoff).exists():
             return
-        cutoff = prunable_before(rule.rolled, cutoff) or cutoff
+        cutoff = prunable_before(rule.rolled, cutoff) or cutoff  # rows that are not summed yet stay
     rows = rule.rows(cutoff)
     last = rows.order_by().aggregate(last=Max("pk"))["last"]
-    after: int | None = None
-    first: int | None = None
+    after: int | None = None  # the last key that is gone; None before the first batch
+    first: int | None = None  # the first key that went: progress is measured in keys from it to `last`
     while last is not None:
         ahead = rows.filter(pk__lte=last) if after is None else rows.filter(pk__gt=after, pk__lte=last)
         keys = _fitting(rule, list(ahead.order_by("pk").values_list("pk", flat=True)[:batch]), batch)
@@ -91,13 +92,14 @@ def prune(
         with transaction.atomic():
             _, per_model = rows.model._default_manager.filter(pk__in=keys).delete()
         names = {model._meta.label: model._meta.db_table for model in (rows.model, *dict(rule.children))}
+        # `delete` also counts rows of other tables that went with these: they are not reported.
         gone = {names[label]: number for label, number in per_model.items() if number and label in names}
         yield Pruned(gone, (after - first + 1) / (last - first + 1))
         rest(max(SHORTEST_PAUSE, time.monotonic() - began))
 
 
 def _fitting(rule: Prune, keys: list[int], batch: int) -> list[int]:
-    """Return the first of these keys whose rows and children are no more than `batch`; at least one."""
+    """Return the first of these keys whose rows and children together are no more than `batch`; at least one, so that it goes on."""
     if not rule.children:
         return keys
     weights = dict.fromkeys(keys, 1)
@@ -110,6 +112,7 @@ def _fitting(rule: Prune, keys: list[int], batch: int) -> list[int]:
 
 
 def _measured(rows: QuerySet[Any]) -> Prunable:
+    """Count rows and estimate their bytes from the first of them: the values' texts in UTF-8."""
     number = rows.order_by().count()
     sample = list(rows.order_by("pk").values_list()[:SAMPLED])
     each = sum(len(str(value).encode()) for row in sample for value in row) / len(sample) if sample else 0

@@ -77,6 +77,7 @@ class HourlySums:
         """Replace the sums of an hour. Not an upsert: a row that changed its group would stay counted in the old one."""
         rows = self.table._default_manager
         rows.filter(hour=hour).delete()
+        # The table's columns by those of the groups; a key that is a foreign key is stored by its id.
         names = {f"k_{name}": self.table._meta.get_field(name).attname for name in self.keys}  # type: ignore[union-attr]
         names |= {f"s_{name}": name for name in self.sums}
         groups = _grouped(self.of_hour(hour), self.keys, self.sums)
@@ -112,7 +113,7 @@ class Rolled:
         return all(sums.is_whole(hour) for sums in self.tables)
 
     def next_hour(self, after: datetime | None, before: datetime) -> datetime | None:
-        """Return the first hour with raw rows that begins at `after` or later."""
+        """Return the first hour with raw rows of at least `after` (None: of any time) and before `before`; None where there is none."""
         rows = self.model._default_manager.filter(created_at__lt=before).order_by("created_at")
         if after is not None:
             rows = rows.filter(created_at__gte=after)
@@ -168,14 +169,16 @@ def roll_up(
     now: datetime | None = None,
     since: datetime | None = None,
 ) -> int:
-    """Sum the hours that are over, and the two before them again; returns how many hours were summed.
+    """Sum the hours that are over, and the two before them again; return how many hours were summed.
+
+    An hour is over ROLLUP_LAG_MINUTES after its end. Nothing is done, the state included, while none is over that was not summed.
 
     Safe to call from several processes: each hour is one transaction that holds the lock of its state. Hours of which raw rows were pruned
     keep their sums.
 
     Args:
         now: The present; for tests.
-        since: Sum all hours from here on again.
+        since: Sum all hours from here on again, also when no new one is over.
     """
     target = floor((now or _present()) - timedelta(minutes=settings.ROLLUP_LAG_MINUTES))
     closed = rolled.closed_before()
@@ -189,14 +192,14 @@ def roll_up(
     done = 0
     while hour is not None:
         with transaction.atomic():
-            _reach(rolled, hour + HOUR)
+            _lock_and_store_reach(rolled, hour + HOUR)
             if rolled.is_whole(hour):
                 for sums in rolled.tables:
                     sums.sum_hour(hour)
                 done += 1
         hour = rolled.next_hour(hour + HOUR, target)
     with transaction.atomic():
-        _reach(rolled, target)
+        _lock_and_store_reach(rolled, target)
     return done
 
 
@@ -210,15 +213,16 @@ def _present() -> datetime:
     return min(timezone.now(), now)
 
 
-def _reach(rolled: Rolled, end: datetime) -> None:
-    """Lock the state, and say that sums reach to `end`. They never reach less far than before."""
+def _lock_and_store_reach(rolled: Rolled, end: datetime) -> None:
+    """Store that sums reach to `end`, never less far than before. The update locks the state for the rest of the transaction."""
     nothing = Value(_BEGINNING, output_field=DateTimeField())
     reached = Greatest(Coalesce(F("closed_before"), nothing), Value(end, output_field=DateTimeField()))
     Rollup.objects.filter(name=rolled.name).update(closed_before=reached)
 
 
 def prunable_before(rolled: Rolled, cutoff: datetime) -> datetime | None:
-    """Return how far raw rows may be deleted: the last whole hour before `cutoff` that is summed; None where none is."""
+    """Sum what is not summed yet, and return how far raw rows may be deleted: to the end of the last whole hour before `cutoff` that is
+    summed; None where none is."""
     roll_up(rolled)
     closed = rolled.closed_before()
     return closed and min(floor(cutoff), closed)
@@ -242,7 +246,7 @@ def read(
         sums: One of the tables of `rolled`.
         start, end: The window; both belong to it, None is without end. Of a pruned hour that an edge cuts nothing is counted.
         raw_keys, keys: What tells the groups apart, on raw rows and on rows of sums, under the same names.
-        columns: Of the sums, those that are wanted; none named = all.
+        columns: Names of the sum columns that are wanted; none named = all.
         raw_where, where: Conditions on raw rows and on rows of sums.
 
     Returns:
@@ -254,7 +258,7 @@ def read(
         raw = raw.filter(**{f"{sums.time}__gte": start})
     if end is not None:
         raw = raw.filter(**{f"{sums.time}__lte": end})
-    if start is not None and start > timezone.now():
+    if start is not None and start > timezone.now():  # no sum reaches into the future
         return list(_grouped(raw, raw_keys, wanted))
     # Rows of sums serve the whole hours inside the window, raw rows what lies before and after these.
     closed = Rollup.objects.filter(name=rolled.name).values("closed_before")[:1]
@@ -281,7 +285,8 @@ MOST_RAW = 50_000  # rows that a page sums while a person waits for it
 def end_for_page(rolled: Rolled) -> BaseExpression:
     """Return, as an expression, where the sums of a page end: null for now; how far hours are summed where more than `MOST_RAW` rows wait.
 
-    The beginning of time where none is summed: there is nothing to show, and the page has to say so.
+    So a page never sums many raw rows while a person waits. The beginning of time where none is summed: there is nothing to show, and
+    the page has to say so.
     """
     state = Rollup.objects.filter(name=rolled.name).values("closed_before")[:1]
     closed = Coalesce(Subquery(state), Value(_BEGINNING, output_field=DateTimeField()))

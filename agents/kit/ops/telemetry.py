@@ -58,6 +58,7 @@ class About(logging.Filter):
     """Puts the ids on each record, one by one for JSON and as one text for people."""
 
     def filter(self, record: logging.LogRecord) -> bool:
+        """Set the ids of this moment, and the one of the record's request, on the record; attributes that it has stay. Drops no record."""
         ids = _about.get()
         of_request = getattr(getattr(record, "request", None), "log_id", None)
         if of_request and "request_id" not in ids:  # Django's own lines of it come when all middleware is done
@@ -141,7 +142,7 @@ class Json(Discreet, JsonFormatter):
 
 
 class RefusedHost(logging.Filter):
-    """A request under a name that is none of ours: every scanner sends them, and a traceback of it is of no use."""
+    """Makes the log of a request under a name that is none of ours a warning without traceback: every scanner sends them."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.levelno, record.levelname = logging.WARNING, "WARNING"
@@ -158,7 +159,11 @@ _RESERVED = [*vars(logging.makeLogRecord({})), "message", "asctime", "request"]
 
 
 def scrub_event(sent: Event, hint: Hint) -> Event:
-    """Take texts out of an error event: the sentences of exceptions, arguments of log lines, bodies and queries of requests."""
+    """Take out of an error event what may quote texts, and add the ids of this moment as tags; return the same event, changed.
+
+    Out go the sentences of exceptions that are not `SPEAKABLE`, local variables, arguments of log lines, bodies, queries and cookies of
+    requests, extra data and breadcrumbs.
+    """
     event: dict[str, Any] = sent  # type: ignore[assignment]  # a mapping like any other
     event.setdefault("tags", {}).update({name: str(value) for name, value in about().items()})
     error = (hint.get("exc_info") or (None, None, None))[1]
@@ -180,7 +185,7 @@ def scrub_event(sent: Event, hint: Hint) -> Event:
 
 
 def scrub_transaction(sent: Event, hint: Hint) -> Event:
-    """Remove what users wrote from a trace: spans carry numbers and names of ours; a request's query and body go."""
+    """Remove a request's body, query and cookies from a trace, and return it: its spans carry only numbers and names of ours."""
     request: dict[str, Any] = sent.get("request") or {}
     for name in ("data", "query_string", "cookies"):
         request.pop(name, None)
@@ -188,7 +193,7 @@ def scrub_transaction(sent: Event, hint: Hint) -> Event:
 
 
 def _sentences(error: BaseException | None) -> dict[str, str]:
-    """Return for each kind of exception in the chain what it may say."""
+    """Return for each kind of exception in the chain what it may say (see `spoken`); of two of a kind, the outer one's."""
     sentences: dict[str, str] = {}
     for one in causes(error):
         sentences.setdefault(type(one).__name__, spoken(one))

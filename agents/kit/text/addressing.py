@@ -24,6 +24,7 @@ EVERYONE = "everyone"  # the key of a word for all parties
 SHARED = "shared"  # the key of a name that several parties have
 
 WORDS_FOR_ALL = ("everyone", "everybody", "all of you")
+NO_FIT = 5  # of a name and a party
 WORDS_FOR_ALL_AFTER_AT = ("all", "everyone", "everybody")
 TITLES = frozenset(
     ["dr", "dr.", "prof", "prof.", "mr", "mr.", "mrs", "mrs.", "ms", "ms.", "sir", "lady", "the", "a", "an"]
@@ -136,8 +137,10 @@ class Calls:
 def read_calls(text: str, parties: Sequence[Party], *, replied_to: Hashable | None = None) -> Calls:
     """Read whom a text calls, in time proportional to its length; what follows 20,000 characters goes with the last sentence.
 
+    A sentence that calls nobody is said to those whom the one before called; one that only quotes is said to no one in particular.
+
     Args:
-        replied_to: The key of the author of the message that the text replies to.
+        replied_to: The key of the author of the message that the text replies to, to whom the first sentences are said; None: to no one.
     """
     text = unicodedata.normalize("NFC", text)
     masked = _QUOTATION_CODE_OR_LINK.sub(_masked, text[:LONGEST_READ])
@@ -158,7 +161,7 @@ def read_calls(text: str, parties: Sequence[Party], *, replied_to: Hashable | No
     if sentences:
         last = sentences[-1]
         sentences[-1] = Sentence(last.start, len(text), last.said_to)
-    written = [(name, key) for name, key in keys_by_name if key != EVERYONE]
+    written = [(name, key) for name, key in keys_by_name if key != EVERYONE]  # "everyone" is no party's name
     return Calls(text, tuple(sentences), tuple(written))
 
 
@@ -208,7 +211,9 @@ def _sentence_bounds(text: str, names: Iterable[NameInText]) -> Iterator[tuple[i
 def _called_by_sentence(
     text: str, start: int, names: Sequence[NameInText], parties: Sequence[Party], said_to: frozenset[Hashable]
 ) -> frozenset[Hashable]:
-    """Return the keys of those a sentence is said to.
+    """Return the keys of those a sentence is said to: all after an @, all set off at its start (else its end), all in "you and NAME".
+
+    Those of the sentence before are kept where it calls nobody, and besides where it calls only those in "you and NAME".
 
     Args:
         text: Up to the end of the sentence, which begins at `start`.
@@ -216,7 +221,7 @@ def _called_by_sentence(
     """
     if not names:
         return said_to
-    lists = _lists_of_names(text, names)
+    lists = _group_listed_names(text, names)
     called = [name for name in names if name.after_at]
     called += _set_off_at_start(text, start, lists[0]) or _set_off_at_end(text, start, lists[-1])
     beside_you: list[NameInText] = []
@@ -229,11 +234,12 @@ def _called_by_sentence(
     return keys | _keys_of(beside_you, parties, said_to)
 
 
-def _lists_of_names(text: str, names: Iterable[NameInText]) -> list[list[NameInText]]:
+def _group_listed_names(text: str, names: Iterable[NameInText]) -> list[list[NameInText]]:
     """Group names that stand in one list, such as "Jim, Pam and Dwight"."""
     lists: list[list[NameInText]] = []
     for name in names:
         between = text[lists[-1][-1].end : name.start] if lists else ""
+        # A comma or an "and" must stand between: names with only a space between them are no list.
         if between.strip(" ") and _BETWEEN_LISTED_NAMES.fullmatch(between):
             lists[-1].append(name)
         else:
@@ -242,16 +248,20 @@ def _lists_of_names(text: str, names: Iterable[NameInText]) -> list[list[NameInT
 
 
 def _set_off_at_start(text: str, start: int, listed: Sequence[NameInText]) -> list[NameInText]:
-    """Return the names of a list that are called because it begins the sentence and a comma or the sentence's end follows."""
+    """Return the names of a list that are called because it begins the sentence and a comma or the sentence's end follows.
+
+    A greeting such as "Hey" may stand before it. Where the sentence goes on without a comma, the last of the names is its subject.
+    """
     if not _GREETING.fullmatch(text, start, listed[0].start):
         return []
     end = listed[-1].end
     if _COMMA_OR_COLON.match(text, end) or not _has_words(text[end:]):
         return list(listed)
-    # "Jim, Pam is looking for you" calls Jim alone.
-    for number in range(len(listed) - 1, 0, -1):
-        if _COMMA_OR_COLON.match(text, listed[number - 1].end):
-            return list(listed[:number])
+    # "Jim, Pam is looking for you" calls Jim alone: those up to the last comma.
+    for count in range(len(listed) - 1, 0, -1):
+        last_called = listed[count - 1]
+        if _COMMA_OR_COLON.match(text, last_called.end):
+            return list(listed[:count])
     return []
 
 
@@ -273,7 +283,7 @@ def _has_words(text: str) -> bool:
 def _keys_of(
     names: Iterable[NameInText], parties: Sequence[Party], said_to: frozenset[Hashable]
 ) -> frozenset[Hashable]:
-    """Return the keys of those whom names mean; a word for all means every party."""
+    """Return the keys of those whom names mean; a word for all means every party. `SHARED` stays where a name fits several."""
     keys = {_key_of(name, parties, said_to) for name in names}
     if EVERYONE in keys:
         keys.remove(EVERYONE)
@@ -287,10 +297,11 @@ def _key_of(name: NameInText, parties: Sequence[Party], said_to: frozenset[Hasha
     A name that fits several equally well means the one of them to whom the sentence before was said.
     """
     written = _folded(name.text)
-    if written in (WORDS_FOR_ALL_AFTER_AT if name.after_at else WORDS_FOR_ALL):
-        return EVERYONE
     misfits = {party.key: _misfit(party, written, after_at=name.after_at) for party in parties}
-    best = min(misfits.values())
+    best = min(misfits.values(), default=NO_FIT)
+    words_for_all = WORDS_FOR_ALL_AFTER_AT if name.after_at else WORDS_FOR_ALL
+    if best == NO_FIT and written in words_for_all:  # an agent may be called "Everybody"
+        return EVERYONE
     bearers = [key for key, misfit in misfits.items() if misfit == best]
     if len(bearers) > 1:
         bearers = [key for key in bearers if key in said_to]
@@ -298,23 +309,22 @@ def _key_of(name: NameInText, parties: Sequence[Party], said_to: frozenset[Hasha
 
 
 def _misfit(party: Party, written: str, *, after_at: bool) -> int:
-    """Return how badly a name fits a party, from 0.
+    """Return how badly a name fits a party, from 0; `NO_FIT` where it is none of its names.
 
     Slugs and display names go before aliases and first names; after an @, agents before people, so that no visitor can take an agent's
     name.
     """
-    if after_at and not party.person:
-        if written in (party.slug, party.full_name):
-            return 0
-        if written in party.short_names:
-            return 1
+    if after_at and not party.person and written in (party.slug, party.full_name):
+        return 0
     if after_at and written == party.slug:
+        return 1
+    if after_at and not party.person and written in party.short_names:
         return 2
     if written == party.full_name:
         return 3
     if written in party.short_names:
         return 4
-    return 5
+    return NO_FIT
 
 
 def _folded(name: str) -> str:

@@ -38,6 +38,7 @@ class NameMask:
     """
 
     def __init__(self, names: Iterable[str]) -> None:
+        """Sort the words of the names: those that stand between spaces, and those whose script attaches them to others."""
         words: set[str] = set()
         for name in names:
             words.update(word for word in _WORD.findall(_folded(name)) if len(word) >= 2)
@@ -133,12 +134,13 @@ def learn_voice(own: Sequence[str], others: Sequence[Sequence[str]]) -> Voice | 
     style = _Style.of_messages(own, others)
     wording_figures = wording.figures()
     style_figures = style.figures
-    wording_evidence = _evidence(wording_figures)
-    style_evidence = _evidence(style_figures)
+    wording_evidence = _learn_evidence(wording_figures)
+    style_evidence = _learn_evidence(style_figures)
     odds = []  # per author, of each message
     for ratios, distances in zip(wording_figures, style_figures, strict=True):
+        # Arrays with a number for each message: its log odds by wording and by style are added.
         odds.append(wording_evidence.odds(ratios) + style_evidence.odds(distances))
-    difference, spread = _difference_and_spread(odds)
+    difference, spread = _difference_and_spread(odds)  # of the author, who comes first, from the others
     if difference <= LEAST_DISTINCT * spread:
         return None
     return Voice(
@@ -166,6 +168,7 @@ class _Wording:
 
     @classmethod
     def of_messages(cls, own: Sequence[str], others: Sequence[Sequence[str]]) -> _Wording:
+        """Count the buckets of all messages, each n-gram as often as it occurs."""
         import numpy as np
 
         messages = []
@@ -216,10 +219,11 @@ class _Style:
 
     @classmethod
     def of_messages(cls, own: Sequence[str], others: Sequence[Sequence[str]]) -> _Style:
+        """Measure the style of all messages; others' are compared with the author's mean and spread, as they have no part in these."""
         import numpy as np
 
         n = len(own)
-        smallest_spreads = np.asarray(list(FEATURES.values()))
+        smallest_spreads = np.asarray(list(FEATURES.values()))  # added to each: few messages may vary little by chance
         own_styles = np.asarray([style_of(text) for text in own])
         means = own_styles.mean(axis=0)
         deviations = own_styles - means
@@ -239,6 +243,8 @@ class _Style:
 def own_voice(text: str, voice: Voice) -> tuple[float, dict[str, float]]:
     """Return the probability that the author of a voice wrote a text and not another, where both are as likely before it is read.
 
+    The text's names must be masked as those of the voice's messages were (`NameMask`).
+
     Returns:
         0 to 1, about 0.5 for what fits both; and how far each feature of style lies from the author's mean, in spreads, largest first.
     """
@@ -256,6 +262,7 @@ def own_voice(text: str, voice: Voice) -> tuple[float, dict[str, float]]:
 
 
 def _distances(deviations: Floats, spreads: Floats) -> Floats:
+    """Return for each row of deviations their mean size in spreads, none above FARTHEST."""
     import numpy as np
 
     distances: Floats = np.minimum(FARTHEST, np.abs(deviations) / spreads).mean(axis=-1)
@@ -263,7 +270,10 @@ def _distances(deviations: Floats, spreads: Floats) -> Floats:
 
 
 def _difference_and_spread(figures: Sequence[Floats]) -> tuple[float, float]:
-    """Return how far the first author's mean exceeds that of the others' means, and the spread of messages around their author's mean."""
+    """Return how far the first author's mean exceeds that of the others' means, and the spread of messages around their author's mean.
+
+    Each of the other authors counts alike, however many messages there are of them.
+    """
     import numpy as np
 
     own, *others = figures
@@ -273,15 +283,22 @@ def _difference_and_spread(figures: Sequence[Floats]) -> tuple[float, float]:
     return float(own.mean() - mean_of_others), float(spread)
 
 
-def _evidence(figures: Sequence[Floats]) -> Evidence:
-    """Return what a figure says of a text, learned from that of each message, per author: two normal distributions of one spread."""
+def _learn_evidence(figures: Sequence[Floats]) -> Evidence:
+    """Return what a figure says of a text, learned from that of each message, per author: two normal distributions of one spread.
+
+    For those the log odds grow in a straight line, from 0 half-way between the means. A figure that is lower for the author than for
+    others says nothing: its slope is 0.
+    """
     difference, spread = _difference_and_spread(figures)
     middle = float(figures[0].mean()) - difference / 2
     return Evidence(middle, max(0.0, difference) / max(spread, LEAST_SPREAD) ** 2)
 
 
 def _log_ratios(own: Floats, others: Floats, own_size: float, others_size: float) -> Floats:
-    """Return, of n-grams that occur so often, the log of how much likelier the one uses each than the others."""
+    """Return, of n-grams that occur so often, the log of how much likelier the author uses each than the others do.
+
+    Both are given PRIOR n-grams more, in the shares that both together have, so that one that a side never used is not impossible there.
+    """
     import numpy as np
 
     borrowed = PRIOR * (own + others + UNSEEN) / (own_size + others_size + UNSEEN * BUCKETS)
@@ -291,7 +308,10 @@ def _log_ratios(own: Floats, others: Floats, own_size: float, others_size: float
 
 
 def _buckets(text: str) -> NDArray[np.intp]:
-    """Return the bucket of each n-gram of a text, ends counted as a space."""
+    """Return the bucket of each run of 2 to 4 characters of a text, ends counted as a space.
+
+    The hash is written out, as Python's differs in each process and a voice may be used in another one than it was learned in.
+    """
     import numpy as np
 
     codes = np.frombuffer(f" {text} ".encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64)

@@ -24,20 +24,23 @@ class Difference:
     added: tuple[str, ...] = ()
 
 
-def _echoed(draft: Counter[str], polished: Counter[str]) -> Difference:
-    """Compare counts of which the edit may repeat what the draft has: what occurs less often, and what is new."""
+def _compare_allowing_repetition(draft: Counter[str], polished: Counter[str]) -> Difference:
+    """Compare counts of which the edit may repeat what the draft has: lost is what occurs less often, added what the draft has not at all.
+
+    A "one" that counts nothing ("the red one") may be new.
+    """
     added = [key for key in polished if key not in draft and key != PRONOUN_ONE]
     return Difference(tuple(draft - polished), tuple(added))
 
 
 def numbers(draft: ParsedText, polished: ParsedText) -> Difference:
     """Compare numbers with their units, in figures or words; one may be repeated."""
-    return _echoed(draft.count_of_kind("number"), polished.count_of_kind("number"))
+    return _compare_allowing_repetition(draft.count_of_kind("number"), polished.count_of_kind("number"))
 
 
 def dates(draft: ParsedText, polished: ParsedText) -> Difference:
     """Compare days, weekdays, "today" and "tomorrow"; one may be repeated."""
-    return _echoed(draft.count_of_kind("date"), polished.count_of_kind("date"))
+    return _compare_allowing_repetition(draft.count_of_kind("date"), polished.count_of_kind("date"))
 
 
 def names(draft: ParsedText, polished: ParsedText) -> Difference:
@@ -56,17 +59,17 @@ def _names_missing_in(other: ParsedText, text: ParsedText) -> tuple[str, ...]:
 
 def links(draft: ParsedText, polished: ParsedText) -> Difference:
     """Compare addresses of pages and of mail."""
-    return _echoed(draft.links, polished.links)
+    return _compare_allowing_repetition(draft.links, polished.links)
 
 
 def code(draft: ParsedText, polished: ParsedText) -> Difference:
     """Compare fences, spans in backticks, options of commands, paths and names of files, letter by letter."""
-    return _echoed(draft.code, polished.code)
+    return _compare_allowing_repetition(draft.code, polished.code)
 
 
 def quotes(draft: ParsedText, polished: ParsedText) -> Difference:
     """Compare quotes, punctuation and contractions aside."""
-    return _echoed(draft.quotes, polished.quotes)
+    return _compare_allowing_repetition(draft.quotes, polished.quotes)
 
 
 def negations(draft: ParsedText, polished: ParsedText) -> Difference:
@@ -99,7 +102,10 @@ def questions(draft: ParsedText, polished: ParsedText) -> Difference:
 
 
 def language(draft: ParsedText, polished: ParsedText) -> Difference:
-    """Compare the languages, where both texts show one, and name words that were taken from another one."""
+    """Compare the languages, where both texts show one; where they do not differ, name words taken from another (see `foreign_words`).
+
+    Nothing is compared where the draft shows no language.
+    """
     if not draft.language:
         return Difference()
     if polished.language and draft.language != polished.language:
@@ -108,7 +114,7 @@ def language(draft: ParsedText, polished: ParsedText) -> Difference:
 
 
 def form(draft: ParsedText, polished: ParsedText) -> Difference:
-    """Name JSON, or one fence around everything, where the draft is none."""
+    """Name JSON, or a fence around the answer, as added where the draft has another form. A form that went is not named."""
     added = _form(polished.text)
     if not added or added == _form(draft.text):
         return Difference()
@@ -116,7 +122,7 @@ def form(draft: ParsedText, polished: ParsedText) -> Difference:
 
 
 def _form(text: str) -> str:
-    """Return what a text is besides sentences: "JSON", also when it was cut off, or a fence; empty where it is neither."""
+    """Return what a text is instead of sentences: JSON, also when it was cut off, or a fence, as it begins; empty where it is neither."""
     bare = text.strip()
     if bare.startswith("```"):
         return "a fence around the answer"
@@ -133,7 +139,10 @@ def _form(text: str) -> str:
 
 
 def words(draft: ParsedText, polished: ParsedText) -> Difference:
-    """Name content words that are new in every form, also to what the draft answers; and short ones such as "off" that went."""
+    """Name content words that are new in every form, also to the draft's context (what it answers), and telling ones that went.
+
+    Telling words are those of `TELLING`, such as "off". Other content words may go: `sentences` looks at those.
+    """
     known = draft.every | draft.context
     added = [word.written for word in polished.content_words() if word.stem not in known]
     lost = []
@@ -156,6 +165,7 @@ def sentences(draft: ParsedText, polished: ParsedText) -> Difference:
     for sentence in content.values():
         if all(word.text in COURTESY for word in sentence):
             continue
+        # A sentence all of whose words stand in others, too, has none here, so that nothing of it is lost.
         only_here = {word.stem for word in sentence if sentences_with[word.stem] == 1}
         kept = only_here & polished.every
         if 2 * len(kept) < len(only_here):

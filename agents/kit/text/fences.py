@@ -22,9 +22,8 @@ _FENCE_LIKE = re.compile(r"<{2,}|>{2,}")
 
 def render_prompt(name: str, /, **values: Any) -> str:
     """Return the template ``templates/prompts/NAME.md`` of an app with `values`. Nothing is escaped, for a model reads text, not HTML."""
-    edited = (
-        prompt_path(name).stat().st_mtime_ns if settings.DEBUG else 0
-    )  # prompts are edited where they are developed
+    # Where prompts are developed they are edited: another time of change loads the file again.
+    edited = prompt_path(name).stat().st_mtime_ns if settings.DEBUG else 0
     return _template(name, edited).render(Context(values, autoescape=False)).strip()
 
 
@@ -59,13 +58,14 @@ def fence(name: str, body: str, nonce: str) -> str:
 
 
 def neutral(text: str, limit: int = MAX_EVENT_CHARACTERS) -> tuple[str, int]:
-    """Return a text made safe to stand inside a fence, and how many characters were cut.
+    """Return a text made safe to stand inside a fence, and how many characters were cut (0: none).
 
     Marker-like brackets are replaced, control and direction-changing characters are written out as ``<U+202E>``, and what exceeds
-    `limit` characters is cut with a visible mark. Nothing is escaped: the judge reads what was said.
+    `limit` characters is cut with a visible mark. It is cut first, so the result may be longer than `limit`. Nothing is escaped: the judge
+    reads what was said.
     """
     if len(text) <= limit and text.isprintable() and "<<" not in text and ">>" not in text:
-        return text, 0  # as nearly every line is
+        return text, 0  # nearly every line is such a text; it saves the work below
     cut = max(0, len(text) - limit)
     if cut:
         text = text[:limit]
@@ -77,11 +77,12 @@ def neutral(text: str, limit: int = MAX_EVENT_CHARACTERS) -> tuple[str, int]:
 
 
 def indented(text: str, limit: int = MAX_EVENT_CHARACTERS) -> str:
-    """Return a text inside a fence whose further lines cannot pass for another entry."""
+    """Return a text, made safe and cut as by `neutral`, whose further lines are marked, so that none can pass for another entry."""
     return neutral(text.strip(), limit)[0].replace("\n", "\n    | ")
 
 
 def _visible(char: str) -> str:
+    """Return a character as it is, or written out as ``<U+202E>`` if it is a control or invisible one; line breaks and tabs stay."""
     if (
         char in "\n\t"
         or char.isprintable()
@@ -102,7 +103,7 @@ def one_line(name: str) -> str:
     """Return a name as it may stand outside a fence.
 
     Names come from imported files, so they are data like everything else: one line, at most 60 characters, nothing like a marker,
-    and in quotation marks when it is more than a few plain words.
+    and in quotation marks unless it is one to four plain words.
     """
     text = neutral(" ".join(name.split()), 10_000)[0]
     if len(text) <= LONGEST_NAME and PLAIN_NAME.fullmatch(text):

@@ -8,10 +8,10 @@ from django.utils.dateparse import parse_date, parse_datetime
 
 
 def read_moment(text: str) -> datetime:
-    """Return a point in time; a date alone is its midnight UTC.
+    """Return a point in time in UTC; a time without a zone is UTC, and a date alone is its midnight.
 
     Raises:
-        ValueError, OverflowError: It is none, or one that the calendar does not have in UTC.
+        ValueError, OverflowError: It is none, or one that the calendar does not have in UTC. The caller says what is allowed.
     """
     try:
         at: datetime | date | None = parse_datetime(text) or parse_date(text)

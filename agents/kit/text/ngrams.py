@@ -68,11 +68,11 @@ def recurring_ngrams(messages: Sequence[Sequence[Ngram]]) -> tuple[float, dict[N
     return (hits / total if total else 0.0), dict(counts)
 
 
-AMONG = 5  # messages
+AMONG = 5  # messages that are drawn
 
 
 def typical_recurrence(messages: Sequence[Sequence[Ngram]], among: int = AMONG) -> tuple[float, list[float]]:
-    """Return the share of n-gram tokens that recur among five of the messages, on average over all ways to draw five.
+    """Return the share of n-gram tokens that recur among `among` (five) of the messages, on average over all ways to draw so many.
 
     The more messages, the more recurs in any of them; this share is the same for ten and for a hundred that repeat alike
     (rarefaction: Hurlbert, Ecology 52, 1971).
@@ -84,12 +84,12 @@ def typical_recurrence(messages: Sequence[Sequence[Ngram]], among: int = AMONG) 
     Returns:
         The share, 0 to 1, and for each message the share without it (empty for fewer than three messages).
     """
-    holding: Counter[Ngram] = Counter()  # messages that hold each
+    holding: Counter[Ngram] = Counter()  # number of messages that hold each
     tokens: Counter[Ngram] = Counter()
     for grams in messages:
         holding.update(set(grams))
         tokens.update(grams)
-    by_holding: Counter[int] = Counter()
+    by_holding: Counter[int] = Counter()  # tokens of all n-grams that so many messages hold
     for gram, count in tokens.items():
         by_holding[holding[gram]] += count
     share = _recurring(by_holding, len(messages), among)
@@ -97,6 +97,7 @@ def typical_recurrence(messages: Sequence[Sequence[Ngram]], among: int = AMONG) 
         return share, []
     without = []
     for grams in messages:
+        # Without this message each of its n-grams is held by one message less, and occurs less often by its count here.
         left = Counter(by_holding)
         for gram, count in Counter(grams).items():
             left[holding[gram]] -= tokens[gram]
@@ -106,7 +107,14 @@ def typical_recurrence(messages: Sequence[Sequence[Ngram]], among: int = AMONG) 
 
 
 def _recurring(by_holding: Mapping[int, int], messages: int, among: int) -> float:
-    """Return the share of tokens that recur, from the tokens by how many messages hold them."""
+    """Return the share of tokens that recur, on average over all ways to draw `among` of the messages.
+
+    A token recurs unless none of the other messages drawn with its own is among those that hold it: that has the probability
+    ``comb(messages - held, others) / ways``. 0 for fewer than two messages.
+
+    Args:
+        by_holding: Number of tokens by how many messages hold their n-gram.
+    """
     others = min(among, messages) - 1
     total = sum(by_holding.values())
     if others < 1 or not total:
@@ -211,7 +219,8 @@ def shared_phrases(messages: Sequence[Sequence[str]], *, n: int = 3, limit: int 
 
 
 def _pairs_of_messages_with(messages: Sequence[Sequence[str]], n: int) -> Counter[Ngram]:
-    """Return for each shared phrase how many pairs of messages share it."""
+    """Return for each phrase of at least `n` words how many pairs of messages share it; each is as long as a pair shares it, at most
+    LONGEST_PHRASE words."""
     grams_of = [ngrams_of(words, n) for words in messages]
     pairs: Counter[Ngram] = Counter()
     for later in range(1, len(messages)):
@@ -227,14 +236,18 @@ def _pairs_of_messages_with(messages: Sequence[Sequence[str]], n: int) -> Counte
 def _common_runs(
     words: Sequence[str], grams: Sequence[Ngram], elsewhere: dict[Ngram, int], n: int
 ) -> list[tuple[str, ...]]:
-    """Return the longest stretches of a message that stand in another one word for word, where `elsewhere` says the n-grams are."""
+    """Return the longest stretches of a message, of `n` words or more, that stand in another one word for word.
+
+    Args:
+        elsewhere: Where each n-gram of the other message stands first.
+    """
     shared = [(place, other) for place, other in enumerate(map(elsewhere.get, grams)) if other is not None]
     runs: list[tuple[str, ...]] = []
     start = 0
     for index in range(1, len(shared) + 1):
         if index < len(shared):
             (before, other_before), (place, other) = shared[index - 1], shared[index]
-            if place == before + 1 and other == other_before + 1:
+            if place == before + 1 and other == other_before + 1:  # the next word is shared, too
                 continue
         runs.append(tuple(words[shared[start][0] : shared[index - 1][0] + n]))
         start = index

@@ -25,7 +25,7 @@ TIMED_OUT = "pattern timed out: "  # begins the reason of what a slow pattern le
 _FUZZY = regex.compile(r"(?<!\\)\{(?!\d*,?\d*\})[^{}]*\}?")  # `regex` reads {e<=1} as "about", `re` as these characters
 _NAMED = 200  # characters of a pattern in a reason
 
-_left: ContextVar[list[float] | None] = ContextVar("seconds left for the patterns of a message", default=None)
+_seconds_left: ContextVar[list[float] | None] = ContextVar("seconds left for the patterns of a message", default=None)
 
 
 class Undecided(Exception):
@@ -34,39 +34,42 @@ class Undecided(Exception):
 
 @contextmanager
 def one_message() -> Iterator[None]:
-    """Let the patterns that run inside share `TOGETHER` seconds. Inside another one it changes nothing."""
-    if _left.get() is not None:
+    """Let the patterns that run inside share `TOGETHER` seconds, see `find`. Inside another `one_message` it changes nothing."""
+    if _seconds_left.get() is not None:
         yield
         return
-    token = _left.set([TOGETHER])
+    token = _seconds_left.set([TOGETHER])
     try:
         yield
     finally:
-        _left.reset(token)
+        _seconds_left.reset(token)
 
 
 def check_phrase(phrase: str) -> None:
     """Refuse what cannot be looked for, without compiling it: that would take half a second for the shipped files.
 
     Raises:
-        ValueError: The phrase is empty, or the ``/regex/`` is not valid or too large.
+        ValueError: The phrase is empty or longer than MOST_CHARACTERS, or the ``/regex/`` is not valid or too large.
     """
     if not phrase.strip():
         raise ValueError("an empty phrase matches everything; write at least one word")
     if len(phrase) > MOST_CHARACTERS:
-        raise ValueError(f"{_named(phrase)} has {len(phrase):,} characters; allowed: {MOST_CHARACTERS:,}")
+        raise ValueError(f"{_shortened(phrase)} has {len(phrase):,} characters; allowed: {MOST_CHARACTERS:,}")
     if not _is_regex(phrase):
         return
     try:
         parsed = _parser.parse(phrase[1:-1], IGNORECASE)
+        # Cheaper than to count, and enough for nearly all: no expression has more elements, as each + makes two of what it repeats.
         at_most = len(phrase) * 2 ** phrase.count("+")  # as `_size` counts, if nothing is repeated by a number
         size = at_most if at_most <= LARGEST and "{" not in phrase else _size(parsed)
     except (ReError, OverflowError, RecursionError) as error:
         raise ValueError(f"{phrase} is not a valid regular expression: {error}") from None
     if brace := _FUZZY.search(phrase):
-        raise ValueError(f"{_named(phrase)} is not a valid regular expression: write \\{{ for the brace in {brace[0]}")
+        raise ValueError(
+            f"{_shortened(phrase)} is not a valid regular expression: write \\{{ for the brace in {brace[0]}"
+        )
     if size > LARGEST:
-        raise ValueError(f"{_named(phrase)} is too large: {size:,} elements with its repeats; allowed: {LARGEST:,}")
+        raise ValueError(f"{_shortened(phrase)} is too large: {size:,} elements with its repeats; allowed: {LARGEST:,}")
 
 
 @lru_cache(maxsize=4096)
@@ -76,7 +79,7 @@ def phrase_pattern(phrase: str) -> regex.Pattern[str]:
     A phrase matches whatever the case, on word boundaries, with any white space between its words and either shape of apostrophe.
 
     Raises:
-        ValueError: As for `check_phrase`.
+        ValueError: The phrase is empty or too long, or the ``/regex/`` is too large, or not valid for `re` or for `regex`.
     """
     check_phrase(phrase)
     body = phrase[1:-1]
@@ -89,7 +92,7 @@ def phrase_pattern(phrase: str) -> regex.Pattern[str]:
     try:
         return regex.compile(body, regex.IGNORECASE | regex.VERSION0)
     except (regex.error, OverflowError, RecursionError) as error:  # `re` can read it, `regex` cannot
-        raise ValueError(f"{_named(phrase)} is not a valid regular expression: {error}") from None
+        raise ValueError(f"{_shortened(phrase)} is not a valid regular expression: {error}") from None
 
 
 def find(phrase: str, text: str) -> regex.Match[str] | None:
@@ -98,17 +101,22 @@ def find(phrase: str, text: str) -> regex.Match[str] | None:
     A regular expression is searched for in the first 20,000 characters. A match there counts when the full text has it at the same
     place: the cut is no end for ``$``, ``\\Z``, ``\\b`` and lookaheads.
 
+    Within `one_message` a pattern has 0.1 s as long as the message's second lasts, 0.01 s while the patterns take another second, and
+    is not tried after that.
+
     Raises:
-        Undecided: It took longer than 0.1 s, or nothing matches in the first 20,000 characters of a longer text.
+        Undecided: The phrase is not valid, it took too long, the message's time is over, or nothing matches in the first 20,000
+            characters of a longer text.
     """
     try:
         pattern = phrase_pattern(phrase)
     except ValueError as problem:
         raise Undecided(str(problem)) from None
     head = text[:LONGEST] if _is_regex(phrase) else text
-    left = _left.get()
-    if left is not None and left[0] < -TOGETHER:
-        raise Undecided(f"{TIMED_OUT}{_named(phrase)}")
+    left = _seconds_left.get()
+    is_over = left is not None and left[0] < -TOGETHER  # below 0 it is what was taken beyond the message's time
+    if is_over:
+        raise Undecided(f"{TIMED_OUT}{_shortened(phrase)}")
     seconds = SECONDS if left is None or left[0] > 0 else AFTERWARDS
     begun = time.thread_time()  # waiting for other threads costs a message nothing
     try:
@@ -116,17 +124,17 @@ def find(phrase: str, text: str) -> regex.Match[str] | None:
         if match is not None and len(head) < len(text):
             match = pattern.match(text, match.start(), timeout=seconds)
     except TimeoutError:
-        raise Undecided(f"{TIMED_OUT}{_named(phrase)}") from None
+        raise Undecided(f"{TIMED_OUT}{_shortened(phrase)}") from None
     finally:
         if left is not None:
             left[0] -= time.thread_time() - begun
     if match is None and len(head) < len(text):
-        raise Undecided(f"the first {LONGEST:,} of {len(text):,} characters do not decide {_named(phrase)}")
+        raise Undecided(f"the first {LONGEST:,} of {len(text):,} characters do not decide {_shortened(phrase)}")
     return match
 
 
 def find_all(phrases: Iterable[str], text: str) -> tuple[dict[str, regex.Match[str]], dict[str, Undecided]]:
-    """Return the first match of each phrase that occurs, and apart from them the phrases that cannot say."""
+    """Return the first match of each phrase that occurs, and apart from them, with the reason, the phrases that cannot say."""
     matches: dict[str, regex.Match[str]] = {}
     undecided: dict[str, Undecided] = {}
     for phrase in phrases:
@@ -144,12 +152,13 @@ def _is_regex(phrase: str) -> bool:
     return len(phrase) > 2 and phrase.startswith("/") and phrase.endswith("/")
 
 
-def _named(phrase: str) -> str:
+def _shortened(phrase: str) -> str:
     return phrase if len(phrase) <= _NAMED else f"{phrase[: _NAMED - 1]}…"
 
 
 def _size(parsed: Any) -> int:
-    """Return how many elements the compiled expression has: what must occur n times stands in it n times."""
+    """Return how many elements the compiled expression has: what must occur n times stands in it n times, and once more if it may
+    occur more often."""
     size = 0
     for code, value in parsed:
         inside = sum(map(_size, _parts(value))) or (len(value) if isinstance(value, list) else 1)

@@ -225,10 +225,10 @@ class ParsedText:
 
 
 def parse_text(text: str, *, names: Collection[str] = (), context: str = "") -> ParsedText:
-    """Parse a text for the guards.
+    """Parse a text for the guards. Links and code are taken out before its words are read; the words of quotes count, too.
 
     Args:
-        names: Names that are names wherever they stand, as of agents.
+        names: Names, as of agents, each word of which counts as one also at the start of a sentence or in lower case.
         context: Text whose words a rewriting of this one may use besides.
     """
     plain = unicodedata.normalize("NFKC", text).translate(_PLAIN_SIGNS)
@@ -274,7 +274,7 @@ def _write_out_contractions(text: str) -> str:
 
 
 def _may_hold_a_date(text: str) -> bool:
-    """Return whether it is worth looking for dates."""
+    """Return whether it is worth looking for dates: quick, and true for every text with one. `_DATE` then decides."""
     if _YEAR_AND_MONTH.search(text):
         return True
     lowered = text.casefold()
@@ -300,7 +300,11 @@ def _plain_quote(quote: str) -> str:
 
 
 def language_of(text: str) -> str:
-    """Return the language of a text by its script, or by its function words; empty where neither says."""
+    """Return the language of a text by its script, or by its function words; empty where neither says.
+
+    A script decides with more than a third of the letters (Japanese before Chinese, as it uses both). Of the languages by function words
+    the first must have three, and half as many again as the second.
+    """
     if not text.isascii():
         letters = sum(map(str.isalpha, text))
         for name, pattern in _SCRIPTS.items():
@@ -316,7 +320,7 @@ def language_of(text: str) -> str:
 
 
 def foreign_words(text: ParsedText, other: ParsedText) -> tuple[str, ...]:
-    """Return the words of `text` that belong to the language it borrows most from; a single one may be there by chance.
+    """Return the function words of `text` of the language it borrows most from; empty for a single one, which may be there by chance.
 
     Words of the other text, and of its language, are not foreign.
     """
@@ -325,7 +329,7 @@ def foreign_words(text: ParsedText, other: ParsedText) -> tuple[str, ...]:
     for word in text.words:
         if word.stem not in other.every and word.text not in own_words:
             new_words[word.text] = word.written
-    longest: list[str] = []
+    longest: list[str] = []  # the most words borrowed from one language
     for function_words in _FUNCTION_WORDS.values():
         borrowed = [written for word, written in new_words.items() if word in function_words]
         if len(borrowed) > len(longest):
@@ -337,6 +341,12 @@ class _Words:
     """Reads the tokens of a text one after the other. A sentence ends at its mark and at a line break."""
 
     def __init__(self, text: str, language: str, names: Collection[str]) -> None:
+        """Cut a text, whose dates are marked and contractions written out, into tokens.
+
+        Args:
+            language: As `language_of` names it; its negations and number words count besides English ones.
+            names: Single words, case-folded, that are names wherever they stand.
+        """
         text = _LIST_NUMBER.sub("\n", text)
         lowered = text.casefold()
         if any(phrase in lowered for phrase in _FILLER_PHRASES):
@@ -366,7 +376,7 @@ class _Words:
             self.at_start = False
 
     def _pass_mark(self, mark: str) -> None:
-        """Note whether a punctuation mark or a line break ends the sentence."""
+        """Note whether a mark ends the sentence, and whether a capital after it means nothing; an empty mark is a line break."""
         if mark == "." and self._word_before() in _TITLES:
             return
         ends_sentence = not mark or mark[0] in _SENTENCE_ENDS
@@ -394,6 +404,10 @@ class _Words:
         return self._plain_word(written, lowered)
 
     def _plain_word(self, written: str, lowered: str) -> Word | None:
+        """Return a word that is no number, of the first kind that fits; None where it says nothing, as a stop word.
+
+        Negations of the text's language and given names go before the word lists; a word of no list says something.
+        """
         base, _, ending = lowered.partition("'")
         if ending not in _AUXILIARIES:  # the ending of "it's" is one
             base = lowered
@@ -412,22 +426,31 @@ class _Words:
         return Word(base, kind, self.sentence, word_base(base), written) if kind else None
 
     def _number_in_words(self) -> Word:
-        """Return the number words that follow each other as one number, value by value, with its unit."""
+        """Pass number words that follow each other; return them as one number, value by value, with its unit: ``20 5 kilogram``."""
         first = self.position - 1
+        self.position = first
         values = []
-        for token in self.tokens[first:]:
-            value = self.number_words.get(token.group().casefold().removesuffix("'s"))
-            if value is None:
-                break
+        while (value := self._number_word(self.position)) is not None:
             values.append(value)
-        self.position = first + len(values)
+            self.position += 1
+            # "two hundred and fifty" and "two and a half" are one number, whose parts may not change places.
+            for linking_words in (["and"], ["and", "a"]):
+                after_them = self.position + len(linking_words)
+                words = [token.group().casefold() for token in self.tokens[self.position : after_them]]
+                if words == linking_words and self._number_word(after_them) is not None:
+                    self.position = after_them
+                    break
+        value = _with_unit(" ".join(values), self._take_unit(shortest=2))  # a letter alone is no unit here: "two m"
         written = " ".join(token.group() for token in self.tokens[first : self.position])
-        value = " ".join(values)
         if value == "1" and self.tokens[first].group().casefold() == "one" and self._is_pronoun(first):
             value = PRONOUN_ONE
-        elif values[-1].isdecimal():
-            value = _with_unit(value, self._unit(shortest=2))  # a letter alone is no unit here: "two m"
         return Word(value, "number", self.sentence, value, written)
+
+    def _number_word(self, position: int) -> str | None:
+        """Return the value of the number word at a position; None where there is none."""
+        if position >= len(self.tokens):
+            return None
+        return self.number_words.get(self.tokens[position].group().casefold().removesuffix("'s"))
 
     def _is_pronoun(self, position: int) -> bool:
         """Return whether the "one" at a position is one of the kind, as in "the red one": a determiner stands shortly before it."""
@@ -440,16 +463,20 @@ class _Words:
         return False
 
     def _number_in_figures(self, token: re.Match[str]) -> str:
-        """Return the value of a number in figures, with its unit: ``5 kilogram``, ``3 ordinal``, ``15:30``."""
+        """Return the value of a number in figures, with its unit: ``5 kilogram``, ``3 ordinal``, ``15:30``.
+
+        A scale multiplies it ("5k", "2 million"). A suffix that is neither scale nor unit stays with it. The unit is the suffix,
+        else that of the currency's sign, else the next word.
+        """
         figures = token["number"]
         suffix = (token["suffix"] or "").strip().casefold()
-        value = _value(figures.lstrip("$€£¥"))
+        value = _plain_figures(figures.lstrip("$€£¥"))
         unit = _UNITS.get(figures[0], "")  # of a currency's sign
         if suffix in ("st", "nd", "rd", "th"):
             return f"{value} ordinal"
         scale = _SCALE_SUFFIXES.get(suffix, 0)
         if not suffix:
-            scale = self._scale()
+            scale = self._take_scale()
         if scale and re.fullmatch(r"\d+(?:\.\d+)?", value):
             value = _plain_decimal(Decimal(value) * scale)
             suffix = ""
@@ -458,16 +485,16 @@ class _Words:
         if suffix:
             unit = _UNITS[suffix]
         elif not unit:
-            unit = self._unit(shortest=1)
+            unit = self._take_unit(shortest=1)
         return _with_unit(value, unit)
 
-    def _scale(self) -> int:
+    def _take_scale(self) -> int:
         """Pass a word such as "thousand" behind a number; return what it multiplies by, 0 where there is none."""
         scale = _SCALES.get(self._next_word(), 0)
         self.position += bool(scale)
         return scale
 
-    def _unit(self, *, shortest: int) -> str:
+    def _take_unit(self, *, shortest: int) -> str:
         """Pass the unit behind a number, of so many letters at least; return its name, empty where there is none."""
         word = self._next_word()
         if len(word) < shortest or word not in _UNITS:
@@ -488,7 +515,7 @@ def _with_unit(value: str, unit: str) -> str:
     return f"{value} {unit}".strip()
 
 
-def _value(figures: str) -> str:
+def _plain_figures(figures: str) -> str:
     """Return figures in one form: ``1200`` for "1,200", ``2`` for "2.0"; times, fractions, versions and "007" as they are."""
     if re.fullmatch(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?", figures):
         figures = figures.replace(",", "")

@@ -46,12 +46,12 @@ def split_sentences(text: str) -> list[str]:
     ellipsis that goes on in lower case. Pieces without a letter or digit do not count.
     """
     sentences: list[str] = []
-    start, first = 0, _next_word(text, 0)  # of the sentence: where it begins, and its first character that is no space
-    word = first  # the first one after the boundary
+    start, first = 0, _skip_space(text, 0)  # of the sentence: where it begins, and its first character that is no space
+    word = first  # place of the first character after the boundary that is no space
     for match in _BOUNDARY.finditer(text):
         end = match.end()
         if word < end:
-            word = _next_word(text, end)
+            word = _skip_space(text, end)
         if word < len(text) and "\n" not in match.group() and _goes_on(text, first, match, text[word]):
             continue
         sentences.append(text[start:end])
@@ -60,14 +60,18 @@ def split_sentences(text: str) -> list[str]:
     return [s.strip() for s in sentences if any(char.isalnum() for char in s)]
 
 
-def _next_word(text: str, start: int) -> int:
+def _skip_space(text: str, start: int) -> int:
     """Return where the first character that is no white space stands; the text's length if there is none."""
     space = _SPACE.match(text, start)
     return space.end() if space else start
 
 
 def _goes_on(text: str, first: int, boundary: re.Match[str], following: str) -> bool:
-    """Return whether the sentence that began at `first` continues with the character `following` in spite of its closing mark."""
+    """Return whether the sentence that began at `first` continues with the character `following` in spite of its closing mark.
+
+    It does after an abbreviation or an initial, after one that may also end a sentence ("etc.") unless a capital follows, after a list
+    number that is all of it so far, and after an ellipsis before lower case.
+    """
     end = boundary.end()
     mark = boundary.group().strip("\"'\u2019\u201d)]")
     if mark == ".":

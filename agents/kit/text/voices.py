@@ -77,7 +77,10 @@ def vocabulary(texts: Iterable[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=8192)
 def stem(word: str) -> str:
-    """Return an English word without its commonest endings; others stay as they are. A rough cut that treats equal words equally."""
+    """Return an English word without its commonest endings: ``plan`` for "plans", "planned" and "planning", ``hop`` for "hoping".
+
+    Case-folded words are expected; those without such an ending stay. What is left need not be a word, only equal for equal words.
+    """
     word = word.removesuffix("'s")
     if len(word) > 4 and word.endswith("ies"):
         word = word[:-3] + "y"
@@ -145,7 +148,7 @@ class PairSimilarity:
 
 
 def vocabulary_statistics(messages: Sequence[str]) -> VocabularyStatistics:
-    """Return the figures of one speaker's messages; all 0 when there is no word."""
+    """Return the figures of one speaker's messages; those of words are 0 when there is no word."""
     words = [word for message in messages for word in tokenize(message)]
     sentences = sum(len(split_sentences(message)) for message in messages)
     return VocabularyStatistics(
@@ -180,7 +183,7 @@ def vocabulary_similarity(a: Mapping[str, int], b: Mapping[str, int]) -> float:
     """
     total = sqrt(sum(a.values()) * sum(b.values()))
     small, large = (a, b) if len(a) <= len(b) else (b, a)
-    # fsum-like order independence: words are added in the order of the alphabet, so that (a, b) and (b, a) agree to the bit.
+    # Sums of floats depend on their order: words are added in the order of the alphabet, so that (a, b) and (b, a) agree to the bit.
     return min(1.0, sum(sqrt(small[w] * large[w]) for w in sorted(small) if w in large) / total) if total else 0.0
 
 
@@ -221,30 +224,42 @@ class Distinctness:
 
 
 def voice_distinctness(lines: Sequence[Line]) -> Distinctness | None:
-    """Return how distinct the voices are, from the lines of speakers with at least two of them; None for fewer than two such speakers."""
+    """Return how distinct the voices are, from the lines of speakers with at least two of them; None for fewer than two such speakers.
+
+    The counts are those of these lines and speakers.
+    """
     spoken = Counter(speaker for speaker, _ in lines)
     several = [(speaker, text) for speaker, text in lines if spoken[speaker] >= 2]
     speakers = {speaker for speaker, _ in several}
     if len(speakers) < 2:
         return None
-    return Distinctness(round(_vocabulary(several), 4), round(_style(several), 4), len(several), len(speakers))
+    return Distinctness(
+        round(_vocabulary_distinctness(several), 4), round(_style_distinctness(several), 4), len(several), len(speakers)
+    )
 
 
-def _vocabulary(lines: Sequence[Line]) -> float:
-    """Return the words by which lines are compared. The mean similarity of two lines does not depend on how many there are, so that long
-    conversations compare with short ones."""
+def _vocabulary_distinctness(lines: Sequence[Line]) -> float:
+    """Return 1 minus how alike the words of two speakers' lines are, relative to two lines of one speaker; about 0 where it is the same.
+
+    Means over all pairs of lines do not depend on how many there are, so that long conversations compare with short ones. 0 where no
+    speaker used a word in two lines.
+    """
     counted = [(speaker, word_counts([text])) for speaker, text in lines]
-    within, between = [0.0, 0], [0.0, 0]
+    within, between = [0.0, 0], [0.0, 0]  # sum of the similarities, and number of the pairs
     for (a, words_a), (b, words_b) in combinations(counted, 2):
         entry = within if a == b else between
         entry[0] += vocabulary_similarity(words_a, words_b)
         entry[1] += 1
     if not within[0]:
-        return 0.0  # no word was used twice: nothing to compare
+        return 0.0  # nothing to compare with
     return 1 - (between[0] / between[1]) / (within[0] / within[1])
 
 
-def _style(lines: Sequence[Line]) -> float:
+def _style_distinctness(lines: Sequence[Line]) -> float:
+    """Return the share of the variance of style between speakers (adjusted R²), mean over the features that vary; 0 where none does.
+
+    About 0, also negative, for speakers who write alike; 0 where no speaker has two lines.
+    """
     figures: dict[str, list[tuple[float, ...]]] = {}
     for speaker, text in lines:
         figures.setdefault(speaker, []).append(style_of(text))

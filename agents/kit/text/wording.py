@@ -24,14 +24,14 @@ def decimal(value: float, digits: int = 1) -> str:
 
 
 def signed(value: float | None, digits: int = 1) -> str:
-    """Return a difference with its sign; one that rounds to nothing has none."""
+    """Return a difference with its sign; one that rounds to nothing has none; a dash for None."""
     if value is None:
         return "–"
     return f"{'+' if round(value, digits) > 0 else ''}{decimal(value, digits)}"
 
 
 def interval_text(interval: Ends | None, *, sign: bool = True) -> str:
-    """Return an interval as text, e.g. ``−2.1 to +0.4``."""
+    """Return an interval as text, e.g. ``−2.1 to +0.4``; a dash for None."""
     write = signed if sign else decimal
     return "–" if interval is None else f"{write(interval.low)} to {write(interval.high)}"
 

@@ -67,7 +67,7 @@ def next_round(work_id: str) -> int:
 
 @dataclass(slots=True)
 class Outgoing:
-    """Questions of one piece of work that are to be submitted together."""
+    """Questions of one piece of work that are to be submitted together: each with its request, key, digest and body, in this order."""
 
     work_id: str
     way: Route
@@ -94,10 +94,10 @@ def submit_batch(
     agent_id: int | None = None,
     planned: Decimal = Decimal(0),
 ) -> LLMBatch | None:
-    """Submit what is in `outgoing` and empty it.
+    """Submit what is in `outgoing` and empty it, whatever becomes of the batch.
 
     The rows are committed before anything is sent. A process that is killed before the server's answer is stored leaves a batch without
-    a name: the worker looks for it on the server, and only when it is not there the questions may be asked again.
+    the server's id: the worker looks for it on the server, and only when it is not there the questions may be asked again.
 
     Args:
         allowed: Called just before it is sent: whether the work is still the caller's.
@@ -107,16 +107,17 @@ def submit_batch(
         The batch, whether or not it is known to have arrived; None where another process has the work, or has asked these questions.
 
     Raises:
-        BatchRefused: The server said no.
+        BatchRefused: The server said no; the batch is stored as failed, its questions may be asked again.
     """
     questions, token = outgoing.questions, secrets.token_hex(8)
     outgoing.questions, outgoing.bytes = [], 0
+    # The custom ids, by which the answers are told apart, and the batch from other ones.
     names = [f"pl-{token}-{number}" for number in range(1, len(questions) + 1)]
     if not allowed():
         return None
     try:
         batch = _write_rows(outgoing, questions, names, owner=owner, agent_id=agent_id, planned_usd=planned)
-    except IntegrityError:
+    except IntegrityError:  # another process has asked one of these questions, and waits for its answer
         return None
     try:
         seen = batch_api.submit_batch(
@@ -124,7 +125,7 @@ def submit_batch(
         )
     except BatchProblem as problem:
         if not problem.is_refusal:
-            _wait(batch, owner, f"unknown whether it arrived: {problem}", timezone.now() + LOOKED_FOR_AFTER)
+            _end_lease_until(batch, owner, f"unknown whether it arrived: {problem}", timezone.now() + LOOKED_FOR_AFTER)
             return batch
         batch.rows.update(result=Result.LOST)
         batch.finish(owner=owner, status=Status.FAILED, error=str(problem))
@@ -132,11 +133,11 @@ def submit_batch(
             why = f"{outgoing.way.endpoint} has no Message Batches ({problem}): ask without batches"
             raise BatchRefused(why) from None
         raise BatchRefused(f"the batch was refused: {problem}") from None
-    except BaseException:  # the work is to stop
+    except BaseException:  # the work is to stop: the worker looks for the batch on the server
         batch.finish(owner=owner, status=Status.PENDING, error="unknown whether it arrived: broken off")
         raise
     due = timezone.now() + timedelta(seconds=settings.LLM_BATCH_POLL_SECONDS)
-    _wait(
+    _end_lease_until(
         batch, owner, "", due, batch_id=seen.id, provider_status=seen.processing_status[:16], expires_at=seen.expires_at
     )
     wake_workers()
@@ -151,6 +152,13 @@ def _write_rows(
     owner: str,
     **fields: Any,
 ) -> LLMBatch:
+    """Commit a batch, running and leased by `owner`, with one row for each question; `fields` are further columns of the batch.
+
+    Should the process die now, the next look at it is after LOOKED_FOR_AFTER.
+
+    Raises:
+        IntegrityError: One of the questions of this work waits for its answer already.
+    """
     now = timezone.now()
     with transaction.atomic():
         batch: LLMBatch = LLMBatch.objects.create(
@@ -184,35 +192,46 @@ def _write_rows(
     return batch
 
 
-def _wait(batch: LLMBatch, owner: str, error: str, due: datetime, **fields: Any) -> None:
-    """End the lease until the next look."""
+def _end_lease_until(batch: LLMBatch, owner: str, error: str, due: datetime, **fields: Any) -> None:
+    """End the lease and let the batch wait for its next look, which is due at `due`; `fields` are further columns to store."""
     batch.finish(owner=owner, status=Status.PENDING, error=error, next_look_at=due, **fields)
 
 
 def work_one(*, owner: str) -> bool:
-    """Look at a batch whose next look is due; return whether there was one."""
+    """Look at a batch whose next look is due; return whether there was one.
+
+    Where the server does not answer, the batch is looked at again later or given up; an exception of any other kind is raised, after the
+    next look was stored.
+    """
     batch = LLMBatch.acquire_next(owner=owner, lease=LEASE)
     if batch is None:
         return False
     try:
-        _look(batch, owner)
+        _look_at(batch, owner)
     except BatchProblem as problem:
-        _unknown(batch, owner, str(problem))
+        _look_later_or_give_up(batch, owner, str(problem))
     except BaseException:
-        _later(batch, owner, "the look at it was broken off")
+        _look_again_later(batch, owner, "the look at it was broken off")
         raise
     return True
 
 
-def _look(batch: LLMBatch, owner: str) -> None:
-    """Ask the server how far a batch is, and store it: its results when it has ended."""
+def _look_at(batch: LLMBatch, owner: str) -> None:
+    """Ask the server how far a batch is, and store it: its results when it has ended.
+
+    Nothing is asked where the settings no longer name the server that has the batch. One whose id is not known is looked for. A batch
+    that a person cancelled is cancelled at the server first. One that the server does not know, or did not end in time, is given up.
+
+    Raises:
+        BatchProblem: The server did not say.
+    """
     destination = route_of(_role(batch), batch.model)
     if destination.problem or destination.base_url != batch.base_url:
         moved = f"{batch.role} calls go to {destination.endpoint} now, but {batch.base_url} was given this batch"
-        _unknown(batch, owner, destination.problem or moved)
+        _look_later_or_give_up(batch, owner, destination.problem or moved)
         return
     if not batch.batch_id:
-        _find(batch, destination, owner)
+        _find_by_time_and_size(batch, destination, owner)
         return
     _cancel_if_requested(batch, destination)
     try:
@@ -229,11 +248,11 @@ def _look(batch: LLMBatch, owner: str) -> None:
     )
     is_overdue = batch.expires_at is not None and timezone.now() > batch.expires_at + OVERDUE
     if seen.processing_status == "ended":
-        _collect(batch, destination, seen, owner)
+        _store_results(batch, destination, seen, owner)
     elif is_overdue:
         _give_up(batch, owner, Result.EXPIRED, "the server did not end it in time")
     else:
-        _later(batch, owner, "")
+        _look_again_later(batch, owner, "")
 
 
 def _cancel_if_requested(batch: LLMBatch, destination: Route) -> None:
@@ -247,39 +266,50 @@ def _cancel_if_requested(batch: LLMBatch, destination: Route) -> None:
             raise
 
 
-def _unknown(batch: LLMBatch, owner: str, why: str) -> None:
+def _look_later_or_give_up(batch: LLMBatch, owner: str, why: str) -> None:
     """Look again later, as the server did not say how far the batch is, until it is given up."""
     ended = batch.expires_at or batch.created_at + LIFETIME
-    patience = SILENT if batch.cancel_requested_at is None else timedelta(0)
+    is_cancelled = batch.cancel_requested_at is not None
+    patience = timedelta(0) if is_cancelled else SILENT  # nobody waits for the answers of one that a person cancelled
     if timezone.now() > ended + patience:
         _give_up(batch, owner, Result.EXPIRED, f"the server said nothing about it: {why}")
     else:
-        _later(batch, owner, why)
+        _look_again_later(batch, owner, why)
 
 
-def _later(batch: LLMBatch, owner: str, error: str) -> None:
+def _look_again_later(batch: LLMBatch, owner: str, error: str) -> None:
+    """Look again after a pause that grows with each look, up to LONGEST_PAUSE; `error` is empty where all is well."""
     pause = min(settings.LLM_BATCH_POLL_SECONDS * SLOWER ** min(batch.looks, 20), LONGEST_PAUSE)
-    _wait(batch, owner, error, timezone.now() + timedelta(seconds=pause), looks=F("looks") + 1)
+    _end_lease_until(batch, owner, error, timezone.now() + timedelta(seconds=pause), looks=F("looks") + 1)
 
 
-def _find(batch: LLMBatch, destination: Route, owner: str) -> None:
-    """Find a batch whose name was never stored: the server's only unknown one of that time and size, or it never arrived.
+def _find_by_time_and_size(batch: LLMBatch, destination: Route, owner: str) -> None:
+    """Find a batch whose id was never stored: the first of that time on the server that has its size and is not known, or it never arrived.
 
     That it is ours is seen from the custom ids once there are results. Until then it is presumed, and left alone: it may be another
     installation's with the same key.
     """
     known = set(LLMBatch.objects.exclude(batch_id="").values_list("batch_id", flat=True)) | set(batch.not_ours)
-    made = batch_api.since(destination, batch.created_at - CLOCKS_DIFFER)
-    ours = next((seen for seen in made if batch_api.size_of(seen) == batch.requests and seen.id not in known), None)
+    listed = batch_api.since(destination, batch.created_at - CLOCKS_DIFFER)
+    # Batches of one size are not told apart here: the custom ids of the results do that, see `_store_results`.
+    ours = next((seen for seen in listed if batch_api.size_of(seen) == batch.requests and seen.id not in known), None)
     if ours is None:
         _give_up(batch, owner, Result.LOST, "it never reached the server")
         return
     log.warning("batch %s of %s is presumed to be %s, whose name was lost", batch.pk, batch.work_id, ours.id)
     seen = {"provider_status": ours.processing_status[:16], "expires_at": ours.expires_at}
-    _wait(batch, owner, "", timezone.now(), batch_id=ours.id, presumed=True, **seen)
+    _end_lease_until(batch, owner, "", timezone.now(), batch_id=ours.id, presumed=True, **seen)
 
 
-def _collect(batch: LLMBatch, destination: Route, seen: MessageBatch, owner: str) -> None:
+def _store_results(batch: LLMBatch, destination: Route, seen: MessageBatch, owner: str) -> None:
+    """Store the results of a batch that has ended, portion by portion, and complete it.
+
+    A portion in which no custom id is ours belongs to another's batch: it was presumed wrongly, and ours is looked for again. Nothing
+    more is stored once the lease is lost. A question without a result ends as errored.
+
+    Raises:
+        BatchProblem: The results stopped coming; those stored so far stay.
+    """
     if not seen.results_url:
         _give_up(batch, owner, Result.ERRORED, "the server no longer has the results")
         return
@@ -287,30 +317,33 @@ def _collect(batch: LLMBatch, destination: Route, seen: MessageBatch, owner: str
         if not batch.extend_lease(owner=owner, lease=LEASE):
             return
         if not batch.rows.filter(custom_id__in=[entry.custom_id for entry in entries]).exists():
-            unknown = {"batch_id": "", "presumed": False, "provider_status": "", "expires_at": None}
-            _wait(batch, owner, "", timezone.now(), not_ours=[*batch.not_ours, batch.batch_id], **unknown)
+            without_name = {"batch_id": "", "presumed": False, "provider_status": "", "expires_at": None}
+            _end_lease_until(
+                batch, owner, "", timezone.now(), not_ours=[*batch.not_ours, batch.batch_id], **without_name
+            )
             return
         if batch.presumed:
             LLMBatch.objects.filter(pk=batch.pk).update(presumed=False)
             batch.presumed = False
-        retry_on_outage(lambda entries=entries: _store(batch, destination, entries))  # type: ignore[misc]
+        retry_on_outage(lambda entries=entries: _store_portion(batch, destination, entries))  # type: ignore[misc]
     batch.rows.filter(result="").update(result=Result.ERRORED, error="the results hold nothing for it")
     batch.finish(owner=owner, status=Status.COMPLETED, answered=batch.requests)
     wake_workers()
 
 
 def _give_up(batch: LLMBatch, owner: str, result: Result, why: str) -> None:
+    """End a batch as failed, and each of its questions that has no result yet with `result`; their work goes on."""
     batch.rows.filter(result="").update(result=result, error=why)
     batch.finish(owner=owner, status=Status.FAILED, error=why)
     wake_workers()
 
 
-def _store(batch: LLMBatch, destination: Route, entries: Sequence[Entry]) -> None:
+def _store_portion(batch: LLMBatch, destination: Route, entries: Sequence[Entry]) -> None:
     """Store answers and their ledger rows, together or not at all; those stored before stay as they are."""
     by_name = {entry.custom_id: entry for entry in entries}
     with transaction.atomic():
         rows = list(batch.rows.filter(custom_id__in=list(by_name), result="").select_for_update())
-        _forget_the_deleted(rows)
+        _forget_deleted_agents_and_turns(rows)
         called_rows = []
         calls = []
         for row in rows:
@@ -321,7 +354,7 @@ def _store(batch: LLMBatch, destination: Route, entries: Sequence[Entry]) -> Non
             row.stop_reason = entry.stop_reason[:32]
             row.served_model = entry.served_model[:200]
             row.call_id = None
-            call = _call(row, entry, batch, destination)
+            call = _ledger_call(row, entry, batch, destination)
             if call is not None:
                 called_rows.append(row)
                 calls.append(call)
@@ -332,8 +365,8 @@ def _store(batch: LLMBatch, destination: Route, entries: Sequence[Entry]) -> Non
         )
 
 
-def _forget_the_deleted(rows: Sequence[LLMBatchRequest]) -> None:
-    """Empty the agent or turn of calls whose agent or turn was deleted while the batch was out."""
+def _forget_deleted_agents_and_turns(rows: Sequence[LLMBatchRequest]) -> None:
+    """Empty `agent_id` or `run_id` in labels whose agent or turn was deleted while the batch was out: the ledger refuses unknown ones."""
     for key in (LLMCall.agent.field, LLMCall.run.field):
         name = key.attname
         named = {row.label.get(name) for row in rows} - {None}
@@ -344,10 +377,14 @@ def _forget_the_deleted(rows: Sequence[LLMBatchRequest]) -> None:
                 row.label = {**row.label, name: None}
 
 
-def _call(
+def _ledger_call(
     row: LLMBatchRequest, entry: Entry, batch: LLMBatch, destination: Route
 ) -> tuple[LLMRequest, Exchange] | None:
-    """Return the call for the ledger: one that is not billed costs nothing. None for a question that the server cancelled."""
+    """Return the call for the ledger; None for a question that the server cancelled, which counts as not asked.
+
+    Calls with 0 attempts (errored, expired) cost nothing: the server does not bill them. An answer is read here without its schema, which
+    is not stored: `reply_of` corrects the status where it turns out malformed.
+    """
     if entry.result == Result.CANCELED:
         return None
     request = LLMRequest(role=_role(batch), task="", system=(), turns=(), label=Label(**row.label))
@@ -369,7 +406,8 @@ def _call(
         request_digest=row.request_digest,
         batch=True,
     )
-    return request, Exchange(reply, 0.0)
+    started_at = 0.0  # not known; the ledger row has the time at which it is written
+    return request, Exchange(reply, started_at)
 
 
 def _role(batch: LLMBatch) -> Role:
@@ -391,13 +429,17 @@ class Answers:
             self._rows.setdefault(key, deque()).append(pk)
 
     def take(self, key: str) -> LLMBatchRequest | None:
-        """Return the next answer to this question, or what became of it; None when it was never asked."""
+        """Return the next answer to this question, or what became of it; None when it was never asked or all its answers are taken."""
         waiting = self._rows.get(key)
         return LLMBatchRequest.objects.filter(pk=waiting.popleft()).first() if waiting else None
 
 
 def reply_of(request: LLMRequest, row: LLMBatchRequest, destination: Route) -> Reply:
-    """Read an answer as a live one is read, and add to its ledger row what was not known when it came in."""
+    """Return an answer of a batch, read as a live one is, and add to its ledger row what was not known when it came in.
+
+    The worker that stored the answer had neither the request's schema nor its text: only now its payload can be stored, and an answer
+    found malformed. A row whose status is no longer ``ok`` stays as it is.
+    """
     answer = read_answer(request, text=row.text, stop_reason=row.stop_reason)
     reply = Reply(
         status=answer.status,
@@ -414,11 +456,13 @@ def reply_of(request: LLMRequest, row: LLMBatchRequest, destination: Route) -> R
         batch=True,
     )
     if row.call_id is not None:
+        # As `Outgoing.add` made it: no batch is sent with the example.
         body = body_of(
             request, model=destination.model, structured=endpoints.ability(destination).schema, example=False
         )
-        ledger.store_payload(row.call_id, request, Exchange(reply, time.time(), body))
-        if answer.status is ReplyStatus.MALFORMED:
+        exchange = Exchange(reply, time.time(), body)  # of the time nothing is stored
+        ledger.store_payload_if_wanted(row.call_id, request, exchange)
+        if answer.status is ReplyStatus.MALFORMED:  # refused and cut answers were known as such already
             LLMCall.objects.filter(pk=row.call_id, status=ReplyStatus.OK.value).update(
                 status=reply.status.value, error=reply.error[:500]
             )

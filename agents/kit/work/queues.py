@@ -38,7 +38,7 @@ def declared_queues() -> dict[str, str]:
 
 
 def work_queues(names: Iterable[str] = ()) -> Mapping[str, WorkQueue]:
-    """Return the same queues as functions.
+    """Return the queues that the installed apps declare as functions by name, in the order of QUEUE_ORDER.
 
     Each takes ``owner``, does one piece of work and returns whether there was one.
 
@@ -48,13 +48,13 @@ def work_queues(names: Iterable[str] = ()) -> Mapping[str, WorkQueue]:
     Raises:
         ValueError: A name is unknown; the message names those that exist.
     """
-    wanted, there = set(names), declared_queues()
-    if unknown := wanted - there.keys() - set(GROUPS):
-        allowed = ", ".join((*GROUPS, *there))
+    wanted, paths = set(names), declared_queues()
+    if unknown := wanted - paths.keys() - set(GROUPS):
+        allowed = ", ".join((*GROUPS, *paths))
         raise ValueError(f"queue {', '.join(sorted(unknown))!r} is unknown; allowed: {allowed}")
     return {
         name: import_string(path)
-        for name, path in there.items()
+        for name, path in paths.items()
         if not wanted or {name, "interactive" if name in settings.INTERACTIVE_QUEUES else "bulk"} & wanted
     }
 
@@ -63,6 +63,9 @@ def wake_workers(group: Group = "bulk", times: int = 1) -> None:
     """Tell the Celery workers of a group, where there is a broker, that work waits.
 
     A broker that does not answer costs only time: the work is a row already, and the sweep finds it.
+
+    Args:
+        times: How many messages to send; fewer where more than MOST_MESSAGES would wait then.
     """
     if not settings.CELERY_BROKER_URL:
         return
@@ -113,7 +116,7 @@ def carry_out(
     attempts: int = 1,
     handed_back: Mapping[str, Any] | None = None,
 ) -> None:
-    """Do the work of a leased row and store its end.
+    """Do the work of a leased row and store its end. A lease that was lost meanwhile is only logged: the row is another's now.
 
     Args:
         row: The work, which `owner` leased.
@@ -123,8 +126,8 @@ def carry_out(
         handed_back: Further columns of a row that goes back to the queue because the work is to stop or the database is away.
 
     Raises:
-        DatabaseError: The database is away.
-        BaseException: The work is to stop.
+        DatabaseError: The database is away; the row waits again.
+        BaseException: The work is to stop; the row waits again.
     """
     try:
         if (ended := do(row)) is not None:
@@ -136,14 +139,17 @@ def carry_out(
             row.finish(owner=owner, status=row.Status.PENDING, **handed_back or {})
             raise
         status = row.Status.PENDING if row.attempt < attempts else row.Status.ERRORED
-        row.finish(owner=owner, status=status, error=reported(crash, row))
-    except BaseException:
+        row.finish(owner=owner, status=status, error=report_crash(crash, row))
+    except BaseException:  # `Stopped`, or Ctrl-C
         row.finish(owner=owner, status=row.Status.PENDING, **handed_back or {})
         raise
 
 
-def reported(crash: Exception, row: Leasable) -> str:
-    """Log a crash of the work of a row and send it to Sentry; what the row says of it, without paths of this machine."""
+def report_crash(crash: Exception, row: Leasable) -> str:
+    """Log a crash of the work of a row, send it to Sentry, and return the row's error text, at most 1,000 characters.
+
+    The text of an OSError names a path of this machine, which users should not see: only its reason is kept.
+    """
     log.error("%s crashed", row, exc_info=crash)
     sentry_sdk.capture_exception(crash)
     reason = (crash.strerror or "") if isinstance(crash, OSError) else str(crash)
@@ -173,9 +179,13 @@ def release_lost_leases() -> int:
 
 
 def run_due_chores() -> None:
-    """Do the chores that are due; one worker at a time, with or without a broker.
+    """Do the chores that are due, a new one at once; each in one worker only.
 
-    The next time is stored before a chore runs: a worker that dies in it costs one time.
+    The next time is stored before a chore runs: a worker that dies in it costs one time. What the chore returns, or how it crashed, is
+    stored as its last outcome; a crash does not keep the others from running.
+
+    Raises:
+        Exception: The database is away (see `is_outage`).
     """
     now = timezone.now()
     known = dict(Chore.objects.filter(path__in=declared("chores")).values_list("path", "next_at"))

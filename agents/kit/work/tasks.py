@@ -32,7 +32,12 @@ def this_worker() -> Worker:
 
 @shared_task(name=WORK_TASK, ignore_result=True)
 def work(group: Group = "bulk") -> bool:
-    """Do one piece of work of a group; return whether there was one. While the database is away, try again for WORKER_PATIENCE."""
+    """Do one piece of work of a group; return whether there was one. While the database is away, try again for WORKER_PATIENCE.
+
+    Work that was done sends two messages on, so that idle threads wake up while work waits; work that was handed back sends one. With
+    nothing to do none is sent, nor while the database stays away: the sweep wakes workers up later. A worker that is to stop passes the
+    message on and returns False.
+    """
     worker, pause, give_up_at = this_worker(), FIRST_PAUSE, time.monotonic() + settings.WORKER_PATIENCE
     while not worker.stop.requested and (piece := worker.work_once(group)).outage and time.monotonic() < give_up_at:
         log.warning("%s; trying again in %g s", piece.error, pause)

@@ -22,7 +22,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet, Value
 from django.db.models.functions import Concat
 from django.utils import timezone
 
-from agents.kit.llm.ledger import write_late
+from agents.kit.llm.ledger import write_delayed_rows
 from agents.kit.llm.loop import slots
 from agents.kit.models import WorkerHeartbeat
 from agents.kit.models.lease import owner_name
@@ -81,7 +81,10 @@ class Worker:
         self._shown, self._took_over = "", False
 
     def work_once(self, group: Group | None = None) -> Piece:
-        """Do one piece of work, if there is one. What goes wrong is in the result.
+        """Do one piece of work, if there is one. What goes wrong is in the result; nothing is raised but for the end of the process.
+
+        Before it come ledger rows that an outage delayed and, unless only interactive work is wanted, chores that are due. Bulk work
+        that is not done after WORKER_SLICE seconds is handed back.
 
         Args:
             group: Only queues of this group; None = all.
@@ -91,25 +94,26 @@ class Worker:
         began, name = time.monotonic(), ""
         with patient(settings.WORKER_PATIENCE):
             try:
-                write_late()
+                write_delayed_rows()
                 if group != "interactive":
                     self._do_chores()
-                for name in self._order(group):
+                for name in self._queues_in_order(group):
                     with self._busy(name):
                         if not self.queues[name](owner=self._owner()):
                             continue
-                    self._note(name)
+                    self._note_done(name)
                     return Piece(name, time.monotonic() - began)
-                self.beat(at_once=bool(self._shown) and not self._doing)
+                shows_work_that_is_over = bool(self._shown) and not self._doing
+                self.beat(at_once=shows_work_that_is_over)
                 return Piece()
             except Stopped:
-                self._note(name)
+                self._note_done(name)
                 return Piece(name, time.monotonic() - began, handed_back=True)
             except Exception as error:
                 if is_outage(error):
                     return Piece(error=f"database: {str(error).strip().partition(chr(10))[0]}", outage=True)
                 log.exception("a piece of work of %s crashed", name)
-                self._note(name)
+                self._note_done(name)
                 return Piece(name, time.monotonic() - began, f"{type(error).__name__}: {error}")
 
     def work_until_stopped(
@@ -141,7 +145,15 @@ class Worker:
             time.sleep(min(LOOK, left))
 
     def beat(self, *, at_once: bool = False, stopped: bool = False) -> None:
-        """Write the heartbeat if the last one is some seconds old."""
+        """Write the heartbeat if the last one is BEAT_EVERY seconds old; a new worker also deletes the rows of those long silent.
+
+        Args:
+            at_once: Whether to write it however old the last one is.
+            stopped: Whether this is the last one; then it is written at once, and a database that is away is ignored.
+
+        Raises:
+            DatabaseError: It could not be written.
+        """
         with self._lock:
             if not (at_once or stopped) and time.monotonic() - self._beat_at < BEAT_EVERY:
                 return
@@ -191,6 +203,7 @@ class Worker:
             self._doing.pop(self._owner(), None)
 
     def _do_chores(self) -> None:
+        """Run due chores, looked for every LOOK_FOR_CHORES seconds at most; the first time, release the leases of dead workers, too."""
         with self._lock:
             if time.monotonic() - self._chores_at < LOOK_FOR_CHORES:
                 return
@@ -200,7 +213,8 @@ class Worker:
             release_lost_leases()
         run_due_chores()
 
-    def _note(self, name: str) -> None:
+    def _note_done(self, name: str) -> None:
+        """Count a piece of work of a queue, and remember what the order of the next look depends on."""
         with self._lock:
             self.done[name] += 1
             interactive = name in settings.INTERACTIVE_QUEUES
@@ -209,8 +223,12 @@ class Worker:
             if not interactive and name != ALERTS:
                 self._last_bulk = name
 
-    def _order(self, group: Group | None) -> list[str]:
-        """Return the names of the queues in the order in which to look."""
+    def _queues_in_order(self, group: Group | None) -> list[str]:
+        """Return the names of the queues of a group (None: of both) in the order in which to look.
+
+        Interactive queues come first, but after INTERACTIVE_IN_A_ROW pieces of theirs bulk work does. Bulk queues take turns: the one that
+        had work last is looked at last. The alerts count as bulk.
+        """
         interactive = [name for name in self.queues if name in settings.INTERACTIVE_QUEUES]
         bulk = [name for name in self.queues if name not in interactive and name != ALERTS]
         if self._last_bulk in bulk:

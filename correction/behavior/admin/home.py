@@ -27,7 +27,7 @@ def count_unheard(request: HttpRequest) -> Questions:
 
 
 def people_unheard(request: HttpRequest, answers: Answers) -> SafeString | None:
-    """People who may not ask write to agents, and it was never decided who may."""
+    """Advise to decide who may ask, where people who may not wrote to agents and nobody decided it; else None."""
     if not answers["people unheard"]:
         return None
     may = request.user.has_perm("correction.change_agentevaluationconfig")
@@ -37,7 +37,7 @@ def people_unheard(request: HttpRequest, answers: Answers) -> SafeString | None:
         "channel count, outsiders of a bridge do not. behavior_requesters decides; what a stranger asks for then holds for that person "
         "alone (behavior_scope). A value of your own, also members, removes this step.",
         command=HEAR,
-        url=config_url(None) if may else "",
+        url=config_url(agent=None) if may else "",
         label="Change the defaults",
     )
 

@@ -75,10 +75,10 @@ def status_badge(row: BehaviorRequest) -> SafeString:
 
 
 def change(row: BehaviorRequest) -> SafeString:
-    """Return ``concise replies 0.5 → 0.9``, or that it is new; a dash where nothing is to be changed."""
+    """Return ``concise replies 0.5 → 0.9``, or that it is new, and where it holds if not in the whole persona; a dash for no change."""
     if not row.trait_name:
         return display.EMPTY
-    strength_before = _strength(row.trait_before)
+    strength_before = _stored_strength(row.trait_before)
     before = format_html("{} ", display.badge("new", "info"))
     if strength_before:
         before = format_html("{} → ", strength_before)
@@ -91,20 +91,23 @@ def change(row: BehaviorRequest) -> SafeString:
         '<bdi>{}</bdi> <span class="pl-number">{}{}</span> {}{}',
         display.visible(row.trait_name),
         before,
-        _strength(row.trait_after),
+        _stored_strength(row.trait_after),
         stops,
         where,
     )
 
 
-def _strength(trait: object) -> str:
+def _stored_strength(trait: object) -> str:
     """Return the strength of a stored trait; empty where it has none."""
     value = trait.get("strength") if isinstance(trait, dict) else None
     return f"{value:g}" if isinstance(value, int | float) else ""
 
 
 def persona_diff(row: BehaviorRequest) -> SafeString | None:
-    """Return the change of the persona's traits as generator and judge read them; None where nothing is known."""
+    """Return the change of the persona's traits as generator and judge read them; None where nothing is known.
+
+    From the recorded versions; where there are none, from the stored trait before and after among the traits as they are now.
+    """
     if row.persona_version_before and row.persona_version:
         return _diff_of_traits(values_of(row.persona_version_before), values_of(row.persona_version))
     before, after = stored_trait(row.trait_before), stored_trait(row.trait_after)
@@ -113,7 +116,7 @@ def persona_diff(row: BehaviorRequest) -> SafeString | None:
     current = traits_in(row.agent, row.scope_key)
     changed_names = {name_key(trait.name) for trait in (before, after) if trait is not None}
     others = [trait for trait in current if name_key(trait.name) not in changed_names]
-    if not row.applied_at:
+    if not row.applied_at:  # a proposal
         return _diff_of_traits(current, [*others, after])
     if before is None:
         return _diff_of_traits(others, [*others, after])
@@ -158,7 +161,7 @@ class TraitForm(forms.Form):
 
 @admin.action(description="Try again", permissions=["decide"])
 def retry_chosen(model_admin: Any, request: HttpRequest, queryset: QuerySet[BehaviorRequest]) -> None:
-    """Queue those that failed again; the others are decided in the review queue or on their own pages."""
+    """Queue those again that failed, and say how many; the others are left as they are (a person decides them elsewhere)."""
     done = 0
     rows = queryset.order_by("created_at", "pk")
     for row in rows:
@@ -170,7 +173,10 @@ def retry_chosen(model_admin: Any, request: HttpRequest, queryset: QuerySet[Beha
 
 
 def page_context(request: HttpRequest, row: BehaviorRequest) -> dict[str, Any]:
-    """Return the values of the template; a URL is empty where the user may not, or the status does not allow it."""
+    """Return the values of the template; an address is empty where the user may not decide, or the status does not allow it.
+
+    No one may decide where the agent was deleted. Only tiers that answered are shown.
+    """
     may_decide = request.user.has_perms(DECIDING) and row.agent is not None
     may_apply = may_decide and row.status in APPLICABLE
 
@@ -192,6 +198,7 @@ def page_context(request: HttpRequest, row: BehaviorRequest) -> dict[str, Any]:
         "tiers": tiers,
         "diff": persona_diff(row),
         "calls": display.link(display.list_url(LLMCall, work_id=row.work_id), "the calls it made"),
+        # Where nothing was proposed a person may write a trait of their own.
         "form": TraitForm(initial=row.trait_after or {"strength": 0.5}) if may_apply else None,
         "apply_url": url("apply", may_apply and bool(row.trait_after)),
         "edited_url": url("apply_edited", may_apply),
@@ -241,13 +248,16 @@ def behavior_notes(request: HttpRequest, messages: list[Message]) -> dict[int, S
     notes = {}
     for pk, requests in by_message.items():
         note = marks(requests)
-        if note:
+        if note:  # empty where none of them asked for anything
             notes[pk] = note
     return notes
 
 
 def effect_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString | None:
-    """Return the panel of effects; None on the page of a request that changed nothing in the whole persona."""
+    """Return the panel of effects; None on the page of a request that changed nothing in the whole persona.
+
+    Its button to judge is there only for users who may, while no evaluation is under way, and where there are messages to judge.
+    """
     if row.status not in (Status.APPLIED, Status.REVERTED) or row.scope_key:
         return None
     effects = list(BehaviorEffect.objects.filter(request=row).select_related("requested_by")[:MOST_EFFECTS])
@@ -270,7 +280,8 @@ def effect_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString | Non
 
 
 def _effect(effect: BehaviorEffect) -> dict[str, Any]:
-    """Return an effect as the template shows it."""
+    """Return an effect as the template shows it; without a result where it was not judged (yet)."""
+    # By whether it went as requested; None: that cannot be said.
     tones: dict[bool | None, Tone] = {True: "good", False: "warning", None: "plain"}
     values = {
         "row": effect,

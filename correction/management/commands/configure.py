@@ -52,7 +52,15 @@ class Command(BaseCommand):
             raise wrong(error) from None
 
     def _answer(self, options: dict[str, Any]) -> None:
-        """Change what was asked for, and print what is in effect."""
+        """Change what was asked for, if anything, and print what changed, or else every setting in effect; then what has no effect.
+
+        With ``--json`` the configuration in effect alone.
+
+        Raises:
+            UnknownAgent: There is no such agent.
+            ConfigError: A field or value is not allowed.
+            CommandError: An argument is not of the form ``field=value``.
+        """
         agent = None if options["who"].lower() == "defaults" else find_agent(options["who"])
         changes = pairs(options["changes"])
         before = after = in_effect(agent)
@@ -71,7 +79,10 @@ class Command(BaseCommand):
             self.stdout.write(self.style.WARNING(f"Note: {note}."))
 
     def _show_changes(self, before: ResolvedConfig, after: ResolvedConfig, *, named: Sequence[str]) -> None:
-        """Print each field that was named, and each that changed with it, and what the gate does from now on."""
+        """Print each field that was named, and each that changed with it, and what the gate does from now on, where that changed.
+
+        As in ``gate_mode: off (built-in) → observe (agent)``: the value in effect, and where it comes from.
+        """
         for name in SETTINGS:
             old = f"{before.show(name)} ({before.provenance[name]})"
             new = f"{after.show(name)} ({after.provenance[name]})"
@@ -92,7 +103,7 @@ class Command(BaseCommand):
         self._settings_table("Advanced", config, [name for name, setting in SETTINGS.items() if setting.advanced])
 
     def _settings_table(self, title: str, config: ResolvedConfig, names: Sequence[str]) -> None:
-        """Print a table of these settings; those that a person set stand out."""
+        """Print a table of these settings; those that do not have their built-in value stand out. The first three columns never wrap."""
         rows: list[list[Cell]] = []
         for name in names:
             setting = SETTINGS[name]

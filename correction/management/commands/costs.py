@@ -44,7 +44,7 @@ class Command(BaseCommand):
 
 
 def cost_tables(summary: CostSummary, out: Any) -> None:
-    """Print the sums, then a table per grouping."""
+    """Print the sums, a table per grouping that has rows, and a note where calls have no price."""
     whose = summary.agent or "all agents"
     since = f"since {summary.since:%Y-%m-%d %H:%M} UTC" if summary.since else "of all time"
     total = _sums(summary.total)
@@ -59,7 +59,7 @@ def cost_tables(summary: CostSummary, out: Any) -> None:
 
 
 def _cost_table(grouping: str, costs: Sequence[CostRow], out: Any) -> None:
-    """Print the rows of one grouping; with a column for the purpose where it tells purposes apart."""
+    """Print the rows of one grouping; with a column for the purpose where any row has one. `>` in a heading aligns to the right."""
     name = "Day (UTC)" if grouping == "day" else grouping.capitalize()
     heads = [name, ">Calls", ">Input", ">Output", ">Cache read", ">Cache write", ">US$", ">Unpriced calls"]
     has_purpose = any(row.purpose for row in costs)

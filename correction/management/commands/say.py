@@ -32,11 +32,14 @@ def as_json(result: SendResult) -> dict[str, Any]:
 
 
 def write_result(result: SendResult, *, agent: str, channel: str, out: Any) -> None:
-    """Print the result for people: outcome, the dimensions, and what to do next."""
+    """Print the result for people: the outcome with the gate's dimensions and judge, or why no gate looked; then the text or the feedback.
+
+    A draft that was sent back is followed by the command for the next attempt, where it has a session.
+    """
     console = console_on(out, markup=False)
     gate = result.reports.get("gate") or {}
     if gate:
-        console.print(f"{agent} in {channel}: {_outcome_label(result)} ({_attempt(gate)}).")
+        console.print(f"{agent} in {channel}: {_outcome_label(result)} ({_attempt_in_words(gate)}).")
         _print_dimensions(gate["dimensions"], out)
         console.print(f"Judge: {judge_label(gate['judge'])}")
     else:
@@ -55,7 +58,7 @@ def _outcome_label(result: SendResult) -> str:
     return labels.get(str(result.outcome), str(result.outcome).replace("_", " "))
 
 
-def _attempt(gate: dict[str, Any]) -> str:
+def _attempt_in_words(gate: dict[str, Any]) -> str:
     """Return which attempt the gate judged, and which one was sent where that is another."""
     attempt = f"attempt {gate['attempt']}"
     if gate.get("best", gate["attempt"]) != gate["attempt"]:
@@ -71,7 +74,7 @@ def _why_no_gate(result: SendResult) -> str:
 
 
 def _print_dimensions(dimensions: dict[str, dict[str, Any]], out: Any) -> None:
-    """Print a table of the dimensions that the gate judged."""
+    """Print a table of the dimensions that the gate looked at; of one that was not scored the status, such as timeout, is in brackets."""
     rows: list[list[Cell]] = []
     for name, check in dimensions.items():
         verdict = "passed" if check["passed"] else "FAILED"
@@ -118,7 +121,7 @@ class Command(BaseCommand):
             )
         except (SendRefused, ValueError) as error:
             raise unusable(error) from None
-        self._show(result, options)
+        self._print_result(result, options)
         if not result.committed:
             sys.exit(FAILED)
 
@@ -140,7 +143,7 @@ class Command(BaseCommand):
             raise unusable(f"there is no channel {slug!r}; known: {shown}")
         return row
 
-    def _show(self, result: SendResult, options: dict[str, Any]) -> None:
+    def _print_result(self, result: SendResult, options: dict[str, Any]) -> None:
         if options["json"]:
             self.stdout.write(json.dumps(as_json(result), ensure_ascii=False))
         else:

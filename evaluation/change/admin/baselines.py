@@ -113,7 +113,10 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
         return self._ask(request, get_object_or_404(Agent, pk=agent_id), is_baseline=True)
 
     def _ask(self, request: HttpRequest, agent: Agent, *, is_baseline: bool) -> HttpResponse:
-        """Estimate and ask; then queue it, and lead to the page on which the evaluation's progress is shown."""
+        """Estimate and ask; then queue it, and lead to the page on which the evaluation's progress is shown.
+
+        Where the form names tags to compare with, those are evaluated, too, and it leads to the comparison.
+        """
         captured = Baseline.objects.filter(agent=agent, judge=settings.JUDGE_MODEL).values_list("dimension", flat=True)
         form = measuring_form(request, usual=set(captured), is_baseline=is_baseline)
         name = display.marked(agent.display_name)
@@ -125,7 +128,7 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
             verb = "Evaluate now"
 
         def estimate() -> CostPreview:
-            """Return what measuring would take."""
+            """Return what measuring would take; of a baseline also the tags of the old one that the new one would not ask for."""
             with refusing_files():
                 specs = [asked.spec(agent=agent, is_baseline=is_baseline) for asked in requests_of(form)]
             dropped = dropped_tags(specs).get(agent.slug, "") if is_baseline else ""
@@ -181,7 +184,7 @@ def _by_judge(baselines: Iterable[Baseline]) -> dict[Judged, list[Baseline]]:
 
 # -- in the list of agents
 def fill_now(agents: list[Any]) -> tuple[object, object] | None:
-    """Set `now` of agents: what changed since their baselines, by judge with procedure, and dimension.
+    """Set on each agent `newest_baselines`, and `now`: what changed since, by judge with procedure, and dimension.
 
     Returns:
         The judge of all their baselines, where it is one; then the column does not name it (`names_judge`).
@@ -202,7 +205,10 @@ def fill_now(agents: list[Any]) -> tuple[object, object] | None:
 
 @admin.display(description="baseline → now")
 def baseline_column(agent: Any) -> SafeString:
-    """Return a line per judge: its badge, each dimension's score and the newest since, the lowest first; whether the persona changed."""
+    """Return a line per judge: its badge, each dimension's score and the newest since, the lowest first; whether the persona changed.
+
+    `fill_now` has set what it shows; the badge is left out where all agents of the list have the same judge.
+    """
     lines = []
     for judged, baselines in _by_judge(agent.newest_baselines).items():
         pairs = [(baseline, agent.now.get((judged, baseline.dimension))) for baseline in baselines]
@@ -224,7 +230,7 @@ def _lowest_first(pair: tuple[Baseline, Change | None]) -> tuple[bool, float]:
 
 
 def _then_and_now(baseline: Baseline, change: Change | None) -> SafeString | str:
-    """Return both scores as the comparison has them; of a dimension that nothing newer was scored in, the baseline's."""
+    """Return both scores as the comparison has them, else the baseline's alone: nothing newer was scored. Of ideas the baseline's count."""
     if baseline.count is not None:
         return f"{baseline.count:,}"
     if change is not None and change.candidate is not None:
@@ -260,7 +266,7 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
                     evaluation_link(baseline.evaluation_run_id),
                 )
             )
-    summary = []
+    summary = []  # what stands on the folded panel
     for baseline in next(iter(by_judge.values()), []):  # those of the first judge
         score = number(baseline.score, baseline.count)
         summary.append(format_html("{} {}", dimension_badge(baseline.dimension), score))
@@ -287,7 +293,10 @@ def imported_panel(request: HttpRequest, job: Import) -> SafeString:
 
 
 def _newest_builds(agent: Agent, job: Import) -> list[str]:
-    """Return the builds of what the agent said in an import, e.g. ``build=41``, the newest first."""
+    """Return the builds of what the agent said in an import, e.g. ``build=41``, the newest first.
+
+    They are the values of the first of `BUILD_TAGS` that its newest 1,000 messages with tags have; empty where they have none.
+    """
     spoken = Message.objects.filter(imported_by=job, agent=agent).exclude(tags={}).order_by("-sent_at", "-pk")
     newest_tags = list(spoken.values_list("tags", flat=True)[:TAGS_READ])
     for key in BUILD_TAGS:
@@ -298,7 +307,11 @@ def _newest_builds(agent: Agent, job: Import) -> list[str]:
 
 
 def _evaluations_of_builds(agent: Agent, builds: Sequence[str]) -> list[tuple[str, str]]:
-    """Return address and label of what can be evaluated; what is most telling comes first."""
+    """Return address and label of what can be evaluated: the two newest builds to compare them, all messages, the newest build.
+
+    Args:
+        builds: As ``build=41``, the newest first; empty without tags.
+    """
     url = reverse("admin:evaluation_agent_evaluate", args=[agent.pk])
     links = []
     if len(builds) > 1:
@@ -340,7 +353,7 @@ def capture_baseline(model_admin: Any, request: HttpRequest, queryset: QuerySet[
             if tags:
                 model_admin.message_user(request, _asks_first(agent, tags), messages.WARNING)
                 continue
-            run, _ = queue_run(spec, simulate=True)
+            run, _ = queue_run(spec, simulate=True)  # simulated only where the agent has little speech
             runs.append(run)
         except PropositionError as error:
             model_admin.message_user(request, f"{agent}: {error}", messages.ERROR)

@@ -43,7 +43,7 @@ from evaluation.change.admin.drift_overview import (
     read_tag,
 )
 from evaluation.change.change import ChangeResult
-from evaluation.change.choosing import Asked, chosen_measurements, ways_of, with_undated
+from evaluation.change.choosing import Asked, chosen_measurements, ways_of, with_note_on_undated
 from evaluation.change.comparison import Comparison, Shown, compare
 from evaluation.change.evidence import Judged
 from evaluation.change.examples import ComparedJudgements, Quote, lowest_scores, quotes_of
@@ -104,7 +104,7 @@ class CompareForm(forms.Form):
         slug = self.data.get("agent", "")
         self.chosen_agent: Agent | None = Agent.objects.filter(slug=slug).first() if slug else None
         names = {"": "choose"}
-        names.update(by_name().values_list("slug", "display_name")[:MOST_AGENTS])
+        names.update(by_name().values_list("slug", "display_name")[:MOST_AGENTS])  # the chosen one may be none of them
         self.judges: dict[str, Judged] = {}
         if self.chosen_agent is not None:
             names[slug] = self.chosen_agent.display_name
@@ -141,7 +141,7 @@ class CompareForm(forms.Form):
 
     @property
     def chosen_judges(self) -> list[Judged]:
-        """Return by whom both were judged: as asked for, else by anybody, the preferred one first."""
+        """Return by whom both were judged: as asked for, else in all ways of the agent, the preferred first; none without an agent."""
         chosen = self.judges.get(self.cleaned_data["judge"])
         if chosen is not None:
             return [chosen]
@@ -160,10 +160,10 @@ class CompareForm(forms.Form):
 
 
 def _read_side(text: str) -> Asked:
-    """Read an evaluation's number or a tag.
+    """Read an evaluation's number (also as ``#7``) or a tag; return None for an empty text.
 
     Raises:
-        ValidationError: It is neither; names the text and what is allowed.
+        ValidationError: It is neither, or there is no such evaluation; names the text and what is allowed.
     """
     text = text.strip().removeprefix("#")
     if not (text.isascii() and text.isdigit()):
@@ -177,7 +177,10 @@ def _read_side(text: str) -> Asked:
 
 # -- the page
 def compare_page(model_admin: ModelAdmin[Any], request: HttpRequest) -> HttpResponse:
-    """Show the comparison of the two measurements that the address names, or what is missing for it; or send it as CSV."""
+    """Show the comparison of the two measurements that the address names, or what is missing for it; with ``export=csv`` send it as CSV.
+
+    Where the form names no two, or has errors, it stands alone; a comparison that is refused is a sentence on the page.
+    """
     form = CompareForm(request.GET)
     context: dict[str, Any] = {"form": form, "known": form.known_tags}
     if form.names_both:
@@ -201,7 +204,7 @@ def compare_page(model_admin: ModelAdmin[Any], request: HttpRequest) -> HttpResp
 
 
 def _compare(baseline: Measurement, candidate: Measurement) -> ComparedPair:
-    """Compare two measurements.
+    """Compare two measurements, with the claims as the judge was asked them, and a note on how many messages have no time.
 
     Raises:
         NotComparable: They do not compare, or are too large for a page.
@@ -216,13 +219,17 @@ def _compare(baseline: Measurement, candidate: Measurement) -> ComparedPair:
     return ComparedPair(
         baseline=baseline,
         candidate=candidate,
-        comparison=with_undated(compare(baseline, candidate)),
-        claims=_claims(runs),
+        comparison=with_note_on_undated(compare(baseline, candidate)),
+        claims=_claims_asked_in(runs),
     )
 
 
-def _claims(runs: Collection[int]) -> dict[tuple[str, str], Claim]:
-    """Return the claims by dimension and proposition, as they were asked last."""
+def _claims_asked_in(runs: Collection[int]) -> dict[tuple[str, str], Claim]:
+    """Return the claims by dimension and proposition; of one with several wordings the last in the alphabet.
+
+    Args:
+        runs: Primary keys of evaluations; those of their agents' channels are looked at, too.
+    """
     of_channels = ChannelShare.objects.filter(agent_run__in=runs).values("channel_run")
     asked = EvaluationScore.objects.filter(Q(evaluation_run__in=runs) | Q(evaluation_run__in=of_channels)).order_by()
     grouped = asked.values_list("dimension", "proposition_id", "inverted").annotate(text=Max("claim"))
@@ -250,10 +257,11 @@ def _what_is_missing(
     if under_way:
         return {
             "under_way": [(evaluation_link(run.pk), display.status_badge(run)) for run in under_way],
+            # The page asks there about the first of them, and is fetched again when the answer changes.
             "live": f"{reverse('evaluationrun-detail', args=[under_way[0].pk])}?scores=0",
             "no_worker": not alive().exists(),
         }
-    if len(missing_tags) == 2 and "url" in missing[1]:
+    if len(missing_tags) == 2 and "url" in missing[1]:  # with an address: the user may evaluate
         # One button has both evaluated: the page of the second asks for the first, too.
         against = urlencode({"against": missing_tags[0]})
         missing[1] |= {"label": "Evaluate both", "url": f"{missing[1]['url']}&{against}"}
@@ -262,7 +270,12 @@ def _what_is_missing(
 
 
 def _missing_side(request: HttpRequest, form: CompareForm, name: str, tag: str) -> dict[str, str]:
-    """Return what was not measured yet, and the page that has it measured, for those who may."""
+    """Return what was not measured yet, and the page that has it measured, for those who may; without an agent only what is missing.
+
+    Args:
+        name: Of the side: ``baseline`` or ``candidate``.
+        tag: That its messages should have, as ``build=41``; empty: none was asked for.
+    """
     agent = form.chosen_agent
     page = "evaluate"
     if tag:
@@ -289,7 +302,7 @@ def _tag_text(side: Asked) -> str:
 
 
 def _under_way(form: CompareForm, tags: Sequence[str]) -> list[EvaluationRun]:
-    """Return the evaluations of tags that were asked for and have not ended: both measurements are there when they have."""
+    """Return the agent's evaluations of one of these tags alone that have not ended: both measurements are there when they have."""
     if not tags:
         return []
     waiting = EvaluationRun.objects.filter(agent=form.chosen_agent, status__in=EvaluationRun.OPEN, swap_test="")
@@ -304,7 +317,7 @@ def _under_way(form: CompareForm, tags: Sequence[str]) -> list[EvaluationRun]:
 def _comparison_context(request: HttpRequest, form: CompareForm, pair: ComparedPair) -> dict[str, Any]:
     """Return everything the page shows of a comparison."""
     comparison = pair.comparison
-    every = sorted(comparison.proposition_changes, key=_largest_fall_first)
+    every = sorted(comparison.proposition_changes, key=_largest_fall_first)  # those without a difference last
     scored = [change for change in every if change.baseline is not None or change.candidate is not None]
     listed = scored
     if form.cleaned_data["worse"]:
@@ -373,7 +386,7 @@ def _left_out(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def _side_context(side: str, measurement: Measurement) -> tuple[str, SafeString, SafeString, str]:
-    """Return A or B, its name, the evaluations it rests on, and of which messages it is where the name does not say so."""
+    """Return A or B, its name, links to the evaluations it rests on, and its messages (``7d``; empty: all, or the name says so)."""
     runs = sorted(set(measurement.runs.values()))
     links = format_html_join(", ", "{}", ((evaluation_link(pk),) for pk in runs))
     scope = measurement.scope or ""
@@ -383,7 +396,10 @@ def _side_context(side: str, measurement: Measurement) -> tuple[str, SafeString,
 
 
 def _shown_context(shown: Shown, pair: ComparedPair, *, may_read: bool) -> dict[str, Any]:
-    """Return what can be said although there is no difference of scores, with messages that show it."""
+    """Return what can be said although there is no difference of scores, for those who may read messages with some that show it.
+
+    They are the lowest of B; of a score in A alone those of A.
+    """
     side, measurement = ("A", pair.baseline) if shown.only_before else ("B", pair.candidate)
     quotes = []
     if may_read:
@@ -401,7 +417,11 @@ def _shown_context(shown: Shown, pair: ComparedPair, *, may_read: bool) -> dict[
 
 
 def _message_pairs(listed: Sequence[ChangeResult], pair: ComparedPair) -> list[dict[str, Any]]:
-    """Return the largest changes, each with a message of A and one of B that show it; a message of B shows one change."""
+    """Return up to five changes of at least the margin, each with a message of A and one of B that show it.
+
+    Significant changes come first, then the largest. A message of B shows one change only; counts, and changes that no two messages
+    show, are left out.
+    """
     moved = []
     for change in listed:
         if change.delta is not None and abs(change.delta) >= MARGIN and not change.counted:
@@ -514,7 +534,7 @@ def _csv_response(pair: ComparedPair) -> HttpResponse:
 
 
 def _csv_row(change: ChangeResult, pair: ComparedPair) -> dict[str, Any]:
-    """Return a row of the CSV file: what was compared, then the change as JSON has it."""
+    """Return a row of the CSV file: what was compared, then the change as JSON has it; hits as text, e.g. ``7 of 24``."""
     comparison = pair.comparison
     claim = pair.claims.get((change.dimension, change.proposition))
     row = {

@@ -46,8 +46,11 @@ BIN_HEADINGS = ("Positions", "Score", "95 % interval", "Messages", "Conversation
 
 # -- over time
 def drift_panel(request: HttpRequest, agent: Agent) -> SafeString:
-    """Return the agent's scores over time, a chart per dimension, judge and procedure, or how to get some."""
-    tags = first_said_with_tag([agent.pk])
+    """Return the agent's scores over time, a chart per dimension, judge and procedure, 12 at most, or how to get some.
+
+    Histories in which nothing has a score are named without a chart.
+    """
+    tags = first_said_with_tag([agent.pk])  # when it first said something with a tag: the rolling mean starts again there
     measured = histories(agents=[agent.pk], tags=tags)
     scored = [history for history in measured if history.now is not None]
     unscored = [history for history in measured if history.now is None]
@@ -69,7 +72,12 @@ def drift_panel(request: HttpRequest, agent: Agent) -> SafeString:
 def history_charts(
     request: HttpRequest, agent: Agent, drawn: Sequence[History], tags: Mapping[tuple[int, Tag], datetime]
 ) -> list[dict[str, Any]]:
-    """Return a chart for each history, with the baseline, and with what happened to the agent meanwhile."""
+    """Return a chart for each history, with the baseline, and with what happened to the agent meanwhile; all on one axis of time.
+
+    Args:
+        drawn: Of this agent; each has a score.
+        tags: When the agent first said something with a tag of a build, see `first_said_with_tag`; a mark stands there.
+    """
     if not drawn:
         return []
     first, last = axis_of(drawn)
@@ -118,7 +126,7 @@ def history_line(request: HttpRequest, history: History, name: str, *, has_band:
 
     Args:
         has_band: Whether the interval of its mean is drawn as a band.
-        line: More of the line: `level`, `note`, `url`.
+        line: More of the line: `level` (the baseline's score), `note` (in the legend), `url` (of the agent).
     """
     channels = {point.channel for point in history.points if point.channel is not None}
     transcripts = {channel: channel_url(channel) for channel in channels}
@@ -184,7 +192,10 @@ def baseline_scores_of(agents: Collection[int]) -> dict[tuple[int, Judged, str],
 
 # -- by position
 def position_panel(request: HttpRequest, agent: Agent) -> SafeString:
-    """Return the newest evaluation that was sampled by position: scores by stretch of the conversation; or how to get one."""
+    """Return the newest evaluation that was sampled by position: scores by stretch of the conversation; or how to get one.
+
+    Of one with more than 2,000 judged messages the page only says that it is too large.
+    """
     context: dict[str, Any] = {"slug": agent.slug}
     if request.user.has_perm(MEASURE):
         url = reverse("admin:evaluation_agent_evaluate", args=[agent.pk])
@@ -234,8 +245,12 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
     actions = ("acknowledge",)  # type: ignore[assignment]
 
     def get_panels(self, request: HttpRequest, obj: DriftAlert) -> list[SafeString]:
-        """Return the panels of an alert: its fields, then the scores it was raised for and what to do."""
+        """Return the panels of an alert: its fields, then the agent's scores until now in its dimension and by its judge, and what to do.
+
+        The second one is missing where nothing has a score any more.
+        """
         panels = super().get_panels(request, obj)
+        # When it first said something with a tag: the rolling mean starts again there.
         tags = first_said_with_tag([obj.agent_id])
         judged = Judged(judge=obj.judge, procedure=obj.procedure)
         measured = histories(agents=[obj.agent_id], tags=tags, dimensions=[obj.dimension], judged=judged)
@@ -248,6 +263,7 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
             ),
             "waiting": self._acknowledge_link(request, obj),
         }
+        # One agent, dimension, judge and procedure: one chart at most.
         for chart in history_charts(request, obj.agent, scored, tags):
             panels.append(render_to_string("admin/change/drift/alert.html", {**context, "chart": chart}))
         return panels

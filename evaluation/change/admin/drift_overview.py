@@ -98,7 +98,10 @@ def _reading_steps(request: HttpRequest, drift: AgentDrift) -> list[Step]:
 
 
 def _measuring_steps(request: HttpRequest, drift: AgentDrift) -> list[Step]:
-    """Return the ways to measure what is not known, or to capture a baseline of what was meant to change."""
+    """Return the one way to measure what is not known, or to capture a baseline of what was meant to change.
+
+    Empty for those who may not measure, and where nothing is to be done.
+    """
     if not request.user.has_perm(MEASURE):
         return []
     capture = reverse("admin:evaluation_agent_capture", args=[drift.agent.pk])
@@ -147,7 +150,7 @@ def _compare_url_of(drift: AgentDrift) -> str:
 
 
 def _only_run(runs: Mapping[str, EvaluationRun]) -> int | None:
-    """Return the primary key of the evaluation of all dimensions; None where they have several: the page then takes the newest."""
+    """Return the primary key of the one evaluation of all dimensions; None where they have several: the page then takes the newest."""
     keys = {run.pk for run in runs.values()}
     return keys.pop() if len(keys) == 1 else None
 
@@ -168,7 +171,7 @@ def _card(drift: AgentDrift, steps: Sequence[Step]) -> dict[str, Any]:
         dimensions.append((change.dimension, before, now, signed(change.delta)))
     return {
         "drift": drift,
-        "badge": display.badge(drift.state, *STATES[drift.state]),
+        "badge": display.badge(drift.state, *STATES[drift.state]),  # with tone and hint
         "sentence": sentence_of(drift),
         "certainty": why_drifted(drift),
         "scores_url": scores_behind(drift.main),
@@ -273,7 +276,8 @@ def usual_overview(agents: Sequence[Agent], *, most: int) -> Overview:
         most: How many to return of those who lost most.
     """
     judged = next(iter(judged_ways()), None)
-    return drift_overview(agents, judged, stop=most, describe=False, are_all=len(agents) < MOST_AGENTS)
+    are_all = len(agents) < MOST_AGENTS  # else there may be more, whose p values count, too
+    return drift_overview(agents, judged, stop=most, describe=False, are_all=are_all)
 
 
 def read_tag(text: str) -> Tag | None:
@@ -305,7 +309,7 @@ def overview_page(model_admin: ModelAdmin[Any], request: HttpRequest) -> HttpRes
 
 def _overview_context(request: HttpRequest, form: OverviewForm) -> dict[str, Any]:
     """Return what the page shows: the cards of one page, and how many agents are in each state."""
-    agents = list(form.agents()[: MOST_AGENTS + 1])
+    agents = list(form.agents()[: MOST_AGENTS + 1])  # one more tells whether there are too many
     asked = form.cleaned_data
     judged = form.judged
     page = max(1, number_in(request.GET, "page") or 1)
@@ -420,9 +424,9 @@ def _judged_text(change: Change) -> str:
 
 
 def _verdict_badge(result: ChangeResult) -> SafeString:
-    """Return whether a change is more than chance, as a badge."""
+    """Return whether a change is more than chance (and as large as the margin), as a badge."""
     if result.is_sure:
         return display.badge(result.verdict, "bad" if result.verdict == "drifted" else "good", "more than chance")
-    if result.p_adjusted is None:
+    if result.p_adjusted is None:  # without an interval there is no test
         return display.badge("judged once", "plain", "one judgement of a whole window decides nothing")
     return display.badge("within chance", "plain", f"p {result.p_adjusted:.2g}, corrected for all propositions here")

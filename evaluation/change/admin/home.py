@@ -109,7 +109,10 @@ def ask_last_measured(request: HttpRequest) -> Questions:
 
 
 def drifting_now(request: HttpRequest, answers: Answers) -> SafeString | None:
-    """Return who drifted and since when, how many did not or are not known, and a few agents' scores over time."""
+    """Return who drifted and since when, how many did not or are not known, and a few agents' scores over time.
+
+    None for those who may not see agents; without scores for those who may not see evaluations.
+    """
     if not request.user.has_perm("agents.view_agent"):
         return None
     agents = list(by_name().filter(is_active=True).only("slug", "display_name", "avatar_color")[:MOST_AGENTS])
@@ -123,7 +126,7 @@ def drifting_now(request: HttpRequest, answers: Answers) -> SafeString | None:
         "compared": sum(overview.states.get(state, 0) for state in COMPARED),
         "number": number_link(f"{overview_url}?state=drifted", f"{drifted:,}"),
         "agents": counted(count, "agent"),
-        "bounded": MOST_AGENTS if count == MOST_AGENTS else 0,
+        "bounded": MOST_AGENTS if count == MOST_AGENTS else 0,  # there may be more agents
         "fallen": _by_since_when(named),
         "others": drifted - len(named),
         "states": _other_states(overview, overview_url),
@@ -146,9 +149,9 @@ def _other_states(overview: Overview, overview_url: str) -> list[SafeString]:
 
 
 def _by_since_when(drifted: Sequence[AgentDrift]) -> list[dict[str, Any]]:
-    """Return who fell by since when: the first message of a tag that all their messages have now, else the baseline.
+    """Return who fell, grouped by since when: the first message of a tag that all their messages have now, else the baseline.
 
-    The moment with most agents comes first.
+    The group with most agents comes first; `at` is the earliest such message of its agents, None for a baseline.
     """
     groups: dict[str, dict[str, Any]] = {}
     for drift in drifted:
@@ -190,7 +193,7 @@ def _chart_context(request: HttpRequest, offered: Sequence[Agent], drifts: Seque
     chosen = _chosen_agents(request, offered)
     agents = chosen or _agents_who_lost_most(drifts) or _agents_measured_last()
     keys = [agent.pk for agent in agents]
-    tags = first_said_with_tag(keys) if keys else {}
+    tags = first_said_with_tag(keys) if keys else {}  # when each first said something with a tag: a rolling mean starts again
     measured = histories(agents=keys, tags=tags, dimensions=[dimension], most_runs=MOST_RUNS, most=MOST_MESSAGES)
     scored = [history for history in measured if history.now is not None]
     judges = list(dict.fromkeys(history.judged for history in scored))
@@ -198,7 +201,7 @@ def _chart_context(request: HttpRequest, offered: Sequence[Agent], drifts: Seque
     drawn = {}
     for history in scored:
         if history.judged == judged:
-            drawn[history.agent] = history.daily(MOST_POINTS // len(agents))
+            drawn[history.agent] = history.daily(MOST_POINTS // len(agents))  # by day where it has more points
     context: dict[str, Any] = {
         "dimensions": [(value, name, value == dimension) for value, name in DIMENSION_NAMES.items()],
         "judges": [(str(judge), judge_name(judge), judge == judged) for judge in judges],
@@ -292,6 +295,7 @@ def _baseline_scores(
 ) -> dict[int, float | None]:
     """Return the baselines' scores by agent; where all are by the judge of the overview, they are read already."""
     drift_of = {drift.agent.pk: drift for drift in drifts}
+    # The overview has the baselines of its own judge only.
     read_already = all(pk in drift_of and drift_of[pk].judged == history.judged for pk, history in drawn.items())
     if read_already:
         return {pk: drift_of[pk].baseline_scores.get(dimension) for pk in drawn}
@@ -308,7 +312,7 @@ def _line(request: HttpRequest, agent: Agent, history: History, baseline_score: 
 
 
 def alert_markers(agents: Collection[int], start: datetime, end: datetime) -> list[Marker]:
-    """Return a marker for each alert that was raised for one of these agents, where the fall began."""
+    """Return a marker for the newest alerts (30) of these agents whose fall began in this time; it stands where it began."""
     alerts = DriftAlert.objects.filter(agent__in=agents, since__range=(start, end)).select_related("agent")
     markers = []
     for alert in alerts.order_by("-pk")[:MOST_ALERTS]:

@@ -110,7 +110,12 @@ class Command(CodedCommand):
             raise wrong(error) from None
 
     def _do(self, asked: Namespace) -> None:
-        """Do what was asked for."""
+        """Do what was asked for; nothing but ``list`` and ``add`` works without a schedule of that name.
+
+        Raises:
+            UnknownSchedule: There is none of that name.
+            ValueError, CommandError: As `_save`.
+        """
         if asked.action == "list":
             self._list(as_json=asked.json)
             return
@@ -131,16 +136,13 @@ class Command(CodedCommand):
 
     def _save(self, schedule: EvaluationSchedule, asked: Namespace, *, is_new: bool) -> EvaluationSchedule:
         """Store the schedule with what was asked for; a new one also with the defaults that depend on the time and the period."""
-        if is_new:
+        # An option that is given empty sets the default again; one that is not given changes nothing.
+        if is_new or asked.every is not None:
             schedule.every_minutes = parse_every(asked.every or "1d")
-            schedule.next_at = timezone.now()
-            schedule.window = default_window(schedule.every_minutes)
-        elif asked.every:
-            schedule.every_minutes = parse_every(asked.every)
-        if asked.at:
-            schedule.next_at = first_time(asked.at)
-        if asked.window:
-            schedule.window = asked.window
+        if is_new or asked.at is not None:
+            schedule.next_at = first_time(asked.at) if asked.at else timezone.now()
+        if is_new or asked.window is not None:
+            schedule.window = asked.window or default_window(schedule.every_minutes)
         if asked.dimensions is not None:
             named = [name.strip() for name in asked.dimensions.split(",") if name.strip()]
             schedule.dimensions = [] if named == ["all"] else named
@@ -155,7 +157,7 @@ class Command(CodedCommand):
         return save_schedule(schedule, agents=self._agents_asked(asked.agents))
 
     def _agents_asked(self, slugs: str | None) -> list[Agent] | None:
-        """Return the agents named; an empty list means all, None that nothing was asked."""
+        """Return the agents named; an empty list means all that are active, None that the option was not given."""
         if slugs is None:
             return None
         if slugs.strip().lower() == "all":
@@ -172,7 +174,7 @@ class Command(CodedCommand):
             self.stdout.write(f"Removed {schedule.name}. What it measured stays.")
 
     def _show_changed(self, schedule: EvaluationSchedule, asked: Namespace) -> None:
-        """Print a schedule after a change, with a note where its window overlaps."""
+        """Print a schedule after a change, with a note where drift is tested more rarely than it measures, or not at all."""
         note = overlap_note(schedule)
         if asked.json:
             document: dict[str, Any] = {"schedule": schedule_json(schedule)}

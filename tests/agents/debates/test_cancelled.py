@@ -131,6 +131,7 @@ class At:
         return execute(sql, params, many, context)
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_cancelled_at_any_moment_no_turn_begins_and_no_answer_is_lost(settings: Settings) -> None:
     settings.WORKER_THREADS = 1

@@ -13,7 +13,7 @@ from agents.kit.text.addressing import SHARED, Party, read_calls
 
 AGENTS = [
     Party.named("michael", "Michael Scott", slug="michael", aliases=["Mike"]),
-    Party.named("jim", "Jim Halpert", slug="jim", aliases=["Big Tuna"]),
+    Party.named("jim", "Jim Halpert", slug="jim", aliases=["Big Tuna", "Tuna"]),
     Party.named("dwight", "Dwight Schrute", slug="dwight"),
     Party.named("pam", "Pam Beesly", slug="pam"),
     Party.named("kevin", "Kevin Malone", slug="kevin"),
@@ -23,6 +23,7 @@ AGENTS = [
 PEOPLE = [
     Party.named("person anna", "Anna", person=True),
     Party.named("person jim", "Visitor", slug="jim", person=True),
+    Party.named("person tuna", "Guest", slug="tuna", person=True),
 ]
 SLUGS = sorted(str(agent.key) for agent in AGENTS)
 
@@ -40,6 +41,7 @@ CALLED: list[tuple[str, list[str]]] = [
     ("write to me@jim.example", []),
     ("@kevin, be shorter.", ["kevin"]),
     ("@all be brief", SLUGS),
+    ("@tuna be brief", []),
     ("Michael, be shorter.", ["michael"]),
     ("mike, where is the report?", ["michael"]),
     ("Jim: what do you think?", ["jim"]),
@@ -142,3 +144,9 @@ def test_the_time_grows_no_faster_than_the_text(piece: str) -> None:
     read_calls(piece * (100_000 // len(piece)), AGENTS)
 
     assert time.thread_time() - begun < 3
+
+
+def test_an_agent_whose_name_is_a_word_for_all_is_called_by_it_alone() -> None:
+    parties = [Party.named("all", "Everybody", slug="everybody"), Party.named("pam", "Pam Beesly", slug="pam")]
+
+    assert set(read_calls("@everybody be brief", parties).called) == {"all"}

@@ -185,7 +185,7 @@ def test_a_stopped_effect_is_judged_again_under_its_work_id(changed: Changed, mo
     with monkeypatch.context() as patched:
         patched.setattr(BehaviorEffect, "extend_lease", stops)
         with pytest.raises(KeyboardInterrupt):
-            effects._measured(effect, "w")
+            effects._judge_effect(effect, "w")
     paid = LLMCall.objects.filter(work_id=effect.work_id).count()
     assert paid >= 1
     assert effect.finish(owner="w", status="pending")
@@ -203,7 +203,7 @@ def test_whoever_lost_the_claim_asks_no_more_and_stores_nothing(changed: Changed
     effect.acquire(owner="w", lease=timedelta(minutes=5))
     BehaviorEffect.objects.update(lease_owner="another worker")
     with pytest.raises(LeaseLost):
-        effects._measured(effect, "w")
+        effects._judge_effect(effect, "w")
 
     assert llm_server.calls < 80
     effect.refresh_from_db()

@@ -258,6 +258,9 @@ Use always instead of usually in line 12
 Please only give me a summary
 Could everyone see the slides?
 They told everyone to be formal
+I prefer jokes out loud
+I prefer always short hair
+I always prefer bullet points
 """
 
 
@@ -294,6 +297,11 @@ def test_what_is_no_request_is_passed_over(text: str) -> None:
         # An unknown verb beside a negation could turn the meaning around once more.
         "Don't resist the urge to use emojis",
         "Don't take the emojis away",
+        "Please don't keep jokes away.",
+        "Never put jokes aside.",
+        "I don't like it, when you avoid emojis.",
+        "I don't want that, if you stop joking I leave.",
+        "N'arrête pas, si tu n'utilises pas d'emojis je pars.",
         "Don't kill the jokes",
         "Don't make your jokes rarer",
         "Don't limit yourself to short answers",
@@ -313,6 +321,7 @@ def test_a_request_at_the_end_of_a_long_message_is_found() -> None:
     assert side(story)[1] == "none"
 
 
+@pytest.mark.slow
 def test_hard_cases_are_passed_over_rather_than_misread() -> None:
     """Figurative and indirect requests are a model's work; what looks like a request and is none must not become one."""
     rows = [json.loads(line) for line in Path(__file__).with_name("hard_cases.jsonl").read_text("utf-8").splitlines()]

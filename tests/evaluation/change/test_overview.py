@@ -113,7 +113,7 @@ def ada() -> Agent:
             )
             for name, was, score, words in (
                 ("default-generic-assistant", 9, 2, "Now matches “generic assistant”: 9.0 → 2.0"),  # inverted
-                ("ada-no-slang", 9, 2, "No longer “no slang”: 9.0 → 2.0"),
+                ("ada-no-slang", 9, 2, "Broke “no slang”: 9.0 → 2.0"),
                 ("dry", 9, 2, "No longer “dry”: 9.0 → 2.0"),
                 ("dry", 9, 6, "Less “dry”: 9.0 → 6.0"),
                 ("dry", 3, 8, "More “dry”: 3.0 → 8.0"),

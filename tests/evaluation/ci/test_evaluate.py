@@ -314,6 +314,7 @@ def fading_judge(server: LLMServer, *, late: int) -> None:
     server.respond = respond
 
 
+@pytest.mark.slow
 def test_an_agent_that_fades_exits_1_and_says_from_when(talker: Agent, llm_server: LLMServer) -> None:
     fading_judge(llm_server, late=3)
 

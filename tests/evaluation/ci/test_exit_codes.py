@@ -53,6 +53,7 @@ def shell(command: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 # -- what stands in the way before anything is asked
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env", "said"),
     [
@@ -209,6 +210,7 @@ __all__ = ["database", "server", "template"]  # fixtures
 EVALUATE = (sys.executable, "manage.py", "evaluate", "--agents", "ada", "--dimensions", "adherence", "--json")
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on_and_the_same_command_asks_only_the_rest(database: Path, server: LLMServer) -> None:
     with started(EVALUATE, database, server) as process:
         run_in_the_middle(server, database)

@@ -178,6 +178,7 @@ def test_lists_are_narrowed_in_constant_queries(client: Program) -> None:
     assert queries(client, URL) == few
 
 
+@pytest.mark.slow
 def test_a_report_takes_as_many_statements_for_many_conversations_as_for_few(client: Program) -> None:
     small = finished(client)
     large = finished(client, population={"size": 16, "about": "people of one street"}, environments=8)

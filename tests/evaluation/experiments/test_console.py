@@ -58,6 +58,7 @@ def test_a_paused_one_says_why_and_goes_on_at_a_button() -> None:
     assert experiment.state == "playing"
 
 
+@pytest.mark.slow
 def test_a_page_takes_as_many_statements_for_many_conversations_as_for_few() -> None:
     small, large, client = finished(4), finished(12), signed_in(superuser())
 

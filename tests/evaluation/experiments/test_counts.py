@@ -47,6 +47,7 @@ def started(environments: int, *, steps: int = 2) -> Experiment:
     )
 
 
+@pytest.mark.slow
 def test_a_further_step_asks_no_more_than_its_turns_do() -> None:
     short, long = started(2, steps=3), started(2, steps=6)
     extra = statements(lambda: play(long)) - statements(lambda: play(short))
@@ -68,6 +69,7 @@ def test_a_further_step_asks_no_more_than_its_turns_do() -> None:
     assert extra <= asked
 
 
+@pytest.mark.slow
 def test_a_report_asks_as_much_for_many_people_as_for_few() -> None:
     experiments = [play(started(environments)) for environments in (2, 6)]
     for experiment in experiments:

@@ -53,6 +53,7 @@ def reported(experiment: Experiment) -> ExperimentReport:
     return report(experiment)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("failing", "verdict"), [(2, "gain"), (3, "not enough data")])
 def test_more_than_a_tenth_of_failed_agents_leave_no_verdict(llm_server: LLMServer, failing: int, verdict: str) -> None:
     def some_fail(body: dict[str, Any]) -> dict[str, Any]:
@@ -77,6 +78,7 @@ def test_more_than_a_tenth_of_failed_agents_leave_no_verdict(llm_server: LLMServ
     assert ("missing" in row.why) == (verdict == "not enough data")
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_made_inactive_meanwhile_is_counted_as_missing() -> None:
     experiment = started()
     Agent.objects.filter(slug=CAST[0]).update(is_active=False)
@@ -87,6 +89,7 @@ def test_an_agent_that_is_made_inactive_meanwhile_is_counted_as_missing() -> Non
     assert [arm.turns for arm in shown.arms] == [38, 38]
 
 
+@pytest.mark.slow
 def test_judgements_that_fail_are_missing_and_never_a_score(llm_server: LLMServer) -> None:
     def judge_fails(body: dict[str, Any]) -> dict[str, Any]:
         said_there = "a good wall" in json.dumps(body["messages"])
@@ -180,6 +183,7 @@ def test_a_gate_without_propositions_ends_void(settings: Settings, tmp_path: Any
     assert {row.verdict for row in shown.rows if row.measure == "adherence"} == {"not enough data"}
 
 
+@pytest.mark.slow
 def test_a_used_up_budget_pauses_it_and_its_number_goes_on(
     llm_server: LLMServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

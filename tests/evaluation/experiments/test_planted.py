@@ -46,6 +46,7 @@ def verdicts(shown: ExperimentReport) -> dict[str, str]:
 OTHER = {"overrides": {"model": "other-model"}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arms", "said"),
     [

@@ -63,6 +63,7 @@ def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_further_judges_get_reports_of_their_own_and_their_agreement(
     experiment: Experiment, llm_server: LLMServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -87,6 +88,7 @@ def test_further_judges_get_reports_of_their_own_and_their_agreement(
     assert report(experiment) == before
 
 
+@pytest.mark.slow
 def test_what_a_further_judge_has_scored_is_not_asked_again(
     experiment: Experiment, llm_server: LLMServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,6 +101,7 @@ def test_what_a_further_judge_has_scored_is_not_asked_again(
     assert again == first
 
 
+@pytest.mark.slow
 def test_every_form_names_the_judges(experiment: Experiment, capsys: pytest.CaptureFixture[str]) -> None:
     page = output(capsys, str(experiment.pk), "--judges", "twin", "--format", "markdown")
     rows = list(csv.DictReader(io.StringIO(output(capsys, str(experiment.pk), "--judges", "twin", "--format", "csv"))))
@@ -109,6 +112,7 @@ def test_every_form_names_the_judges(experiment: Experiment, capsys: pytest.Capt
     assert "Spearman" in output(capsys, str(experiment.pk), "--judges", "twin")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("judges", ["twin,,contrary", "claude-x"])
 def test_a_judge_that_cannot_be_asked_is_refused(
     experiment: Experiment, settings: Settings, judges: str, llm_server: LLMServer

@@ -110,6 +110,7 @@ def test_the_start_of_a_run_says_when_no_verdict_is_possible(settings: Settings,
     assert before_it_starts.count("No verdict") == 2, "too few conversations, and an offline judge"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["swarm-on-off", "debate-or-vote"])
 def test_it_ends_in_a_report_with_gains_harms_and_costs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     for slug in read_scenario(shipped()[name]).cast:

@@ -72,6 +72,7 @@ def rows() -> dict[str, dict[Any, dict[str, Any]]]:
     }
 
 
+@pytest.mark.slow
 def test_the_real_conversation_and_the_agents_stay_byte_for_byte(office: Channel, llm_server: LLMServer) -> None:
     before = rows()
     experiment = start_experiment(

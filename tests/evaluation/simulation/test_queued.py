@@ -146,6 +146,7 @@ def test_a_cancelled_capture_ends_its_simulation_at_the_current_line(ada: Agent)
     assert (run.status, run.awaits_simulation, spoken(ada)) == ("cancelled", True, 3)
 
 
+@pytest.mark.slow
 def test_an_actor_that_is_down_fails_the_run_which_can_resume(
     ada: Agent, settings: Settings, llm_server: LLMServer
 ) -> None:

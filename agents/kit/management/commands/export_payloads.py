@@ -25,6 +25,7 @@ class Command(BaseCommand):
         parser.add_argument("--work-id", default="", help="only calls that served this work, e.g. evaluation_run:12")
 
     def handle(self, *args: Any, out: Path, since: datetime | None, work_id: str, **options: Any) -> None:
+        """Write the file and print how many answers it has; none at all is an error, and no file is written."""
         try:
             written = export_answers(out, since=since, work_ids=[work_id] if work_id else [])
         except OSError as problem:

@@ -27,6 +27,7 @@ class Command(CodedCommand):
         parser.add_argument("--quiet", action="store_true", help="print the token and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Print the key of a new token, alone on stdout; on stderr, unless it is to be quiet, whose it is and until when."""
         if not 0 <= options["days"] <= 3650 or not 1 <= len(options["name"]) <= 100:
             raise wrong("--days is 0 to 3650, --name 1 to 100 characters")
         user = User.objects.filter(username=options["user"]).first()

@@ -52,6 +52,7 @@ class Command(BaseCommand):
             self._prune(cutoff, options)
 
     def _show(self, cutoff: datetime, *, as_json: bool) -> None:
+        """Print what would go of each table: as JSON all of them, for people those with rows, and in a sentence how many have none."""
         prunable: list[retention.Prunable] = []
         for rule in prunings():
             prunable += retention.prunable(rule, cutoff)
@@ -68,11 +69,15 @@ class Command(BaseCommand):
         self.stdout.write(f"Older than {cutoff:%Y-%m-%d %H:%M} UTC. Nothing was deleted (--dry-run).")
 
     def _prune(self, cutoff: datetime, options: dict[str, Any]) -> None:
+        """Delete what is old, with a bar per rule on stderr, then print how much went of each table.
+
+        As JSON all tables are listed, for people those of which something went, and a sentence says how many others there are.
+        """
         gone: Counter[str] = Counter()
         console = console_for_bars(sys.stderr, quiet=options["json"])
         with Progress(console=console, transient=True) as progress:
             for rule in prunings():
-                gone.update(dict.fromkeys(rule.tables, 0))
+                gone.update(dict.fromkeys(rule.tables, 0))  # so that tables of which nothing goes are in the report
                 bar = progress.add_task(rule.tables[0], total=1.0)
                 for batch in retention.prune(rule, cutoff, batch=options["batch"], rest=time.sleep):
                     gone.update(batch.rows)

@@ -31,6 +31,7 @@ class Command(BaseCommand):
 
 
 def _moment(text: str) -> datetime:
+    """Return a point in time that is past; anything else is a wrong option."""
     try:
         moment = read_moment(text)
     except (ValueError, OverflowError):

@@ -31,6 +31,10 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=int, default=8000, help="port on 127.0.0.1 (default: 8000)")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Migrate, make the user `admin`, and run web and worker as child processes until one of them ends or this one is to stop.
+
+        Both children are ended then. That one ended by itself with an error is an error of the command; that somebody stopped it is none.
+        """
         if settings.PRODUCTION:
             raise unusable("serve is for local use; in production run gunicorn project.wsgi and `manage.py work`.")
         self._check_port(options["port"])
@@ -47,6 +51,7 @@ class Command(BaseCommand):
 
         previous = signal.signal(signal.SIGTERM, asked_to_stop)
         try:
+            # Another parent later says that whoever started this has died: the children must not go on alone.
             parent = os.getppid()
             while all(child.poll() is None for child in children) and os.getppid() == parent:
                 time.sleep(0.5)
@@ -57,11 +62,11 @@ class Command(BaseCommand):
             for child in children:
                 child.terminate()
             codes = [child.wait(timeout=20) for child in children]
-        if any(code > 0 for code in codes):
+        if any(code > 0 for code in codes):  # below 0 are those that were ended by a signal
             raise CommandError("web or worker ended; see its message above")
 
     def _check_port(self, port: int) -> None:
-        """Say that the port is in use before anything is printed that is shown only once."""
+        """Raise a CommandError where the port cannot be used, before anything is printed that is shown only once."""
         if not 1 <= port <= 65535:
             raise wrong(f"--port {port}: allowed 1 to 65535")
         with socket.socket() as probe:
@@ -72,6 +77,7 @@ class Command(BaseCommand):
                 raise unusable(f"--port {port}: {error.strerror}; choose another with --port") from None
 
     def _ensure_admin(self) -> None:
+        """Make the user `admin` where there is none, give it a password where it has none, and print how to log in."""
         admin = make_admin()
         if admin.has_usable_password():
             self.stdout.write(

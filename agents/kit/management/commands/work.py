@@ -62,6 +62,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Work until stopped, or with ``--once`` until nothing waits, and print what was done; ``--check`` only says if a worker lives."""
         if options["check"]:
             if not alive_here():
                 raise CommandError("no worker of this machine was heard of lately", returncode=FAILED)
@@ -73,7 +74,7 @@ class Command(BaseCommand):
             queues = work_queues(filter(None, map(str.strip, options["queues"].split(","))))
         except ValueError as error:
             raise wrong(f"--queues: {error}") from None
-        self.handed_back = False
+        self.handed_back = False  # whether any work went back to the queue unfinished
         worker, names = Worker(WorkerHeartbeat.Kind.WORK, queues), ", ".join(queues)
         if not options["once"]:
             self._say(f"Working as {worker.name} on {names}. Stop with Ctrl-C.")
@@ -88,6 +89,11 @@ class Command(BaseCommand):
         self._say(f"Done: {did}." if did else nothing)
 
     def _work(self, worker: Worker, count: int, *, once: bool, poll: float) -> None:
+        """Work in `count` threads until the worker is stopped or, with `once`, nothing waits.
+
+        One of several threads does only work that a person waits for, where there are queues of both groups. A thread that does not end
+        HANG seconds after the grace period is left behind. A crash of a thread stops the others and is raised here.
+        """
         if count == 1:
             worker.work_until_stopped(None, once=once, poll=poll, report=self._report)
             return
@@ -103,8 +109,9 @@ class Command(BaseCommand):
                 connections.close_all()
 
         connections.close_all()  # this thread only waits
-        both = len({name in settings.INTERACTIVE_QUEUES for name in worker.queues}) == 2
-        groups: list[Group | None] = ["interactive" if both else None, *[None] * (count - 1)]
+        has_both_groups = len({name in settings.INTERACTIVE_QUEUES for name in worker.queues}) == 2
+        # None: a thread for queues of both groups.
+        groups: list[Group | None] = ["interactive" if has_both_groups else None, *[None] * (count - 1)]
         threads = [threading.Thread(target=thread, args=(group,), daemon=True) for group in groups]
         for each in threads:
             each.start()
@@ -115,6 +122,8 @@ class Command(BaseCommand):
 
     @contextmanager
     def _stopping_by_signals(self, worker: Worker, grace: float) -> Iterator[None]:
+        """Let SIGTERM and Ctrl-C stop the worker inside; a second signal does not wait for the work in hand."""
+
         def stop(number: int, frame: FrameType | None) -> None:
             if worker.is_busy and not worker.stop.requested:
                 self._say("Stopping after the work in hand.")
@@ -128,6 +137,10 @@ class Command(BaseCommand):
                 signal.signal(number, handler)
 
     def _report(self, piece: Piece, pause: float) -> None:
+        """Print a line about a piece of work or an outage, and note whether any work was handed back.
+
+        For example ``turns: done in 1.2 s``, or ``database: connection refused; trying again in 4 s``.
+        """
         if piece.error:
             self.stderr.write(
                 f"{piece.error}; trying again in {pause:g} s" if piece.outage else f"{piece.queue}: {piece.error}"

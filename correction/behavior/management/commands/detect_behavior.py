@@ -64,12 +64,13 @@ class Command(BaseCommand):
             if fault := fault_of(given):
                 raise wrong(printable(fault))
         config = resolve_config(agent)
+        # None, without a user of that name, is a person without an account, who may not edit the persona.
         writer = None if options["outsider"] else User.objects.filter(username=options["user"]).first()
         trial = try_text(
             text,
             agent=agent,
             config=config,
-            requester=Requester(options["user"], not options["outsider"]),
+            requester=Requester(user=options["user"], is_member=not options["outsider"]),
             scope=scope_for(writer, config),
             applied_today=count_applied_today(agent.pk),
             context=options["context"],
@@ -97,7 +98,7 @@ VERDICT_SENTENCES = {
 
 
 def show_trial(agent: Agent, trial: Trial, out: Any) -> None:
-    """Print the trial for people: the tiers, the decision, the trait before and after."""
+    """Print the trial for people: a table of the tiers, warnings, the decision, the trait before and after (if any), and the cost."""
     console = console_on(out)
     rows = []
     for tier, question in TIER_QUESTIONS.items():
@@ -115,7 +116,7 @@ def show_trial(agent: Agent, trial: Trial, out: Any) -> None:
 
 
 def _show_decision(trial: Trial, console: Console) -> None:
-    """Print what would be decided, else why nothing is."""
+    """Print what would be decided, with the reasons and where it would hold; else why nothing is decided."""
     if trial.failure:
         console.print(_text(f"No answer. {trial.failure}"), style="red")
     elif trial.decision is not None:

@@ -69,7 +69,11 @@ class Command(BaseCommand):
             drift_log.disabled = was_disabled
 
     def _show(self, options: dict[str, Any]) -> None:
-        """Set the database up, measure both builds, and show the scenes."""
+        """Set the database up, measure both builds, and show the scenes of the apps that are installed.
+
+        Raises:
+            CommandError: Some agents have no score; after all is shown.
+        """
         self._heading("1. Database")
         call_command("migrate", verbosity=0, stdout=self.stdout)
         if not settings.PRODUCTION:
@@ -115,7 +119,11 @@ class Command(BaseCommand):
         self.stdout.write("  docs/tutorial.md          your own personas and conversations")
 
     def _measure(self, specs: Sequence[RunSpec], *, again: bool) -> list[Captured]:
-        """Evaluate the agents, with the cost before; where nothing changed since they were, return those evaluations."""
+        """Evaluate the agents, and print the expected cost before; where nothing changed since they were, return those evaluations.
+
+        Args:
+            again: Evaluate them also where nothing changed.
+        """
         judge = judge_label(str(settings.JUDGE_MODEL))
         earlier = None if again else existing(specs)
         if earlier is not None:
@@ -133,7 +141,7 @@ class Command(BaseCommand):
 
 
 def _estimate_line(specs: Sequence[RunSpec]) -> str:
-    """Return how many calls evaluations would take, and their cost."""
+    """Return in words how many calls evaluations would take, and their cost; without the cost where one of them has no price."""
     calls = 0
     cost: Decimal | None = Decimal(0)
     for spec in specs:
@@ -147,7 +155,7 @@ def _estimate_line(specs: Sequence[RunSpec]) -> str:
 
 
 def overview_table(overview: Overview, out: Any) -> None:
-    """Print a row per agent: how it changed against the baseline, with the scores behind that."""
+    """Print a row per agent: how it changed against the baseline, with the scores behind that; the judge is in the title, if any judged."""
     rows: list[list[Cell]] = []
     for drift in overview.drifts:
         rows.append([drift.agent.slug, (sentence_of(drift), EMPHASIS.get(drift.state, ""))])

@@ -102,6 +102,10 @@ class Command(CodedCommand):
     def _confirm(self, dropped: Mapping[str, str], *, may_ask: bool) -> None:
         """Ask whether baselines of some messages shall be replaced by baselines of all.
 
+        Args:
+            dropped: By agent the tags of the old baseline that the new one would not ask for; empty: nothing to ask.
+            may_ask: Whether a question may be printed; with ``--json`` it may not.
+
         Raises:
             CommandError: The answer is no, or there is no terminal to ask at; exit code 2.
         """
@@ -148,7 +152,14 @@ class Command(CodedCommand):
             self.stderr.write(f"{slug}: {why}; what it said is measured, however little.")
 
     def _capture(self, specs: Sequence[RunSpec], options: dict[str, Any], *, are_named: bool) -> list[str]:
-        """Measure, print, and return a line for each agent without a score."""
+        """Measure, print, and return a line for each agent without a score; agents with little speech are simulated first.
+
+        Args:
+            are_named: Whether agents were named; then one that said nothing is a problem, too.
+
+        Raises:
+            CommandError: The judge refuses to be asked: key, model or address are wrong.
+        """
         hides_progress = options["json"] and not sys.stderr.isatty()
         simulations: list[Simulation] = []
         if not options["no_simulate"]:
@@ -193,9 +204,9 @@ class Command(CodedCommand):
     def _without_score(
         self, results: Sequence[Captured], simulations: Sequence[Simulation], *, are_named: bool
     ) -> list[str]:
-        """Return a line for each agent that has no score.
+        """Return a line for each agent that has no score, or whose simulation failed.
 
-        One that was not named and said nothing is a note, unless nothing at all was measured.
+        One that was not named and said nothing is only a printed note, unless all said nothing.
         """
         silent = [] if are_named else _silent_agents(results)
         if len(silent) == len(results):
@@ -226,7 +237,7 @@ class Command(CodedCommand):
 
 
 def _silent_agents(results: Sequence[Captured]) -> list[str]:
-    """Return the slugs of agents that said nothing of what was asked for."""
+    """Return the slugs of agents that said nothing among the messages that were asked for."""
     runs = [result.summary.run for result in results]
     return [run.agent.slug for run in runs if run.agent is not None and NO_MESSAGE in run.error]
 

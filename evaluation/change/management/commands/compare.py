@@ -193,7 +193,7 @@ class Command(CodedCommand):
         self.stdout.write(as_text(document))
 
     def _end(self, compared: Compared) -> None:
-        """Say what could not be compared, and end with the exit code."""
+        """Say what could not be compared, and end with the exit code: something worse first, then unusable files, missing data."""
         not_compared = compared.undecidable
         if not_compared:
             rows = "\n  ".join(f"{target}: {reason}" for target, reason in not_compared.items())
@@ -255,7 +255,7 @@ def _specs(options: dict[str, Any]) -> list[RunSpec]:
         if dimensions:
             asked["dimensions"] = dimensions
         return [RunSpec(agent=agent, **asked) for agent in _agents(options["agents"])]
-    except UnknownAgent:
+    except UnknownAgent:  # a ValueError, too, with an exit code of its own
         raise
     except ValueError as error:
         raise wrong(error) from None
@@ -296,11 +296,11 @@ def _print_without_scores(comparisons: Sequence[Comparison], console: Console) -
 
     Where several are compared, or something is significantly worse, hits that are not significant stand in the tables alone.
     """
-    with_hits = len(comparisons) == 1 and not comparisons[0].worse
+    with_unsure_hits = len(comparisons) == 1 and not comparisons[0].worse
     any_printed = False
     for comparison in comparisons:
         for shown in comparison.shown:
-            if shown.is_sure or with_hits:
+            if shown.is_sure or with_unsure_hits:
                 _print_shown(shown, comparison, console)
                 any_printed = True
     for comparison in comparisons:
@@ -312,7 +312,7 @@ def _print_without_scores(comparisons: Sequence[Comparison], console: Console) -
 
 
 def _print_shown(shown: Shown, comparison: Comparison, console: Console) -> None:
-    """Print hits, or a score on one side only, with the lowest messages of that side."""
+    """Print hits, or a score on one side only, with the lowest messages of that side (of hits: now); none where it has no evaluation."""
     console.print(escape(f"{comparison.target}: {shown}"))
     side = comparison.baseline if shown.only_before else comparison.candidate
     if side.evaluation_run is None:
@@ -324,7 +324,7 @@ def _print_shown(shown: Shown, comparison: Comparison, console: Console) -> None
 
 
 def _print_dimensions(comparisons: Sequence[Comparison], console: Console) -> None:
-    """Print a row per target and dimension."""
+    """Print a row per target and dimension; where candidates are of different messages, each target says of which (``7d, build=41``)."""
     candidate_scopes = {comparison.candidate.scope for comparison in comparisons}
     rows: list[list[Cell]] = []
     for comparison in comparisons:
@@ -348,7 +348,10 @@ def _print_dimensions(comparisons: Sequence[Comparison], console: Console) -> No
 
 
 def _compared_names(comparisons: Sequence[Comparison]) -> str:
-    """Return what is compared with what; where the names differ, which messages where all are of the same."""
+    """Return what is compared with what: the names where all have the same, else ``Baseline (7d) → candidate (7d)``.
+
+    The messages in brackets are missing where they differ, too.
+    """
     baseline_names = {comparison.baseline.name for comparison in comparisons}
     candidate_names = {comparison.candidate.name for comparison in comparisons}
     if len(baseline_names) == 1 and len(candidate_names) == 1:
@@ -367,7 +370,10 @@ def _of_messages(scopes: set[str | None]) -> str:
 
 
 def _cells(change: ChangeResult, console: Console) -> list[Cell]:
-    """Return scores with the shares scored, difference, interval, verdict, and how many more messages would decide."""
+    """Return the cells below `CHANGE_HEADINGS`: scores with the shares scored (or hits), difference, interval, verdict, and messages more.
+
+    The last says how many more would decide; of hits it is empty.
+    """
     interval = interval_text(change.interval)
     if change.hits is not None:
         verdict = (change.verdict, EMPHASIS[change.verdict])
@@ -398,7 +404,7 @@ def _score_cell(change: ChangeResult, score: float | None, share: Share | None, 
 
 
 def _print_propositions(comparisons: Sequence[Comparison], console: Console) -> None:
-    """Print every scored proposition of a single comparison; of several, those that changed significantly."""
+    """Print every scored proposition of a single comparison; of several, those that changed significantly. Nothing where none is left."""
     alone = len(comparisons) == 1
     rows: list[list[Cell]] = []
     for comparison in comparisons:
@@ -416,7 +422,11 @@ def _print_propositions(comparisons: Sequence[Comparison], console: Console) -> 
 
 
 def _print_examples(comparisons: Sequence[Comparison], console: Console) -> None:
-    """Print the sentences of the propositions that fell most, of the significant ones, each with its lowest message now."""
+    """Print the propositions that fell significantly, the five largest falls, each with its sentence and its lowest message now.
+
+    Those compared by hits are left out: `_print_without_scores` shows their messages. So is one without a single evaluation behind
+    it, or without a scored judgement now.
+    """
     fallen = []
     for comparison in comparisons:
         for change in comparison.proposition_changes:
@@ -425,8 +435,9 @@ def _print_examples(comparisons: Sequence[Comparison], console: Console) -> None
     if not fallen:
         return
     fallen.sort(key=lambda pair: pair[1].delta or 0.0)
+    # 0, which no evaluation has: the candidate rests on several, or on a file.
     runs = EvaluationRun.objects.in_bulk({comparison.candidate.evaluation_run or 0 for comparison, _ in fallen})
-    already_shown: set[str] = set()
+    already_shown: set[str] = set()  # messages that show several propositions are printed in full once
     for comparison, change in fallen[:MOST_EXAMPLES]:
         run = runs.get(comparison.candidate.evaluation_run or 0)
         worst = worst_message([run], change.dimension, change.proposition) if run else None
@@ -459,13 +470,14 @@ def _explanations(comparisons: Sequence[Comparison]) -> list[str]:
     if tested > 1:
         lines.append(f"drifted, improved: significant after Holm correction ({tested} comparisons, 5 %).")
     lines += _notes_by_target(comparisons)
+    # As `decide` says of a baseline that is too small.
     if any("takes a larger one" in change.reason for change in changes):
         lines.append("--detect 0.5 says how many messages a baseline takes.")
     return lines
 
 
 def _large_without_interval(comparisons: Sequence[Comparison]) -> list[str]:
-    """Return a line on large changes without an interval.
+    """Return a line on changes beyond the margin that have no interval, empty without any.
 
     They would be lost among the rows, and no exit code says anything of them.
     """
@@ -519,7 +531,7 @@ def _notes(comparison: Comparison, *, alone: bool) -> list[str]:
         shares = f"{percent(lost.before)} → {percent(lost.now)}"
         notes.append(f"{lost.dimension}: not enough data: {lost} ({shares})")
     for change in comparison.dimensions:
-        if change.interval_note and change.dimension not in comparison.lost_dimensions:
+        if change.interval_note and change.dimension not in comparison.lost_dimensions:  # whose note is above
             notes.append(f"{change.dimension}: {change.interval_note}")
         # There is an interval, but neither a verdict nor a number of messages that would bring one.
         if change.reason and change.undecided and change.interval and not change.n_more:

@@ -101,7 +101,7 @@ def _print_series(of_judge: Sequence[Series], title: str, console: Console) -> N
 
 
 def _sentences(of_judge: Sequence[Series]) -> list[str]:
-    """Return the falls, then where series start again, then notes, each with the series that have it."""
+    """Return the falls, then the newest restart of each series, then why series were not tested, with those it is true of."""
     sentences = [_drop_text(series, drop) for series in of_judge for drop in series.drops]
     restarts = [series.newest_restart for series in of_judge if series.newest_restart]
     sentences += dict.fromkeys(restarts)
@@ -118,7 +118,7 @@ def _sentences(of_judge: Sequence[Series]) -> list[str]:
 
 
 def sparkline(series: Series) -> str:
-    """Return the newest scores as bars on the fixed scale of 0 to 9, with a stroke where the series starts again."""
+    """Return the newest 30 scores as bars on the fixed scale of 0 to 9, with a stroke before one where the series starts again."""
     bars = ""
     for point in series.points[-SPARKLINE_POINTS:]:
         height = int(point.score / HIGHEST_SCORE * len(SPARKLINE_BLOCKS))

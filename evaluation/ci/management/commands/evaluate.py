@@ -122,7 +122,8 @@ class BuildRequest:
         """Return what the agents are compared with.
 
         Raises:
-            NotComparable, UnreadableFile: As `BaselinesOfFile`.
+            NotComparable: The file holds none of the agents, or is of another judge or procedure.
+            UnreadableFile: It is no file of measurements.
         """
         if self.baseline is not None:
             return BaselinesOfFile(self.baseline, specs)
@@ -266,6 +267,10 @@ class Command(CodedCommand):
         add("--propositions", type=Path, metavar="DIR", help=beside)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Evaluate, and end with the verdict's exit code.
+
+        What breaks off ends with 2, what cannot be used with 3: neither must look like a regression, 1.
+        """
         try:
             request = read_request(options)
             files = {name: options[name] for name in REPORT_OF_OPTION if options[name]}
@@ -288,6 +293,7 @@ class Command(CodedCommand):
     def _run(self, request: BuildRequest, files: Mapping[str, Path], propositions: Path | None) -> None:
         """Evaluate, write everything that was asked for, and end with the verdict's exit code."""
         measures_files = request.personas is not None
+        # What `measuring` says when the command is stopped; its default says that the same command goes on.
         stored = {"stored": "Files are measured in memory, so nothing was stored."} if measures_files else {}
         with measuring(**stored), ExitStack() as stack:
             stack.enter_context(with_propositions(propositions))
@@ -302,14 +308,14 @@ class Command(CodedCommand):
             specs, broken = split_unusable(request.specs())
             if request.dry_run:
                 self._dry_run(request, specs)
-                if broken:
+                if broken:  # proposition files of the agents that are not in `specs`
                     raise unusable(broken)
                 return
             report = self._evaluate(request, specs, broken)
             self._write(report, files, as_json=request.json)
 
     def _dry_run(self, request: BuildRequest, specs: Sequence[RunSpec]) -> None:
-        """Print calls, tokens and cost."""
+        """Print calls, tokens and cost of judging, and of simulating where that is asked for; ask and store nothing."""
         estimates: list[Estimate] = []
         simulations: list[SimulationEstimate] = []
         if request.measured.is_simulated:
@@ -328,10 +334,14 @@ class Command(CodedCommand):
         """Simulate where that is asked for, judge and compare.
 
         Args:
-            broken: Which proposition files cannot be used, for the report.
+            broken: Which proposition files cannot be used, for the report; empty where all can.
+
+        Raises:
+            CommandError: The judge refuses to be asked: key, model or address are wrong.
+            NotComparable, UnreadableFile: The baseline's file does not fit, or is none.
         """
         baselines = request.baselines(specs)  # before any call: the file may not fit
-        named = [] if request.measured.are_all else [spec.target.slug for spec in specs]
+        named = [] if request.measured.are_all else [spec.target.slug for spec in specs]  # they must have a score
         simulations: list[Simulation] = []
         if request.measured.is_simulated:
             with ProgressBar("Simulating", sys.stderr, quiet=request.hides_progress) as bar:

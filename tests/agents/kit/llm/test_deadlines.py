@@ -112,6 +112,7 @@ def test_waiting_for_a_slot_counts_for_complete(llm_server: LLMServer, one_slot:
     assert llm_server.calls == 1
 
 
+@pytest.mark.slow
 def test_waiting_for_a_slot_does_not_count_in_a_big_evaluation(llm_server: LLMServer, one_slot: None) -> None:
     llm_server.always(latency=2.5)
     deadline = 4.2  # shorter than waiting for one and being served; with room for a busy machine

@@ -115,6 +115,7 @@ def test_a_spend_limit_says_nothing_about_load(llm_server: LLMServer, settings: 
     assert background().limiter(llm_server.url).limit == 8
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_a_retry_after_pauses_ordinary_calls_but_not_gate_calls(llm_server: LLMServer, limits: None) -> None:
     llm_server.reply(status=429, headers={"retry-after": "20"})

@@ -97,6 +97,7 @@ def test_several_threads_share_the_work_and_all_hand_back_in_time(
     assert statuses() == ["pending", "pending"]
 
 
+@pytest.mark.slow
 def test_several_threads_do_each_piece_of_work_once(
     plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]], database_file: Path
 ) -> None:
@@ -125,6 +126,7 @@ def test_one_of_several_threads_only_takes_what_a_person_waits_for(
     assert worker.wait(60) == 0
 
 
+@pytest.mark.slow
 def test_liveness_is_what_the_heartbeat_says(plumbline: Plumbline) -> None:
     with pytest.raises(AssertionError, match="no worker of this machine was heard of lately"):
         plumbline.manage("work", "--check", "--skip-checks")
@@ -145,6 +147,7 @@ def _is_alive(plumbline: Plumbline) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_only_the_queues_that_are_named_are_worked_on(plumbline: Plumbline, statuses: Callable[[], list[str]]) -> None:
     out = plumbline.manage("work", "--once", "--queues", "interactive,schedules", "--skip-checks")
     assert out.strip() == "Nothing was waiting."
@@ -159,6 +162,7 @@ def test_only_the_queues_that_are_named_are_worked_on(plumbline: Plumbline, stat
         plumbline.manage("work", "--once", "--queues", "runs", "--skip-checks")
 
 
+@pytest.mark.slow
 def test_what_a_killed_worker_held_is_done_without_waiting_for_its_lease(
     plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]]
 ) -> None:

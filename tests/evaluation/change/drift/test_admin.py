@@ -286,6 +286,7 @@ def test_an_agent_that_was_never_measured_has_the_button_for_it(root: Client) ->
     assert "Evaluate now" not in plain(read(signed_in(viewer()), page_of(Agent.objects.get())))
 
 
+@pytest.mark.slow
 def test_the_number_of_queries_does_not_grow_with_the_rows(root: Client) -> None:
     schedule, agent = fallen()
     urls = [

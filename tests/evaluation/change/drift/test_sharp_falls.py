@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from agents.alerts.models import Alert
 from agents.models import Agent, Message
 from agents.personas.persona import TraitValue, save_persona
-from evaluation.change.change import ChangeResult, decided, fell_sharply
+from evaluation.change.change import ChangeResult, fell_sharply, with_verdict
 from evaluation.change.models import DriftAlert, Evidence
 from evaluation.change.over_time import look_for_sharp_fall
 from evaluation.models import EvaluationRun
@@ -66,7 +66,7 @@ def change(before: NDArray[np.float64], now: NDArray[np.float64]) -> ChangeResul
         [Observation(float(value), 1.0, (name, k)) for k, value in enumerate(values)]
         for name, values in (("before", before), ("now", now))
     )
-    return decided(row, difference_interval(first, second), MARGIN, n=n, baseline_n=n)
+    return with_verdict(row, difference_interval(first, second), MARGIN, n=n, baseline_n=n)
 
 
 @pytest.mark.parametrize(("draw", "most"), [(several, 0.0), (usual, 0.003), (a_rule, 0.025)])
