@@ -365,7 +365,7 @@ def _contents_shown(job: Import, *, may_read: bool) -> dict[str, Any]:
     """Return what the page shows of the file: its contents, with links to channels that are here, and columns stored as tags.
 
     Args:
-        may_read: Whether the user may read what was said in it; else warnings and the sample, which quote it, are left out.
+        may_read: Whether the user may read what was said in it; else the sample is left out.
     """
     contents = job.contents
     links = _channel_links(dict(contents["channels"]))

@@ -469,7 +469,7 @@ def agent_facts() -> dict[str, Exists]:
 
 @contextmanager
 def _trace_and_catch(stage: Any, phase: Phase, trace: list[TraceEntry], running: list[TraceEntry]) -> Iterator[None]:
-    """Add an entry for the stage to the trace, with its time; catch, note and log an exception of the block.
+    """Add an entry for the stage to the trace, with its time; catch an exception of the block, note it there, log it and send it to Sentry.
 
     Args:
         running: The entries of the stages at work, to which it belongs meanwhile.

@@ -372,7 +372,7 @@ def _sent_back(turn: Turn, text: str, revise: Revise, first_entry: int) -> SendR
 
 
 def _message_committed_first(turn: Turn, channel: Channel, key: str) -> Message:
-    """Return the message that this idempotency key committed first, and end the turn's session in the channel.
+    """Return the message that this idempotency key committed first, and end the turn's session, with its revisions, in the channel.
 
     Raises:
         SendRefused: It is of another agent or in another channel.

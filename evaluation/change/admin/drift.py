@@ -50,7 +50,8 @@ def drift_panel(request: HttpRequest, agent: Agent) -> SafeString:
 
     Histories in which nothing has a score are named without a chart.
     """
-    tags = first_said_with_tag([agent.pk])  # when it first said something with a tag: the rolling mean starts again there
+    # When it first said something with a tag: the rolling mean starts again there.
+    tags = first_said_with_tag([agent.pk])
     measured = histories(agents=[agent.pk], tags=tags)
     scored = [history for history in measured if history.now is not None]
     unscored = [history for history in measured if history.now is None]

@@ -193,7 +193,8 @@ def _chart_context(request: HttpRequest, offered: Sequence[Agent], drifts: Seque
     chosen = _chosen_agents(request, offered)
     agents = chosen or _agents_who_lost_most(drifts) or _agents_measured_last()
     keys = [agent.pk for agent in agents]
-    tags = first_said_with_tag(keys) if keys else {}  # when each first said something with a tag: a rolling mean starts again
+    # When each first said something with a tag: a rolling mean starts again there.
+    tags = first_said_with_tag(keys) if keys else {}
     measured = histories(agents=keys, tags=tags, dimensions=[dimension], most_runs=MOST_RUNS, most=MOST_MESSAGES)
     scored = [history for history in measured if history.now is not None]
     judges = list(dict.fromkeys(history.judged for history in scored))
