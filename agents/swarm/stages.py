@@ -148,7 +148,7 @@ class Polish:
             context.phases("post"),
             _material(turn, context, context.row),
             executor=executor,
-            deadline=settings.TURN_SWARM_POST_DEADLINE - context.polish_seconds,
+            deadline=settings.TURN_SWARM_POST_DEADLINE - context.polish_seconds,  # all drafts of a message share it
         )
         context.polish_seconds += sum(result.milliseconds.values()) / 1000
         _note_polish(context.row, draft, result)
