@@ -280,9 +280,8 @@ def upsert_agent(
     is_replaced = current_digest(agent) != _digest_after(agent, values)  # the values would change prompt or traits
     if is_replaced and not reset and _was_edited(agent, note):
         return UpsertResult(agent, Outcome.KEPT_EDITED)
-    is_taken_over = (
-        is_replaced and agent.seeded and _origin(source) == Agent.Origin.OWN
-    )  # an example becomes the team's
+    # An example becomes the team's own.
+    is_taken_over = is_replaced and agent.seeded and _origin(source) == Agent.Origin.OWN
     if is_taken_over:
         _clear_example(agent)
     if is_replaced or _origin(source) == Agent.Origin.SEED:

@@ -221,9 +221,8 @@ def memory_section(
     quotes = _recalled_quotes(recalled, room=room_beside_summary)
     if quotes:
         lines.append("Earlier messages that share words with the last one:")
-        lines += [
-            f"- {quotes[position]}" for position in sorted(quotes)
-        ]  # the best were chosen; they are shown oldest first
+        # The best were chosen; they are shown oldest first.
+        lines += [f"- {quotes[position]}" for position in sorted(quotes)]
         room -= sum(map(len, quotes.values()))
 
     if summary is not None:

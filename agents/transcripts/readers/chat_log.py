@@ -265,9 +265,7 @@ class _Log:
             day_changed = _DAY_CHANGED.fullmatch(text)
             if day_changed:
                 self.day = _read_day(day_changed["text"]) or self.day
-            elif (
-                text or self.style is not None
-            ):  # blank lines at the beginning are passed over, later ones are a message's
+            elif text or self.style is not None:  # blank lines before the first message are passed over
                 yield from self._read_line(line, text)
         yield from self._end_message()
         if self.style is None:

@@ -91,9 +91,8 @@ def said_in(lines: Sequence[str], *, marks: bool) -> MessageText:
         own_reason = _reason_of(text.strip(MARK + " "), is_first=number == 0)
         if own_reason:
             reason = own_reason
-        elif (
-            marks and MARK in text
-        ):  # WhatsApp's own text begins there: a file was sent, or something happened in the chat
+        elif marks and MARK in text:
+            # WhatsApp's own text begins at the mark: a file was sent, or something happened in the chat.
             caption = text.partition(MARK)[0].strip()  # or the name of a file: it is the speaker's
             note = text.rpartition(MARK)[2].strip()
             reason = "media" if caption or "<" in text or _OMITTED.fullmatch(note) else "notice"
