@@ -246,10 +246,11 @@ class _Report:
         self._doing = ""
 
     def __call__(self, doing: str, done: int, total: int) -> None:
-        """Store what is being done and how far it is, at most once a second for the same step.
+        """Store what is being done and how far it is, at most once a second for the same step; extends the lease.
 
         Raises:
             LeaseLost: Another worker has the import, or it was cancelled.
+            BaseException: The process is to stop, see `check_stop`.
         """
         check_stop()
         if doing == self._doing and time.monotonic() - self._reported_at < REPORT_EVERY:
