@@ -123,9 +123,8 @@ def _text_chunks(data: bytes) -> Iterator[tuple[str, bytes]]:
     if not data.startswith(SIGNATURE):
         raise NotAPersonaError("not a PNG file")
     offset = len(SIGNATURE)
-    while offset + 12 <= len(
-        data
-    ):  # a chunk is its length and kind (4 bytes each), its body, and a checksum of 4 bytes
+    # A chunk is the length of its body and its kind (4 bytes each), the body, and a checksum of 4 bytes.
+    while offset + 12 <= len(data):
         length, kind = struct.unpack_from(">I4s", data, offset)
         if length > MAX_CHUNK or offset + 12 + length > len(data):
             raise NotAPersonaError(f"the PNG is damaged: a chunk of {length:,} bytes at byte {offset}")

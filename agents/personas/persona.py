@@ -135,7 +135,7 @@ def cut_persona(persona: str, most: int) -> str:
     system_prompt, heading, traits = persona.rpartition(f"\n\n{HEADING}\n\n")
     if not heading:
         return _cut(persona, most)
-    if len(traits) > most // 2:
+    if len(traits) > most // 2:  # about half of the room is kept for the system prompt
         traits = _with_cut_lines(traits, most // 2)
     room = max(0, most - len(heading) - len(traits))
     return _cut(system_prompt, room) + heading + traits
@@ -277,12 +277,11 @@ def upsert_agent(
     agent = Agent.objects.filter(slug=values.slug).first()
     if agent is None:
         return _create_agent(values, note=note, source=source, user=user)
-    is_replaced = current_digest(agent) != _digest_after(agent, values)
+    is_replaced = current_digest(agent) != _digest_after(agent, values)  # the values would change prompt or traits
     if is_replaced and not reset and _was_edited(agent, note):
         return UpsertResult(agent, Outcome.KEPT_EDITED)
-    is_taken_over = (
-        is_replaced and agent.seeded and _origin(source) == Agent.Origin.OWN
-    )  # an example becomes the team's
+    # An example becomes the team's own.
+    is_taken_over = is_replaced and agent.seeded and _origin(source) == Agent.Origin.OWN
     if is_taken_over:
         _clear_example(agent)
     if is_replaced or _origin(source) == Agent.Origin.SEED:

@@ -226,7 +226,7 @@ NOTE = "import"
 
 
 def import_agents(*, path: Path, reset: bool = False, dry_run: bool = False) -> list[UpsertResult]:
-    """Create or update an agent per persona in `path`. Running it again changes nothing.
+    """Create or update an agent per persona in `path`, all or none; return what became of each. Running it again changes nothing.
 
     Args:
         path: A file or a folder.

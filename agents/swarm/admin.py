@@ -55,7 +55,7 @@ class SwarmForm(SwarmModelForm):
     """The form of a swarm; what could not work is refused as over the API."""
 
     def clean(self) -> dict[str, Any]:
-        """Check the fields as the API does, and clashes of the swarm as it would be with its agents' other ones.
+        """Check the fields as the API does, and that no other swarm of its agents answers one of its intents.
 
         What is refused becomes an error of its field, where that has none yet.
         """

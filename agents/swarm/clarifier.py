@@ -77,7 +77,9 @@ def _about_missing(calibration: MessageCalibration, state: DialogState, message:
 
 
 def settle(state: DialogState, decision: Decision, *, position: int) -> None:
-    """Note in the state whether a question waits now, and remember it as asked. A question that waited before is settled. Saves nothing.
+    """Note in the state, without saving it, whether a question waits now, and remember it among the last that were asked.
+
+    A question that waited before is settled, whatever this message holds.
 
     Args:
         state: Counts the message at `position` already.

@@ -52,9 +52,8 @@ SEARCHED_CHARACTERS = 1_000  # of each of them
 MOST_SINCE = 10  # messages that no summary covers yet
 SINCE_CHARACTERS = 480  # of all of them together
 
-_MAY_ASK_TO_FORGET = re.compile(
-    r"(?i)\b(?:forget|disregard|ignore|scratch)\b"
-)  # found quickly, before `words_to_forget`
+# Found quickly, before `words_to_forget`.
+_MAY_ASK_TO_FORGET = re.compile(r"(?i)\b(?:forget|disregard|ignore|scratch)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +196,9 @@ def memory_section(
 ) -> str:
     """Render what the agent remembers; empty when there is nothing.
 
+    Entries come first, then recalled messages, the summary, and the messages since. What is shown takes room from what comes after it,
+    but recalled messages and the summary may have at least `LEAST_SHOWN` characters each.
+
     Args:
         state: Its anchor, goal and entries are shown with the words they rest on.
         summary: The newest one. What the state shows already is left out of it.
@@ -215,9 +217,11 @@ def memory_section(
             shown_keys.update(key_of(entry.position, entry.quote) for entry in shown_entries)
     room = MEMORY_CHARACTERS - SINCE_CHARACTERS - sum(map(len, lines))
 
-    quotes = _recalled_quotes(recalled, room=max(room - LEAST_SHOWN, LEAST_SHOWN))
+    room_beside_summary = max(room - LEAST_SHOWN, LEAST_SHOWN)
+    quotes = _recalled_quotes(recalled, room=room_beside_summary)
     if quotes:
         lines.append("Earlier messages that share words with the last one:")
+        # The best were chosen; they are shown oldest first.
         lines += [f"- {quotes[position]}" for position in sorted(quotes)]
         room -= sum(map(len, quotes.values()))
 

@@ -148,7 +148,7 @@ class Polish:
             context.phases("post"),
             _material(turn, context, context.row),
             executor=executor,
-            deadline=settings.TURN_SWARM_POST_DEADLINE - context.polish_seconds,
+            deadline=settings.TURN_SWARM_POST_DEADLINE - context.polish_seconds,  # all drafts of a message share it
         )
         context.polish_seconds += sum(result.milliseconds.values()) / 1000
         _note_polish(context.row, draft, result)
@@ -254,7 +254,7 @@ class ReadMessage:
 def _read_message(turn: Turn, context: SwarmContext) -> ReadMessage:
     """Calibrate a message and store the result, once a turn: a turn that was killed afterwards finds here what it had decided.
 
-    The dialog state and the row are stored in one transaction; a preview stores neither.
+    The model is asked outside of a transaction; then the dialog state and the row are stored in one. A preview stores neither.
     """
     state = state_of(turn.agent, turn.channel)
     context.row = _row_of(turn)

@@ -476,7 +476,10 @@ _SCHEMA = object_schema({name: {"type": "array", "items": {"type": "integer"}} f
 
 
 def _request(row: DialogSummary, material: SummaryMaterial) -> LLMRequest:
-    """Return the request for the numbers of the sentences to choose; its answer is parsed to quotes by `_quotes_by_number`."""
+    """Return the request for the numbers of the sentences to choose; its answer is parsed to quotes by `_quotes_by_number`.
+
+    The sentences are numbered from 1; those that have to stand in the summary are named by their numbers, too.
+    """
     choice, agent = material.choice, row.agent.display_name
     nonce = new_nonce()
     must_keys = {quote.key for quote in material.must}

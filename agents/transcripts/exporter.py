@@ -75,7 +75,8 @@ def _has_tags(row: Message, where: Mapping[str, str]) -> bool:
 def _message(row: Message, channel: Channel, where: Mapping[str, str]) -> dict[str, Any]:
     """Return a message with the keys of our JSON Lines: of agent, user and outsider only the one who spoke; times in UTC.
 
-    Its parent is None unless that is exported too: in the same channel, with the tags that messages must have.
+    Its parent is None unless that is exported too: in the same channel, with the tags that messages must have. Its time is None where
+    none is known.
     """
     parent = row.parent
     if parent and (parent.channel_id != channel.pk or not _has_tags(parent, where)):

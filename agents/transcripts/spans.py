@@ -234,7 +234,7 @@ def _attribute(spans: Sequence[TraceSpan], agents: AgentsOfSpans, speakers: Spea
         NotEntitled: An agent would have to join a channel, which needs more than `rights`.
     """
     renamed = [span for span in spans if not span.agent and agents.name_of(span) != span.stored_as]
-    since = min((span.created_at for span in renamed), default=None)
+    since = min((span.created_at for span in renamed), default=None)  # no answer is stored before its span
     changed: list[Message] = []
     newly_agents: list[Message] = []
     authors: dict[tuple[str, Author], None] = {}

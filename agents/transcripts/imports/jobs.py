@@ -111,10 +111,11 @@ def preview(job: Import, options: ReadOptions, *, first: bool = False) -> None:
 
 
 def submit(job: Import, options: ReadOptions) -> None:
-    """Have a worker import the file; what an earlier try stored is not stored twice.
+    """Have a worker import the file with these choices; what an earlier try stored is not stored twice.
 
     Raises:
-        NotNow: The preview says why not, or the import is in progress, done, or without its file.
+        NotNow: The user lacks a permission, or `options` do not say who the unknown speakers are, as the preview found; or the import
+            is in progress, done, or without its file.
     """
     if job.contents.get("refusal"):
         raise NotNow(job.contents["refusal"])
@@ -245,10 +246,11 @@ class _Report:
         self._doing = ""
 
     def __call__(self, doing: str, done: int, total: int) -> None:
-        """Store what is being done and how far it is, at most once a second for the same step.
+        """Store what is being done and how far it is, at most once a second for the same step; extends the lease.
 
         Raises:
             LeaseLost: Another worker has the import, or it was cancelled.
+            BaseException: The process is to stop, see `check_stop`.
         """
         check_stop()
         if doing == self._doing and time.monotonic() - self._reported_at < REPORT_EVERY:
@@ -408,18 +410,27 @@ def _written_out(job: Import, folder: str) -> Path:
 
 
 def _to_be_taken_by_a_worker() -> dict[str, Any]:
+    """Return the columns of an import that waits for a worker, without what an earlier try left in them."""
     return {"status": Status.PENDING, "error": "", "finished_at": None, "started_at": None, **_AT_REST}
 
 
 def _change_while_editable(job: Import, **fields: Any) -> None:
-    """Change an import that waits for a person, unless its file is gone."""
+    """Change an import that waits for a person.
+
+    Raises:
+        NotNow: Its file is gone, or it is in progress or done.
+    """
     if not is_stored(job):
         raise NotNow("the file is not stored any more: upload it again")
     _change_if_in(job, Import.EDITABLE, **fields)
 
 
 def _change_if_in(job: Import, states: Sequence[str], **fields: Any) -> None:
-    """Change an import that is in one of these states."""
+    """Change an import that is in one of these states, in one statement; `job` is as it is in the database afterwards.
+
+    Raises:
+        NotNow: It is in another state.
+    """
     done = Import.objects.filter(pk=job.pk, status__in=states).update(**fields)
     job.refresh_from_db()
     if not done:

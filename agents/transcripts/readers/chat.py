@@ -247,7 +247,7 @@ def is_dialogue(value: dict[str, Any]) -> bool:
 def read_dialogues(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
     """Read one conversation per object. Of ``chosen`` and ``rejected`` the chosen one is read, the other skipped.
 
-    What stands under ``completion`` goes on with a ``prompt``.
+    The dialogue is the first of `TEXT_KEYS` that holds "Human:"; a ``prompt`` goes on under ``completion``. An empty file yields nothing.
 
     Raises:
         FileError: An object holds no dialogue, or it does not begin with a speaker.

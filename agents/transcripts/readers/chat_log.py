@@ -265,9 +265,7 @@ class _Log:
             day_changed = _DAY_CHANGED.fullmatch(text)
             if day_changed:
                 self.day = _read_day(day_changed["text"]) or self.day
-            elif (
-                text or self.style is not None
-            ):  # blank lines at the beginning are passed over, later ones are a message's
+            elif text or self.style is not None:  # blank lines before the first message are passed over
                 yield from self._read_line(line, text)
         yield from self._end_message()
         if self.style is None:
@@ -284,7 +282,8 @@ class _Log:
     def _read_line(self, line: int, text: str) -> Iterator[Record]:
         """Yield what a line ends: the message before, where another one or a notice begins. Other lines go on with that message.
 
-        In logs of one line a message, a line that names no speaker is not understood.
+        In logs of one line a message, a line that names no speaker is not understood; elsewhere it is passed over after a notice. A guess
+        about the order of day and month is yielded first.
 
         Raises:
             FileError: No line named a speaker yet, and this one does not; or the message is too long.

@@ -220,20 +220,21 @@ class _Sessions:
         """
         is_speech = block.type == ("CONVERSATION" if block.target else "TALK")
         if not is_speech:
-            if not block.target and not block.view:
+            is_action_as_it_ran = not block.target and not block.view
+            if is_action_as_it_ran:
                 yield from self.flush()
                 self._enter_for({block.source})
             yield Skipped(f"{'stimulus' if block.target else 'action'} {block.type}", block.line)
         elif not block.text:
             yield Skipped("empty message", block.line)
-        elif block.view:
+        elif block.view:  # printed again, or for the first time, in an agent's interactions
             yield from self.flush()
             yield self._printed_later(block)
         elif block.target and block.source == USER:
             if len(self.waiting) >= MOST_WAITING:
                 yield from self.flush()
             self.waiting.append(block)
-        else:
+        else:  # an agent speaks, or is spoken to by another
             yield from self.flush()
             self._enter_for({block.source, block.target, *block.more} - {""})
             yield _record(block, self.all[-1])

@@ -375,6 +375,7 @@ def _innermost(calls: Sequence[Call]) -> SortedCalls:
     chosen: list[Call] = []
     left_out: list[Skipped] = []
     for call in calls:
+        # Where a model is called, steps repeat what its calls hold; elsewhere inner steps repeat what the outermost one holds.
         is_repeated = not call.is_model if call.trace in traces_with_model else call.id in inside_step
         if not call.has_items:
             left_out.append(Skipped(call.unread or "step without messages", call.line))

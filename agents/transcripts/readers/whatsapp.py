@@ -92,6 +92,7 @@ def said_in(lines: Sequence[str], *, marks: bool) -> MessageText:
         if own_reason:
             reason = own_reason
         elif marks and MARK in text:
+            # WhatsApp's own text begins at the mark: a file was sent, or something happened in the chat.
             caption = text.partition(MARK)[0].strip()  # or the name of a file: it is the speaker's
             note = text.rpartition(MARK)[2].strip()
             reason = "media" if caption or "<" in text or _OMITTED.fullmatch(note) else "notice"
