@@ -401,8 +401,11 @@ def _result_shown(job: Import) -> dict[str, Any]:
 
 
 def _notes(report: Mapping[str, Any]) -> list[str]:
-    """Return what else a report says, one sentence each, such as ``12 skipped: no text``; nothing for what did not happen."""
-    notes = list(report.get("warnings", ()))
+    """Return what else a report says, one sentence each, such as ``12 skipped: no text``; nothing for what did not happen.
+
+    Warnings are not among them: they can quote the file, which only those may read who may view messages.
+    """
+    notes: list[str] = []
     if report.get("first_sent_at"):
         notes.append(f"sent from {_moment_text(report['first_sent_at'])} to {_moment_text(report['last_sent_at'])}")
     for reason, count in report["skipped_by_reason"].items():

@@ -26,16 +26,16 @@ TABLES = (
         model=Change,
         order=3,
         tab_of="evaluation.EvaluationRun",
-        columns="pk agent dimension proposition verdict baseline candidate points n measured_at judge",
+        columns="pk agent dimension proposition outcome scores difference interval judged measured_at judge_mark",
         filters="current verdict dimension judge agent measured_at",
         fields=(
             (
                 "",
-                "agent dimension proposition verdict baseline candidate points low high p baseline_n n n_more inverted current",
+                "agent dimension proposition outcome scores difference interval chance judged n_more inverted current",
             ),
             (
                 "What was compared",
-                "baseline_run=baseline_evaluation evaluation_run=evaluation measured_at computed_at judge",
+                "baseline_run=baseline_evaluation evaluation_run=evaluation measured_at computed_at judge_mark",
             ),
             ("The judge, as it was known then", "agreement labels"),
         ),

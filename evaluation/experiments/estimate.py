@@ -140,8 +140,8 @@ def _estimate_conversation(scenario: Scenario, *, judge: str, actor_model: str) 
     """
     if scenario.population is None:
         smallest = scenario.model_copy(update={"repeats": 1, "environments": 1})
-    else:  # two environments and their people: fewer are not made by `scaled`
-        smallest = scenario.scaled(2 / scenario.environments).model_copy(update={"repeats": 1})
+    else:  # two environments and their people, or the one there is: fewer are not made by `scaled`
+        smallest = scenario.scaled(min(1.0, 2 / scenario.environments)).model_copy(update={"repeats": 1})
     with transaction.atomic():
         try:
             experiment = start_experiment(smallest, judge=judge, actor_model=actor_model)

@@ -3,7 +3,7 @@
 from agents.kit.console.site import extend
 from agents.models import Agent, Import
 from evaluation.admin.display import MEASURE
-from evaluation.change.admin import comparison, drift, evaluations, home
+from evaluation.change.admin import changes, comparison, drift, evaluations, home
 from evaluation.change.admin.baselines import (
     baseline_column,
     baseline_panel,
@@ -16,7 +16,7 @@ from evaluation.change.admin.drift_overview import change_panel, run_buttons
 from evaluation.change.admin.evaluations import alerts_buttons, compare, compare_buttons, fill_unseen, new_alerts
 from evaluation.models import EvaluationRun, EvaluationSchedule
 
-__all__ = ["comparison", "drift", "evaluations", "home"]
+__all__ = ["changes", "comparison", "drift", "evaluations", "home"]
 
 extend(
     Agent,
