@@ -250,7 +250,7 @@ class _Report:
 
         Raises:
             LeaseLost: Another worker has the import, or it was cancelled.
-            BaseException: The process is to stop, see `check_stop`.
+            Stopped: The work has to stop.
         """
         check_stop()
         if doing == self._doing and time.monotonic() - self._reported_at < REPORT_EVERY:
