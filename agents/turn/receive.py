@@ -175,7 +175,8 @@ def _tell_stages_and_queue_turn(message: Message, agent: Agent) -> None:
 def why_nobody_is_called(message: Message) -> str:
     """Return why a person's message calls no agent of its group, and how to call one.
 
-    E.g. ``no agent takes a turn: 'Ada' is named and not addressed; to call one, write @ada, or its name with a comma``. Empty where it
+    E.g. ``no agent takes a turn: 'Ada' is named and not addressed; to call one, write @ada, or begin or end a sentence with its name
+    and a comma``. Empty where it
     calls one, and where agents are not called: in direct messages, simulations and debates.
     """
     channel = message.channel
@@ -200,7 +201,9 @@ def why_nobody_is_called(message: Message) -> str:
     why = "; ".join(reasons[:MOST_REASONS]) or "it names none of them"
     each_once = list(dict.fromkeys(suggested or slugs.values()))
     ways = ", ".join(f"@{slug}" for slug in each_once[:MOST_REASONS])
-    return f"no agent takes a turn: {why}; to call one, write {ways}, or its name with a comma"
+    return (
+        f"no agent takes a turn: {why}; to call one, write {ways}, or begin or end a sentence with its name and a comma"
+    )
 
 
 def _slugs_of_bearers(name: str, key: Hashable, agents: Sequence[Agent]) -> list[str]:

@@ -15,15 +15,19 @@ from django.utils.safestring import SafeString
 from agents.kit.console import display
 from agents.kit.console.site import add_pages
 from agents.kit.work.worker import alive
-from evaluation.admin.display import evaluation_link
+from evaluation.admin.display import evaluation_link, judge_badge
 from evaluation.models import Job
 from evaluation.runs.control import progress_of
 
 VIEW_JOBS = "evaluation.view_job"
 
+MOST_JOBS = 10  # of a kind, to choose from: the newest
+
 
 def newest_job(request: HttpRequest, kind: Job.Kind, render_result: Callable[[Job], SafeString]) -> SafeString | str:
-    """Render the newest job of a kind with its result and evaluations; empty where there is none, or the user may not see jobs.
+    """Render a job of a kind with its result and evaluations: that of ``?job=`` in the address, else the newest; with links to others.
+
+    Empty where there is none, or the user may not see jobs.
 
     While it is open the page asks for its progress, and says so where no worker is there to do it.
 
@@ -32,12 +36,16 @@ def newest_job(request: HttpRequest, kind: Job.Kind, render_result: Callable[[Jo
     """
     if not request.user.has_perm(VIEW_JOBS):
         return ""
-    job = Job.objects.filter(kind=kind).order_by("-pk").first()
+    jobs = list(Job.objects.filter(kind=kind).select_related("created_by").order_by("-pk")[:MOST_JOBS])
+    wanted = [job for job in jobs if str(job.pk) == request.GET.get("job")]
+    job = next(iter(wanted or jobs), None)
     if job is None:
         return ""
     runs = list(job.evaluations.select_related("agent").order_by("pk"))
     context = {
         "job": job,
+        "judge": judge_badge(job.options["judge"]) if "judge" in job.options else "",
+        "others": [(f"?job={other.pk}", other) for other in jobs if other.pk != job.pk],
         "result": render_result(job),
         "runs": [(evaluation_link(run.pk), display.status_badge(run)) for run in runs],
     }

@@ -42,8 +42,11 @@ _QUOTATION_CODE_OR_LINK = re.compile(
 )
 _MASK = "\ue000"  # replaces each character of a quotation, so that positions stay
 _SENTENCE_END = re.compile(r"[.!?…;]+[\"')\]]*(?=\s|$)|[。！？；]+|\n+")
-_COMMA_OR_COLON = re.compile(r"\s*[,，、،:：]")
-_GREETING = re.compile(r"[\s\W]*(?:(?:hey|hi|hello|ok|okay|thanks|and|but|so)\b[\s\W]*)?", re.IGNORECASE)
+_COMMA_OR_COLON = re.compile(r"[*_]*\s*[,，、،:：]")  # a name may be bold in Markdown
+_GREETING = re.compile(
+    r"[\s\W]*(?:(?:hey|hi|hello|hallo|dear|(?:good )?morning|good evening|please|yes|no|ok|okay|thanks|and|but|so)\b[\s\W]*)?",
+    re.IGNORECASE,
+)
 _BETWEEN_LISTED_NAMES = re.compile(r"\s*(?:[,&，、،]\s*)?(?:and\s+)?", re.IGNORECASE)
 _ENDS_WITH_COMMA = re.compile(r"[,，、،]\s*$")
 _ENDS_WITH_YOU_AND = re.compile(r"\byou\s+(?:and|&)\s+$", re.IGNORECASE)
