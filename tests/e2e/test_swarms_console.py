@@ -1,4 +1,4 @@
-"""Swarms in the browser: what an agent remembers is changed on a phone, and a message is tried."""
+"""Swarms in the browser: what an agent remembers is changed on a phone; the pages of a swarm and of a turn can be read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.e2e.conftest import Visitor
 pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
 
 
-def test_entries_are_changed_and_a_message_is_tried(visit: Callable[..., Visitor]) -> None:
+def test_entries_are_changed_and_pages_of_swarms_can_be_read(visit: Callable[..., Visitor]) -> None:
     ada = with_swarm(sample_lines=["To sum up, I would take the blue one for 40 euros."])
     channel = begin_chat(ada)
     exchange(ada, channel, "I am allergic to peanuts. I want to plan a picnic in Delft.")
@@ -44,15 +44,8 @@ def test_entries_are_changed_and_a_message_is_tried(visit: Callable[..., Visitor
 
     visitor.open(page_of(ada.swarms.get()))
     assert visitor.fits
-    page.get_by_role("link", name="Try it").click()
-    page.get_by_label("Agent").fill("ada")
-    page.get_by_label("Message").fill("Write a short note about the blue vase from Delft")
-    page.get_by_role("button", name="Try it").click()
-    expect(page.get_by_role("heading", name="What would be sent")).to_be_visible()
-    expect(page.locator("del", has_text="To sum up")).to_be_visible()
-    for path in (page.url.removeprefix(visitor.home), page_of(SwarmTurn.objects.get())):
-        if path not in page.url:
-            visitor.open(path)
+    for path in (page_of(ada.swarms.get()), page_of(SwarmTurn.objects.get())):
+        visitor.open(path)
         for scheme in ("light", "dark"):
             visitor.dress(scheme)
             assert visitor.fits
