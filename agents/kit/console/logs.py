@@ -61,8 +61,8 @@ class LogAdmin(ReadOnlyAdmin[M]):
         """Return the links to the files of what the filters leave; none for a table without an export."""
         if self.export is None:
             return []
-        # Page, order, "show all" and "error" are no filters.
-        query = changelist.get_query_string(remove=["p", "o", "all", "e"])
+        # Page, order, "show all" and "error" are no filters. Not `remove`, which takes everything away that begins so, such as "outcome".
+        query = changelist.get_query_string({"p": None, "o": None, "all": None, "e": None})
         url_name = f"admin:{self.opts.app_label}_{self.opts.model_name}_export"
         return [
             {"label": label, "url": reverse(url_name, args=[form]) + query} for form, label in FORMAT_LABELS.items()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -82,6 +84,18 @@ def test_the_filters_and_the_search_of_the_list_hold_for_the_file(root: Client) 
     links = [part.split('"')[0].replace("&amp;", "&") for part in html.split('href="')[1:] if "/export/" in part]
     assert [link.split("?")[0] for link in links] == [url_of("agents.message", form) for form in ("csv", "jsonl")]
     assert as_rows(exported(root, links[1])) == [row]
+
+
+def test_the_link_to_the_file_keeps_filters_whose_names_begin_like_a_page_number(root: Client) -> None:
+    call(purpose="gate")
+    call(purpose="turn")
+    page = read(root, list_of(LLMCall, "?purpose__exact=gate&o=1&p=1"))
+
+    [link] = [link for link in re.findall(r'href="([^"]+)"', page) if "/export/jsonl" in link]
+    rows = as_rows(exported(root, html.unescape(link)))
+
+    assert [row["purpose"] for row in rows] == ["gate"]
+    assert "o=" not in link.partition("?")[2].replace("purpose", "")
 
 
 def test_no_cell_is_run_as_a_formula_and_numbers_stay_numbers(root: Client) -> None:
