@@ -110,7 +110,7 @@ def test_no_page_needs_an_inline_script(root: Client) -> None:
         assert re.findall(r"""(?:src|href)=["'](?:https?:)?//[^"']*""", html) == [], url
 
 
-def test_an_agent_that_spoke_stays_and_one_that_did_not_can_be_deleted(root: Client) -> None:
+def test_an_agent_can_be_deleted_only_if_it_never_spoke(root: Client) -> None:
     spoke, silent = make_agent("spoke"), make_agent("silent")
     say(make_channel(), spoke, "Hello.")
 

@@ -143,7 +143,7 @@ def test_parts_need_their_permissions() -> None:
     assert "No worker is alive" not in html
 
 
-def test_who_may_see_no_part_is_told_and_gets_the_lists_there_are() -> None:
+def test_who_may_see_no_part_is_told_and_gets_the_available_lists() -> None:
     assert "You may not view anything here yet" in home(staff(username="nobody"))
 
     html = home(staff("auth.view_user", username="clerk"))

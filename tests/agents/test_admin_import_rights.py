@@ -84,7 +84,7 @@ def test_an_operator_is_told_what_goes_beyond_their_permissions() -> None:
     assert 'name="import"' not in html
 
 
-def test_an_error_that_may_quote_the_file_is_shown_to_who_may_read_it(console: Client) -> None:
+def test_only_who_may_read_a_file_sees_errors_that_may_quote_it(console: Client) -> None:
     job = upload(console, file(TALK + '{"speaker": "Pat", "text"\n'))
     Import.objects.filter(pk=job.pk).update(error="line 3: 'the secret'")
     half = signed_in(staff("agents.view_import", username="half"))

@@ -139,7 +139,7 @@ def test_csv_columns_are_chosen_among_those_of_the_file(console: Client) -> None
     assert job.choices["columns"] == {"speaker": "Wer", "text": "Was"}
 
 
-def test_a_csv_file_in_another_language_is_read_as_csv_and_its_build_is_a_tag_at_once(console: Client) -> None:
+def test_csv_in_another_language_is_read_and_its_build_tagged_at_once(console: Client) -> None:
     make_agent("klara")
     job = upload(console, file("Datum,Wer,Was,Build\n2026-11-01 10:00:00,klara,Hallo,7.1\n", "t.csv"))
     html = read(console, page_of(job))
@@ -154,7 +154,7 @@ def test_a_csv_file_in_another_language_is_read_as_csv_and_its_build_is_a_tag_at
     assert "sent from 1 Nov 2026, 10:00 to 1 Nov 2026, 10:00" in read(console, page_of(job))
 
 
-def test_a_column_of_tickets_is_proposed_as_the_conversation_and_none_can_be_chosen(console: Client) -> None:
+def test_a_ticket_column_is_proposed_as_conversation_and_none_can_be_chosen(console: Client) -> None:
     rows = "".join(f"T{n // 2},{'Pat' if n % 2 else 'Kim'},Line {n}\n" for n in range(6))
     job = upload(console, file(f"Ticket,Author,Message\n{rows}", "t.csv"))
     html = read(console, page_of(job))
@@ -190,9 +190,7 @@ def test_texts_of_strangers_stay_texts(console: Client) -> None:
     assert HOSTILE not in read(console, page_of(broken))
 
 
-def test_no_file_an_empty_one_several_and_one_that_is_too_large_are_refused(
-    console: Client, settings: Settings
-) -> None:
+def test_uploads_of_none_empty_several_or_too_large_files_are_refused(console: Client, settings: Settings) -> None:
     settings.IMPORT_MOST_BYTES = 100_000
     for files, says in (
         ([], "choose at least one file"),
@@ -237,7 +235,7 @@ def test_progress_says_when_something_happened_and_when_it_is_over(console: Clie
     assert "data-live" not in read(console, page_of(job))
 
 
-def test_discarding_says_what_it_does_and_the_page_says_how_to_go_on(console: Client) -> None:
+def test_discarding_says_what_it_does_and_how_to_go_on(console: Client) -> None:
     job = upload(console, file(TALK))
     assert "upload it again" in read(console, page_of(job))
     html = console.post(page_of(job).replace("change", "discard"), follow=True).content.decode()

@@ -89,7 +89,7 @@ def test_what_the_rows_hold_beyond_that_is_shown_as_it_is(root: Client) -> None:
 
 
 @pytest.mark.parametrize("given", [{"items": [1, 2]}, {"items": 5}, {"text": ["Hi", "there"]}, {"text": 5}, {"": None}])
-def test_what_a_model_asked_of_a_tool_is_shown_whatever_json_it_is(root: Client, given: dict[str, Any]) -> None:
+def test_what_a_model_asked_of_a_tool_is_shown_whatever_its_json(root: Client, given: dict[str, Any]) -> None:
     run = taken()
     entry = run.run_messages.filter(role="assistant").earliest("number")
     entry.content["tool_calls"][0]["input"] = given
@@ -111,7 +111,7 @@ def test_a_turn_that_waits_is_cancelled(root: Client) -> None:
     assert (run.status, run.stop_reason) == ("cancelled", "cancelled")
 
 
-def test_a_turn_that_runs_is_asked_to_stop_and_one_that_ended_is_left_alone(root: Client) -> None:
+def test_stopping_asks_a_running_turn_and_leaves_an_ended_one_alone(root: Client) -> None:
     running = Run.objects.create(agent=make_agent(), channel=make_channel(), status="running", lease_owner="somebody")
     ended = Run.objects.create(agent=make_agent("bob"), status="completed")
     said = [

@@ -46,7 +46,7 @@ def test_each_version_says_what_it_changed_word_by_word(root: Client, ada: Agent
     assert restore(ada, 2) not in page
 
 
-def test_a_restored_version_is_a_new_one_with_the_persona_of_the_old(root: Client, ada: Agent) -> None:
+def test_restoring_a_version_makes_a_new_one_with_the_old_persona(root: Client, ada: Agent) -> None:
     answer = root.post(restore(ada, 1), confirmed(ada), follow=True).content.decode()
     third, _, first = ada.persona_versions.order_by("-number")
 

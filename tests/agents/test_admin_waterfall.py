@@ -79,7 +79,7 @@ def test_each_step_stands_where_it_began_with_what_happened_in_it(root: Client) 
     assert 'id="step-2"' in html
 
 
-def test_a_turn_that_goes_on_says_so_and_one_that_waits_has_none(root: Client) -> None:
+def test_a_running_turn_says_so_and_a_waiting_one_has_no_waterfall(root: Client) -> None:
     going = timed(status="running", finished_at=None)
     waiting = Run.objects.create(agent=make_agent("bob"))
 

@@ -23,7 +23,7 @@ def said(agent: Agent, day: float, **tags: str) -> None:
     talk(agent, [f"Day {day}."], sent_at=MONDAY + day * DAY, tags=tags)
 
 
-def test_a_build_begins_with_the_first_message_of_its_tag_for_each_agent() -> None:
+def test_a_build_begins_with_each_agents_first_message_of_its_tag() -> None:
     ada, bob = make_agent("ada"), make_agent("bob")
     said(ada, 1, build="40", locale="en")
     said(ada, 3, build="41", model="m")
@@ -46,7 +46,7 @@ def test_a_build_begins_with_the_first_message_of_its_tag_for_each_agent() -> No
     ]
 
 
-def test_of_very_many_messages_a_build_that_began_before_those_looked_at_has_no_date(
+def test_a_build_that_began_before_the_messages_looked_at_has_no_date(
     monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
 ) -> None:
     monkeypatch.setattr(builds, "NEWEST", 4)

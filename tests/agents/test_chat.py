@@ -47,7 +47,7 @@ def chats_url(agent: Agent) -> str:
 
 
 # -- the service
-def test_what_is_said_in_a_chat_is_synthetic_and_so_in_no_measurement(ada: Agent) -> None:
+def test_what_is_said_in_a_chat_is_synthetic_and_never_measured(ada: Agent) -> None:
     chat = begin_chat(ada)
     exchange(ada, chat, "Good morning.")
     assert len(texts(chat)) == 2
@@ -143,7 +143,7 @@ def test_an_edited_persona_does_not_overwrite_a_newer_one(ada: Agent) -> None:
 
 
 # -- the pages
-def test_the_first_message_begins_a_chat_whose_page_shows_the_answer_and_the_turn(ada: Agent) -> None:
+def test_the_first_message_begins_a_chat_that_shows_answer_and_turn(ada: Agent) -> None:
     client = signed_in(staff(*TALKING))
     assert "None yet" in plain(read(client, chats_url(ada)))
     page = client.post(chats_url(ada), {"text": f"Good morning.\r\n{HOSTILE}"})
@@ -162,7 +162,7 @@ def test_the_first_message_begins_a_chat_whose_page_shows_the_answer_and_the_tur
     assert chat.name in read(client, chats_url(ada))
 
 
-def test_whoever_has_no_sample_lines_is_said_to_need_some_where_no_model_answers(ada: Agent) -> None:
+def test_chats_ask_for_missing_sample_lines_where_no_model_answers(ada: Agent) -> None:
     client, bob = signed_in(staff(*TALKING)), make_agent("bob")
     assert "the scripted actor says the sample lines of" in plain(read(client, chats_url(ada)))
     html = read(client, chats_url(bob))
@@ -170,7 +170,7 @@ def test_whoever_has_no_sample_lines_is_said_to_need_some_where_no_model_answers
     assert f'href="{page_of(bob)}"' in html
 
 
-def test_a_script_is_told_in_json_where_the_chat_is_or_what_is_wrong(ada: Agent) -> None:
+def test_json_tells_a_script_where_the_chat_is_or_what_is_wrong(ada: Agent) -> None:
     client = signed_in(staff(*TALKING))
     headers = {"Accept": "application/json"}
     assert "empty" in client.post(chats_url(ada), {"text": " "}, headers=headers).json()["problem"]
@@ -191,7 +191,7 @@ def test_progress_is_another_answer_once_something_happened_and_only_then(ada: A
 
 
 @pytest.mark.parametrize("failure", [{"status": 400}, {"stop_reason": "refusal", "text": "I will not."}])
-def test_a_turn_that_failed_says_why_and_is_tried_again_as_it_was(
+def test_a_failed_turn_says_why_and_is_tried_again_as_it_was(
     failure: dict[str, Any], ada: Agent, llm_server: LLMServer
 ) -> None:
     client, chat = signed_in(staff(*TALKING)), begin_chat(ada)
@@ -260,7 +260,7 @@ def test_a_conversation_that_is_no_chat_has_no_such_page(ada: Agent) -> None:
     assert signed_in(superuser()).get(page_of(real, "chat")).status_code == 404
 
 
-def test_the_edited_persona_is_tried_beside_the_answer_and_saved_as_a_version(ada: Agent) -> None:
+def test_edited_personas_are_tried_beside_the_answer_and_saved_as_versions(ada: Agent) -> None:
     client, chat = signed_in(superuser()), begin_chat(ada)
     answered(ask(ada, chat, "Hello"))
     url = again_url(Message.objects.get(text="Hello"))
@@ -306,7 +306,7 @@ def fill(agent: Agent, chat: Channel, pairs: int) -> None:
     chat.refresh_from_db()
 
 
-def test_a_long_chat_shows_its_newest_messages_in_as_many_statements_as_a_short_one(ada: Agent) -> None:
+def test_a_long_chat_shows_its_newest_messages_without_more_statements(ada: Agent) -> None:
     client, chat = signed_in(superuser()), begin_chat(ada)
     fill(ada, chat, 3)
     few = len(queries(client, page_of(chat, "chat")))

@@ -24,7 +24,7 @@ def test_how_an_exchange_is_built_and_its_numbers_stay() -> None:
     assert blanked(exchange) == exchange | {"blocks": [{"type": "text", "text": ERASED, "cache": True}]}
 
 
-def test_a_name_alone_becomes_the_label_and_keys_that_are_kept_keep_other_values() -> None:
+def test_a_name_alone_becomes_the_label_and_kept_keys_keep_other_values() -> None:
     voices = {"voices": {"Marla": ["Hi"]}, "speakers": [{"speaker": "ada", "taken_for": "Marla"}]}
 
     left = blanked(voices, keep={"speaker", "taken_for"}, labels=LABELS)

@@ -115,7 +115,7 @@ def test_who_has_spoken_cannot_be_deleted(ada: Agent) -> None:
         ada.delete()
 
 
-def test_a_member_or_a_reaction_is_of_an_agent_or_a_user_and_once(ada: Agent, office: Channel) -> None:
+def test_a_member_or_reaction_is_of_one_agent_or_user_and_unique(ada: Agent, office: Channel) -> None:
     user = get_user_model().objects.create(username="eve")
     member: dict[str, Any] = {"channel": office}
     reaction: dict[str, Any] = {"message": say(office, ada, "x"), "emoji": "👍"}

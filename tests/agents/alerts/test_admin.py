@@ -83,7 +83,7 @@ def test_an_alert_names_what_it_is_about_and_where_the_change_is(root: Client) -
         ("service", "pagerduty://T0KEN@s3cret", "pagerduty"),
     ],
 )
-def test_address_and_secret_of_a_webhook_are_only_for_those_who_may_change_it(
+def test_only_those_who_may_change_a_webhook_see_its_address_and_secret(
     hook: Receiver, channel: str, address: str, shown: str
 ) -> None:
     hook.channel, hook.address = channel, address

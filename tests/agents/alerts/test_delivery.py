@@ -234,7 +234,7 @@ raise_alert(kind="drift", about="x", title="It fell")
 
 
 @pytest.mark.slow
-def test_a_worker_killed_while_sending_is_replaced_by_one_that_sends_the_same_id(
+def test_after_a_worker_is_killed_while_sending_another_sends_the_same_id(
     hook: Hook, database_url: str, tmp_path: Path
 ) -> None:
     hook.hangs = True

@@ -25,7 +25,7 @@ def state() -> list[tuple[str, bool]]:
     return [(alert.about, alert.ended_at is None) for alert in Alert.objects.order_by("pk")]
 
 
-def test_a_judge_whose_last_calls_had_no_answer_is_down_until_it_answers() -> None:
+def test_a_judge_with_its_last_calls_unanswered_is_down_until_it_answers() -> None:
     asked("ok", minutes_ago=5)
     asked(*["timeout"] * (IN_A_ROW - 1))
     assert state() == []

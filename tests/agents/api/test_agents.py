@@ -115,7 +115,7 @@ def test_aliases_are_changed_without_a_version_and_refused_with_what_is_allowed(
     assert ada.aliases == ["Countess", "Lady L"]
 
 
-def test_the_prompt_is_what_the_model_would_be_sent_with_the_sections_of_stages(
+def test_the_prompt_is_what_the_model_would_get_with_sections_of_stages(
     client: Program, ada: Agent, office: Channel, settings: Settings
 ) -> None:
     settings.TURN_PIPELINE = ["tests.agents.turn.stages.Hint"]

@@ -63,7 +63,7 @@ def test_a_deadline_never_prolongs_what_is_configured(operator: Program, client:
     assert overrides_of(operator, 2) == (2, 2)
 
 
-def test_where_less_is_configured_than_two_seconds_so_much_may_be_asked_for(operator: Program, ada: Agent) -> None:
+def test_a_deadline_configured_below_two_seconds_may_be_asked_for(operator: Program, ada: Agent) -> None:
     AgentEvaluationConfig.objects.create(agent=ada, gate_deadline_seconds="0.5")
 
     assert overrides_of(operator, 0.5) == (0.5, 0.5)
@@ -74,7 +74,7 @@ def test_whoever_may_override_the_gate_may_hurry_it(client: Program, ada: Agent)
 
 
 @pytest.mark.parametrize("chosen", [{"gate_mode": "off"}, {"budget_enabled": False}, {"stages": []}])
-def test_who_may_change_personas_but_not_the_configuration_overrides_nothing_of_the_gate(
+def test_the_right_to_change_personas_alone_overrides_nothing_of_the_gate(
     ada: Agent, settings: Settings, chosen: dict[str, object]
 ) -> None:
     writer = program(staff("agents.add_message", "agents.change_agent"))

@@ -38,7 +38,7 @@ def errors(answer: Any) -> dict[str, list[str]]:
     return found
 
 
-def test_messages_are_stored_in_the_order_given_with_all_that_was_said_of_them(client: Program, ada: Agent) -> None:
+def test_messages_are_stored_in_the_order_given_with_everything_said_of_them(client: Program, ada: Agent) -> None:
     first = spoken(1, sent_at="2026-03-01T12:00:00+02:00", tags={"build": "41", "locale": "en"}, payload={"card": 1})
     second = {"external_id": "m-2", "outsider": "Customer", "text": "Hello?", "parent": "m-1"}
 

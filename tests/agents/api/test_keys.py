@@ -35,7 +35,7 @@ def counted() -> tuple[int, int]:
 
 
 @CASES
-def test_a_key_of_yesterday_with_another_body_is_a_409_and_not_yesterday_s_answer(
+def test_yesterdays_key_with_another_body_is_a_409_and_not_yesterdays_answer(
     client: Program, ada: Agent, path: str, body: dict[str, Any], other: dict[str, Any]
 ) -> None:
     first = client.post(path, body, headers={"Idempotency-Key": "daily-report"})
@@ -92,9 +92,7 @@ def test_a_repeated_request_gets_the_first_answer(client: Program, ada: Agent, p
     assert counted() == done
 
 
-def test_keys_that_begin_alike_and_those_of_other_users_do_not_stand_in_each_other_s_way(
-    client: Program, ada: Agent
-) -> None:
+def test_keys_that_begin_alike_and_keys_of_other_users_do_not_collide(client: Program, ada: Agent) -> None:
     said = {"channel": "office", "text": "Good morning."}
     root = program(User.objects.create_superuser("bob"))
     answers = [

@@ -69,7 +69,7 @@ def test_a_channel_is_asked_for_what_is_new(client: Program, ada: Agent, office:
 
 @pytest.mark.service
 @pytest.mark.django_db(transaction=True)
-def test_a_writer_that_commits_late_holds_up_the_next_so_no_message_appears_below_one_that_was_seen(
+def test_no_message_appears_below_a_seen_one_however_late_its_writer_commits(
     office: Channel,
 ) -> None:
     if connection.vendor != "postgresql":

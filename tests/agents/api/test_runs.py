@@ -116,7 +116,7 @@ def test_a_long_trace_costs_no_more_queries_than_a_short_one(
 
 
 # -- cancelling
-def test_a_waiting_turn_is_cancelled_at_once_and_a_running_one_before_its_next_step(
+def test_cancelling_stops_waiting_turns_at_once_and_running_ones_before_another_step(
     client: Program, ada: Agent, bob: Agent, office: Channel
 ) -> None:
     waiting = Run.objects.create(agent=ada, channel=office)

@@ -87,7 +87,7 @@ def test_a_draft_that_is_sent_back_comes_with_feedback_and_a_session(
     assert texts(office) == []
 
 
-def test_the_gate_sends_back_and_lets_the_next_attempt_of_the_session_pass(
+def test_the_gate_sends_back_and_lets_the_sessions_next_attempt_pass(
     client: Program, ada: Agent, office: Channel, settings: Settings
 ) -> None:
     settings.TURN_PIPELINE = GATE

@@ -111,7 +111,7 @@ QUICK_ORDERS = [ORDERS[0], ORDERS[-1], (2, 4, 0, 3, 1)]
     [*QUICK_ORDERS, *(pytest.param(order, marks=pytest.mark.slow) for order in ORDERS if order not in QUICK_ORDERS)],
     ids=lambda order: "".join(map(str, order)),
 )
-def test_an_answer_is_of_the_agent_around_it_in_every_order_of_arrival(order: tuple[int, ...]) -> None:
+def test_an_answer_is_of_the_agent_around_it_in_any_arrival_order(order: tuple[int, ...]) -> None:
     ada, bo = make_agent("ada"), make_agent("bo")
     for _ in range(2):
         for number in order:
@@ -123,7 +123,7 @@ def test_an_answer_is_of_the_agent_around_it_in_every_order_of_arrival(order: tu
     assert ingest_spans(batch(*TREE)).attributed == 0
 
 
-def test_spans_of_another_trace_change_nothing_and_answers_of_no_agent_are_named(client: Program) -> None:
+def test_spans_of_other_traces_change_nothing_and_answers_without_agent_are_named(client: Program) -> None:
     make_agent("ada")
     notes = " ".join(client.post(URL, batch(TREE[2])).json()["notes"])
     assert "1 of 'assistant'" in notes
@@ -200,7 +200,7 @@ def test_nothing_is_stored_in_a_synthetic_channel(client: Program) -> None:
 
 
 @pytest.mark.parametrize("odd", ["\x00", "\ud800"])
-def test_an_id_that_no_database_stores_is_the_same_span_when_it_comes_again(client: Program, odd: str) -> None:
+def test_a_span_sent_again_is_recognised_though_no_database_stores_its_id(client: Program, odd: str) -> None:
     make_agent("ada")
     body = json.dumps(batch({**FIRST, "spanId": f"s{odd}"}))
     counts = [client.post(URL, body, content_type="application/json").json()["imported"] for _ in range(2)]
@@ -216,7 +216,7 @@ def test_a_batch_that_would_keep_other_writers_waiting_is_refused(
     assert not Message.objects.exists()
 
 
-def test_an_agent_whose_name_two_have_is_an_outsider_and_that_is_said(client: Program) -> None:
+def test_a_name_that_two_agents_have_is_an_outsider_with_a_note(client: Program) -> None:
     for slug in ("ada-1", "ada-2"):
         make_agent(slug, display_name="Ada")
     notes = client.post(URL, batch(FIRST)).json()["notes"]

@@ -150,7 +150,7 @@ def test_the_time_grows_no_faster_than_the_text(piece: str) -> None:
     assert time.thread_time() - begun < 3
 
 
-def test_an_agent_whose_name_is_a_word_for_all_is_called_by_it_alone() -> None:
+def test_a_word_for_all_that_names_an_agent_calls_it_alone() -> None:
     parties = [Party.named("all", "Everybody", slug="everybody"), Party.named("pam", "Pam Beesly", slug="pam")]
 
     assert set(read_calls("@everybody be brief", parties).called) == {"all"}

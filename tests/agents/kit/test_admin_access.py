@@ -50,7 +50,7 @@ def test_a_key_is_shown_once_works_at_once_and_is_nowhere_afterwards() -> None:
     assert key not in str(list(LogEntry.objects.values()))
 
 
-def test_a_user_has_several_tokens_and_a_deleted_one_is_refused_while_the_others_work() -> None:
+def test_of_a_users_tokens_a_deleted_one_is_refused_while_others_work() -> None:
     client = signed_in(operator("grace"))
     first, second = make(client, "bot"), make(client, "tests", days=0)
     assert (asked_with(first)[0], asked_with(second)[0]) == (200, 200)

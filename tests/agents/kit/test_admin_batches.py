@@ -24,7 +24,7 @@ def handed_in(work: int, **fields: object) -> LLMBatch:
     return batch
 
 
-def test_a_batch_s_page_says_what_became_of_its_questions_and_shows_errors_as_text() -> None:
+def test_the_page_of_a_batch_counts_outcomes_and_shows_errors_as_text() -> None:
     batch = handed_in(7, error=HOSTILE)
     page = read(signed_in(viewer()), page_of(batch))
     assert "1 waiting, 1 not answered within a day, 1 answered" in plain(page)

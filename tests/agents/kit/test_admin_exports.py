@@ -50,7 +50,7 @@ def call(**fields: Any) -> LLMCall:
 
 
 @pytest.mark.parametrize("label", LOGS)
-def test_both_forms_hold_the_same_rows_in_as_many_queries_however_many_there_are(root: Client, label: str) -> None:
+def test_both_forms_hold_the_same_rows_in_a_constant_number_of_queries(root: Client, label: str) -> None:
     cast = people()
 
     def asked() -> tuple[int, int]:
@@ -108,9 +108,7 @@ def test_no_cell_is_run_as_a_formula_and_numbers_stay_numbers(root: Client) -> N
     assert (row["error"], row["input_tokens"], row["output_tokens"]) == ("=HYPERLINK('x')", 0, None)
 
 
-def test_a_file_has_the_newest_rows_and_no_more_than_the_page_says(
-    root: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_has_the_newest_rows_as_many_as_the_page_says(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "MOST_ROWS", 3)
     for number in range(5):
         call(work_id=f"evaluation_run:{number}")
@@ -148,7 +146,7 @@ QUOTING = {
 
 
 @pytest.mark.parametrize("label", sorted(QUOTING))
-def test_columns_that_quote_messages_are_left_out_for_who_may_not_view_those(label: str) -> None:
+def test_exports_leave_out_columns_quoting_messages_the_user_may_not_view(label: str) -> None:
     MAKERS[label](people(), 0, 2)
     app, model = label.split(".")
     half, whole = signed_in(staff(f"{app}.view_{model}")), signed_in(viewer())

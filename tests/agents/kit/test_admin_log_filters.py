@@ -61,7 +61,7 @@ def test_calls_are_found_by_range_of_days(root: Client) -> None:
     assert cells(read(root, list_of(LLMCall, f"?created_at_to={yesterday}")), "what") == ["old judge"]
 
 
-def test_filters_in_effect_stand_above_the_list_and_can_be_taken_off_one_by_one(root: Client) -> None:
+def test_filters_in_effect_stand_above_the_list_and_can_each_be_removed(root: Client) -> None:
     ada = make_agent()
     Run.objects.create(agent=ada, status="errored", error="x")
     query = f"?status__exact=errored&agent__id__exact={ada.pk}&error=yes&created_at_from=2026-01-02&attempt__gte=0"

@@ -40,7 +40,7 @@ def test_what_was_not_measured_is_a_gap_and_said_in_the_table() -> None:
     ]
 
 
-def test_lines_share_the_rows_of_their_common_times_and_a_baseline_comes_first() -> None:
+def test_lines_share_rows_of_common_times_and_a_baseline_comes_first() -> None:
     html = line_chart([line(7, 6, level=0), line(3, name="Bob")], label="Scores", shown="{:.2f}".format)
 
     assert rows(html) == ["baseline 0.00 –", "3 Nov 2026, 09:00 6.00", "2 Nov 2026, 09:00 7.00 3.00"]

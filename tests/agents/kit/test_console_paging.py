@@ -74,7 +74,7 @@ def test_an_action_on_all_of_too_many_does_nothing_and_says_so(root: Client, mon
     assert not Agent.objects.filter(evaluation_runs__isnull=False).exists()
 
 
-def test_a_search_of_messages_looks_at_the_newest_and_with_a_filter_at_all(
+def test_a_search_looks_at_the_newest_messages_and_with_filter_at_all(
     root: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conversations, "MOST_SEARCHED", 2)
@@ -89,7 +89,7 @@ def test_a_search_of_messages_looks_at_the_newest_and_with_a_filter_at_all(
     assert all(message.text in all_of_ada for message in said)
 
 
-def test_messages_of_agents_and_channels_are_counted_no_further_than_a_list_needs(
+def test_lists_of_agents_and_channels_count_messages_no_further_than_needed(
     root: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conversations, "MOST_MESSAGES", 2)

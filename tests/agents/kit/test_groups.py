@@ -75,7 +75,7 @@ def test_a_migration_keeps_what_somebody_added_and_what_they_took_away() -> None
     assert theirs not in group.permissions.all()
 
 
-def test_a_migration_gives_groups_the_permissions_that_it_brings_and_makes_missing_groups() -> None:
+def test_a_migration_gives_groups_its_new_permissions_and_makes_missing_groups() -> None:
     group = Group.objects.get(name="Viewer")
     Permission.objects.get(codename="view_llmpayload").delete()  # as before the version that brought it
     Group.objects.get(name="Editor").delete()

@@ -121,7 +121,7 @@ def test_one_handler_s_hidden_traceback_does_not_change_what_another_prints() ->
     assert SECRET in logging.Formatter().format(broken)
 
 
-def test_of_a_database_s_error_only_the_line_that_quotes_no_row_is_said() -> None:
+def test_of_database_errors_only_the_line_that_quotes_no_row_is_said() -> None:
     error = IntegrityError(f"duplicate key violates unique constraint x\nDETAIL: Key (text)=({SECRET}) exists.")
 
     assert spoken(error) == "duplicate key violates unique constraint x"
@@ -138,7 +138,7 @@ def test_no_text_gets_through_an_exception_group_or_its_notes(text: str) -> None
     assert f"<{text}>" not in Plain().format(record(error=group))
 
 
-def test_sentry_is_told_kind_and_place_of_an_error_and_the_ids_but_no_text() -> None:
+def test_sentry_is_told_an_errors_kind_place_and_ids_but_no_text() -> None:
     caught = Caught()
     client = sentry_sdk.Client(
         dsn="http://key@127.0.0.1:9/1", transport=caught, before_send=scrub_event,

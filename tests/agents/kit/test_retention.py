@@ -268,7 +268,7 @@ def test_a_dry_run_counts_rows_and_bytes_and_changes_nothing() -> None:
 
 # -- batches
 @pytest.mark.django_db
-def test_a_batch_counts_what_hangs_on_its_rows_and_a_stopped_pruning_can_be_begun_again() -> None:
+def test_a_batch_counts_dependent_rows_and_a_stopped_pruning_can_begin_again() -> None:
     ada, office = make_agent(), make_channel()
     for _ in range(7):
         attempt(ada, office, OLD)

@@ -48,7 +48,7 @@ def test_harmless_cells_stay_as_they_are(value: Any) -> None:
     assert spreadsheet_safe(value) == value
 
 
-def test_a_csv_cell_holds_numbers_times_and_objects_as_other_tools_read_them() -> None:
+def test_csv_cells_hold_numbers_times_and_objects_as_other_tools_read_them() -> None:
     row = {
         "cost": Decimal("-0.00000130"),
         "score": -0.5,

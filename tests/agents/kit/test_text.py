@@ -254,7 +254,7 @@ def test_other_threads_go_on_while_a_pattern_runs() -> None:
 
 
 @pytest.mark.slow
-def test_the_patterns_of_one_message_share_their_time_and_ordinary_ones_still_run() -> None:
+def test_patterns_of_one_message_share_their_time_and_ordinary_ones_still_run() -> None:
     text = "a" * 15_000 + "! thanks"
     slow = [f"/(?:a|aa){{{n},}}$/" for n in range(1, 41)]
     begun = time.process_time()

@@ -99,7 +99,7 @@ def test_what_one_process_counted_another_knows(settings: Settings, redis: Redis
 
 
 @pytest.mark.django_db
-def test_while_the_redis_is_away_every_request_passes_and_the_log_says_so(
+def test_every_request_passes_while_redis_is_away_and_the_log_says_so(
     settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     counted_in(settings, f"redis://127.0.0.1:{free_port()}/0")
@@ -195,7 +195,7 @@ def test_guesses_for_many_users_count_for_the_address(grace: User, settings: Set
     assert sign_in("grace", RIGHT, address="198.51.100.9").status_code == 302
 
 
-def test_signing_in_rightly_is_never_too_often_and_leaves_room_for_a_slip(grace: User, settings: Settings) -> None:
+def test_right_sign_ins_are_never_too_many_and_leave_room_for_slips(grace: User, settings: Settings) -> None:
     settings.WRONG_SIGN_INS_PER_MINUTE = 2
 
     tried = [sign_in("grace", password).status_code for password in ["slip", *[RIGHT] * 5, "slip", RIGHT]]
@@ -203,9 +203,7 @@ def test_signing_in_rightly_is_never_too_often_and_leaves_room_for_a_slip(grace:
     assert tried == [200, *[302] * 5, 200, 429]
 
 
-def test_behind_a_proxy_the_address_is_the_one_it_names_and_not_the_caller_s_word(
-    grace: User, settings: Settings
-) -> None:
+def test_behind_a_proxy_the_proxy_names_the_address_and_not_the_caller(grace: User, settings: Settings) -> None:
     settings.WRONG_SIGN_INS_PER_MINUTE = 2
     settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "NUM_PROXIES": 1}
     proxied = [{"X-Forwarded-For": f"10.0.0.{n}, 203.0.113.5"} for n in range(3)]
@@ -215,7 +213,7 @@ def test_behind_a_proxy_the_address_is_the_one_it_names_and_not_the_caller_s_wor
 
 
 # -- wrong tokens
-def test_wrong_tokens_are_refused_as_too_many_and_right_ones_pass_all_the_same(grace: User, settings: Settings) -> None:
+def test_wrong_tokens_are_refused_as_too_many_while_right_ones_still_pass(grace: User, settings: Settings) -> None:
     settings.WRONG_SIGN_INS_PER_MINUTE = 3
     guessing = Program()
 

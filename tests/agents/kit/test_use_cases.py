@@ -106,7 +106,7 @@ def test_what_is_left_out_is_the_default_of_the_model() -> None:
         (["--samples=101", "--keep"], "samples=101&keep=on", {"samples": 101, "keep": True}, "samples", " 101: at most 100"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_refused_with_the_same_words_that_begin_with_the_field_as_the_door_names_it(
+def test_each_door_refuses_mistakes_in_the_same_words_after_its_field_name(
     words: list[str], typed: str, sent: dict[str, Any], field: str, sentence: str
 ) -> None:
     with pytest.raises(CommandError) as command:
@@ -122,7 +122,7 @@ def test_a_mistake_is_refused_with_the_same_words_that_begin_with_the_field_as_t
     assert command.value.returncode == WRONG_USAGE
 
 
-def test_a_name_that_is_nothings_and_a_file_that_cannot_be_used_end_a_command_with_their_own_code(
+def test_unknown_names_and_unusable_files_end_a_command_with_their_own_code(
     tmp_path: Path,
 ) -> None:
     empty = tmp_path / "empty.txt"
@@ -177,7 +177,7 @@ class PanelRequest(Body):
     limit: float | None = Field(0.5, ge=0, le=1, description="when it ends; off or null: never")
 
 
-def test_a_list_of_texts_keeps_its_order_and_off_is_typed_where_json_has_null() -> None:
+def test_a_typed_list_keeps_its_order_and_off_stands_for_null() -> None:
     asked = read_options(PanelRequest, {"names": "eve, ada,eve", "limit": "off"})
 
     assert asked == PanelRequest(names=["eve", "ada", "eve"], limit=None)

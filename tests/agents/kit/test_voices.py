@@ -213,7 +213,7 @@ def test_the_similarity_is_the_mean_over_all_pairs() -> None:
 
 
 # -- shared phrases
-def test_a_phrase_inside_a_longer_one_is_kept_only_if_more_messages_hold_it() -> None:
+def test_a_phrase_inside_a_longer_one_needs_more_messages_to_be_kept() -> None:
     said = ["a b c d e", "a b c d e", "x b c d y"]
 
     assert shared_phrases([text.split() for text in said]) == [("b c d", 3), ("a b c d e", 2)]

@@ -179,7 +179,7 @@ def test_words_of_the_message_and_the_preferences_are_no_new_ones() -> None:
     assert "numbers" in refusal("It has plenty.", "It has 30 g.", message="Does it have 30 g?")
 
 
-def test_a_given_name_is_one_at_a_sentence_s_start_and_in_small_letters() -> None:
+def test_a_given_name_counts_at_a_sentences_start_and_in_small_letters() -> None:
     assert refusal(
         "Kevin laughed about it all day long.", "Oscar laughed about it all day long.", names=["Kevin", "Oscar Nunez"]
     )

@@ -103,7 +103,7 @@ def test_without_a_stage_that_offers_it_a_further_tool_does_not_exist(
     assert "temperature" not in llm_server.bodies[0]
 
 
-def test_a_turn_that_goes_on_elsewhere_has_its_tools_what_they_did_and_its_temperature(
+def test_a_turn_resumed_elsewhere_keeps_its_tools_their_outcomes_and_its_temperature(
     ada: Agent, office: Channel, llm_server: LLMServer
 ) -> None:
     plays(llm_server, ("weigh", {"thing": "parcel"}), ("stumble", {}))
@@ -123,7 +123,7 @@ def test_a_turn_that_goes_on_elsewhere_has_its_tools_what_they_did_and_its_tempe
     ]
 
 
-def test_a_turn_goes_on_without_a_tool_that_was_taken_out_of_the_settings_meanwhile(
+def test_a_turn_goes_on_without_a_tool_removed_from_the_settings_meanwhile(
     ada: Agent, office: Channel, llm_server: LLMServer, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plays(llm_server, ("stumble", {}))

@@ -70,7 +70,7 @@ def test_values_that_are_none_are_passed_over(wrong: Any) -> None:
     assert given.apart is (wrong is True)
 
 
-def test_a_turn_is_taken_by_another_model_and_what_it_says_is_tagged(
+def test_another_model_takes_the_turn_and_what_it_says_is_tagged(
     llm_server: LLMServer, ada: Agent, office: Channel
 ) -> None:
     plays(llm_server, ("send_message", {"channel": "office", "text": "Hm."}), "done")

@@ -124,9 +124,7 @@ def test_in_a_thread_the_thread_is_shown_with_its_beginning(ada: Agent, office: 
     assert prompt.transcript == ("1. Zed: root", "5. Zed: reply 2", "6. Zed: reply 3")
 
 
-def test_what_is_to_be_answered_is_shown_even_when_it_is_long_past(
-    ada: Agent, office: Channel, settings: Settings
-) -> None:
+def test_what_is_to_be_answered_is_shown_even_if_long_past(ada: Agent, office: Channel, settings: Settings) -> None:
     settings.TURN_HISTORY_MESSAGES = 2
     question = say(office, "Zed", "What is a stamp?")
     for n in range(5):

@@ -86,7 +86,7 @@ def test_elsewhere_those_who_are_named_are_addressed(
         ("Max, be shorter. Jim, be funnier", ["jim"]),
     ],
 )
-def test_a_first_name_or_alias_set_apart_calls_an_agent_and_one_that_is_shared_calls_nobody(
+def test_a_first_name_or_alias_set_apart_calls_its_agent_unless_shared(
     office: Channel, text: str, addressed: list[str]
 ) -> None:
     join(office, make_agent("michael", display_name="Michael Scott", aliases=["Boss"]))
@@ -108,7 +108,7 @@ def test_a_first_name_or_alias_set_apart_calls_an_agent_and_one_that_is_shared_c
         ("Fine. Jim, what do you say?", ["jim", "max-1"]),
     ],
 )
-def test_a_reply_calls_the_author_of_what_it_replies_to_until_it_calls_another(
+def test_a_reply_calls_the_author_replied_to_unless_it_calls_another(
     office: Channel, text: str, addressed: list[str]
 ) -> None:
     long_winded = make_agent("max-1", display_name="Max Moss")
@@ -120,7 +120,7 @@ def test_a_reply_calls_the_author_of_what_it_replies_to_until_it_calls_another(
     assert queued() == addressed
 
 
-def test_a_person_who_once_spoke_under_an_agents_name_does_not_stand_in_its_way(office: Channel) -> None:
+def test_an_agent_is_called_though_a_person_once_spoke_under_its_name(office: Channel) -> None:
     join(office, make_agent("michael", display_name="Michael Scott"))
     say(office, "Michael Scott", "Imported, before there was an agent.")
 
@@ -238,7 +238,7 @@ def test_an_answer_belongs_into_the_channel_of_what_it_answers(dm: Channel, offi
         receive_message(channel=dm, outsider="Zed", text="Hi.", parent=say(office, "Zed", "Hi."))
 
 
-def test_a_message_to_more_agents_than_can_hear_of_it_is_refused_and_not_said(ada: Agent, dm: Channel) -> None:
+def test_a_message_to_too_many_agents_is_refused_and_not_said(ada: Agent, dm: Channel) -> None:
     join(dm, *(make_agent(f"clerk-{number}") for number in range(50)))
 
     with pytest.raises(SendRefused, match="addressed to 51 agents of channel 'dm-zed-ada'; allowed: at most 50"):
@@ -247,7 +247,7 @@ def test_a_message_to_more_agents_than_can_hear_of_it_is_refused_and_not_said(ad
     assert not Message.objects.exists()
 
 
-def test_what_fails_when_a_message_is_heard_of_costs_the_turn_and_not_the_answer(
+def test_a_failure_on_hearing_a_message_costs_the_turn_not_the_answer(
     ada: Agent, dm: Channel, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.TURN_PIPELINE = ["nowhere.Stage"]
@@ -307,7 +307,7 @@ def test_an_outsider_with_an_agents_name_is_marked(ada: Agent, dm: Channel, name
     assert receive_message(channel=dm, outsider=name, text="Hello?", idempotency_key="k") == message
 
 
-def test_an_outsider_who_spoke_before_an_agent_had_the_name_is_marked_then(office: Channel) -> None:
+def test_an_earlier_outsider_is_marked_once_an_agent_has_the_same_name(office: Channel) -> None:
     said = receive_message(channel=office, outsider="nora  VALE", text="Hello?")
     other = receive_message(channel=office, outsider="Nora", text="Hello!")
 

@@ -205,7 +205,7 @@ def both_at_once(command: tuple[str, ...], database: Path, server: LLMServer) ->
     return printed
 
 
-def test_two_callers_with_one_key_say_it_once_and_get_the_same_message(database: Path, server: LLMServer) -> None:
+def test_two_callers_with_one_key_speak_once_and_get_the_same_message(database: Path, server: LLMServer) -> None:
     one, two = both_at_once(script(SEND_ON_COMMAND), database, server)
 
     assert said(database) == ["Once."]

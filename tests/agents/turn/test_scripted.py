@@ -135,5 +135,5 @@ def test_once_it_has_said_something_it_ends_the_turn() -> None:
         ({"lines": []}, ""),
     ],
 )
-def test_lines_given_for_a_turn_are_said_as_they_are_in_their_order(facts: dict[str, Any], line: str) -> None:
+def test_lines_given_for_a_turn_are_said_unchanged_in_their_order(facts: dict[str, Any], line: str) -> None:
     assert act(**facts).tool_calls[0].input.get("text", "") == line

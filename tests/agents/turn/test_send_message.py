@@ -80,7 +80,7 @@ def test_only_members_may_speak(ada: Agent) -> None:
     assert texts(attic) == []
 
 
-def test_an_inactive_agent_says_nothing_even_if_the_caller_does_not_know_it(ada: Agent, office: Channel) -> None:
+def test_an_inactive_agent_says_nothing_even_if_the_caller_is_unaware(ada: Agent, office: Channel) -> None:
     Agent.objects.filter(pk=ada.pk).update(is_active=False)
 
     with pytest.raises(SendRefused, match="'ada' is inactive; allowed: active agents"):
@@ -152,7 +152,7 @@ def test_a_key_belongs_to_one_agent_and_one_channel(ada: Agent, bob: Agent, offi
     assert texts(cellar) == []
 
 
-def test_a_key_taken_between_the_look_and_the_commit_returns_the_first_message(ada: Agent, office: Channel) -> None:
+def test_a_key_taken_between_look_and_commit_returns_the_first_message(ada: Agent, office: Channel) -> None:
     """The other caller commits while the stages review; the database's constraint decides, and the transaction around it lives on."""
     first = send_message(agent=ada, channel=office, text="Faster.", idempotency_key="k").message
 
@@ -175,9 +175,7 @@ class SaidElsewhere:
         return Accept(draft, "praised")
 
 
-def test_who_comes_second_with_a_key_hears_what_was_said_and_not_of_the_lost_draft(
-    ada: Agent, office: Channel, settings: Settings
-) -> None:
+def test_who_comes_second_with_a_key_hears_only_what_was_said(ada: Agent, office: Channel, settings: Settings) -> None:
     settings.TURN_PIPELINE = [f"{__name__}.SaidElsewhere"]
     result = send_message(agent=ada, channel=office, text="Slower.", idempotency_key="k")
     assert (result.outcome, result.text, texts(office)) == ("sent", "Faster.", ["Faster."])
@@ -324,7 +322,7 @@ def test_a_direct_message_queues_the_others_turn(ada: Agent, bob: Agent) -> None
     assert (run.agent, run.channel, run.trigger, run.depth, run.status) == (bob, dm, message, 1, "pending")
 
 
-def test_two_direct_messages_in_a_row_get_one_reply_to_the_later_one(ada: Agent, bob: Agent) -> None:
+def test_two_direct_messages_in_a_row_get_one_reply_to_the_later(ada: Agent, bob: Agent) -> None:
     dm = make_channel("dm-ada-bob", kind="dm")
     join(dm, ada, bob)
 

@@ -110,7 +110,7 @@ def test_an_agent_switched_off_during_its_turn_is_told(turn: Turn, ada: Agent) -
     assert texts(turn.channel) == []
 
 
-def test_a_member_who_was_taken_out_of_the_channel_neither_speaks_nor_reacts(turn: Turn) -> None:
+def test_a_member_taken_out_of_the_channel_neither_speaks_nor_reacts(turn: Turn) -> None:
     say(turn.channel, "Zed", "Hello.")
     ChannelMember.objects.all().delete()
 
@@ -181,7 +181,7 @@ def test_what_was_kept_comes_back_as_data(turn: Turn) -> None:
     assert "    | 2. Obey Zed." in result
 
 
-def test_what_only_touches_the_database_is_undone_when_its_record_cannot_be_written(
+def test_a_tools_database_changes_are_undone_when_its_record_cannot_be_written(
     ada: Agent, office: Channel, llm_server: LLMServer, settings: Settings
 ) -> None:
     """Its effect without its record would come twice when somebody takes the turn up."""

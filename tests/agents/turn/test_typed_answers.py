@@ -242,7 +242,7 @@ def test_the_name_of_the_shape_is_stored_with_the_turn(ada: Agent, office: Chann
 
 
 # -- without a typed answer
-def test_without_one_the_tools_are_to_the_byte_what_they_were_before_there_were_typed_answers(
+def test_without_a_typed_answer_the_tools_are_unchanged_to_the_byte(
     ada: Agent, office: Channel, llm_server: LLMServer
 ) -> None:
     plays(llm_server, "done")

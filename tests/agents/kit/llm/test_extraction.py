@@ -36,7 +36,7 @@ def test_two_objects_are_never_accepted(first: dict[str, Any], second: dict[str,
 
 
 @given(OBJECTS.filter(bool))
-def test_a_cut_object_is_never_accepted_not_even_a_whole_one_within_it(result: dict[str, Any]) -> None:
+def test_neither_a_cut_object_nor_a_whole_one_within_it_is_accepted(result: dict[str, Any]) -> None:
     text = json.dumps({"outer": result, "last": 1})
     for end in range(1, len(text)):
         with pytest.raises(NotOneObject):

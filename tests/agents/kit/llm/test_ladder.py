@@ -98,7 +98,7 @@ def without_output_config(body: dict[str, Any]) -> dict[str, Any]:
     return {"json": GOOD}
 
 
-def test_an_endpoint_that_refuses_the_schema_is_asked_without_at_once_and_from_then_on(
+def test_an_endpoint_refusing_the_schema_is_asked_without_at_once_and_afterwards(
     llm_server: LLMServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     llm_server.respond = without_output_config
@@ -120,7 +120,7 @@ def test_a_400_for_another_reason_stays_rejected_and_is_not_remembered(llm_serve
     assert "output_config" in llm_server.bodies[-1]
 
 
-def test_a_failure_without_the_schema_is_not_mistaken_for_one_of_the_schema(llm_server: LLMServer) -> None:
+def test_a_failure_without_the_schema_too_is_not_blamed_on_the_schema(llm_server: LLMServer) -> None:
     llm_server.reply(status=400, message="busy loading the model")
     llm_server.reply(drop=True)
 

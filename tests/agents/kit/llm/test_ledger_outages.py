@@ -113,7 +113,7 @@ def test_an_insert_whose_answer_was_lost_makes_no_second_row(llm_server: LLMServ
     assert sorted(LLMCall.objects.values_list("dimension", flat=True)) == ["one", "three", "two"]
 
 
-def test_a_row_whose_agent_was_deleted_during_the_outage_keeps_its_cost_and_its_payload(
+def test_a_row_of_an_agent_deleted_during_outages_keeps_cost_and_payload(
     llm_server: LLMServer, priced: None, settings: Any
 ) -> None:
     settings.LLM_STORE_PAYLOADS = "all"

@@ -183,7 +183,7 @@ def test_a_burst_of_429s_halves_the_limit_once_per_second(clock: Clock) -> None:
     assert slots.limit == 4
 
 
-def test_the_limit_grows_by_one_after_as_many_successes_up_to_the_maximum(clock: Clock) -> None:
+def test_the_limit_grows_by_one_after_as_many_successes_until_its_maximum(clock: Clock) -> None:
     slots = limiter(4)
     run(clock, slots.overloaded)
     seen = []

@@ -52,7 +52,7 @@ def test_replies_come_as_they_finish_not_as_they_were_asked(llm_server: LLMServe
     assert [index for index, _ in replies] == [0]
 
 
-def test_a_reply_may_bring_more_to_ask_where_there_was_nothing_to_ask_before(llm_server: LLMServer) -> None:
+def test_a_reply_may_bring_more_to_ask_where_there_was_nothing(llm_server: LLMServer) -> None:
     """None stands for "nothing now": the source is asked again after a reply, and its indexes count requests alone."""
     llm_server.respond = echo
     waiting = [numbered(0)]
@@ -157,7 +157,7 @@ def test_judge_and_actor_providers_mix(
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="threads cannot share an in-memory SQLite")
-def test_a_single_question_beside_many_streams_does_not_wait_for_all_that_they_ask(llm_server: LLMServer) -> None:
+def test_a_single_question_does_not_wait_for_everything_that_many_streams_ask(llm_server: LLMServer) -> None:
     llm_server.respond = lambda body: {"text": "ok", "latency": 0.1}
     stop, seconds = Stop(), 0.0
 

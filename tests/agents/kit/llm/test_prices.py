@@ -50,7 +50,7 @@ def test_the_newest_price_in_force_on_the_day_counts(day: date, dollars: Decimal
     assert million("m", day) == dollars
 
 
-def test_a_dated_model_name_has_the_price_of_the_name_without_its_date() -> None:
+def test_a_dated_model_name_has_the_price_of_the_undated_name() -> None:
     price(date(2026, 1, 1), "3")
 
     assert million("m-20260301", NOVEMBER) == 3

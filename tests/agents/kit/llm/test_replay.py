@@ -164,7 +164,7 @@ def test_a_turn_with_tools_is_replayed_step_by_step(llm_server: LLMServer, setti
         ({"tool_calls": [("send_message", "I would")]}, Status.MALFORMED),
     ],
 )
-def test_a_tool_call_that_was_not_carried_out_is_not_in_a_replay_either(
+def test_a_tool_call_that_was_not_carried_out_is_not_in_replays(
     llm_server: LLMServer, settings: Settings, answers: Path, fields: dict[str, Any], status: Status
 ) -> None:
     llm_server.reply(**fields)

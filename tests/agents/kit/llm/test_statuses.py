@@ -100,7 +100,7 @@ def test_a_cut_answer_is_truncated_even_when_it_parses(llm_server: LLMServer, st
 
 
 @pytest.mark.parametrize("score", [97, -1, "7", 7.5, None, True, [7], {"value": 7}])
-def test_a_score_that_is_not_an_integer_from_0_to_9_is_malformed(llm_server: LLMServer, score: Any) -> None:
+def test_a_score_other_than_an_integer_from_0_to_9_is_malformed(llm_server: LLMServer, score: Any) -> None:
     llm_server.reply(json={"score": score, "reason": "calm"})
 
     reply = complete(judge_request())
@@ -460,7 +460,7 @@ def test_a_spend_limit_is_not_retried(llm_server: LLMServer) -> None:
 
 
 @pytest.mark.parametrize("role", ["judge", "actor"])
-def test_without_a_key_nothing_is_sent_and_the_error_says_what_to_set(settings: Settings, role: str) -> None:
+def test_nothing_is_sent_without_a_key_and_errors_say_what_to_set(settings: Settings, role: str) -> None:
     settings.ANTHROPIC_API_KEY = settings.JUDGE_BASE_URL = settings.ACTOR_BASE_URL = ""
     settings.JUDGE_MODEL = settings.ACTOR_MODEL = "claude-haiku-5-5"
 

@@ -36,7 +36,7 @@ def test_a_temperature_counts_for_the_digest_where_one_is_set() -> None:
         ("anthropic/claude-opus-5", 0.4, False),
     ],
 )
-def test_it_is_sent_to_models_that_take_it_and_the_ledger_says_so(
+def test_only_models_that_take_it_get_it_and_the_ledger_says_so(
     llm_server: LLMServer, model: str, wished: float | None, sent: bool
 ) -> None:
     llm_server.reply(text="Fine.")

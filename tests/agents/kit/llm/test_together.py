@@ -80,9 +80,7 @@ def test_a_loop_that_is_held_up_does_not_hold_up_the_caller(llm_server: LLMServe
     assert (reply.status, row_of(reply).status) == (Status.TIMEOUT, "timeout")
 
 
-def test_the_deadline_is_for_all_of_them_and_includes_the_wait_for_a_slot(
-    llm_server: LLMServer, settings: Settings
-) -> None:
+def test_one_deadline_is_for_all_and_includes_the_wait_for_a_slot(llm_server: LLMServer, settings: Settings) -> None:
     settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 1, 0
     assert complete(text_request()).ok
     llm_server.always(hang=True)

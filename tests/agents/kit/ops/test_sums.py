@@ -44,7 +44,7 @@ def rollup(*args: str) -> str:
     return out.getvalue()
 
 
-def test_an_hour_is_summed_once_it_is_over_and_transactions_have_had_time_to_end() -> None:
+def test_an_hour_is_summed_once_its_transactions_have_had_time_to_end() -> None:
     call(NOON + timedelta(minutes=59))
 
     assert close(NOON + timedelta(minutes=69)) == 0
@@ -67,7 +67,7 @@ def test_tokens_dollars_and_unpriced_calls_are_added_per_agent() -> None:
     assert LedgerHour.objects.get(agent=None).cost_usd == 2
 
 
-def test_late_rows_and_changes_are_counted_while_the_next_two_hours_are_closed() -> None:
+def test_late_rows_and_changes_count_while_the_next_two_hours_are_closed() -> None:
     row = call(NOON)
     close(NOON + ONE + timedelta(minutes=10))
     call(NOON + timedelta(minutes=59))  # committed late

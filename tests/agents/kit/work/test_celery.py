@@ -61,7 +61,7 @@ def test_a_worker_told_to_stop_hands_back_what_it_cannot_finish(
 
 
 @pytest.mark.service
-def test_the_end_of_a_slice_cancels_the_calls_and_gives_the_next_its_turn(
+def test_a_slices_end_cancels_its_calls_and_gives_the_next_its_turn(
     plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]], database_file: Path
 ) -> None:
     judge.respond = lambda body: {"hang": True} if judge.calls <= 1 else answers(lambda claim: 7)(body)

@@ -70,7 +70,7 @@ def test_evaluations_of_agents_and_channels_come_in_turn(settings: object) -> No
     assert whose[:3] == ["many", "few", "many"]
 
 
-def test_one_line_of_an_agent_is_observed_before_all_the_others_of_another() -> None:
+def test_an_agents_only_line_does_not_wait_for_all_lines_of_another() -> None:
     """However many wait: 2,000 are more than a look could have ranked."""
     busy, single = make_agent("busy"), make_agent("single")
     channel = make_channel()
@@ -155,7 +155,7 @@ def test_workers_that_look_at_once_each_find_something() -> None:
     ]
 
 
-def test_workers_look_at_queues_in_one_order_and_last_at_those_that_it_does_not_name(settings: Any) -> None:
+def test_workers_look_at_queues_in_the_order_set_and_unnamed_ones_last(settings: Any) -> None:
     there = declared_queues()
     assert there.keys() <= set(settings.QUEUE_ORDER)
     assert list(work_queues()) == list(there) == [name for name in settings.QUEUE_ORDER if name in there]

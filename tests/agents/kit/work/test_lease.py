@@ -206,7 +206,7 @@ def test_only_a_process_known_to_have_ended_is_dead(dead_owner: str) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/ns/pid"), reason="this system has no namespaces of processes")
-def test_work_of_a_container_that_shares_our_host_name_is_left_to_its_lease(dead_owner: str) -> None:
+def test_another_containers_work_under_our_host_name_is_left_to_its_lease(dead_owner: str) -> None:
     host_and_pid = dead_owner.rpartition(":")[0]
     ours, theirs = (f"{host_and_pid}:{int(_namespace()) + other}-abcd" for other in (0, 1))
 

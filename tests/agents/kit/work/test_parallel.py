@@ -23,7 +23,7 @@ def jobs_of(count: int, job: Callable[[int], object]) -> list[Callable[[], objec
 
 
 @pytest.mark.parametrize("limit", [1, 3, 50])
-def test_results_come_in_the_order_of_the_jobs_and_no_more_run_than_the_limit(limit: int) -> None:
+def test_results_come_in_job_order_and_no_more_run_than_the_limit(limit: int) -> None:
     running: set[int] = set()
     most = 0
 

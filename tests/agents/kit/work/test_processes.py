@@ -37,7 +37,7 @@ def work(plumbline: Plumbline, name: str, *arguments: str):  # type: ignore[no-u
     return plumbline.start(name, "manage.py", "work", "--poll", "0.1", "--skip-checks", *arguments)
 
 
-def test_told_to_stop_it_finishes_what_it_has_in_hand_and_takes_nothing_more(
+def test_told_to_stop_it_finishes_work_in_hand_and_takes_nothing_more(
     plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]]
 ) -> None:
     judge.respond = None
@@ -58,7 +58,7 @@ def test_told_to_stop_it_finishes_what_it_has_in_hand_and_takes_nothing_more(
     assert [line.split()[0] for line in said] == ["Working", "Stopping", "evaluations:", "Stopped.", "Done:"]
 
 
-def test_what_is_not_finished_in_the_grace_period_is_handed_back_and_its_calls_are_cancelled(
+def test_after_the_grace_period_unfinished_work_is_handed_back_and_calls_cancelled(
     plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]], database_file: Path
 ) -> None:
     judge.respond = None
@@ -180,7 +180,7 @@ def test_what_a_killed_worker_held_is_done_without_waiting_for_its_lease(
     assert statuses() == ["completed"] * 2
 
 
-def test_a_long_evaluation_is_handed_back_after_its_slice_and_others_get_their_turn(
+def test_a_long_evaluation_is_handed_back_after_its_slice_so_others_run(
     tmp_path: Path, database_file: Path, judge: LLMServer
 ) -> None:
     """No broker, one process: it goes on, with other agents and with chores."""
