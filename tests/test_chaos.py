@@ -10,7 +10,7 @@ from tests.chaos import installed
 
 
 @pytest.mark.service
-def test_nothing_is_lost_stored_twice_or_invented_when_workers_broker_database_and_model_fail(tmp_path: Path) -> None:
+def test_failing_workers_broker_database_and_model_lose_double_or_invent_nothing(tmp_path: Path) -> None:
     with installed(tmp_path, seed=1) as chaos:
         broken = chaos.play(seconds=5, say=print)
 

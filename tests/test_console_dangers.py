@@ -69,7 +69,7 @@ def test_every_bulk_action_is_known_and_nothing_is_deleted_in_bulk(asked: HttpRe
     assert found == {label: set(actions) for label, actions in ACTIONS.items()}
 
 
-def test_every_model_that_can_be_deleted_is_known_and_says_what_deleting_means(asked: HttpRequest) -> None:
+def test_every_deletable_model_is_known_and_says_what_deleting_means(asked: HttpRequest) -> None:
     found = {
         m._meta.label for m, model_admin in admin.site._registry.items() if model_admin.has_delete_permission(asked)
     }

@@ -109,7 +109,7 @@ def test_help_pages_open_and_lists_and_forms_lead_there() -> None:
 
 
 @pytest.mark.django_db
-def test_the_glossary_has_an_anchor_for_each_term_and_lists_are_linked_for_those_who_may_see_them() -> None:
+def test_the_glossary_anchors_each_term_and_links_lists_the_reader_may_see() -> None:
     html = read(signed_in(viewer()), reverse("admin:glossary"))
     nobody = read(signed_in(staff()), reverse("admin:glossary"))
 
@@ -120,7 +120,7 @@ def test_the_glossary_has_an_anchor_for_each_term_and_lists_are_linked_for_those
 
 
 @pytest.mark.django_db
-def test_a_help_page_needs_the_permission_to_view_the_model_and_links_to_nothing_forbidden() -> None:
+def test_a_help_page_needs_view_permission_and_links_to_nothing_forbidden() -> None:
     url = reverse("admin:agents_agent_help")
     assert signed_in(staff()).get(url).status_code == 403
 

@@ -49,7 +49,7 @@ def test_the_first_page_takes_at_most_twenty_statements_however_many_agents(who:
     assert len(with_sixteen) <= MOST, "\n".join(with_sixteen)
 
 
-def test_what_went_wrong_costs_the_first_page_as_much_for_many_rows_as_for_one() -> None:
+def test_what_went_wrong_costs_the_first_page_no_more_for_many_rows() -> None:
     client = signed_in(superuser())
     add_agents(2)
     agents = list(Agent.objects.all())

@@ -31,7 +31,7 @@ HOUR = timedelta(hours=1)
         (-2.5 * HOUR, "in 2 h"),
     ],
 )
-def test_a_time_says_how_long_ago_it_is_and_its_title_names_it_with_the_zone(ago: timedelta, shown: str) -> None:
+def test_times_show_their_age_and_in_titles_the_exact_time_and_zone(ago: timedelta, shown: str) -> None:
     at = timezone.now() - ago
     html = moment(at)
 
@@ -40,7 +40,7 @@ def test_a_time_says_how_long_ago_it_is_and_its_title_names_it_with_the_zone(ago
     assert f"({shown})" in plain(exact_moment(at))
 
 
-def test_beyond_a_week_a_time_is_its_day_and_on_a_page_the_minute_too() -> None:
+def test_beyond_a_week_times_are_days_and_pages_add_the_minute() -> None:
     at = datetime(2019, 3, 9, 14, 30, tzinfo=UTC)
 
     assert (plain(moment(at)), plain(exact_moment(at))) == ("9 Mar 2019", "9 Mar 2019, 14:30")
@@ -51,7 +51,7 @@ def head_of(html: str) -> str:
 
 
 @pytest.mark.django_db
-def test_a_list_says_its_judge_once_and_keeps_the_column_where_there_are_several() -> None:
+def test_a_list_says_one_judge_once_and_several_in_a_column() -> None:
     client, url = signed_in(viewer()), list_of(EvaluationRun)
     for name in ("ada", "bob"):
         make_run(make_agent(name), judge=OFFLINE)
@@ -75,7 +75,7 @@ def test_exact_rules_do_not_hide_that_all_other_scores_have_one_judge() -> None:
 
 
 @pytest.mark.django_db
-def test_the_channels_of_a_capture_are_one_line_of_the_list_and_all_in_files() -> None:
+def test_a_captures_channels_are_one_line_in_lists_and_all_in_files() -> None:
     whole = make_run(make_agent(), dimensions=["adherence"])
     parts = [
         EvaluationRun.objects.create(channel=make_channel(f"room-{n}"), judge=LLM, dimensions=["convergence"])
@@ -100,7 +100,7 @@ def test_the_channels_of_a_capture_are_one_line_of_the_list_and_all_in_files() -
 
 
 @pytest.mark.django_db
-def test_an_agents_page_begins_with_its_persona_and_folds_what_is_beside_it() -> None:
+def test_an_agents_page_begins_with_its_persona_and_folds_the_rest() -> None:
     agent = make_agent()
     page = read(signed_in(superuser()), page_of(agent))
 

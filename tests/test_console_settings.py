@@ -92,7 +92,7 @@ print(client.get("/admin/settings/", secure=True, headers={"host": "localhost"})
 """
 
 
-def test_no_secret_is_on_the_page_and_each_is_said_to_be_set(tmp_path: Path, database_file: Path) -> None:
+def test_the_page_shows_no_secret_and_says_that_each_is_set(tmp_path: Path, database_file: Path) -> None:
     environment = {**os.environ, **SECRETS, "DJANGO_SETTINGS_MODULE": "project.settings", "DEBUG": "true"}
     environment["DATABASE_URL"] = f"sqlite:///{database_file}"
     environment["LLM_MAX_CONCURRENCY"] = "7"

@@ -59,7 +59,7 @@ def test_breadcrumbs_and_the_one_marked_entry_name_the_same_place(name: str, way
 GROUPS = (["Quality"], ["Gate"], ["More"])
 
 
-def test_tabs_are_those_tables_that_the_user_may_view_and_an_entry_leads_to_the_first() -> None:
+def test_tabs_are_the_viewable_tables_and_an_entry_leads_to_the_first() -> None:
     request = asking(staff("change.view_baseline", "change.view_driftalert"), "change_baseline_changelist")
 
     entries = {item["title"]: item["link"] for group in navigation(request) for item in group["items"]}
@@ -75,7 +75,7 @@ def test_every_tab_is_on_the_list_of_a_table_in_the_sidebar() -> None:
     assert {table.tab_of for table in tables().values() if table.tab_of} <= in_sidebar
 
 
-def test_a_list_shows_its_tabs_and_a_row_its_way_from_the_sidebar() -> None:
+def test_lists_show_their_tabs_and_rows_their_way_from_the_sidebar() -> None:
     agent = make_agent("pam")
     client = signed_in(viewer())
 

@@ -115,7 +115,7 @@ print(client.post("/api/quality-checks/", sent, content_type="application/json")
 
 
 @pytest.mark.slow
-def test_a_dimension_judged_by_message_is_measured_by_its_rule_and_checked_at_the_gate(copy: Path) -> None:
+def test_a_message_dimension_is_measured_by_rule_and_checked_at_the_gate(copy: Path) -> None:
     recipe = Recipe(copy, "a dimension of measurement", "one of these dimensions at the gate")
     recipe.put("brevity.py", "evaluation/scorers/brevity.py")
     recipe.put("brevity.yaml", "propositions/brevity/_default.yaml")
@@ -232,7 +232,7 @@ print(json.dumps({"status": [page.status_code for page in pages], "pages": texts
 
 
 @pytest.mark.slow
-def test_an_app_with_a_table_has_its_pages_its_export_its_erasure_and_its_route(copy: Path) -> None:
+def test_an_app_with_a_table_has_pages_export_erasure_and_a_route(copy: Path) -> None:
     table = "a table with list, help page, export and erasure"
     recipe = Recipe(copy, "a Django app", table, "an API resource")
     for name in ("__init__.py", "apps.py", "models.py", "help/remark.md", "tables.py", "api.py", "urls.py"):

@@ -54,7 +54,7 @@ def counts() -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_every_list_but_the_named_ones_has_rows_and_each_says_what_fills_it() -> None:
+def test_every_list_but_those_named_has_rows_and_says_what_fills_it() -> None:
     assert {label for label, rows in counts().items() if not rows} == set(EMPTY)
 
     client = signed_in(superuser())
@@ -86,7 +86,7 @@ def test_each_planted_fall_raised_one_alert_where_build_41_began() -> None:
         assert alert.since == first.sent_at
 
 
-def test_an_ordinary_channel_has_checked_and_observed_messages_and_a_request_that_waits() -> None:
+def test_an_ordinary_channel_has_checked_and_observed_messages_and_a_waiting_request() -> None:
     channel = Channel.objects.get(slug=Demo.CHANNEL)
     logs = CorrectionLog.objects.filter(session__channel=channel)
 

@@ -140,7 +140,7 @@ def get(url: str, path: str, **headers: str) -> tuple[int, str, dict[str, str]]:
 
 
 @pytest.mark.slow
-def test_what_the_image_holds_serves_pages_and_files_where_nothing_can_be_written(served: tuple[str, Path]) -> None:
+def test_the_images_content_serves_pages_and_files_where_nothing_can_be_written(served: tuple[str, Path]) -> None:
     url, log = served
 
     status, page, headers = get(url, "/admin/login/")
@@ -155,7 +155,7 @@ def test_what_the_image_holds_serves_pages_and_files_where_nothing_can_be_writte
 
 
 @pytest.mark.slow
-def test_every_request_can_be_found_in_the_log_by_its_id_and_not_by_what_it_asked_for(served: tuple[str, Path]) -> None:
+def test_every_request_is_logged_by_its_id_without_what_it_asked_for(served: tuple[str, Path]) -> None:
     url, log = served
 
     answer = get(url, "/api/evaluations/?agent=a-secret-word", **{"X-Request-ID": "from-the-caller-7"})
@@ -188,7 +188,7 @@ def test_check_deploy_finds_nothing_under_production_settings(image: Path, tmp_p
 
 
 @pytest.mark.slow
-def test_check_deploy_with_nothing_set_says_what_is_missing_and_other_commands_do_not() -> None:
+def test_only_check_deploy_says_what_is_missing_when_nothing_is_set() -> None:
     env = {"PATH": os.environ["PATH"]}
     for name in ("SECRET_KEY", "DATABASE_URL", "ALLOWED_HOSTS", "DEBUG", "PRODUCTION"):
         env[name] = ""

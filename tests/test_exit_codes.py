@@ -273,7 +273,7 @@ def test_the_pages_that_a_help_text_names_exist(name: str) -> None:
     ],
 )
 @pytest.mark.parametrize("refused", [True, False])
-def test_a_model_that_refuses_its_key_is_3_and_one_that_does_not_answer_is_not(
+def test_a_refused_model_key_is_3_and_a_missing_answer_is_not(
     line: str,
     otherwise: int,
     refused: bool,

@@ -163,7 +163,7 @@ def numbers() -> Any:
     )
 
 
-def test_a_planted_person_is_nowhere_afterwards_and_the_numbers_are_what_they_were(planted: Channel) -> None:
+def test_a_planted_person_is_nowhere_afterwards_and_the_numbers_stay_the_same(planted: Channel) -> None:
     before, numbered = kept_of(NAME, SAID, SHORT), numbers()
     tables = {place.split(".")[1] for place in before}
     assert {
@@ -314,7 +314,7 @@ def test_what_was_stopped_midway_is_finished_by_the_next() -> None:
 
 
 @pytest.mark.django_db
-def test_a_user_s_words_and_name_go_and_the_account_stays_unless_it_is_to_be_closed() -> None:
+def test_words_and_name_of_users_go_and_accounts_close_only_if_asked() -> None:
     ada, office = make_agent(), make_channel()
     user = User.objects.create_user("marla", email="m@example.org", password="x", first_name="Marla", last_name="Quint")
     ApiToken.make(user=user, name="phone", expires_at=None)
@@ -346,7 +346,7 @@ def test_a_user_s_words_and_name_go_and_the_account_stays_unless_it_is_to_be_clo
 
 
 @pytest.mark.django_db
-def test_a_debate_that_a_user_started_loses_its_question_and_what_quotes_it_and_keeps_its_rounds() -> None:
+def test_a_users_debate_loses_its_question_and_quotes_and_keeps_its_rounds() -> None:
     topic = "Should the landlord of Elm Street pay for the boiler?"
     ada, user = make_agent(), User.objects.create_user("marla", last_name="Quint")
     debate = start_debate(topic=topic, mode="delphi", agents=[ada, make_agent("bob")], user=user)
@@ -388,7 +388,7 @@ def test_a_namesake_elsewhere_keeps_words_and_name() -> None:
 
 
 @pytest.mark.django_db
-def test_what_other_people_typed_stays_and_a_search_for_the_name_shows_where() -> None:
+def test_other_peoples_words_stay_and_a_search_for_the_name_shows_where() -> None:
     office = make_channel()
     said = say(office, NAME, SAID)
     other = say(office, "Otto", f"I know {NAME.upper()}, and her boiler.")
@@ -423,7 +423,7 @@ def test_what_was_written_before_they_came_or_elsewhere_stays() -> None:
 
 
 @pytest.mark.django_db
-def test_an_agent_s_answer_to_them_is_neither_shown_nor_measured_any_more() -> None:
+def test_an_agent_s_answer_to_them_is_no_longer_shown_or_measured() -> None:
     ada, office = make_agent(), make_channel()
     said = say(office, NAME, SAID)
     say(office, ada, QUOTE, parent=said)
@@ -435,7 +435,7 @@ def test_an_agent_s_answer_to_them_is_neither_shown_nor_measured_any_more() -> N
 
 
 @pytest.mark.django_db
-def test_a_turn_under_way_goes_on_and_is_erased_when_it_has_ended() -> None:
+def test_a_turn_under_way_goes_on_and_is_erased_when_it_ends() -> None:
     ada, office = make_agent(), make_channel()
     said = say(office, NAME, SAID)
     turn = Run.objects.create(agent=ada, channel=office, trigger=said, status="running", prompt=QUOTE)

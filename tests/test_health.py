@@ -79,7 +79,7 @@ def test_ready_when_everything_it_needs_answers(settings: Settings, llm_server: 
 
 
 @pytest.mark.django_db
-def test_a_judge_that_is_not_there_is_named_and_words_are_for_those_with_the_token(settings: Settings) -> None:
+def test_an_absent_judge_is_named_and_details_need_the_token(settings: Settings) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # bound, not listening
         settings.JUDGE_BASE_URL, settings.JUDGE_MODEL = f"http://127.0.0.1:{nobody.getsockname()[1]}", "test-model"
@@ -153,7 +153,7 @@ def test_what_waits_and_who_works_is_shown() -> None:
 
 
 @pytest.mark.django_db
-def test_a_worker_in_a_long_piece_of_work_is_alive_as_long_as_it_keeps_its_lease() -> None:
+def test_a_worker_long_at_work_is_alive_while_it_keeps_its_lease() -> None:
     name = "elsewhere:1:x"
     Worker(WorkerHeartbeat.Kind.WORK, {}, name=name).beat()
     WorkerHeartbeat.objects.update(seen_at=timezone.now() - timedelta(hours=1))

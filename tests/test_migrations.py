@@ -37,7 +37,7 @@ def empty_database(transactional_db: None, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_every_migration_applies_to_an_empty_database_and_gives_the_tables_of_the_models(empty_database: str) -> None:
+def test_all_migrations_apply_to_an_empty_database_and_give_the_models_tables(empty_database: str) -> None:
     environment = os.environ | {"DATABASE_URL": empty_database}
     for words in (["migrate", "-v0"], ["makemigrations", "--check", "--dry-run"]):
         done = zygote.run(

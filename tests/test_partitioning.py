@@ -80,7 +80,7 @@ def test_a_partitioned_ledger_keeps_rows_references_keys_and_figures() -> None:
     assert result.call_id is None
 
 
-def test_a_month_is_dropped_when_it_is_summed_up_and_its_figures_stay() -> None:
+def test_a_month_is_dropped_once_summed_up_and_its_figures_stay() -> None:
     old = call(at=OLD)
     LLMPayload.objects.create(call=old, request={})
     result = result_of(old, OLD)
@@ -117,7 +117,7 @@ def test_verdicts_are_partitioned_by_their_logs() -> None:
     assert CorrectionLog.objects.filter(pk=old.log_id).exists()
 
 
-def test_a_month_is_dropped_though_the_gate_was_used_long_ago_and_never_since() -> None:
+def test_a_month_is_dropped_though_the_gate_was_last_used_long_ago() -> None:
     result_of(None, OLD - timedelta(days=30))
     roll_up(GATE, now=OLD)
     call(at=OLD)

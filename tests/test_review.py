@@ -92,7 +92,7 @@ def undo(client: Client, html: str) -> str:
     return after(client, {**dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form)), "undo": button[1]})
 
 
-def test_everything_that_waits_stands_on_one_page_and_is_counted_on_the_first_one(
+def test_all_that_waits_is_on_one_page_and_counted_on_the_first(
     root: Client, ada: Agent, team: PropositionFolder
 ) -> None:
     alert(ada)
@@ -161,7 +161,7 @@ def test_a_request_is_applied_and_reverted_rejected_and_opened_again(root: Clien
 
 
 @pytest.mark.parametrize(("decision", "state"), [("accept", "accepted"), ("reject", "rejected")])
-def test_a_suggestion_is_decided_in_its_file_and_a_suggestion_again_after_undo(
+def test_a_suggestion_is_decided_in_its_file_and_comes_back_after_undo(
     root: Client, ada: Agent, team: PropositionFolder, decision: str, state: str
 ) -> None:
     team.claims("adherence/ada.yaml", "dry", extra="active: false")
@@ -203,7 +203,7 @@ def test_a_failed_evaluation_with_an_alert_is_listed_once(root: Client, ada: Age
     assert "All 1 Alerts 1" in plain(read(root, QUEUE))
 
 
-def test_after_a_decision_the_next_item_is_open_and_after_the_last_the_one_before_it(root: Client, ada: Agent) -> None:
+def test_a_decision_opens_the_next_item_and_after_the_last_the_previous(root: Client, ada: Agent) -> None:
     first, second, third = (alarm(ada, f"draft {n}") for n in "123")
     html = after(root, form_of(read(root, f"{QUEUE}?item=alarms:{second.pk}"), "right"))
 
@@ -271,7 +271,7 @@ def test_undo_does_not_take_back_what_a_colleague_decided_since(root: Client, ad
 
 
 # -- filters and assignment
-def test_the_queue_is_narrowed_to_an_agent_a_kind_and_what_is_assigned_to_me(root: Client, ada: Agent) -> None:
+def test_the_queue_is_narrowed_by_agent_kind_and_assignment_to_me(root: Client, ada: Agent) -> None:
     bob = make_agent("bob")
     alarm(ada)
     mine = alarm(bob)
@@ -359,7 +359,7 @@ def beside(html: str) -> dict[str, str]:
     return {{"k": "previous", "j": "next"}[key]: url.replace("&amp;", "&") for url, key in named}
 
 
-def test_an_entry_of_a_log_leads_to_those_beside_it_in_the_list(root: Client, ada: Agent) -> None:
+def test_a_log_entry_leads_to_those_beside_it_in_the_list(root: Client, ada: Agent) -> None:
     old, middle, new = (make_log(ada, {"adherence": 7}) for _ in range(3))
 
     assert beside(read(root, page_of(middle))) == {"previous": page_of(new), "next": page_of(old)}

@@ -101,7 +101,7 @@ def test_the_page_asks_once_for_the_counts_of_all_propositions(root: Client, ada
     assert len(queries(root, propositions_url("ada"))) == few
 
 
-def test_an_intervention_whose_pattern_takes_too_long_does_not_fire_and_says_why(ada: Agent) -> None:
+def test_too_slow_a_pattern_keeps_an_intervention_from_firing_and_says_why(ada: Agent) -> None:
     channel: Channel = make_channel("office")
     for _ in range(3):
         say(channel, "Guest", "a" * 3_900 + "!")

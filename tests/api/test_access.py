@@ -160,7 +160,7 @@ def test_a_page_that_is_not_there_is_a_page() -> None:
     assert signed_in(superuser()).get("/nowhere/")["content-type"].startswith("text/html")
 
 
-def test_somebody_signed_in_to_the_console_may_use_it_but_changes_need_the_page_s_csrf_token() -> None:
+def test_a_console_session_may_read_and_needs_a_csrf_token_to_change() -> None:
     make_agent("ada")
     browser = Browser(enforce_csrf_checks=True)
     browser.force_login(superuser())
@@ -191,7 +191,7 @@ def test_a_person_who_is_not_signed_in_is_shown_where_to() -> None:
     assert "/admin/login/?next=/api/docs/" in page(Browser(), "/api/docs/")
 
 
-def test_options_of_a_route_show_a_user_the_bodies_that_they_may_send() -> None:
+def test_options_of_a_route_show_users_the_bodies_they_may_send() -> None:
     shown = {
         name: program(user).options("/api/agents/").json().get("actions", {})
         for name, user in (("reader", viewer()), ("all", superuser()))

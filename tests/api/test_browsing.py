@@ -139,7 +139,7 @@ def test_a_raw_form_holds_what_is_there_and_sent_unchanged_changes_nothing() -> 
         assert after | {"updated_at": ""} == before.json() | {"updated_at": ""}, path
 
 
-def test_a_form_that_is_refused_keeps_what_was_typed_and_says_what_is_wrong() -> None:
+def test_a_refused_form_keeps_what_was_typed_and_says_what_is_wrong() -> None:
     client = signed_in(superuser())
     sent = json.dumps({"slug": "ada", "display_name": "Ada", "system_prompt": ""})
 
@@ -150,7 +150,7 @@ def test_a_form_that_is_refused_keeps_what_was_typed_and_says_what_is_wrong() ->
     assert "system_prompt" in plain(response.content.decode())
 
 
-def test_a_list_s_page_has_the_form_of_its_filters_which_names_no_row() -> None:
+def test_a_list_page_has_a_form_of_filters_that_names_no_row() -> None:
     make_agent("ada")
     make_channel("office")
     client = signed_in(staff("evaluation.view_evaluationrun"))
@@ -188,7 +188,7 @@ def test_a_page_asks_the_database_hardly_more_than_the_answer(path: str) -> None
     assert statements(IN_BROWSERS) <= statements("*/*") + 1  # what is stored, for the forms of a configuration
 
 
-def test_hostile_text_is_shown_on_a_page_and_in_its_forms_and_never_run() -> None:
+def test_hostile_text_is_shown_on_pages_and_in_forms_and_never_run() -> None:
     ada = make_agent("ada", display_name=HOSTILE, system_prompt=f"</textarea>{HOSTILE}")
     configure(agent=ada, changes={"behavior_named_requesters": ['"><i>', "eve"]})
     client = signed_in(superuser())
@@ -200,7 +200,7 @@ def test_hostile_text_is_shown_on_a_page_and_in_its_forms_and_never_run() -> Non
         assert '"><i>' not in html
 
 
-def test_a_page_is_never_said_to_be_unchanged_for_it_also_shows_who_is_signed_in() -> None:
+def test_a_page_is_always_sent_whole_as_it_names_who_signed_in() -> None:
     make_agent("ada")
     client = signed_in(superuser())
     etag = client.get("/api/agents/ada/")["ETag"]

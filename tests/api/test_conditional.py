@@ -102,7 +102,7 @@ def test_what_is_no_current_etag_is_a_412(client: Program, tag: str) -> None:
     assert client.patch(ADA, {"gate_mode": "off"}, headers={"If-Match": tag}).status_code == 412
 
 
-def test_any_state_will_do_with_a_star_or_without_the_header_and_several_may_be_named(client: Program) -> None:
+def test_if_match_may_be_a_star_several_etags_or_left_out(client: Program) -> None:
     etag = client.get(ADA)["ETag"]
 
     named = client.patch(ADA, {"max_correction_attempts": 3}, headers={"If-Match": f'"other", {etag}'})

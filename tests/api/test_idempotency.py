@@ -71,7 +71,7 @@ def test_the_same_again_gets_the_first_answer_and_nothing_is_done_twice(eve: Use
     assert (again["Idempotency-Replayed"], again["Location"]) == ("true", "/paid/1")
 
 
-def test_who_sends_it_and_which_key_it_has_count_and_how_the_json_is_spelt_does_not(eve: User) -> None:
+def test_sender_and_key_count_and_the_spelling_of_the_json_does_not(eve: User) -> None:
     send = till()
 
     assert [send(eve, key=key).data["number"] for key in (None, None, "k1", "k2")] == [1, 2, 3, 4]
@@ -91,7 +91,7 @@ def test_another_body_under_the_same_key_is_a_422_that_says_so(eve: User) -> Non
 
 
 @pytest.mark.parametrize("key", ["", "two words", "k" * 256, "Schlüssel"])
-def test_a_key_that_is_none_is_a_400_that_says_what_is_allowed(eve: User, key: str) -> None:
+def test_an_invalid_key_is_a_400_that_says_what_is_allowed(eve: User, key: str) -> None:
     refused = till()(eve, key=key)
 
     assert refused.status_code == 400

@@ -184,7 +184,7 @@ def test_a_filter_leaves_the_rows_that_have_the_value(client: Program, route: st
 
 
 @pytest.mark.parametrize("route", LISTS)
-def test_an_order_or_parameter_that_a_list_does_not_have_is_a_400(client: Program, route: str) -> None:
+def test_an_order_or_parameter_unknown_to_a_list_is_a_400(client: Program, route: str) -> None:
     orders = LISTS[route][1]
 
     refusal = refused(client.get(f"/api/{route}?ordering=cost"))["ordering"][0]
@@ -195,7 +195,7 @@ def test_an_order_or_parameter_that_a_list_does_not_have_is_a_400(client: Progra
 
 
 @pytest.mark.parametrize(("query", "name", "sentence"), WRONG, ids=[query for query, _, _ in WRONG])
-def test_a_filter_that_is_not_understood_is_a_400_that_says_what_is(
+def test_a_filter_not_understood_is_a_400_that_says_what_is(
     client: Program, query: str, name: str, sentence: str
 ) -> None:
     assert sentence in refused(client.get(f"/api/{query}"))[name][0]
@@ -221,7 +221,7 @@ def test_a_cursor_that_no_answer_had_is_a_400(client: Program, path: str) -> Non
 
 
 @pytest.mark.parametrize("path", [*LISTS, "agents/ada/versions/"])
-def test_a_page_has_1_to_500_rows_and_any_other_size_is_a_400(client: Program, path: str) -> None:
+def test_a_page_size_is_1_to_500_and_any_other_a_400(client: Program, path: str) -> None:
     assert (
         client.get(f"/api/{path}?page_size=500").status_code == client.get(f"/api/{path}?page_size=").status_code == 200
     )
@@ -277,9 +277,7 @@ def test_a_list_is_asked_for_in_the_order_of_an_index(client: Program, query: st
     assert any(clause in one["sql"] for one in seen), [one["sql"] for one in seen][-1]
 
 
-def test_messages_of_an_agent_in_a_time_come_by_when_they_were_said(
-    client: Program, ada: Agent, office: Channel
-) -> None:
+def test_messages_of_an_agent_in_a_time_are_ordered_by_when_said(client: Program, ada: Agent, office: Channel) -> None:
     one, two, three = talk(ada, ["a", "b", "c"])
     late = say(office, ada, "imported later, said before", sent_at=one.sent_at - timedelta(hours=1))  # type: ignore[operator]
 

@@ -312,7 +312,7 @@ def test_a_body_nobody_means_is_a_400_and_changes_nothing(client: Program, ada: 
         ("patch", CONFIG, 65_536),
     ],
 )
-def test_a_body_too_large_for_its_route_is_a_413_and_is_not_read(
+def test_a_body_beyond_its_routes_limit_is_a_413_and_not_read(
     client: Program, ada: Agent, method: str, route: str, most: int
 ) -> None:
     refusal = refused(getattr(client, method)(f"/api/{route}", {"content": "x" * most}), 413)

@@ -70,7 +70,7 @@ def test_a_threshold_is_changed_by_following_links_and_filling_in_a_form(
     assert resolve_config(michael)["gate_adherence_threshold"] == Decimal("6.5")
 
 
-def test_lists_are_filtered_by_a_form_and_a_visitor_is_led_to_sign_in(
+def test_a_form_filters_lists_and_a_visitor_is_led_to_sign_in(
     visit: Callable[..., Visitor], operator: User, michael: Agent
 ) -> None:
     make_agent("dwight")

@@ -111,7 +111,7 @@ def test_a_model_that_hangs_or_talks_nonsense_is_named_and_asked_again(
     assert composer["y"] + composer["height"] <= 900  # in sight
 
 
-def test_a_question_is_said_again_with_an_edited_persona_that_is_then_saved(
+def test_an_edited_persona_is_asked_the_question_again_and_then_saved(
     visit: Callable[..., Visitor], operator: User, llm_server: LLMServer
 ) -> None:
     ada = make_agent()

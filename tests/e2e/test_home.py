@@ -112,7 +112,7 @@ DRAWN = "window.Chart && Chart.getChart(document.querySelector('#drift canvas'))
 AXIS = "Chart.getChart(document.querySelector('#drift canvas')).data.axis.map((at) => at / 86400)"
 
 
-def test_a_stretch_of_time_is_chosen_with_buttons_from_the_keyboard_or_by_dragging(
+def test_a_stretch_of_time_is_chosen_by_button_keyboard_or_dragging(
     visit: Callable[..., Visitor], morning: Agent, operator: User
 ) -> None:
     visitor = visit()

@@ -35,9 +35,7 @@ def test_a_conversation_goes_on_before_one_s_eyes(visit: Callable[..., Visitor],
     expect(visitor.page.locator(".pl-message")).to_have_count(3)
 
 
-def test_an_evaluation_s_page_shows_how_far_it_is_and_when_it_has_ended(
-    visit: Callable[..., Visitor], operator: User
-) -> None:
+def test_an_evaluation_s_page_shows_how_far_it_is_and_its_end(visit: Callable[..., Visitor], operator: User) -> None:
     run = make_run(make_agent(), judge=OFFLINE, status="pending")
     visitor = visit()
     visitor.enter(operator)

@@ -148,7 +148,7 @@ def test_a_conversation_is_scored_from_what_the_judge_answers_ac_6_4_9(
     assert all(pairs[0][names] < pairs[1][names] for names in pairs[0])
 
 
-def test_what_the_judge_lists_is_counted_and_what_it_cannot_list_is_not_ac_6_6_6(
+def test_what_the_judge_lists_counts_and_what_it_cannot_list_does_not_ac_6_6_6(
     llm_server: LLMServer, propositions: PropositionFolder
 ) -> None:
     """The demo of S-6.6: ten messages, four ideas, two of them said twice; then a reply that is none."""

@@ -186,9 +186,7 @@ def test_window_and_tags_choose_the_stretch(llm_server: LLMServer, one_claim: ob
     assert [text in last for text in (LOUD[-1], LEARNED[-1], LEARNED[-2], LOUD[-2])] == [True, True, True, False]
 
 
-def test_played_speech_is_left_out_of_a_real_channel_and_measured_in_a_played_one(
-    llm_server: LLMServer, one_claim: object
-) -> None:
+def test_played_speech_is_measured_in_a_played_channel_not_a_real_one(llm_server: LLMServer, one_claim: object) -> None:
     real, simulated = diverse("real"), Channel.objects.create(slug="simulated", name="simulated", synthetic=True)
     say(real, "Lou", "simulated", synthetic=True)
     converse(simulated, in_turn(DRY, LOUD), synthetic=True)

@@ -141,7 +141,7 @@ def outcome(client: subprocess.Popen[str], seconds: float) -> tuple[dict[str, An
     return found, complaints
 
 
-def test_they_are_sent_back_write_again_pass_and_hand_in_what_was_said(server: Server) -> None:
+def test_clients_sent_back_write_again_pass_and_hand_in_what_was_said(server: Server) -> None:
     for number, language in enumerate(COMMANDS, start=2):  # one was handed in when the server started
         found, complaints = outcome(server.client(language, 60), 90)
 
@@ -212,7 +212,7 @@ def they_send_unchecked(clients: list[subprocess.Popen[str]]) -> None:
 
 
 @pytest.mark.slow
-def test_a_judge_that_is_too_slow_costs_the_check_and_not_the_message(server: Server) -> None:
+def test_too_slow_a_judge_costs_the_check_and_not_the_message(server: Server) -> None:
     server.stalls_at = GOOD
     before = len(server.rows(LATE))
     clients = [server.client(language, 8) for language in COMMANDS]

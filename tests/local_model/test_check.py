@@ -26,7 +26,7 @@ def test_it_fails_where_the_model_scored_nothing(rows: list[dict[str, Any]]) -> 
         check(RUN, rows)
 
 
-def test_it_passes_with_one_verdict_of_the_model_and_a_reason_for_every_other() -> None:
+def test_it_passes_with_one_model_verdict_and_a_reason_for_every_other() -> None:
     check(RUN, [row(), TIMED_OUT, BY_RULE])
     with pytest.raises(SystemExit, match="not as it must be"):
         check(RUN, [row(), row(status="unscored", score=None)])

@@ -21,7 +21,7 @@ from tests.factories import make_agent, make_channel, say
 pytestmark = pytest.mark.django_db
 
 
-def test_judges_stand_in_lines_of_their_own_and_a_changed_persona_is_marked(root: Client) -> None:
+def test_each_judge_has_its_own_line_and_a_changed_persona_is_marked(root: Client) -> None:
     agent = make_agent(traits=[TraitValue("dry")])
     make_baseline(agent, make_run(agent))
     make_baseline(agent, make_run(agent, judge=OFFLINE), score=3.5)
@@ -36,7 +36,7 @@ def test_judges_stand_in_lines_of_their_own_and_a_changed_persona_is_marked(root
     assert cells(read(root, list_of(Baseline)), "stale") == ["stale version 2, edit: dry 0.5 → 0"] * 2
 
 
-def test_the_list_of_agents_shows_how_they_are_now_beside_their_baselines_the_lowest_dimension_first(
+def test_agents_are_listed_with_current_scores_beside_baselines_lowest_dimension_first(
     root: Client,
 ) -> None:
     ada = make_agent()
@@ -83,7 +83,7 @@ def test_a_baseline_is_captured_from_the_list_of_agents(root: Client) -> None:
 
 
 @pytest.mark.usefixtures("_one_proposition")
-def test_a_baseline_of_messages_with_a_tag_is_not_replaced_from_the_list_of_agents(root: Client) -> None:
+def test_the_list_of_agents_never_replaces_a_baseline_of_tagged_messages(root: Client) -> None:
     ada, bob = make_agent(), make_agent("bob")
     make_baseline(ada, make_run(ada, judge=OFFLINE, where={"build": "7"}))
     chosen = {"action": "capture_baseline", "confirmed": "1", "_selected_action": [str(ada.pk), str(bob.pk)]}
@@ -95,7 +95,7 @@ def test_a_baseline_of_messages_with_a_tag_is_not_replaced_from_the_list_of_agen
     assert list(EvaluationRun.objects.filter(status="pending").values_list("agent", flat=True)) == [bob.pk]
 
 
-def test_propositions_that_cannot_be_used_are_named_when_a_baseline_is_asked_for(
+def test_asking_for_a_baseline_names_propositions_that_cannot_be_used(
     root: Client, settings: Settings, tmp_path: Path
 ) -> None:
     (tmp_path / "adherence").mkdir()

@@ -80,7 +80,7 @@ def test_a_capture_is_queued_and_a_worker_makes_it_the_baseline_ac_6_5_5(
     assert (row["dimension"], row["evaluation_run"]) == ("adherence", says["id"])
 
 
-def test_a_baseline_of_messages_with_a_tag_is_replaced_by_one_of_all_only_when_asked_to(client: Program) -> None:
+def test_only_on_request_does_a_baseline_of_all_replace_a_tagged_one(client: Program) -> None:
     ada = make_agent("ada")
     make_baseline(ada, make_run(ada, judge=OFFLINE, where={"build": "7"}))
 
@@ -114,7 +114,7 @@ def test_how_well_a_judge_agrees_with_people_stands_beside_it(client: Program) -
     assert run["summary"]["dimensions"]["adherence"]["calibration"] == row["calibration"]
 
 
-def test_the_swap_test_of_a_judge_stands_beside_it_and_null_where_it_never_ran(client: Program) -> None:
+def test_a_judges_swap_test_stands_beside_it_or_null_if_never_run(client: Program) -> None:
     ada = make_agent("ada")
     run = make_run(ada, dimensions=["adherence", "consistency"])
     make_baseline(ada, run)
@@ -158,7 +158,7 @@ def test_the_newest_evaluation_is_compared_with_the_baseline_ac_6_5_4(
     assert found["comparison"]["baseline"]["evaluation_run"] == baseline.pk
 
 
-def test_a_comparison_says_how_far_its_judge_is_to_be_trusted_and_which_messages_have_no_time(
+def test_a_comparison_shows_its_judge_s_reliability_and_messages_without_a_time(
     client: Program, llm_server: LLMServer, ada: Agent
 ) -> None:
     llm_server.respond = answers(lambda claim: 8)

@@ -117,7 +117,7 @@ def test_one_that_said_nothing_is_a_note_unless_it_was_named(
     assert set(Baseline.objects.values_list("agent__slug", flat=True)) == {"ada", "bob"}
 
 
-def test_a_broken_file_about_everybody_ends_it_with_3_before_anything_is_asked(
+def test_a_broken_file_about_everybody_exits_3_before_anything_is_asked(
     llm_server: LLMServer, propositions: PropositionFolder
 ) -> None:
     propositions.write("adherence/_default.yaml", "propositions: 3\n")
@@ -129,7 +129,7 @@ def test_a_broken_file_about_everybody_ends_it_with_3_before_anything_is_asked(
     assert (llm_server.calls, EvaluationRun.objects.count()) == (0, 0)
 
 
-def test_a_broken_file_of_one_agent_is_named_and_the_others_are_measured(
+def test_one_agents_broken_file_is_named_and_the_others_are_measured(
     llm_server: LLMServer, propositions: PropositionFolder
 ) -> None:
     llm_server.respond = answers(lambda claim: 8)

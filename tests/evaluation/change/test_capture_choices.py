@@ -130,7 +130,7 @@ def test_a_dry_run_of_a_priced_model_names_the_cost(settings: Settings, llm_serv
 
 
 # -- what a new baseline replaces
-def test_a_baseline_of_tagged_messages_is_replaced_by_one_of_all_only_when_told_so(llm_server: LLMServer) -> None:
+def test_only_when_told_does_a_baseline_of_all_replace_a_tagged_one(llm_server: LLMServer) -> None:
     captured("--agents", "ada", "--dimensions", "adherence", "--where", "build=40")
 
     code, words = refused("--agents", "all", "--dimensions", "adherence")

@@ -81,7 +81,7 @@ def test_two_tags_are_measured_and_compared_and_a_fall_ends_with_1(llm_server: L
     assert ran("--a", "build=2", "--b", "build=1", "--dimensions", "adherence")[0] == 0, "it got better"
 
 
-def test_an_agent_whose_file_is_broken_ends_it_with_3_and_the_others_are_compared(
+def test_one_agents_broken_file_exits_3_and_the_others_are_compared(
     llm_server: LLMServer, ada: Agent, propositions: PropositionFolder
 ) -> None:
     by_build(llm_server, {"1": 8, "2": 8})
@@ -286,7 +286,7 @@ def test_wrong_usage_is_refused_and_says_what_is_allowed(ada: Agent, arguments: 
 OWN_TAGS = ("--a", "build=7", "--b", "build=8", "--dimensions", "adherence", "--samples", "50")
 
 
-def test_hits_on_one_side_come_first_with_their_messages_and_end_with_1(
+def test_hits_on_one_side_come_first_with_their_messages_and_exit_1(
     settings: Settings, propositions: PropositionFolder
 ) -> None:
     settings.JUDGE_MODEL = OFFLINE
@@ -305,7 +305,7 @@ def test_hits_on_one_side_come_first_with_their_messages_and_end_with_1(
     assert comparison["worse"] == ["adherence/stock"]
 
 
-def test_a_score_of_far_less_than_before_is_not_shown_and_ends_with_2(settings: Settings) -> None:
+def test_a_score_of_far_less_than_before_is_hidden_and_exits_2(settings: Settings) -> None:
     settings.JUDGE_MODEL, settings.PROPOSITION_DIRS = OFFLINE, []
     loader.seed()
     chess = [f"The bishop moves from b{n % 8 + 1} to e{n % 7 + 1}." for n in range(20)]

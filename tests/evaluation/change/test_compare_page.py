@@ -123,7 +123,7 @@ def test_the_csv_holds_the_numbers_of_the_command(root: Client) -> None:
         assert row["heuristic"] == "True"
 
 
-def test_a_build_that_was_not_evaluated_is_named_with_the_page_that_evaluates_it(root: Client) -> None:
+def test_an_unevaluated_build_is_named_with_the_page_that_evaluates_it(root: Client) -> None:
     html = compare(root, agent="michael", baseline="build=40", candidate="build=42")
     link = next(url for url in re.findall(r'href="([^"]+)"', html) if "evaluate" in url and "tag=" in url)
 
@@ -185,7 +185,7 @@ def test_evaluation_agent_and_overview_lead_to_it(root: Client) -> None:
         assert any(verdicts(read(root, link)).get("michael-dry") == "drifted" for link in links), page
 
 
-def test_messages_are_shown_to_those_who_may_read_them_and_the_page_to_those_who_may_see_evaluations(
+def test_messages_need_permission_to_read_them_and_the_page_to_see_evaluations(
     root: Client,
 ) -> None:
     reader = signed_in(staff("evaluation.view_evaluationrun", username="counts"))

@@ -74,7 +74,7 @@ def inputs(files: Path, build: str, **more: str) -> dict[str, Any]:  # noqa: F81
     return {"personas": "personas", "transcript": f"{build}.jsonl", "propositions": "claims", **more}
 
 
-def test_the_action_passes_a_build_in_character_and_fails_one_that_is_not(files: Path) -> None:  # noqa: F811
+def test_the_action_passes_a_build_in_character_and_fails_any_other(files: Path) -> None:  # noqa: F811
     code, made, said = run_action(files, **inputs(files, "main", threshold="5"))
     assert code == 0, said
     result = json.loads(Path(made["result"]).read_text())

@@ -78,7 +78,7 @@ def test_a_planted_regression_is_named_with_proposition_and_message(two: Agent, 
     assert EvaluationRun.objects.filter(is_baseline=False).count() == 2
 
 
-def test_one_claim_that_falls_alone_is_a_regression_though_the_dimension_hides_it(
+def test_one_claim_falling_alone_is_a_regression_though_its_dimension_hides_it(
     propositions: PropositionFolder, two: Agent, llm_server: LLMServer
 ) -> None:
     propositions.claims("adherence/ada.yaml", *(f"other{n}" for n in range(8)))
@@ -180,7 +180,7 @@ def test_a_verdict_is_not_called_a_command_error(two: Agent, llm_server: LLMServ
 
 
 # -- ``manage.py evaluate`` where not enough could be judged: neither a pass nor a fall
-def test_a_judge_that_fails_on_half_the_calls_exits_2_and_not_0_or_1(two: Agent, llm_server: LLMServer) -> None:
+def test_a_judge_failing_half_the_calls_exits_2_not_0_or_1(two: Agent, llm_server: LLMServer) -> None:
     llm_server.respond = answers(lambda claim: 8)
     baseline()
     half(llm_server)
@@ -245,9 +245,7 @@ def test_a_threshold_without_a_score_is_no_pass(
     assert report("--where", "build=42", "--threshold", "5")["summary"]["exit_code"] == 0
 
 
-def test_an_offline_judge_is_not_blamed_for_what_only_an_llm_can_judge(
-    two: Agent, propositions: PropositionFolder
-) -> None:
+def test_an_offline_judge_is_not_blamed_for_what_needs_an_llm(two: Agent, propositions: PropositionFolder) -> None:
     propositions.claims("adherence/ada.yaml", "brief", extra="rule: {max_words: 9}")
 
     document = report("--where", "build=41")

@@ -211,7 +211,7 @@ EVALUATE = (sys.executable, "manage.py", "evaluate", "--agents", "ada", "--dimen
 
 
 @pytest.mark.slow
-def test_ctrl_c_says_how_to_go_on_and_the_same_command_asks_only_the_rest(database: Path, server: LLMServer) -> None:
+def test_ctrl_c_says_how_to_resume_and_resuming_asks_only_the_rest(database: Path, server: LLMServer) -> None:
     with started(EVALUATE, database, server) as process:
         run_in_the_middle(server, database)
         process.send_signal(signal.SIGINT)

@@ -76,7 +76,7 @@ def evaluate(options: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_a_build_is_gated_by_files_alone_though_the_configured_database_is_not_there(files: Path) -> None:
+def test_files_alone_gate_a_build_without_the_configured_database(files: Path) -> None:
     baseline = files / "baseline.json"
 
     before = evaluate(arguments(files, "main.jsonl", "--json", "--out", str(baseline)))
@@ -164,7 +164,7 @@ def test_stopped_in_the_middle_it_leaves_nothing_behind(files: Path, number: sig
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_in_the_middle_of_a_statement_is_no_error_of_the_database(number: signal.Signals) -> None:
+def test_a_stop_in_mid_statement_is_no_error_of_the_database(number: signal.Signals) -> None:
     database = sqlite3.connect(":memory:")
     database.create_function("interrupted", 0, lambda: signal.raise_signal(number))
 

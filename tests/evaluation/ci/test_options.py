@@ -57,7 +57,7 @@ def test_a_broken_proposition_file_is_wrong_usage(two: Agent, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("mood", "code"), [(8, 3), (2, 1)])
-def test_a_broken_file_of_one_agent_is_named_and_the_others_are_evaluated(
+def test_one_agents_broken_file_is_named_and_the_others_are_evaluated(
     two: Agent, llm_server: LLMServer, propositions: PropositionFolder, tmp_path: Path, mood: int, code: int
 ) -> None:
     planted(llm_server, mood=mood)
@@ -79,7 +79,7 @@ def test_a_broken_file_of_one_agent_is_named_and_the_others_are_evaluated(
     assert "✅" not in comment.read_text()
 
 
-def test_a_dry_run_names_a_broken_file_of_one_agent_and_estimates_the_others(
+def test_a_dry_run_names_one_agents_broken_file_and_estimates_the_others(
     two: Agent, propositions: PropositionFolder
 ) -> None:
     two_builds(propositions, "bob")

@@ -230,7 +230,7 @@ def test_hits_that_are_no_regression_stand_in_every_report_and_fail_nothing(
 
 
 @pytest.mark.django_db
-def test_a_score_on_one_side_only_is_no_plain_tick_and_stands_in_every_report(
+def test_a_one_sided_score_is_no_plain_tick_and_in_every_report(
     propositions: PropositionFolder, settings: Settings, tmp_path: Path
 ) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"

@@ -48,7 +48,7 @@ def _seeded(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterat
         yield
 
 
-def test_build_41_fails_for_those_who_lose_their_voice_and_for_nobody_else() -> None:
+def test_build_41_fails_only_for_those_who_lose_their_voice() -> None:
     document = report("--where", "build=41", *ASKED, "--threshold", "fluency=5")
 
     assert document["summary"]["verdict"] == "regression"

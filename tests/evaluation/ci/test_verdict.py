@@ -113,7 +113,7 @@ def regressions(findings: Findings) -> list[tuple[str, str | None]]:
     return [(entry["scope"], entry["proposition"]) for entry in findings.model_dump()["regressions"]]
 
 
-def test_a_proposition_that_fell_significantly_is_named_not_one_that_only_fell_further() -> None:
+def test_a_proposition_s_significant_fall_is_named_not_a_larger_unsure_one() -> None:
     findings = decide([with_claims(FELL, UNSURE, replace(FELL, proposition="brief"))], Limits())
 
     assert regressions(findings) == [("dimension", "brief")]
@@ -182,7 +182,7 @@ def test_a_score_over_other_propositions_than_its_change_is_noted() -> None:
     ("expected", "scored", "verdict"),
     [(True, 3, "not enough data"), (True, 0, "pass"), (False, 3, "pass")],
 )
-def test_an_agent_that_must_have_a_score_is_no_pass_with_too_little(expected: bool, scored: int, verdict: str) -> None:
+def test_an_agent_that_must_be_scored_is_no_pass_with_too_little(expected: bool, scored: int, verdict: str) -> None:
     one = result(None)
     little = DimensionSummary(
         dimension="fluency", scored=scored, reason=f"not enough data: {scored} of 6 judgements scored"

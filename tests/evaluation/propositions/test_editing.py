@@ -204,7 +204,7 @@ def test_a_new_one_makes_a_file_and_the_next_joins_it(team: PropositionFolder) -
     assert [p.id for p in load_file(path).inactive] == ["dry"]
 
 
-def test_a_shipped_one_is_replaced_in_the_teams_folder_and_means_the_same(
+def test_a_shipped_one_is_replaced_in_the_teams_folder_meaning_the_same(
     propositions: PropositionFolder, team: PropositionFolder
 ) -> None:
     ours = propositions.write(

@@ -49,7 +49,7 @@ def ada() -> Agent:
     return make_agent("ada")
 
 
-def test_every_line_is_said_and_answered_in_a_synthetic_channel_of_its_own_ac_6_5_2(
+def test_every_line_is_said_and_answered_in_its_own_synthetic_channel_ac_6_5_2(
     llm_server: LLMServer, ada: Agent
 ) -> None:
     llm_server.respond = acts(lambda body: f"I heard {llm_server.calls}")

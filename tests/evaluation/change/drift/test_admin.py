@@ -204,7 +204,7 @@ def test_an_alert_leads_to_agent_run_and_series_and_is_acknowledged(root: Client
     assert cells(read(root, list_of(DriftAlert)), "state")[0].startswith("acknowledged")
 
 
-def test_alerts_can_be_acknowledged_by_who_may_change_them_and_changed_by_nobody() -> None:
+def test_alerts_can_be_acknowledged_with_permission_and_changed_by_nobody() -> None:
     fallen()
     alert = DriftAlert.objects.get()
     keeper = signed_in(staff("change.view_driftalert", "alerts.change_alert"))
@@ -253,7 +253,7 @@ def test_a_fall_is_found_shown_and_acknowledged_where_nothing_sends_alerts(
 
 
 # -- charts
-def test_an_agents_page_draws_its_scores_at_the_time_of_their_messages_with_alerts(root: Client) -> None:
+def test_an_agents_page_draws_alerts_and_scores_by_time_of_their_messages(root: Client) -> None:
     _, agent = fallen()
 
     html = read(root, page_of(agent))

@@ -101,7 +101,7 @@ def test_a_run_that_was_killed_goes_on_as_itself(recent: Agent, llm_server: LLMS
     assert (run.pk, run.status, run.attempt) == (lost.pk, "completed", 2)
 
 
-def test_an_agent_whose_last_run_is_not_done_is_skipped_and_that_is_said(
+def test_an_agent_with_an_unfinished_run_is_skipped_and_that_is_said(
     recent: Agent, llm_server: LLMServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     bea = make_agent("bea")
@@ -190,7 +190,7 @@ def test_firing_by_hand_keeps_the_timetable(recent: Agent, llm_server: LLMServer
 
 
 # -- trouble
-def test_proposition_files_that_cannot_be_used_are_said_and_not_tried_for_ever(
+def test_unusable_proposition_files_are_named_and_not_tried_for_ever(
     recent: Agent, propositions: PropositionFolder
 ) -> None:
     propositions.write("adherence/_default.yaml", "dimension: [")
@@ -217,7 +217,7 @@ def test_agents_whose_files_are_whole_are_measured_beside_one_whose_are_broken(
     assert "bea.yaml" in fired.skipped["bea"]
 
 
-def test_a_crash_while_runs_are_made_leaves_none_and_the_error_is_seen(
+def test_a_crash_while_making_runs_leaves_none_and_shows_its_error(
     recent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bea = make_agent("bea")
