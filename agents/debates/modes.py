@@ -139,8 +139,8 @@ def with_statistics(context: Context, seat: DebateSeat) -> Context:
     return replace(context, statistics=statistics(answers) if answers else None)
 
 
-def _is_number(value: object) -> TypeGuard[float]:
-    """Return whether a confidence is a number, and not NaN."""
+def _is_number_not_nan(value: object) -> TypeGuard[float]:
+    """Return whether a confidence is a number: no text, no true or false, not NaN."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
@@ -154,7 +154,7 @@ def required_fields(fields: Fields, seat: DebateSeat, context: Context) -> tuple
     if mode_of(context.mode).stances:
         texts.append("stance")
     missing = [name for name in texts if not str(fields.get(name) or "").strip()]
-    if not _is_number(fields.get("confidence")):
+    if not _is_number_not_nan(fields.get("confidence")):
         missing.append("confidence")
     if not missing:
         return fields, ""
@@ -164,7 +164,7 @@ def required_fields(fields: Fields, seat: DebateSeat, context: Context) -> tuple
 def confidence_range(fields: Fields, seat: DebateSeat, context: Context) -> tuple[Fields, str]:
     """Clamp a confidence to 0–1 and keep the answer's own as `confidence_raw`. No violation: one that is missing is not this rule's."""
     confidence = fields.get("confidence")
-    if not _is_number(confidence) or 0 <= confidence <= 1:
+    if not _is_number_not_nan(confidence) or 0 <= confidence <= 1:
         return fields, ""
     return {**fields, "confidence": min(1.0, max(0.0, confidence)), "confidence_raw": confidence}, ""
 

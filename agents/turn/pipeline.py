@@ -244,7 +244,7 @@ class Turn:
     def add_section(self, heading: str, body: str) -> None:
         """Add a prompt section, noted under the stage that is running."""
         stage = self.running[-1].stage if self.running else ""
-        self.sections.append(Section(heading, self.mask(body), stage))
+        self.sections.append(Section(heading, self.mask(body), stage=stage))
 
     def skip(self, why: str) -> None:
         """Note that the running stage has nothing to do here. Skipped in `review`, its `committed` is not called for that message."""

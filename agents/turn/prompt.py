@@ -267,8 +267,8 @@ def _static_parts(turn: Turn) -> list[Section]:
         values["channel"] = turn.channel.slug
     persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
     return [
-        Section("Persona", persona, "persona"),
-        Section("Instructions", render("instructions", **values), "instructions"),
+        Section("Persona", persona, stage="persona"),
+        Section("Instructions", render("instructions", **values), stage="instructions"),
     ]
 
 
@@ -282,7 +282,7 @@ def _memory_part(agent: Agent, nonce: str) -> list[Section]:
             notes.append(f"{label}: {text}")
     if not notes:
         return []
-    return [Section("Memory", render("memory", memory=fence("MEMORY", "\n".join(notes), nonce)), "memory")]
+    return [Section("Memory", render("memory", memory=fence("MEMORY", "\n".join(notes), nonce)), stage="memory")]
 
 
 def _under_heading(section: Section) -> str:

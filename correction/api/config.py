@@ -95,7 +95,7 @@ class ConfigPage(Answer):
     defaults: DefaultConfig
 
 
-class ConfigForm(serializers.Serializer[Any]):
+class ConfigFormSerializer(serializers.Serializer[Any]):
     """Each setting as it is stored; an empty one inherits."""
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
@@ -130,16 +130,16 @@ class _Config(View):
         """Return the row that this route changes, for its forms; None while there is none."""
         return AgentEvaluationConfig.objects.filter(agent__slug=self.kwargs.get("agent")).first()
 
-    def html_form(self, typed: FormFields | None, etag: str) -> ConfigForm:
+    def html_form(self, typed: FormFields | None, etag: str) -> ConfigFormSerializer:
         """Return the form of the page, with what was typed and refused, else (None) with what is stored; empty fields inherit."""
         if typed is not None:
-            return ConfigForm(data={**typed, ETAG: typed.etag})
+            return ConfigFormSerializer(data={**typed, ETAG: typed.etag})
         row = self.stored
         texts = {"reason": "", ETAG: etag}
         for name, setting in SETTINGS.items():
             value = getattr(row, name, None)
             texts[name] = "" if value is None else setting.show(value)
-        return ConfigForm(texts)
+        return ConfigFormSerializer(instance=texts)
 
     def example(self, shown: Any) -> dict[str, Any]:
         """Return what is stored. What inherits is left out: sent unchanged it would undo what another user has set meanwhile."""

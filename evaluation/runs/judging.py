@@ -252,7 +252,7 @@ class Leases:
             for run in runs:
                 self._held[run.pk] = run
 
-    def lose(self, run: EvaluationRun) -> None:
+    def note_lost(self, run: EvaluationRun) -> None:
         """Note that another worker has a run, or that it was deleted."""
         with self._lock:
             self._held.pop(run.pk, None)
@@ -413,7 +413,7 @@ class EvaluationContext:
         if not self.renew():
             return False
         if not save_verdicts(rows, verdicts, question):
-            self.leases.lose(self.run)
+            self.leases.note_lost(self.run)
             return False
         self.progress(self.run, len(rows))
         return True

@@ -138,14 +138,14 @@ class Command(CodedCommand):
             points = options[name]
             if points is not None and not 0 < points <= 9:
                 raise wrong(f"--{name} {points}: allowed: more than 0, at most 9")
-        for name in _dimension_names(options["dimensions"]):
+        for name in _split_dimension_names(options["dimensions"]):
             if name not in SCORERS:
                 raise wrong(f"--dimensions {name!r}: allowed: {', '.join(SCORERS)}")
 
     def _compare(self, options: dict[str, Any]) -> Compared:
         """Compare in the way that was asked for: two tags, two evaluations, a file, or the current baselines."""
         margin = options["margin"]
-        dimensions = _dimension_names(options["dimensions"])
+        dimensions = _split_dimension_names(options["dimensions"])
         if options["a"]:
             return self._compare_tags(options)
         if options["runs"]:
@@ -209,7 +209,7 @@ class Command(CodedCommand):
             sys.exit(NOT_ENOUGH)
 
 
-def _dimension_names(dimensions: str | None) -> tuple[str, ...]:
+def _split_dimension_names(dimensions: str | None) -> tuple[str, ...]:
     names = (dimensions or "").split(",")
     return tuple(name.strip() for name in names if name.strip())
 
@@ -219,6 +219,7 @@ def _agents(named: str | None) -> Sequence[Agent]:
 
     Raises:
         CommandError: There are none.
+        UnknownAgent: There is no agent of a name.
     """
     agents = find_agents(named or "all")
     if not agents:
@@ -245,7 +246,7 @@ def _specs(options: dict[str, Any]) -> list[RunSpec]:
         CommandError: An option is out of range, or there is no such channel.
         UnknownAgent: There is no such agent.
     """
-    dimensions = _dimension_names(options["dimensions"])
+    dimensions = _split_dimension_names(options["dimensions"])
     asked: dict[str, Any] = {name: options[name] for name in ("samples", "repeats", "seed")}
     try:
         asked["window"] = parse_window(options["window"])
