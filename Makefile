@@ -20,9 +20,9 @@ demo: $(VENV)/.runtime ## set everything up and measure the 16 example agents
 run: $(VENV)/.runtime ## start console and worker on this machine (PORT=8000), print address and login
 	@DEBUG=1 exec $(MANAGE) serve --port $(PORT)
 
-test: $(VENV)/.dev ## set everything up and run the tests but the slow ones (ARGS='-m ""' runs all)
-	$(if $(findstring -m,$(ARGS)),,@echo "Without the slow tests; make test ARGS='-m \"\"' runs them too.")
-	@$(BIN)/python -m pytest -n auto --dist worksteal -q -m "not slow" $(ARGS)
+test: $(VENV)/.dev ## set everything up and run the tests but the slow ones and those in a browser (ARGS='-m ""' runs all)
+	$(if $(findstring -m,$(ARGS)),,@echo "Without the slow tests and those in a browser; make test ARGS='-m \"\"' runs them too.")
+	@$(BIN)/python -m pytest -n auto --dist worksteal -q -m "not slow and not e2e" $(ARGS)
 
 e2e: $(VENV)/.dev ## only the tests in a real browser (Chromium)
 	@$(BIN)/python -m pytest -q -m e2e $(ARGS)
