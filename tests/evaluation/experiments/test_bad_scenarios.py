@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from pathlib import Path
 
 import pytest
+import yaml
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from agents.kit.models import LLMCall
 from agents.models import Agent, Channel
 from evaluation.experiments.models import Experiment
+from tests.evaluation.experiments.playing import scenario
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -154,6 +157,16 @@ def test_the_shipped_scenarios_and_the_good_one_are_accepted(tmp_path: Path) -> 
 
     call_command("experiment", "run", str(path), "--dry-run", "--json")
     call_command("experiment", "run", "paper-exp-1", "--dry-run", "--json", "--scale", "0.1")
+
+
+def test_what_one_environment_takes_is_estimated(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "single.yaml"
+    path.write_text(yaml.safe_dump(scenario(environments=1).model_dump(mode="json")), encoding="utf-8")
+
+    call_command("experiment", "run", str(path), "--dry-run", "--json")
+
+    estimate = json.loads(capsys.readouterr().out)
+    assert estimate["conversations"] == 2, "one of each arm"
 
 
 @pytest.mark.parametrize(
