@@ -9,7 +9,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --req
 export PYTHONDONTWRITEBYTECODE := # else every process would compile all that it imports, which takes seconds
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test check docs openapi fuzz chaos bench screenshots e2e e2e-local audit lock clean
+.PHONY: help demo run test check docs openapi fuzz chaos bench validity screenshots e2e e2e-local audit lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -53,6 +53,9 @@ chaos: $(VENV)/.dev ## five minutes of load while everything fails, then the inv
 
 bench: $(VENV)/.dev ## measure speed against a stub model server on loopback
 	@$(BIN)/python -m tests.bench $(ARGS)
+
+validity: $(VENV)/.dev ## measure on data of others and in simulations, write the tables of docs/explanation/validity.md
+	@DEBUG=1 $(MANAGE) dev validity --write docs/explanation/validity.md $(ARGS)
 
 screenshots: $(VENV)/.dev ## photograph the main pages with the demo's data into docs/screenshots (needs Chromium)
 	@$(BIN)/python -m tests.screenshots

@@ -71,14 +71,16 @@ class PublishedReport(BaseModel):
 
 
 class Figure(BaseModel):
-    """One row of the paper's Table 1."""
+    """One row of the paper's Table 1: means, standard deviations and numbers of scores, the difference, p of Welch's test."""
 
     model_config = ConfigDict(frozen=True)
 
     treatment: float
     treatment_sd: float
+    treatment_n: int
     control: float
     control_sd: float
+    control_n: int
     delta: float
     p: float
 

@@ -1,0 +1,79 @@
+"""The rows of the table: a claim, where it comes from, what was published or promised, and what we find."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from agents.kit.commands import Cell, Emphasis
+from evaluation.statistics.bootstrap import Interval
+from evaluation.statistics.difference import share_interval
+
+Group = Literal["Judge validations", "Experiments", "Statistics", "Voice", "Drift"]
+Outcome = Literal["holds", "fails", ""]
+
+HEADS = ["Claim", "Source", "Licence", "Published or promised", "Ours", ""]
+OURS = "our code"  # the licence of a row that needs no data
+_EMPHASIS: dict[Outcome, Emphasis] = {"holds": "", "fails": "bad", "": ""}
+
+
+class ValidityRow(BaseModel):
+    """One row.
+
+    Attributes:
+        published: The figure that was published or is promised; empty where there is none.
+        ours: The figure that we find, or why there is none.
+        outcome: Whether the promise holds; empty where none was made, or nothing was measured.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    group: Group
+    claim: str
+    source: str
+    licence: str
+    published: str
+    ours: str
+    outcome: Outcome = ""
+
+    def cells(self) -> list[Cell]:
+        """Return the row under `HEADS`."""
+        return [
+            self.claim,
+            self.source,
+            self.licence,
+            self.published or None,
+            self.ours,
+            (self.outcome, _EMPHASIS[self.outcome]),
+        ]
+
+
+class ValidityReport(BaseModel):
+    """All rows. `version`: of this form."""
+
+    model_config = ConfigDict(frozen=True)
+
+    version: Literal[1] = 1
+    rows: list[ValidityRow]
+
+    def failures(self) -> list[ValidityRow]:
+        """Return the rows whose promise does not hold."""
+        return [row for row in self.rows if row.outcome == "fails"]
+
+
+def outcome_of(holds: bool) -> Outcome:
+    return "holds" if holds else "fails"
+
+
+def share_text(hits: int, n: int) -> str:
+    """Return a share with its 95 % interval, e.g. ``95.2 % [93.7, 96.4] of 1,000``."""
+    interval = share_interval(hits, n)
+    return f"{100 * hits / n:.1f} % [{100 * interval.low:.1f}, {100 * interval.high:.1f}] of {n:,}"
+
+
+def figure_text(value: float, interval: Interval | None) -> str:
+    """Return a figure with its interval, where it has one, e.g. ``0.61 [0.55, 0.67]``."""
+    if interval is None:
+        return f"{value:.2f}"
+    return f"{value:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
