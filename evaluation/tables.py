@@ -69,7 +69,8 @@ TABLES = (
             ),
         ),
         typed="additional_context where history_where",
-        no_speech="figures dimensions judge judge_endpoint window history position_bins series_points proposition_digests actor_model swaps situations",
+        no_speech="figures dimensions judge judge_endpoint window history position_bins series_points proposition_digests actor_model "
+        "swaps situations",
     ),
     Table(
         model=Proposition,
