@@ -11,18 +11,16 @@ import pytest
 from pytest_django import Settings
 
 from agents.alerts.models import Alert
-from agents.alerts.raising import acknowledge
 from agents.kit.models import LLMCall, owner_name
 from agents.kit.work.queues import work_queues
-from agents.models import Agent, Message
-from evaluation.change import sentinel
-from evaluation.change.models import DriftAlert, JudgeSentinel, SentinelCheck
-from evaluation.change.sentinel import Frozen, accept, draw, estimate_check, items_of
+from agents.models import Agent
+from evaluation.change.models import DriftAlert, SentinelCheck
+from evaluation.change.sentinel import accept
 from evaluation.change.series import series_of
-from evaluation.models import EvaluationRun, EvaluationSchedule
+from evaluation.models import EvaluationSchedule
 from tests.evaluation.change.drift.scheduling import DAY, make_schedule
 from tests.evaluation.conftest import PropositionFolder
-from tests.evaluation.judging import answers, claims_of, entry, tail_of
+from tests.evaluation.judging import claims_of, entry, tail_of
 from tests.factories import MONDAY, make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
