@@ -64,7 +64,7 @@ class DrawForm(forms.Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Offer each judge with each procedure it judged by; `judges` has both by the name that is offered."""
         super().__init__(*args, **kwargs)
-        fields = ("judge", "method", "hard", "double_check", "simulated")
+        fields = ("judge", "method", "hard", "double_check", "few_shot", "simulated")
         judges_and_procedures: set[tuple[str, str]] = set()
         for row in EvaluationRun.objects.filter(swap_test="").order_by("judge").values(*fields).distinct():
             judge = row.pop("judge")
