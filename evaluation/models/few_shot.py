@@ -16,7 +16,9 @@ class FewShotExamples(models.Model):
 
     judge = models.CharField(max_length=200)
     procedure = models.CharField(max_length=64, help_text="that was labelled: without examples, and not simulated")
-    digest = models.CharField(max_length=8, help_text="of the texts, claims and scores in the examples, and of their prompt")
+    digest = models.CharField(
+        max_length=8, help_text="of the texts, claims and scores in the examples, and of their prompt"
+    )
     items = models.JSONField(help_text="the judgements, each with the score that people gave")
     figures = models.JSONField(default=dict, help_text="agreement with people without and with examples")
     tried_at = models.DateTimeField(auto_now=True)

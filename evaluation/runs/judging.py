@@ -372,8 +372,8 @@ def _snippet(text: str) -> str:
 class EvaluationContext:
     """An evaluation while it is being judged; its dimensions share it.
 
-    `examples` are shown to the judge, by dimension. `ask` asks it: `complete_many`, or a batch; `waits`: for a submitted batch; `refused`: why no batch was accepted. `health`
-    is shared by all evaluations that are judged together.
+    `ask` asks the judge: `complete_many`, or a batch; `waits`: for a submitted batch; `refused`: why no batch was accepted. `health`
+    is shared by all evaluations that are judged together. `examples` are shown to the judge, by dimension.
     """
 
     run: EvaluationRun

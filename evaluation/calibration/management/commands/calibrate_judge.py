@@ -66,7 +66,12 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from."""
         add("--agents", help="draw only from these agents, slugs separated by commas")
         add("--run", action="append", type=int, metavar="ID", help="draw only from this evaluation; repeatable")
         add("--seed", type=int, help="of the draw (default: 0)")
-        add("--next", type=int, metavar="N", help="draw N more judgements into the label set, spread over the judge's scores")
+        add(
+            "--next",
+            type=int,
+            metavar="N",
+            help="draw N more judgements into the label set, spread over the judge's scores",
+        )
         add("--few-shot", action="store_true", help="ask the judge with and without labelled examples, and compare")
         add("--dry-run", action="store_true", help="with --few-shot: print calls, tokens and cost, ask nothing")
         add("--template", **file, help="write the label set to be filled in, without the judge's scores")
@@ -338,7 +343,9 @@ def _print_trial(result: FewShotResult, console: Console) -> None:
     about = f"{counted(result.items, 'judgement')} of {counted(result.conversations, 'conversation')}"
     title = f"{judge_label(result.judge)} · {result.procedure} · {result.dimension}: {about}, {result.folds} folds"
     cells = [(name, figure.text, figure.interval_text, figure.n) for name, figure in result.rows()]
-    print_table(console, ("Agreement with labels it was not shown", ">Value", "95 % interval", ">n"), cells, title=title)
+    print_table(
+        console, ("Agreement with labels it was not shown", ">Value", "95 % interval", ">n"), cells, title=title
+    )
     lines = [result.sentence]
     if result.items < result.labelled:
         left_out = counted(result.labelled - result.items, "labelled judgement")
