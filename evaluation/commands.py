@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 # Fields of `AgentsRequest` that these commands have as options.
 WHAT = ("agents", "dimensions", "window", "where", "history", "history_where")
-HOW = ("repeats", "samples", "seed", "per_call", "hard", "double_check", "method")
+HOW = ("repeats", "samples", "seed", "per_call", "hard", "double_check", "method", "few_shot")
 
 
 def tag_pairs(values: Sequence[str], *, option: str = "--where") -> dict[str, str]:

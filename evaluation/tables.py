@@ -9,6 +9,7 @@ from evaluation.models import (
     EvaluationRun,
     EvaluationSchedule,
     EvaluationScore,
+    FewShotExamples,
     Idea,
     IdeaPart,
     Job,
@@ -153,5 +154,6 @@ TABLES = (
         erase=(Erase(columns="idea description", rows=scores_there("part__evaluation_score__")),),
         no_speech="positions",
     ),
+    Table(model=FewShotExamples, no_speech="judge procedure items figures"),
     Table(model=PatternTimeout, no_speech="proposition_id pattern"),
 )

@@ -386,11 +386,11 @@ def _scores_of_evaluations(
 def _newest_evaluations(agent: Agent | None, heuristic: bool) -> dict[int, str]:
     """Return the judges of the newest 20 completed evaluations that judged as the gate does, by the evaluation's key, newest first.
 
-    Left out are those of simulations, in hard mode, with a double check or with a swap test: the gate judges otherwise.
+    Left out are those of simulations, in hard mode, with a double check, with examples or with a swap test: the gate judges otherwise.
     """
     runs = EvaluationRun.objects.filter(
         status=EvaluationRun.Status.COMPLETED, method=Method.PLUMBLINE, hard=False, double_check=False,
-        simulated=False, swap_test="", agent__isnull=False,
+        few_shot="", simulated=False, swap_test="", agent__isnull=False,
     )  # fmt: skip
     if agent is not None:
         runs = runs.filter(agent=agent)

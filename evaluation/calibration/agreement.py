@@ -620,10 +620,12 @@ def labels_of(
 def labelled_keys(**filters: Any) -> list[Key]:
     """Return the judges, procedures and dimensions that have labels, sorted; filters as in `labels_of`."""
     run = "evaluation_score__evaluation_run__"
-    columns = [f"{run}{name}" for name in ("judge", "method", "hard", "double_check", "simulated")]
+    columns = [f"{run}{name}" for name in ("judge", "method", "hard", "double_check", "few_shot", "simulated")]
     rows = labels_of(**filters).order_by().values_list(*columns, "evaluation_score__dimension").distinct()
     keys = []
-    for judge, method, hard, double_check, simulated, dimension in rows:
-        procedure = procedure_name(method=method, hard=hard, double_check=double_check, simulated=simulated)
+    for judge, method, hard, double_check, few_shot, simulated, dimension in rows:
+        procedure = procedure_name(
+            method=method, hard=hard, double_check=double_check, few_shot=few_shot, simulated=simulated
+        )
         keys.append(Key(judge, procedure, dimension))
     return sorted(keys)

@@ -74,9 +74,8 @@ def blind_judgement(score: EvaluationScore) -> BlindJudgement:
     """
     run = score.evaluation_run
     judged = _judged_subject(score)
-    proposition = _proposition(run, score)
     try:
-        context = SCORERS[score.dimension].context(judged.subject, proposition, score.message, score.compared_with)
+        context = _context(score, judged.subject, _proposition(run, score))
     except ValueError:  # its message was deleted
         return _only_snippet(score, judged.subject)
     return BlindJudgement(
@@ -90,6 +89,33 @@ def blind_judgement(score: EvaluationScore) -> BlindJudgement:
         additional=run.additional_context,
         notes=judged.notes,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAgain:
+    """What the judge is to be asked once more about a judgement: the proposition, and the context of then."""
+
+    proposition: Proposition
+    context: Context
+
+
+def asked_again(score: EvaluationScore) -> AskedAgain:
+    """Return what to ask about a judgement as it was judged: the claim of then, with the persona and the messages of then.
+
+    Args:
+        score: As for `blind_judgement`.
+
+    Raises:
+        ValueError: Its message was deleted.
+    """
+    run = score.evaluation_run
+    proposition = replace(_proposition(run, score), claim=score.claim)
+    context = _context(score, _judged_subject(score).subject, proposition)
+    return AskedAgain(proposition, replace(context, additional=run.additional_context or None))
+
+
+def _context(score: EvaluationScore, subject: Subject | ChannelSubject, proposition: Proposition) -> Context:
+    return SCORERS[score.dimension].context(subject, proposition, score.message, score.compared_with)
 
 
 def blind_text(score: EvaluationScore) -> str:

@@ -35,6 +35,7 @@ RUN_FIELDS = (
     "method",
     "hard",
     "double_check",
+    "few_shot",
     "simulated",
     "swap_test",
     "dimensions",

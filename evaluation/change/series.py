@@ -31,7 +31,8 @@ MOST_EVALUATIONS = 400  # per agent and schedule: more than a year of days
 MOST_RESTARTS = 3  # explained for one series: the newest; each takes a few queries
 COLUMNS = (
     *("agent_id", "schedule_id", "created_at", "window", "window_start", "window_end", "where", "dimensions"),
-    *("series_points", "persona_digest", "judge", "method", "hard", "double_check", "simulated", "swap_test"),
+    *("series_points", "persona_digest", "judge", "method", "hard", "double_check", "few_shot", "simulated"),
+    "swap_test",
 )
 NO_DURATION = "the window is no duration, so evaluations look at the same messages again: not tested for drift"
 

@@ -32,7 +32,7 @@ from agents.kit.llm import (
     complete_many,
 )
 from agents.kit.llm.requests import short_line as storable_line
-from agents.kit.text.fences import fence, neutral, new_nonce, one_line, render_prompt
+from agents.kit.text.fences import fence, indented, neutral, new_nonce, one_line, render_prompt
 from agents.kit.text.patterns import Undecided, one_message
 from agents.personas.persona import cut_persona
 from evaluation.models import OUT_OF_REACH, RULE_JUDGE, STATISTIC, Method, is_heuristic
@@ -108,6 +108,38 @@ def _persona_text(name: str, persona: str, nonce: str) -> str:
     return render("persona", name=name, persona=fence("PERSONA", text, nonce))
 
 
+LONGEST_EXAMPLE = 1_000  # characters of its message and of its claim
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A claim about another message with the score that people gave it, shown to the judge as its scale.
+
+    Attributes:
+        message: Primary key of the message, which is never judged with its own example beside it.
+        speaker: Who said `text`.
+        value: 0 to 9 for the claim as written.
+    """
+
+    message: int
+    speaker: str
+    text: str
+    claim: str
+    value: int
+
+
+@lru_cache(maxsize=64)
+def _examples_text(examples: tuple[Example, ...], nonce: str) -> str:
+    """Return the examples in a fence; further lines of a text are marked, so that none can pass for a score."""
+    entries = []
+    for number, example in enumerate(examples, 1):
+        text = indented(example.text, LONGEST_EXAMPLE)
+        claim = indented(example.claim, LONGEST_EXAMPLE)
+        entry = f"{number}. {_shown_name(example.speaker)} says: {text}\n   Claim: {claim}\n   Score: {example.value}"
+        entries.append(entry)
+    return render("few_shot", examples=fence("EXAMPLES", "\n".join(entries), nonce))
+
+
 @lru_cache(maxsize=128)
 def _trajectory_parts(
     name: str, window: Window, nonce: str, statistics: str, *, environment: bool, own_messages: bool
@@ -138,15 +170,24 @@ def _trajectory_parts(
 
 
 def system_blocks(
-    context: Context, propositions: Sequence[Proposition], nonce: str, *, method: str = "plumbline"
+    context: Context,
+    propositions: Sequence[Proposition],
+    nonce: str,
+    *,
+    method: str = "plumbline",
+    examples: tuple[Example, ...] = (),
 ) -> tuple[Block, ...]:
-    """Return the rubric (with its part on flaws if any claim is hard), then the persona where there is one and the claims may see it.
+    """Return the rubric (with its part on flaws if any claim is hard), then examples if there are any, then the persona.
+
+    The persona is left out where there is none, and where the claims may not see it.
 
     Args:
         propositions: Those of one call; all or none of them may see the persona.
     """
     hard = any(p.hard for p in propositions)
     blocks = [Block(rubric(hard=hard, environment=context.environment, method=method), cache=True)]
+    if examples:
+        blocks.append(Block(_examples_text(examples, nonce), cache=True))
     if context.persona is not None and propositions[0].include_personas:
         blocks.append(Block(_persona_text(one_line(context.agent_name), context.persona, nonce), cache=True))
     return tuple(blocks)
@@ -564,6 +605,7 @@ class Question:
         advise: Ask for a recommendation where the proposition has none (AC-6.0.14).
         window_shown_once: No other call shows this window, so writing it into the prompt cache would only cost.
         asked_again: The very same prompt is sent again (repeats, a double check).
+        examples: Labelled claims about other messages that the judge is shown as its scale.
         prefix: The same for questions whose prompts begin with the same events: if that is worth it, all but the first wait until the
             prompt cache has them. None waits for no other.
         items: The caller's: what its verdicts are for, one per proposition.
@@ -582,6 +624,7 @@ class Question:
     double_check: bool = False
     advise: bool = False
     method: str = Method.PLUMBLINE.value
+    examples: tuple[Example, ...] = ()
     window_shown_once: bool = False
     asked_again: bool = False
     prefix: Hashable = None
@@ -648,7 +691,13 @@ def build_request(question: Question) -> LLMRequest:
     return _judge_request(
         question,
         task="score",
-        system=system_blocks(question.context, question.propositions, question.nonce, method=question.method),
+        system=system_blocks(
+            question.context,
+            question.propositions,
+            question.nonce,
+            method=question.method,
+            examples=question.examples,
+        ),
         turns=(turn,),
         schema=answer_schema(keyed, advised),
         parse=lambda data: parse_answers(data, keyed),

@@ -33,6 +33,23 @@ class Migration(FirstMigration):
             },
         ),
         migrations.CreateModel(
+            name='FewShotExamples',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('judge', models.CharField(max_length=200)),
+                ('procedure', models.CharField(help_text='that was labelled: without examples, and not simulated', max_length=64)),
+                ('digest', models.CharField(help_text='of the texts, claims and scores in the examples, and of their prompt', max_length=8)),
+                ('items', models.JSONField(help_text='the judgements, each with the score that people gave')),
+                ('figures', models.JSONField(default=dict, help_text='agreement with people without and with examples')),
+                ('tried_at', models.DateTimeField(auto_now=True)),
+            ],
+            options={
+                'db_table': 'few_shot_examples',
+                'ordering': ['-tried_at', '-pk'],
+                'constraints': [models.UniqueConstraint(fields=('judge', 'procedure', 'digest'), name='few_shot_examples_once')],
+            },
+        ),
+        migrations.CreateModel(
             name='ChannelShare',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -78,6 +95,7 @@ class Migration(FirstMigration):
                 ('hard', models.BooleanField(default=False, help_text='every claim that is no anti-pattern is judged in hard mode')),
                 ('double_check', models.BooleanField(default=False, help_text='the judge is asked a second time whether it is sure')),
                 ('method', models.CharField(choices=[('plumbline', 'Plumbline'), ('tinytroupe', 'TinyTroupe (one claim per call, the judge takes penalties off itself, a trivial 9 counts)')], default='plumbline', max_length=16)),
+                ('few_shot', models.CharField(blank=True, default='', help_text='digest of the labelled examples that the judge is shown; empty = it is shown none', max_length=8)),
                 ('additional_context', models.JSONField(blank=True, default=dict, help_text='what preconditions and the judge are given beside the messages, as data')),
                 ('simulated', models.BooleanField(default=False, help_text='what was judged was said in simulated conversations, marked synthetic')),
                 ('actor_model', models.CharField(blank=True, default='', help_text='model that acted in a simulation', max_length=200)),

@@ -20,6 +20,7 @@ from evaluation.models.evaluations import (
     procedure_fields,
     procedure_name,
 )
+from evaluation.models.few_shot import FewShotExamples
 from evaluation.models.jobs import Job
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "EvaluationRun",
     "EvaluationSchedule",
     "EvaluationScore",
+    "FewShotExamples",
     "Idea",
     "IdeaPart",
     "Job",

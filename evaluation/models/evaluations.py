@@ -39,13 +39,23 @@ class Method(models.TextChoices):
     )
 
 
-PROCEDURE = ("method", "hard", "double_check", "simulated", "swap_test")  # columns that name it
+PROCEDURE = ("method", "hard", "double_check", "few_shot", "simulated", "swap_test")  # columns that name it
+FEW_SHOT_MARK = "few-shot-"  # in the name of a procedure, before the digest of the examples
 
 
-def procedure_name(*, method: str, hard: bool, double_check: bool, simulated: bool = False, swap_test: str = "") -> str:
+def procedure_name(
+    *,
+    method: str,
+    hard: bool,
+    double_check: bool,
+    few_shot: str = "",
+    simulated: bool = False,
+    swap_test: str = "",
+) -> str:
     """Name how something is judged, e.g. ``plumbline+hard+simulated``; what was simulated, or tests the judge, is another procedure.
 
     Args:
+        few_shot: Digest of the labelled examples that the judge is shown (`FewShotExamples`); empty for none.
         swap_test: Which half of a test of the judge it is (a value of `SwapHalf`); empty for none.
     """
     parts = [method]
@@ -53,6 +63,8 @@ def procedure_name(*, method: str, hard: bool, double_check: bool, simulated: bo
         parts.append("hard")
     if double_check:
         parts.append("double-check")
+    if few_shot:
+        parts.append(f"{FEW_SHOT_MARK}{few_shot}")
     if simulated:
         parts.append("simulated")
     if swap_test:
@@ -67,14 +79,16 @@ def procedure_fields(procedure: str) -> dict[str, Any]:
         ValueError: It is not written as `procedure_name` writes it, or is that of a swap test; names what is allowed.
     """
     method, *marks = procedure.split("+")
+    few_shot = [mark.removeprefix(FEW_SHOT_MARK) for mark in marks if mark.startswith(FEW_SHOT_MARK)]
     fields: dict[str, Any] = {
         "method": method,
         "hard": "hard" in marks,
         "double_check": "double-check" in marks,
+        "few_shot": few_shot[0] if few_shot else "",
         "simulated": "simulated" in marks,
     }
     if method not in Method.values or procedure_name(**fields) != procedure:
-        allowed = f"{' or '.join(Method.values)}, then [+hard][+double-check][+simulated]"
+        allowed = f"{' or '.join(Method.values)}, then [+hard][+double-check][+{FEW_SHOT_MARK}DIGEST][+simulated]"
         raise ValueError(f"procedure {procedure!r}: allowed: {allowed}")
     return fields
 
@@ -132,6 +146,12 @@ class EvaluationRun(Leasable):
     hard = models.BooleanField(default=False, help_text="every claim that is no anti-pattern is judged in hard mode")
     double_check = models.BooleanField(default=False, help_text="the judge is asked a second time whether it is sure")
     method = models.CharField(max_length=16, choices=Method.choices, default=Method.PLUMBLINE)
+    few_shot = models.CharField(
+        max_length=8,
+        blank=True,
+        default="",
+        help_text="digest of the labelled examples that the judge is shown; empty = it is shown none",
+    )
     additional_context = models.JSONField(
         default=dict, blank=True, help_text="what preconditions and the judge are given beside the messages, as data"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from agents.models import Agent, Message
 from agents.turn.prompt import build_prompt, new_turn
 from agents.turn.tools import tool_definitions
 from evaluation.dimensions import COUNTED
+from evaluation.judge.examples import load_examples
 from evaluation.judge.questions import Question, build_request
 from evaluation.models import EvaluationRun
 from evaluation.propositions.files import load_all
@@ -152,6 +153,21 @@ def _calls_of_dimension(
     return calls
 
 
+def estimate_questions(questions: Iterable[Question], *, judge: str) -> Spending:
+    """Estimate what asking these would need, as `estimate` does for an evaluation."""
+    tokens_per_proposition = answer_length(judge).tokens
+    calls: list[Call] = []
+    for question in questions:
+        calls += _calls_for_question(question, tokens_per_proposition)
+    costs = [ledger.estimate_cost(judge, call.input_tokens, call.output_tokens) for call in calls]
+    return Spending(
+        calls=len(calls),
+        input_tokens=sum(call.input_tokens for call in calls),
+        output_tokens=sum(call.output_tokens for call in calls),
+        cost_usd=sum_if_all_priced(costs),
+    )
+
+
 def _calls_for_question(question: Question, tokens_per_proposition: int) -> list[Call]:
     """Return the calls that a question would take: a double check takes two."""
     number = len(question.propositions)
@@ -181,7 +197,13 @@ def _questions(
         if settle(item.proposition, message, subject, earlier, run.additional_context) is None:
             open_items.append(OpenItem(item, item.proposition, message, earlier, item.repeat))
     asked = questions(
-        open_items, subject, run, dimension=dimension, nonce=nonce, label=lambda _: Label(purpose="estimate")
+        open_items,
+        subject,
+        run,
+        dimension=dimension,
+        nonce=nonce,
+        label=lambda _: Label(purpose="estimate"),
+        examples=load_examples(run).get(dimension, ()),
     )
     for group in asked:
         if group.question is not None:

@@ -25,8 +25,10 @@ from agents.models import Agent, Channel, Message
 from agents.personas.persona import current_digest
 from evaluation.budget import BudgetWatch
 from evaluation.dimensions import COUNTED, Dimension
+from evaluation.judge.examples import ExamplesGone, examples_beside, load_examples
 from evaluation.judge.questions import (
     Asking,
+    Example,
     JudgeHealth,
     Question,
     Verdict,
@@ -150,10 +152,12 @@ def questions(
     dimension: str,
     nonce: str,
     label: Callable[[T], Label],
+    examples: Sequence[Example] = (),
 ) -> Iterator[GroupQuestion[T]]:
     """Yield the question about each group of items that need the judge; None as question where there is no text to judge.
 
     Args:
+        examples: Those of this dimension, shown with claims about one message; never that about the message itself.
         label: Makes the ledger's columns of a call from the first item of its group.
     """
     asked_again = run.repeats > 1 or run.double_check
@@ -174,6 +178,7 @@ def questions(
             double_check=run.double_check,
             advise=True,
             method=run.method,
+            examples=examples_beside(examples, first.message),
             window_shown_once=shown_once and not asked_again,
             asked_again=asked_again,
             prefix=None if run.batch else group.prefix,  # in a batch no question waits for another
@@ -368,7 +373,7 @@ class EvaluationContext:
     """An evaluation while it is being judged; its dimensions share it.
 
     `ask` asks the judge: `complete_many`, or a batch; `waits`: for a submitted batch; `refused`: why no batch was accepted. `health`
-    is shared by all evaluations that are judged together.
+    is shared by all evaluations that are judged together. `examples` are shown to the judge, by dimension.
     """
 
     run: EvaluationRun
@@ -379,6 +384,7 @@ class EvaluationContext:
     health: JudgeHealth
     progress: Progress
     ask: Asking
+    examples: Mapping[str, Sequence[Example]]
     nonce: str = field(default_factory=new_nonce)
     waits: bool = False
     refused: str = ""
@@ -435,7 +441,7 @@ def open_evaluation(
         health: Shared by the runs that are judged together, as is `window_ends`: where windows end that were read before.
 
     Raises:
-        Superseded: Persona or propositions are not those the run was planned with.
+        Superseded: Persona, propositions or examples are not those the run was planned with.
         PropositionError: Proposition files cannot be used.
         ValueError: The run has no target, or its dimensions are not those of a channel.
     """
@@ -453,10 +459,15 @@ def open_evaluation(
         loaded += propositions_asked(target, dimension, hard=run.hard, files=files())
     if propositions_digest(loaded) != run.proposition_digest:
         raise Superseded("the proposition files changed after this run was planned; start a new one")
+    try:
+        examples = load_examples(run)
+    except ExamplesGone as error:
+        raise Superseded(str(error)) from None
     return EvaluationContext(
         run=run,
         leases=leases,
         subject=subject,
+        examples=examples,
         propositions={(proposition.dimension, proposition.id): proposition for proposition in loaded},
         budget=BudgetWatch(run.agent, run.judge),
         health=health,
@@ -542,6 +553,7 @@ def _questions_to_ask(context: EvaluationContext, dimension: str) -> Iterator[Qu
             dimension=dimension,
             nonce=context.nonce,
             label=partial(context.label, dimension),
+            examples=context.examples.get(dimension, ()),
         )
         for group in asked:
             if group.question is None:

@@ -70,6 +70,7 @@ class RunSpec:
         hard: Judge every proposition that is no anti-pattern in hard mode (AC-6.0.16, AC-6.1.7).
         double_check: Ask the judge whether it is sure (AC-6.0.11).
         method: ``plumbline``, or ``tinytroupe`` for comparison with its paper; that one asks one proposition per call.
+        few_shot: Digest of the labelled examples that the judge is shown (`FewShotExamples`); empty for none.
         additional_context: Given to preconditions and shown to the judge as data.
         simulated: Measure speech that was simulated for it (synthetic messages, chosen by `where`) instead of real speech.
         situations: What is simulated, each as `Situation` dumps it, `repeats` times; empty = what comes with Plumbline, once.
@@ -96,6 +97,7 @@ class RunSpec:
     hard: bool = False
     double_check: bool = False
     method: str = Method.PLUMBLINE.value
+    few_shot: str = ""
     additional_context: Mapping[str, Any] = field(default_factory=dict)
     simulated: bool = False
     actor_model: str = ""
@@ -202,7 +204,7 @@ def has_little_speech(spec: RunSpec) -> bool:
 MOST_CHANNELS = 20  # per agent: those in which it said most
 _FIELDS_OF_AGENTS_ALONE = (  # of `RunSpec`; an agent's channels do not share them
     *("agent", "channel", "dimensions", "samples", "simulated", "actor_model", "situations"),
-    *("history", "history_where", "position_bins"),
+    *("history", "history_where", "position_bins", "few_shot"),
 )
 
 

@@ -21,7 +21,8 @@ from agents.kit.bodies import ABSENT, Anything, Body, OneOf, Reads, Refused, Tag
 from agents.kit.llm.endpoints import OFFLINE_MODELS, model_of, problem_of, provider_of
 from agents.kit.use_cases import FromFile, Shown
 from agents.models import Agent, Channel
-from evaluation.models import CHANNEL_DIMENSIONS, Dimension, Method
+from evaluation.judge.examples import ExamplesGone, newest_examples
+from evaluation.models import CHANNEL_DIMENSIONS, Dimension, Method, procedure_name
 from evaluation.propositions.files import YamlProblems, default_dimensions
 from evaluation.runs.control import judges_offered, queue_run
 from evaluation.runs.planning import ENOUGH_MESSAGES, MOST_REPEATS, PreparedRun, RunSpec
@@ -159,6 +160,11 @@ class EvaluationRequest(Body):
         Method.PLUMBLINE.value,
         description="tinytroupe: one claim per call, penalties taken off by the judge, a trivial 9 counts; compares with nothing else",
     )
+    few_shot: Annotated[bool, Shown(label="Show labelled examples")] = Field(
+        False,
+        description="show the judge examples with the scores that people gave, those that manage.py calibrate_judge --few-shot tried "
+        "last; compares only with scores made with the same examples",
+    )
     judge: Judge = Field(
         "", max_length=200, description="scores by different judges are never compared (default: the configured judge)"
     )
@@ -226,8 +232,22 @@ class EvaluationRequest(Body):
             simulated=self.is_simulated,
             situations=tuple(situation.model_dump(mode="json") for situation in self.situations),
             position_bins=self.bins,
+            few_shot=self._few_shot_digest() if self.few_shot else "",
             **{name: getattr(self, name) for name in _FIELDS_OF_BOTH},
         )
+
+    def _few_shot_digest(self) -> str:
+        """Return the digest of the newest examples for the judge and procedure.
+
+        Raises:
+            Refused: There are none, or their messages were deleted or changed.
+        """
+        judge = self.judge or str(settings.JUDGE_MODEL)
+        procedure = procedure_name(method=self.method, hard=self.hard, double_check=self.double_check)
+        try:
+            return newest_examples(judge, procedure).digest
+        except ExamplesGone as error:
+            raise Refused({"few_shot": f"few_shot: {error}"}) from None
 
 
 _CONVERTED = {
@@ -236,6 +256,7 @@ _CONVERTED = {
     "dimensions",
     "situations",
     "position_bins",
+    "few_shot",
 }  # fields of `RunSpec` that `spec` makes itself
 _FIELDS_OF_BOTH = {field.name for field in fields(RunSpec)} & set(EvaluationRequest.model_fields) - _CONVERTED
 
@@ -279,6 +300,8 @@ class RunRequest(EvaluationRequest):
             )
         if self.is_simulated:
             raise fault("simulate", "simulate is for agents, not for a channel")
+        if self.few_shot:
+            raise fault("few_shot", "few_shot is for agents: examples are shown with claims about one message")
 
 
 class CaptureRequest(EvaluationRequest):

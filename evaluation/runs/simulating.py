@@ -157,7 +157,7 @@ def _spec_of(run: EvaluationRun) -> RunSpec:
     """
     same = ("agent", "samples", "seed", "per_call", "judge", "is_baseline", "repeats", "hard", "double_check", "method")
     return RunSpec(
-        **{name: getattr(run, name) for name in (*same, "additional_context")},
+        **{name: getattr(run, name) for name in (*same, "few_shot", "additional_context")},
         dimensions=tuple(run.dimensions),
         window=replace(parse_window(run.window), start=run.window_start, end=run.window_end),
         history=replace(parse_history(run.history), start=run.history_start, end=run.history_end),

@@ -26,6 +26,7 @@ from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.admin.display import dimension_badge, judged_by
 from evaluation.calibration.admin.trust import agreement_badge
 from evaluation.calibration.agreement import JudgeAgreement
+from evaluation.calibration.few_shot import newest_result
 from evaluation.calibration.labels import (
     BANDS,
     MOST_DRAWN,
@@ -36,11 +37,13 @@ from evaluation.calibration.labels import (
     figures_opened,
     has_begun,
     open_figures,
+    population_of,
     progress,
     save_label,
     withdraw_label,
 )
 from evaluation.calibration.models import JudgeCalibration, LabelSet, ScoreLabel
+from evaluation.calibration.next_labels import NEXT, draw_next
 from evaluation.calibration.shown import blind_judgement
 from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationScore, procedure_name
 
@@ -64,7 +67,7 @@ class DrawForm(forms.Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Offer each judge with each procedure it judged by; `judges` has both by the name that is offered."""
         super().__init__(*args, **kwargs)
-        fields = ("judge", "method", "hard", "double_check", "simulated")
+        fields = ("judge", "method", "hard", "double_check", "few_shot", "simulated")
         judges_and_procedures: set[tuple[str, str]] = set()
         for row in EvaluationRun.objects.filter(swap_test="").order_by("judge").values(*fields).distinct():
             judge = row.pop("judge")
@@ -197,6 +200,9 @@ def results_context(label_set: LabelSet, *, annotator: str, may_label: bool) -> 
         judge=label_set.judge, procedure=label_set.procedure, dimension=label_set.dimension
     ).first()
     context["row"] = row
+    context["few_shot"] = newest_result(
+        judge=label_set.judge, procedure=label_set.procedure, dimension=label_set.dimension
+    )
     context["agreement"] = agreement_badge(row, label_set.dimension)
     context["differences"] = differences(label_set, [annotator] if context["only_mine"] else None)
     if row is not None and row.figures:
@@ -324,8 +330,41 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         label_url = _url("label", label_set) if may_label else ""
         title = f"Label set {label_set}"
         return self.page(
-            request, f"{PAGES}results.html", title, label_url=label_url, open_url=_url("open", label_set), **context
+            request,
+            f"{PAGES}results.html",
+            title,
+            label_url=label_url,
+            open_url=_url("open", label_set),
+            **self._next_context(request, label_set),
+            **context,
         )
+
+    def _next_context(self, request: HttpRequest, label_set: LabelSet) -> dict[str, Any]:
+        """Return how many judgements the visitor may add to a set and label next, and where; 0 while any of the set is unlabelled."""
+        count = 0
+        if request.user.has_perm(LABELLING) and self.has_add_permission(request):
+            work = work_of(label_set, user_of(request).get_username())
+            if not work.unlabelled:
+                count = min(NEXT, population_of(label_set).exclude(pk__in=work.ids).count())
+        return {"next_count": count, "next_url": _url("next", label_set)}
+
+    @console_page("<int:pk>/next/", LABELLING, post=True)
+    def next_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Add the next judgements to a set, once the visitor labelled all there are in it, and lead to the first of them.
+
+        Raises:
+            PermissionDenied: The user may not draw.
+        """
+        label_set = self._label_set(request, pk)
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        if not work_of(label_set, user_of(request).get_username()).unlabelled:
+            try:
+                draw_next(label_set=label_set)
+            except ValueError as error:
+                self.message_user(request, str(error), messages.ERROR)
+                return HttpResponseRedirect(_url("change", label_set))
+        return HttpResponseRedirect(_url("label", label_set))
 
     @console_page("<int:pk>/open/", post=True)
     def open_view(self, request: HttpRequest, pk: int) -> HttpResponse:
@@ -351,6 +390,8 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
             item = work.next_after(saved if saved is not None else number_in(request.GET, "after"))
         context = labelling_context(work, item=item, saved=saved)
         results_url = _url("change", label_set)
+        if item is None:
+            context |= self._next_context(request, label_set)
         return self.page(request, f"{PAGES}label.html", f"Label: {label_set}", results_url=results_url, **context)
 
     def _label(self, request: HttpRequest, label_set: LabelSet) -> HttpResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -16,11 +17,16 @@ from agents.kit.commands import NOT_ENOUGH, CodedCommand, console_on, print_tabl
 from agents.kit.text.wording import counted
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.calibration.agreement import JudgeAgreement, compute_agreement, labelled_keys, labels_of, refresh
+from evaluation.calibration.few_shot import CannotTry, FewShotResult, JudgeDown, plan_trial, run_trial
 from evaluation.calibration.label_files import LabelFileError, export_labels, export_template, import_labels, is_json
 from evaluation.calibration.labels import NothingToDraw, check_dimension, draw_label_set
 from evaluation.calibration.models import LabelSet
-from evaluation.commands import as_text
+from evaluation.calibration.next_labels import draw_next
+from evaluation.commands import ProgressBar, as_text, estimate_line, measuring, spent_line
+from evaluation.dimensions import OF_PERSONA
 from evaluation.models import EvaluationRun, Method, procedure_fields
+from evaluation.models.evaluations import FEW_SHOT_MARK
+from evaluation.runs.summary import Spending, spending_json
 from evaluation.wording import judge_label
 
 SOURCE = (
@@ -36,9 +42,14 @@ class Command(CodedCommand):
   2. people label them in the console (Quality › Labels), or in a file:
      --label-set first --template labels.csv, then --import labels.csv
   3. calibrate_judge                                                 prints the figures
+  4. calibrate_judge --label-set first --next 20                     adds 20 judgements, spread over the judge's scores
+  5. calibrate_judge --few-shot                                      does the judge agree better when it is shown labels?
 
 People score the claim as written, 0 to 9, without seeing the judge's score. With 50 labels or more of a random draw there is
 also a prediction-powered mean: what people would have given on average, from their labels and the judge's scores of the rest.
+
+--few-shot asks the judge about each labelled message twice, without examples and with examples from labels of other conversations,
+and prints kappa before and after. evaluate --few-shot then shows the judge examples; such scores compare with no others.
 
 Exit code: 0 done, 2 there is nothing to calibrate or to draw from."""
 
@@ -55,6 +66,14 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from."""
         add("--agents", help="draw only from these agents, slugs separated by commas")
         add("--run", action="append", type=int, metavar="ID", help="draw only from this evaluation; repeatable")
         add("--seed", type=int, help="of the draw (default: 0)")
+        add(
+            "--next",
+            type=int,
+            metavar="N",
+            help="draw N more judgements into the label set, spread over the judge's scores",
+        )
+        add("--few-shot", action="store_true", help="ask the judge with and without labelled examples, and compare")
+        add("--dry-run", action="store_true", help="with --few-shot: print calls, tokens and cost, ask nothing")
         add("--template", **file, help="write the label set to be filled in, without the judge's scores")
         add("--import", dest="labels", **file, help="store labels from CSV or JSON lines (.jsonl)")
         add("--annotator", help="for rows of the file that name none, and in the template")
@@ -70,8 +89,11 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from."""
         """
         try:
             _check(options)
-            self._calibrate(options)
-        except NothingToDraw as error:
+            if options["few_shot"]:
+                self._try_examples(options)
+            else:
+                self._calibrate(options)
+        except (NothingToDraw, CannotTry) as error:
             raise CommandError(str(error), returncode=NOT_ENOUGH) from None
         except (UnknownAgent, LabelFileError) as error:
             raise unusable(error) from None
@@ -92,6 +114,9 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from."""
         shown_set = label_set  # figures of a set that was only just drawn are those of all labels
         if options["draw"] is not None:
             label_set = self._draw(options)
+            document["label_set"] = _label_set_json(label_set)
+        if options["next"] is not None and label_set is not None:
+            self._draw_next(label_set, options)
             document["label_set"] = _label_set_json(label_set)
         if options["labels"]:
             document["imported"] = self._import(options)
@@ -163,6 +188,56 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from."""
         )
         return label_set
 
+    def _draw_next(self, label_set: LabelSet, options: dict[str, Any]) -> None:
+        """Add judgements to a label set, and say how many.
+
+        Raises:
+            NothingToDraw, ValueError: As `draw_next`.
+        """
+        added = draw_next(label_set=label_set, n=options["next"])
+        self._say(
+            f"{label_set.name}: {counted(added, 'judgement')} added, spread over the judge's scores; now "
+            f"{label_set.drawn.count():,} of {label_set.population_size:,}.",
+            options,
+        )
+
+    def _try_examples(self, options: dict[str, Any]) -> None:
+        """Print what a trial of examples would cost; unless it is a dry run make it, and print agreement before and after.
+
+        Raises:
+            CannotTry, ValueError: As `plan_trial`.
+            CommandError: The judge does not answer.
+        """
+        with measuring(stored="Nothing is stored of a trial that was stopped."):
+            trial = plan_trial(
+                judge=options["judge"] or str(settings.JUDGE_MODEL),
+                procedure=options["procedure"] or Method.PLUMBLINE.value,
+                dimension=options["dimension"] or OF_PERSONA,
+            )
+            estimate = trial.estimate()
+            if options["dry_run"]:
+                self._show_estimate(estimate, options)
+                return
+            self._say(estimate_line(estimate), options)
+            with ProgressBar("Judging", sys.stderr, quiet=options["json"] and not sys.stderr.isatty()) as bar:
+                task = bar.add_task("Judging", total=len(trial.questions))
+                try:
+                    result = run_trial(trial, done=lambda judged: bar.advance(task, judged))
+                except JudgeDown as error:
+                    raise unusable(error) from None
+        if options["json"]:
+            document = {"few_shot": result.model_dump(mode="json"), **spending_json(estimate, trial.spent())}
+            self.stdout.write(as_text(document))
+            return
+        _print_trial(result, console_on(self.stdout))
+        self._say(spent_line(estimate, trial.spent()), options)
+
+    def _show_estimate(self, estimate: Spending, options: dict[str, Any]) -> None:
+        if options["json"]:
+            self.stdout.write(as_text({"estimate": estimate.model_dump()}))
+        else:
+            self.stdout.write(estimate_line(estimate))
+
     def _find_label_set(self, name: str) -> LabelSet:
         label_set = LabelSet.objects.filter(name=name).first()
         if label_set is None:
@@ -189,6 +264,12 @@ def _check(options: dict[str, Any]) -> None:
         raise ValueError("--name, --agents, --run and --seed go with --draw N")
     if draws and options["label_set"]:
         raise ValueError("--draw makes a new label set, --label-set names one that exists")
+    if options["next"] is not None and not options["label_set"]:
+        raise ValueError("--next N goes with --label-set NAME")
+    if options["dry_run"] and not options["few_shot"]:
+        raise ValueError("--dry-run goes with --few-shot")
+    if options["few_shot"]:
+        _check_few_shot(options)
     if options["template"] and not draws and not options["label_set"]:
         raise ValueError("--template needs --label-set or --draw")
     if options["replace"] and not options["labels"]:
@@ -199,6 +280,19 @@ def _check(options: dict[str, Any]) -> None:
         check_dimension(options["dimension"])
     if options["procedure"]:
         procedure_fields(options["procedure"])  # raises where it does not exist
+
+
+def _check_few_shot(options: dict[str, Any]) -> None:
+    """Refuse what does something else than a trial of examples.
+
+    Raises:
+        ValueError: Says which.
+    """
+    others = ("label_set", "draw", "next", "labels", "template", "export", "annotator", "replace")
+    given = [name for name in others if options[name] not in (None, False)]
+    if given:
+        names = ", ".join("--import" if name == "labels" else f"--{name.replace('_', '-')}" for name in given)
+        raise ValueError(f"--few-shot goes with --judge, --procedure and --dimension, not with {names}")
 
 
 def _find_runs(ids: Sequence[int]) -> list[EvaluationRun]:
@@ -242,6 +336,25 @@ def _write(path: Path, write: Callable[[IO[str], bool], int]) -> int:
             return write(out, is_json(path))
     except OSError as error:
         raise unusable(f"{path}: {error.strerror}") from None
+
+
+def _print_trial(result: FewShotResult, console: Console) -> None:
+    """Print agreement without and with examples and their difference, the verdict, and how to use the examples."""
+    about = f"{counted(result.items, 'judgement')} of {counted(result.conversations, 'conversation')}"
+    title = f"{judge_label(result.judge)} · {result.procedure} · {result.dimension}: {about}, {result.folds} folds"
+    cells = [(name, figure.text, figure.interval_text, figure.n) for name, figure in result.rows()]
+    print_table(
+        console, ("Agreement with labels it was not shown", ">Value", "95 % interval", ">n"), cells, title=title
+    )
+    lines = [result.sentence]
+    if result.items < result.labelled:
+        left_out = counted(result.labelled - result.items, "labelled judgement")
+        lines.append(f"{left_out} not scored both times: in no figure.")
+    lines.append(
+        f"evaluate and capture_baseline --few-shot show the judge {counted(result.examples, 'example')}; the procedure is then "
+        f"{result.procedure}+{FEW_SHOT_MARK}{result.digest} and needs a baseline and labels of its own."
+    )
+    console.print("\n".join(lines), markup=False)
 
 
 def _print_tables(figures: Sequence[JudgeAgreement], console: Console) -> None:
