@@ -196,21 +196,22 @@ def shares_interval(before: tuple[int, int], now: tuple[int, int]) -> Interval:
     By the score intervals of both, also where nothing or all was hit: method 10 of Newcombe, Statistics in Medicine 17 (1998), 873–890.
     """
 
-    share_before, wilson_before = _share_and_interval(before)
-    share_now, wilson_now = _share_and_interval(now)
+    share_before = before[0] / before[1]
+    share_now = now[0] / now[1]
+    wilson_before = share_interval(*before)
+    wilson_now = share_interval(*now)
     difference = share_now - share_before
     below = math.hypot(share_now - wilson_now.low, wilson_before.high - share_before)
     above = math.hypot(wilson_now.high - share_now, share_before - wilson_before.low)
     return Interval(difference - below, difference + above)
 
 
-def _share_and_interval(counts: tuple[int, int]) -> tuple[float, Interval]:
-    """Return a share and its score interval (Wilson)."""
+def share_interval(hits: int, n: int) -> Interval:
+    """Return the score interval of a share, `hits` of `n`, at least one (Wilson, Journal of the American Statistical Association 22, 1927)."""
     from scipy.stats import binomtest
 
-    hits, n = counts
     wilson = binomtest(hits, n).proportion_ci(LEVEL, method="wilson")
-    return hits / n, Interval(float(wilson.low), float(wilson.high))
+    return Interval(float(wilson.low), float(wilson.high))
 
 
 def error_of(scores: Scores) -> float | None:
