@@ -35,6 +35,8 @@ NO_REPETITION = "needs an LLM judge: no words are repeated, and n-grams cannot t
 REPETITIVE = 0.3  # share of 3-grams, as for suppression (specification 000, S-7.2)
 LEAST_LINES = 10  # lines of a conversation that make voices
 DISTINCT = 0.15  # distinctness at which the scale has risen by 1 - 1/e
+# What its scores depend on beside the text: other figures make another judge (`evaluation.judge.identity`).
+RULES = (SUPPORTED, CONTRADICTED, BOTH, REPETITIVE, LEAST_LINES, DISTINCT)
 
 
 @one_message()

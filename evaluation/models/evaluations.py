@@ -103,6 +103,12 @@ class EvaluationRun(Leasable):
     dimensions = models.JSONField(help_text="ids of the dimensions measured")
     is_baseline = models.BooleanField(default=False)
     judge = models.CharField(max_length=200, help_text="model that judged; offline judges are heuristic")
+    judge_endpoint = models.CharField(
+        max_length=300, blank=True, default="", help_text="server that was asked; empty = answered in this process"
+    )
+    prompt_digest = models.CharField(
+        max_length=64, blank=True, default="", help_text="of the judge's prompts; an offline judge's: of its rules"
+    )
     window = models.CharField(max_length=32, default="all", help_text="all, last:N, or a duration such as 7d or 24h")
     window_start = models.DateTimeField(
         null=True, blank=True, help_text="earliest time in the window; empty = no limit"

@@ -17,13 +17,14 @@ from django.utils import timezone
 from pydantic import BaseModel, ConfigDict
 
 from agents.kit.bulk import insert_values
-from agents.kit.llm.endpoints import provider_of
+from agents.kit.llm.endpoints import provider_of, route_of
 from agents.kit.models import LLMCall
 from agents.kit.text.fences import one_line
 from agents.kit.work.batches import is_waiting
 from agents.models import Agent, Channel
 from agents.personas.persona import current_digest, render_persona
 from evaluation.dimensions import DEFAULT_DIMENSIONS, OF_PERSONA
+from evaluation.judge.identity import prompt_digest
 from evaluation.models import (
     BY_MESSAGE,
     CHANNEL_DIMENSIONS,
@@ -593,6 +594,10 @@ def new_run(plan: Plan) -> EvaluationRun:
     spec = plan.spec
     return EvaluationRun(
         **_asked_as_columns_of_run(spec),
+        judge_endpoint=route_of("judge", spec.judge_model).endpoint,
+        prompt_digest=prompt_digest(
+            spec.judge_model, method=spec.method, double_check=spec.double_check, dimensions=spec.own_dimensions
+        ),
         window_start=spec.window.start,
         window_end=spec.window.end,
         history_start=spec.history.start,

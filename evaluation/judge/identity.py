@@ -1,0 +1,99 @@
+"""Who a judge really is. Behind one name the endpoint, the model that answers, or the prompts of this program can change."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection
+from typing import Any
+
+from django.db.models import OuterRef, Subquery
+from pydantic import BaseModel, ConfigDict
+
+from agents.kit.text.fences import prompt_path
+from evaluation.dimensions import COUNTED
+from evaluation.judge import offline
+from evaluation.judge.questions import entry_schema
+from evaluation.models import EvaluationRun, EvaluationScore, Method, is_heuristic, procedure_fields
+
+_SCORING_PROMPTS = ("persona", "trajectory", "additional", "claims")
+_COUNTING_PROMPTS = ("ideas", "ideas_list", "ideas_part", "ideas_collapse")
+
+
+class JudgeIdentity(BaseModel):
+    """Who gave a score.
+
+    Attributes:
+        endpoint: The address of the server; empty for what answers in this process.
+        served_model: The model that the server says it used.
+        prompt_digest: As of `prompt_digest`; empty for evaluations that stored none.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    endpoint: str = ""
+    served_model: str = ""
+    prompt_digest: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name it in a sentence, e.g. ``claude-haiku-5-5 (prompts 3fa9c1d2)``."""
+        parts: list[str] = []
+        if self.endpoint:
+            parts.append(f"at {self.endpoint}")
+        if self.prompt_digest:
+            parts.append(f"prompts {self.prompt_digest[:8]}")
+        name = self.served_model or "an unnamed model"
+        if not parts:
+            return name
+        return f"{name} ({', '.join(parts)})"
+
+
+def prompt_digest(judge: str, *, method: str, double_check: bool, dimensions: Collection[str]) -> str:
+    """Return a digest of how a judge is asked: the templates of its prompts and the form of its answers; 16 characters.
+
+    It is the same whatever is judged. Of an offline judge it is a digest of its name and the figures of its rules.
+
+    Args:
+        dimensions: What one evaluation measures itself; those that are counted have prompts of their own.
+    """
+    if is_heuristic(judge):
+        asked: list[Any] = [judge, offline.RULES]
+    else:
+        names: list[str] = []
+        if set(dimensions) - set(COUNTED):
+            names += ["rubric" if method == Method.PLUMBLINE else f"rubric_{method}", *_SCORING_PROMPTS]
+        if set(dimensions) & set(COUNTED):
+            names += _COUNTING_PROMPTS
+        if double_check:
+            names.append("double_check")
+        asked = [entry_schema(hard=True, advised=True)]
+        for name in names:
+            asked.append((name, prompt_path(f"judge/{name}").read_text(encoding="utf-8")))
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def identity_in(run: EvaluationRun, served_model: str) -> JudgeIdentity:
+    """Return who gave a score of this evaluation.
+
+    Args:
+        served_model: As stored with the score. An offline judge answers as itself, also where it computed a statistic.
+    """
+    if run.is_heuristic:
+        served_model = run.judge
+    return JudgeIdentity(endpoint=run.judge_endpoint, served_model=served_model, prompt_digest=run.prompt_digest)
+
+
+def newest_identity(*, judge: str, procedure: str, dimension: str) -> JudgeIdentity | None:
+    """Return who gave the newest scores of a judge, procedure and dimension, in one query; None where it gave none.
+
+    Raises:
+        ValueError: It is no procedure, see `procedure_fields`.
+    """
+    answered = EvaluationScore.objects.filter(evaluation_run=OuterRef("pk"), dimension=dimension, judge=judge)
+    served = answered.exclude(served_model="").order_by("-pk").values("served_model")[:1]
+    runs = EvaluationRun.objects.filter(judge=judge, swap_test="", **procedure_fields(procedure))
+    run = runs.annotate(served=Subquery(served)).filter(served__isnull=False).order_by("-pk").first()
+    if run is None:
+        return None
+    return identity_in(run, run.served)
