@@ -18,7 +18,15 @@ from evaluation.calibration.labels import Key, mark_changed, population_of, scor
 from evaluation.calibration.models import LEAST_ITEMS, JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.judge.identity import JudgeIdentity, identity_in, newest_identity
 from evaluation.judge.questions import MAX_SCORE, MIN_SCORE
-from evaluation.models import COUNTED, RULE_JUDGE, EvaluationRun, EvaluationScore, Method, procedure_fields, procedure_name
+from evaluation.models import (
+    COUNTED,
+    RULE_JUDGE,
+    EvaluationRun,
+    EvaluationScore,
+    Method,
+    procedure_fields,
+    procedure_name,
+)
 from evaluation.runs.summary import rounded, share_counts
 from evaluation.statistics.agreement import (
     RESAMPLES,
@@ -563,6 +571,13 @@ def observe(key: Key, identity: JudgeIdentity | None) -> Observed:
         noise=rounded(judge_noise(judged_twice)),
         repeated=len(judged_twice),
     )
+
+
+def identity_of(run: EvaluationRun, dimension: str) -> JudgeIdentity | None:
+    """Return who judged a dimension of an evaluation; None where the judge answered nothing."""
+    answered = EvaluationScore.objects.filter(evaluation_run=run, dimension=dimension, judge=run.judge)
+    served = answered.exclude(served_model="").order_by("-pk").values_list("served_model", flat=True).first()
+    return None if served is None else identity_in(run, served)
 
 
 def follow_evaluation(run: EvaluationRun) -> None:

@@ -131,7 +131,9 @@ class JudgeCalibration(models.Model):
         default=dict, blank=True, help_text="what its newest evaluations show: coverage, spread between repeats"
     )
     identity = models.JSONField(
-        default=dict, blank=True, help_text="endpoint, served model and prompt digest of its newest scores; empty = not known"
+        default=dict,
+        blank=True,
+        help_text="endpoint, served model and prompt digest of its newest scores; empty = not known",
     )
     labels_digest = models.CharField(
         max_length=64, blank=True, default="", help_text="of the labels and scores the figures were computed from"

@@ -118,9 +118,7 @@ def kappa_beyond_people(
         # Squared differences: of the judge and each person, and of all pairs of people (twice the variance of a sample).
         apart_from_judge = float(((ratings - of_judge) ** 2).mean())
         apart = 2 * float(ratings.var(ddof=1))
-        rows.append(
-            [apart_from_judge, apart, of_judge, of_judge**2, float(ratings.mean()), float((ratings**2).mean())]
-        )
+        rows.append([apart_from_judge, apart, of_judge, of_judge**2, float(ratings.mean()), float((ratings**2).mean())])
     n = len(rows)
     if n < 2:
         return Estimate(None, None, n, f"{counted(n, 'judgement')} labelled by two people; at least 2 are needed")

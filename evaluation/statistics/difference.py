@@ -207,7 +207,10 @@ def shares_interval(before: tuple[int, int], now: tuple[int, int]) -> Interval:
 
 
 def share_interval(hits: int, n: int) -> Interval:
-    """Return the score interval of a share, `hits` of `n`, at least one (Wilson, Journal of the American Statistical Association 22, 1927)."""
+    """Return the score interval of a share: `hits` of `n`, which is at least 1.
+
+    Source: Wilson, Journal of the American Statistical Association 22 (1927), 209–212.
+    """
     from scipy.stats import binomtest
 
     wilson = binomtest(hits, n).proportion_ci(LEVEL, method="wilson")
