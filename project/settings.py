@@ -193,6 +193,7 @@ PROPOSITIONS_DIR = BASE_DIR / "propositions"
 IDEAS_PART_CHARACTERS = 24_000  # of a conversation read in one call
 SCORE_MIN_JUDGEMENTS = int(number("SCORE_MIN_JUDGEMENTS", 8))  # scored, in a dimension judged message by message
 SCORE_MIN_COVERAGE = number("SCORE_MIN_COVERAGE", 0.15)  # share scored of what the judge can score there
+JUDGE_LEAST_KAPPA = number("JUDGE_LEAST_KAPPA", 0.6)  # of a judge and people, for its passport
 TRAIT_PROPOSITIONS = flag("TRAIT_PROPOSITIONS", default=True)  # one for each trait that no file speaks of
 _proposition_dirs = env.list("PROPOSITION_DIRS", default=None)
 if _proposition_dirs is None and not PRODUCTION:

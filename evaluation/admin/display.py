@@ -147,7 +147,7 @@ def number(
 def procedure_badge(procedure: str, repeats: int = 1) -> SafeString:
     """Show how it was judged, a badge for each thing that is not the usual way; empty where nothing is.
 
-    Simulated speech, halves of swap tests and repeats have badges of their own; what is left of the procedure, such as
+    Simulated speech, parts of tests of the judge and repeats have badges of their own; what is left of the procedure, such as
     ``plumbline+hard``, has one.
     """
     how = procedure.removesuffix(SIMULATED)
@@ -157,7 +157,7 @@ def procedure_badge(procedure: str, repeats: int = 1) -> SafeString:
     for half in SwapHalf:
         if how.endswith(f"+{half.value}"):
             how = how.removesuffix(f"+{half.value}")
-            marks.append((f"swap test: {half.value.replace('-', ' ')}", "warning", SWAP_HINT))
+            marks.append((f"judge test: {half.value.replace('-', ' ')}", "warning", SWAP_HINT))
     if how != Method.PLUMBLINE:
         marks.append((how, "info", "compares only with scores judged the same way"))
     if repeats > 1:

@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.reverse import reverse
 
 from agents.kit.api.rows import Answer, Context, Row, Url, attribute, described, link, one_of, optional, shown
+from evaluation.judge.passport import Passport
 from evaluation.models import Dimension, EvaluationRun, EvaluationScore, SwapHalf, is_heuristic
 from evaluation.runs.control import Progress, progress_of
 from evaluation.runs.ideas import DistinctIdea
@@ -36,44 +37,6 @@ class ProgressAnswer(Answer):
 
     settled: int
     total: int
-
-
-class FigureAnswer(Answer):
-    """A figure of agreement, on `n` judgements."""
-
-    value: float | None
-    interval: Interval | None
-    n: int
-    reason: str = Field(description="why there is none")
-
-
-class CalibrationAnswer(Answer):
-    """How well a judge agrees with people in one dimension."""
-
-    kappa: float | None = Field(description="quadratic-weighted")
-    interval: Interval | None
-    spearman: FigureAnswer | None
-    alpha: FigureAnswer | None = Field(description="Krippendorff's, judge and people")
-    labels: int
-    items: int
-    annotators: int
-    enough: bool
-    stale: bool
-
-
-class SwapTestAnswer(Answer):
-    """How well a judge tells agents' own words from texts of others in one dimension (`manage.py check_judge`)."""
-
-    auc: float | None = Field(description="how often the own text scores higher: 0.5 is chance, 1 never wrong")
-    interval: Interval | None
-    reason: str = Field(description="why there is no figure")
-    high_share: float | None = Field(description="share of the swapped texts scored 7 or more")
-    own_scored: int
-    swapped_scored: int
-    agents: int
-    against: str = Field(description="whose texts were swapped in: agents, foils, or agents and foils")
-    checked_at: str
-    agent_auc: float | None = Field(description="the same of this agent alone; null: not known")
 
 
 def _progress(run: EvaluationRun, context: Context) -> Progress:
@@ -173,8 +136,7 @@ class DimensionSummaryAnswer(Answer):
     unscored: int
     coverage: float | None = Field(description=COVERAGE)
     propositions: dict[str, int | float | None]
-    calibration: CalibrationAnswer | None = optional()
-    swap_test: SwapTestAnswer | None = optional()
+    passport: Passport = optional("what is known of the judge, and whether it may be used; not where ideas are counted")
     noise: float = optional("spread of repeated judgements, in points")
     figures: Any = optional()
     ideas: list[DistinctIdea] = optional()

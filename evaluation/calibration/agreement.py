@@ -1,148 +1,49 @@
-"""How far a judge agrees with people: the figures, in full and in one line, and their stored row beside the judge's scores."""
+"""How far a judge agrees with people: the figures, and the row in which they are stored for the judge's passport."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from django.db.models import F, QuerySet
+from django.db.models import Exists, F, OuterRef, QuerySet
 from django.utils import timezone
 from pydantic import BaseModel, Field, computed_field
 
 from agents.kit.text.wording import counted, decimal
-from evaluation.calibration.labels import Key, population_of, scored_judgements
+from evaluation.calibration.labels import Key, mark_changed, population_of, scored_judgements
 from evaluation.calibration.models import LEAST_ITEMS, JudgeCalibration, LabelSet, ScoreLabel
-from evaluation.judge.questions import MAX_SCORE
-from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, Method, procedure_fields, procedure_name
-from evaluation.runs.summary import rounded
-from evaluation.statistics.agreement import RESAMPLES, krippendorff_alpha, quadratic_weighted_kappa, spearman
+from evaluation.judge.identity import JudgeIdentity, identity_in, newest_identity
+from evaluation.judge.questions import MAX_SCORE, MIN_SCORE
+from evaluation.models import (
+    COUNTED,
+    RULE_JUDGE,
+    EvaluationRun,
+    EvaluationScore,
+    Method,
+    procedure_fields,
+    procedure_name,
+)
+from evaluation.runs.summary import rounded, share_counts
+from evaluation.statistics.agreement import (
+    RESAMPLES,
+    judge_noise,
+    kappa_beyond_people,
+    krippendorff_alpha,
+    quadratic_weighted_kappa,
+    spearman,
+)
 from evaluation.statistics.bootstrap import Estimate, Observation, bootstrap_mean
+from evaluation.statistics.difference import share_interval
 from evaluation.statistics.prediction_powered import LEAST_LABELS, prediction_powered_mean
 
 WANTED_HALF_WIDTH = 0.1
+MIDDLE = (MIN_SCORE + MAX_SCORE) / 2
 MOST_WANTED = 2_000  # more labels than people give: then only "many" is said
-NOT_CALIBRATED = "not calibrated"
-NOT_CHECKED = "not checked"  # by no swap test
-
-
 BETTER = "better than chance"
-
-
-# -- what is said of a judge beside its scores
-def figure_text(row: JudgeCalibration | None) -> str:
-    """Return a judge's agreement with people, e.g. ``κ 0.62 [0.48, 0.74], 80 labels``, and whether that is no better than chance.
-
-    It is no better where the interval of kappa (or kappa, without an interval) is not wholly above 0.
-
-    Args:
-        row: None, or without labels: the judge is not calibrated. With few labels kappa is not shown.
-    """
-    if row is None or not row.labels:
-        return NOT_CALIBRATED
-    if row.items < LEAST_ITEMS:
-        return f"{row.items} of {LEAST_ITEMS} labels needed"
-    labels = counted(row.labels, "label")
-    if row.kappa is None:
-        return f"κ undefined, {labels}"
-    kappa = f"κ {decimal(row.kappa, 2)}"
-    lowest = row.kappa
-    if row.kappa_low is not None and row.kappa_high is not None:
-        kappa += f" [{decimal(row.kappa_low, 2)}, {decimal(row.kappa_high, 2)}]"
-    if row.kappa_low is not None:
-        lowest = row.kappa_low
-    text = f"{kappa}, {labels}"
-    return f"{text}: no better than chance so far" if lowest <= 0 else text
-
-
-def agreements_text(rows: Sequence[tuple[str, JudgeCalibration | None]]) -> str:
-    """Return dimensions with their figures on one line, e.g. ``adherence κ 0.62 [0.48, 0.74], 80 labels; fluency not calibrated``."""
-    texts = []
-    for dimension, row in rows:
-        text = f"{dimension} {figure_text(row)}"
-        if row is not None and row.is_stale:
-            text += " (labels changed since)"
-        texts.append(text)
-    return "; ".join(texts)
-
-
-def swap_text(row: JudgeCalibration | None, *, agent: str = "", brief: bool = False) -> str:
-    """Return a swap test, e.g. ``AUC 0.65 [0.58, 0.72] over 16 agents, 63% of swapped texts ≥ 7``, and whether it is no better than chance.
-
-    Args:
-        row: None, or without a swap test: the judge is not checked.
-        agent: A slug, whose own figure follows where that is known: ``; michael alone 0.71``.
-        brief: Leaves out the counts.
-    """
-    if row is None or not row.swap_test:
-        return NOT_CHECKED
-    test = SwapShown.model_validate(row.swap_test)
-    if test.auc is None or test.interval is None:
-        return f"no figure: {test.reason}"
-    low, high = test.interval
-    text = f"AUC {decimal(test.auc, 2)} [{decimal(low, 2)}, {decimal(high, 2)}]"
-    if not brief:
-        text += _swap_counts(test)
-    verdict = swap_verdict(test.interval)
-    if verdict != BETTER:
-        text += f": {verdict}"
-    if agent in test.by_agent:
-        text += f"; {agent} alone {decimal(test.by_agent[agent], 2)}"
-    return text
-
-
-def _swap_counts(test: SwapShown) -> str:
-    text = f" over {counted(test.agents, 'agent')}"
-    if test.high_share is not None:
-        text += f", {test.high_share:.0%} of swapped texts ≥ 7"
-    if test.against != "agents":
-        text += f" ({test.against})"
-    return text
-
-
-def trust_notes(judge: str, procedure: str, dimensions: Iterable[str], *, agent: str = "") -> list[str]:
-    """Return how far a judge can be trusted in these dimensions, in sentences: its agreement with people and its swap test. One query.
-
-    They stand beside its verdicts wherever something is decided by them. Dimensions that are counted are passed over; without others
-    there are no sentences. The swap test is named only for dimensions judged message by message.
-
-    Args:
-        agent: Slug of the one agent the verdicts are about; empty where there are several.
-    """
-    names = [name for name in dict.fromkeys(dimensions) if name not in COUNTED]
-    if not names:
-        return []
-    rows = calibration_of(judge, procedure)
-    judge_and_procedure = judge if procedure == Method.PLUMBLINE else f"{judge}, {procedure}"
-    notes = []
-    if any(row.labels for row in rows.values()):
-        agreements = agreements_text([(name, rows.get(name)) for name in names])
-        notes.append(f"Agreement of {judge_and_procedure} with people: {agreements}.")
-    else:
-        notes.append(f"{judge_and_procedure} is not calibrated: no human labels yet (manage.py calibrate_judge).")
-    tests = [f"{name} {swap_text(rows.get(name), agent=agent)}" for name in names if name in BY_MESSAGE]
-    if tests:
-        notes.append(f"Swap test of {judge_and_procedure} (manage.py check_judge): {'; '.join(tests)}.")
-    return notes
-
-
-def trust_notes_of(runs: Sequence[EvaluationRun]) -> list[str]:
-    """Return how far the judges of these evaluations can be trusted in what was measured, in sentences, judge by judge.
-
-    Where all are about one agent, its own figure of the swap test is named, too.
-    """
-    dimensions: dict[tuple[str, str], list[str]] = {}  # by judge and procedure
-    for run in runs:
-        dimensions.setdefault((run.judge, run.procedure), []).extend(run.dimensions)
-    slugs = {run.agent.slug for run in runs if run.agent is not None}
-    agent = slugs.pop() if len(slugs) == 1 else ""
-    notes = []
-    for (judge, procedure), names in dimensions.items():
-        notes += trust_notes(judge, procedure, names, agent=agent)
-    return notes
 
 
 def swap_verdict(interval: tuple[float, float] | None) -> str:
@@ -168,6 +69,7 @@ class SwapShown(BaseModel):
         own_scored, swapped_scored: Texts with a score. `agents`: whose.
         against: Whose texts were swapped in: agents, or the foils that come with Plumbline.
         by_agent: The same area of each agent alone, by slug; those without a figure are left out.
+        identity: Who judged; null where that is not known.
     """
 
     auc: float | None
@@ -180,6 +82,7 @@ class SwapShown(BaseModel):
     against: str
     checked_at: str
     by_agent: dict[str, float] = Field(default_factory=dict)
+    identity: JudgeIdentity | None = None
 
 
 class Figure(BaseModel):
@@ -211,6 +114,39 @@ class Figure(BaseModel):
         return f"{decimal(low, 2)} to {decimal(high, 2)}"
 
 
+class OrderShown(BaseModel):
+    """What asking propositions together does to their scores, as it is stored and shown: mean paired differences in points.
+
+    Attributes:
+        shuffled: Asked in another order less asked as usual. `alone`: each in a call of its own less asked as usual.
+        pairs: Judgements that have a score each way.
+        identity: Who judged; null where that is not known.
+    """
+
+    shuffled: Figure
+    alone: Figure
+    pairs: int
+    checked_at: str
+    identity: JudgeIdentity | None = None
+
+
+class Observed(BaseModel):
+    """What a judge's newest evaluations show of it by themselves, as it is stored.
+
+    Attributes:
+        evaluations: How many were looked at.
+        scored, asked: Judgements it scored, of those it could have scored.
+        noise: Standard deviation between judgements of the same item, in points; null where none was judged twice.
+        repeated: Items that were judged twice or more.
+    """
+
+    evaluations: int = 0
+    scored: int = 0
+    asked: int = 0
+    noise: float | None = None
+    repeated: int = 0
+
+
 class PoweredMean(BaseModel):
     """The mean people would have given a label set's whole population, from their labels and the judge's scores of everything.
 
@@ -230,13 +166,19 @@ class JudgeAgreement(BaseModel):
     """A judge beside people in one dimension, as it is printed and stored. The judge's raw score of the claim is compared with the labels.
 
     Where several people labelled a judgement, their mean stands for them. Trivial and unscored judgements, exact rules, "cannot tell"
-    and labels that were not given blind are in no figure.
+    and labels that were not given blind are in no figure. Labels of judgements by an earlier model or prompt are in the prediction-powered
+    means alone, whose population has these judgements, too.
 
     Attributes:
+        identity: Who judged; null where that is not known: then all labels count.
         labels: Labels in the figures; `items` judgements that have one, `annotators` who gave them.
         cannot_tell: Labels without a value. `not_blind`: labels given after the judge's score was shown.
+        earlier_labels: Labels of judgements by an earlier model or prompt.
         alpha: Krippendorff's alpha (interval metric), judge and people as two raters.
         people_alpha: The same among the annotators: what can be expected of a judge at best.
+        beyond_people: Kappa of judge and person less that of two people, where two have labelled: below 0 the judge agrees less.
+        precision, recall: Of violations, where people used only 0 and 9: of what the judge found (a score below 4.5) the share that is
+            one, and of what is one the share that it found; null with other labels.
         bias: Judge minus people, in points, higher is better: positive where the judge is too lenient.
         digest: SHA-256 of the labels and scores compared.
     """
@@ -244,15 +186,20 @@ class JudgeAgreement(BaseModel):
     judge: str
     procedure: str
     dimension: str
+    identity: JudgeIdentity | None
     labels: int
     items: int
     annotators: int
     cannot_tell: int
     not_blind: int
+    earlier_labels: int
     kappa: Figure
     spearman: Figure
     alpha: Figure
     people_alpha: Figure
+    beyond_people: Figure
+    precision: Figure | None
+    recall: Figure | None
     bias: Figure
     prediction_powered: list[PoweredMean]
     digest: str = Field("", exclude=True)
@@ -273,12 +220,16 @@ class JudgeAgreement(BaseModel):
             ("Spearman's rank correlation", "whether they put judgements in the same order", self.spearman),
             ("Krippendorff's alpha, judge and people", "as two raters", self.alpha),
             ("Krippendorff's alpha, among people", "what can be expected of a judge at best", self.people_alpha),
+            ("Kappa beyond that of two people", "below 0 the judge agrees less than they do", self.beyond_people),
             (
                 "Bias: judge minus people, in points",
                 "where higher is better; above 0 the judge is too lenient",
                 self.bias,
             ),
         ]
+        if self.precision is not None and self.recall is not None:
+            rows.append(("Precision of violations", "share that are some, of those it found", self.precision))
+            rows.append(("Recall of violations", "share that it found, of those there are", self.recall))
         for mean in self.prediction_powered:
             about = f"over the {mean.population:,} judgements it was drawn from, higher is better"
             rows.append((f"{mean.label_set}: prediction-powered mean", about, mean.mean))
@@ -297,6 +248,11 @@ class JudgeAgreement(BaseModel):
             notes.append(f"{counted(self.cannot_tell, 'label')} “cannot tell”: in no figure.")
         if self.not_blind:
             notes.append(f"{counted(self.not_blind, 'label')} changed after the judge's score was shown: in no figure.")
+        if self.earlier_labels:
+            notes.append(
+                f"{counted(self.earlier_labels, 'label is', 'labels are')} of an earlier model or prompt: only in the "
+                "prediction-powered means."
+            )
         for mean in self.prediction_powered:
             if 0 < mean.labelled < mean.drawn:
                 notes.append(
@@ -341,11 +297,13 @@ class _LabelledJudgement:
         raw: The judge's score.
         inverted: Whether the claim is an anti-pattern.
         labels: People's values by annotator.
+        identity: Who judged.
     """
 
     raw: int
     inverted: bool
     labels: Mapping[str, int]
+    identity: JudgeIdentity
 
     @property
     def people_mean(self) -> float:
@@ -358,12 +316,18 @@ class _LabelledJudgement:
 
 @dataclass(frozen=True, slots=True)
 class _Labelled:
-    """Judgements with blind labels by id, and the number of labels that are in the figures and that are not."""
+    """Judgements with blind labels by id, and the number of labels with a value and without."""
 
     judgements: Mapping[int, _LabelledJudgement]
     labels: int
     cannot_tell: int
     not_blind: int
+
+    def by(self, identity: JudgeIdentity | None) -> dict[int, _LabelledJudgement]:
+        """Return the judgements that this model made with these prompts; all of them for None."""
+        if identity is None:
+            return dict(self.judgements)
+        return {pk: judgement for pk, judgement in self.judgements.items() if judgement.identity == identity}
 
 
 def compute_agreement(
@@ -389,28 +353,41 @@ def compute_agreement(
         labels = labels.filter(evaluation_score__label_sets=label_set)
         label_sets = label_sets.filter(pk=label_set.pk)
     labelled = _labelled_judgements(labels)
-    judgements = [labelled.judgements[pk] for pk in sorted(labelled.judgements)]
+    identity = newest_identity(judge=judge, procedure=procedure, dimension=dimension)
+    current = labelled.by(identity)
+    judgements = [current[pk] for pk in sorted(current)]
+    used = sum(len(judgement.labels) for judgement in judgements)
     raw = [float(judgement.raw) for judgement in judgements]
     people = [judgement.people_mean for judgement in judgements]
     annotators = sorted({name for judgement in judgements for name in judgement.labels})
     # A row for each judgement, a column for each annotator; None: not labelled by this one.
     by_annotator = [[judgement.labels.get(name) for name in annotators] for judgement in judgements]
+    precision, recall = None, None
+    if _are_binary(judgements):
+        precision, recall = _violations_found(judgements)
     return JudgeAgreement(
         judge=judge,
         procedure=procedure,
         dimension=dimension,
-        labels=labelled.labels,
+        identity=identity,
+        labels=used,
         items=len(judgements),
         annotators=len(annotators),
         cannot_tell=labelled.cannot_tell,
         not_blind=labelled.not_blind,
+        earlier_labels=labelled.labels - used,
         kappa=Figure.of(quadratic_weighted_kappa(raw, people)),
         spearman=Figure.of(spearman(raw, people)),
         alpha=Figure.of(krippendorff_alpha(list(zip(raw, people, strict=True)))),
         people_alpha=Figure.of(krippendorff_alpha(by_annotator)),
+        beyond_people=Figure.of(
+            kappa_beyond_people(raw, [list(judgement.labels.values()) for judgement in judgements])
+        ),
+        precision=precision,
+        recall=recall,
         bias=Figure.of(_bias(judgements)),
         prediction_powered=[_powered_mean(one_set, labelled.judgements) for one_set in label_sets],
-        digest=_digest(labelled.judgements),
+        digest=_digest(current),
     )
 
 
@@ -420,34 +397,65 @@ def _labelled_judgements(labels: QuerySet[ScoreLabel]) -> _Labelled:
     A label that is neither blind nor has a value counts as not blind only.
     """
     values: dict[int, dict[str, int]] = {}  # by judgement and annotator
-    raw_scores: dict[int, int] = {}
-    inverted_ones: set[int] = set()
-    cannot_tell = not_blind = 0
-    columns = (
-        "evaluation_score",
+    scores: dict[int, EvaluationScore] = {}
+    cannot_tell = not_blind = used = 0
+    wanted = labels.select_related("evaluation_score__evaluation_run").only(
         "annotator",
         "value",
         "blind",
-        "evaluation_score__raw_score",
-        "evaluation_score__inverted",
+        *(f"evaluation_score__{name}" for name in ("raw_score", "inverted", "served_model")),
+        *(f"evaluation_score__evaluation_run__{name}" for name in ("judge", "judge_endpoint", "prompt_digest")),
     )
-    rows = labels.order_by("evaluation_score", "annotator").values_list(*columns)
-    for pk, annotator, value, is_blind, raw_score, inverted in rows:
-        if not is_blind:
+    for label in wanted.order_by("evaluation_score", "annotator"):
+        if not label.blind:
             not_blind += 1
             continue
-        if value is None:
+        if label.value is None:
             cannot_tell += 1
             continue
-        values.setdefault(pk, {})[annotator] = value
-        raw_scores[pk] = raw_score
-        if inverted:
-            inverted_ones.add(pk)
-    judgements = {
-        pk: _LabelledJudgement(raw_scores[pk], pk in inverted_ones, by_annotator) for pk, by_annotator in values.items()
-    }
-    used = sum(len(judgement.labels) for judgement in judgements.values())
+        used += 1
+        values.setdefault(label.evaluation_score_id, {})[label.annotator] = label.value
+        scores[label.evaluation_score_id] = label.evaluation_score
+    judgements: dict[int, _LabelledJudgement] = {}
+    for pk, by_annotator in values.items():
+        score = scores[pk]
+        assert score.raw_score is not None  # noqa: S101 (`scored_judgements` have one)
+        identity = identity_in(score.evaluation_run, score.served_model)
+        judgements[pk] = _LabelledJudgement(score.raw_score, score.inverted, by_annotator, identity)
     return _Labelled(judgements, labels=used, cannot_tell=cannot_tell, not_blind=not_blind)
+
+
+def _are_binary(judgements: Sequence[_LabelledJudgement]) -> bool:
+    """Return whether people used only the two ends of the scale, and both of them."""
+    values = {value for judgement in judgements for value in judgement.labels.values()}
+    return values == {MIN_SCORE, MAX_SCORE}
+
+
+def _violations_found(judgements: Sequence[_LabelledJudgement]) -> tuple[Figure, Figure]:
+    """Return precision and recall of the violations a judge found: of what people call one, and the judge scores below the middle.
+
+    Judgements about which people are divided equally are left out.
+    """
+    found = real = found_and_real = 0
+    for judgement in judgements:
+        of_people = judgement.higher_is_better(judgement.people_mean)
+        if of_people == MIDDLE:
+            continue
+        is_real = of_people < MIDDLE
+        is_found = judgement.higher_is_better(judgement.raw) < MIDDLE
+        real += is_real
+        found += is_found
+        found_and_real += is_real and is_found
+    precision = _share(found_and_real, found, none="the judge found no violation")
+    recall = _share(found_and_real, real, none="people found no violation")
+    return precision, recall
+
+
+def _share(hits: int, n: int, *, none: str) -> Figure:
+    """Return a share as a figure; `none` says why there is none without anything to share."""
+    if not n:
+        return Figure(value=None, interval=None, n=0, reason=none)
+    return Figure.of(Estimate(hits / n, share_interval(hits, n), n))
 
 
 def _bias(judgements: Sequence[_LabelledJudgement]) -> Estimate:
@@ -496,53 +504,6 @@ def _powered_mean(label_set: LabelSet, judgements: Mapping[int, _LabelledJudgeme
     )
 
 
-# -- as JSON
-def calibration_json(row: JudgeCalibration | None) -> dict[str, Any] | None:
-    """Return what is shown with a judge's scores in one dimension; null when it is not calibrated.
-
-    `kappa` is quadratic-weighted, null when it cannot be computed; `interval` its 95 % interval, null when there is none. `spearman`
-    and `alpha` (Krippendorff's, judge and people) have theirs with them.
-    """
-    if row is None or not row.labels:
-        return None
-    interval = None
-    if row.kappa_low is not None and row.kappa_high is not None:
-        interval = [row.kappa_low, row.kappa_high]
-    return {
-        "kappa": row.kappa,
-        "interval": interval,
-        "spearman": row.figures.get("spearman"),
-        "alpha": row.figures.get("alpha"),
-        "labels": row.labels,
-        "items": row.items,
-        "annotators": row.annotators,
-        "enough": row.enough,
-        "stale": row.is_stale,
-    }
-
-
-def swap_json(row: JudgeCalibration | None, *, agent: str = "") -> dict[str, Any] | None:
-    """Return the swap test that is shown with a judge's scores in one dimension, with the agent's own figure; null where there is none."""
-    if row is None or not row.swap_test:
-        return None
-    test = SwapShown.model_validate(row.swap_test)
-    return {**test.model_dump(mode="json", exclude={"by_agent"}), "agent_auc": test.by_agent.get(agent)}
-
-
-def with_trust(dimensions: dict[str, Any], *, judge: str, procedure: str, agent: str = "") -> None:
-    """Put `calibration` (agreement with people) and `swap_test` into each dimension of a JSON document, in place; null: not known.
-
-    Dimensions that are counted get neither, those not judged message by message no `swap_test`. One query.
-    """
-    agreements = calibration_of(judge, procedure)
-    for name, dimension in dimensions.items():
-        if name in COUNTED:
-            continue
-        dimension["calibration"] = calibration_json(agreements.get(name))
-        if name in BY_MESSAGE:
-            dimension["swap_test"] = swap_json(agreements.get(name), agent=agent)
-
-
 # -- stored, so that no page computes them: stale when labels change, computed again by a worker
 def refresh(key: Key) -> JudgeAgreement:
     """Compute the figures of a judge in a dimension from all its labels, and store them in its `JudgeCalibration`.
@@ -560,12 +521,87 @@ def refresh(key: Key) -> JudgeAgreement:
         kappa_low=low,
         kappa_high=high,
         **figures.model_dump(include={"labels", "items", "annotators"}),
-        figures=figures.model_dump(),
+        figures=figures.model_dump(mode="json"),
+        identity=_dumped(figures.identity),
+        observed=observe(key, figures.identity).model_dump(mode="json"),
         labels_digest=figures.digest,
         computed_changes=row.changes,  # as read before computing: what changed since makes the figures stale
         computed_at=timezone.now(),
     )
     return figures
+
+
+def _dumped(identity: JudgeIdentity | None) -> dict[str, Any]:
+    """Return an identity as it is stored; empty where it is not known."""
+    return {} if identity is None else identity.model_dump(mode="json")
+
+
+NEWEST = 50  # evaluations that coverage and the spread between repeats are taken from
+
+
+def observe(key: Key, identity: JudgeIdentity | None) -> Observed:
+    """Return what the newest evaluations of a judge show of it: how much it scores, and how far repeats of a judgement lie apart.
+
+    Args:
+        identity: Only evaluations by this model and prompt; None: of any.
+    """
+    of_dimension = EvaluationScore.objects.filter(evaluation_run=OuterRef("pk"), dimension=key.dimension)
+    runs = EvaluationRun.objects.filter(
+        Exists(of_dimension),
+        judge=key.judge,
+        swap_test="",
+        status=EvaluationRun.Status.COMPLETED,
+        **procedure_fields(key.procedure),
+    )
+    if identity is not None:
+        runs = runs.filter(judge_endpoint=identity.endpoint, prompt_digest=identity.prompt_digest)
+    newest = list(runs.order_by("-pk").values_list("pk", flat=True)[:NEWEST])
+    scores = EvaluationScore.objects.filter(evaluation_run__in=newest, dimension=key.dimension).order_by()
+    counts = scores.filter(repeat=1).aggregate(**share_counts())
+    repeats: dict[tuple[Any, ...], list[int]] = {}
+    repeated = scores.filter(evaluation_run__repeats__gt=1, status=EvaluationScore.Status.SCORED, score__isnull=False)
+    item = ("evaluation_run", "proposition_id", "message", "compared_with")
+    for *judged, score in repeated.exclude(judge=RULE_JUDGE).values_list(*item, "score"):
+        repeats.setdefault(tuple(judged), []).append(score)
+    judged_twice = [judgements for judgements in repeats.values() if len(judgements) > 1]
+    return Observed(
+        evaluations=len(newest),
+        scored=counts["scored_once"],
+        asked=counts["asked"],
+        noise=rounded(judge_noise(judged_twice)),
+        repeated=len(judged_twice),
+    )
+
+
+def identity_of(run: EvaluationRun, dimension: str) -> JudgeIdentity | None:
+    """Return who judged a dimension of an evaluation; None where the judge answered nothing."""
+    answered = EvaluationScore.objects.filter(evaluation_run=run, dimension=dimension, judge=run.judge)
+    served = answered.exclude(served_model="").order_by("-pk").values_list("served_model", flat=True).first()
+    return None if served is None else identity_in(run, served)
+
+
+def follow_evaluation(run: EvaluationRun) -> None:
+    """Give the judge of a completed evaluation its rows, and mark those as stale whose model or prompt is another than before.
+
+    From then on figures of the earlier one do not count; a worker computes them again.
+    """
+    if run.swap_test:
+        return
+    answered = EvaluationScore.objects.filter(evaluation_run=run, judge=run.judge).exclude(served_model="")
+    served = dict(answered.order_by("pk").values_list("dimension", "served_model"))  # the last one counts
+    rows = calibration_of(run.judge, run.procedure)
+    changed: list[Key] = []
+    for dimension, served_model in served.items():
+        if dimension in COUNTED:
+            continue
+        identity = _dumped(identity_in(run, served_model))
+        if dimension in rows and rows[dimension].identity == identity:
+            continue
+        key = Key(run.judge, run.procedure, dimension)
+        JudgeCalibration.objects.update_or_create(**key._asdict(), defaults={"identity": identity})
+        changed.append(key)
+    if changed:
+        mark_changed(changed)
 
 
 def work_one(*, owner: str) -> bool:
@@ -582,13 +618,13 @@ def work_one(*, owner: str) -> bool:
 
 def calibration_of(judge: str, procedure: str) -> dict[str, JudgeCalibration]:
     """Return how well a judge agrees with people, by dimension; dimensions without a row are missing. One query."""
-    rows = JudgeCalibration.objects.filter(judge=judge, procedure=procedure).defer("figures")
+    rows = JudgeCalibration.objects.filter(judge=judge, procedure=procedure)
     return {row.dimension: row for row in rows}
 
 
 def all_agreements() -> dict[Key, JudgeCalibration]:
     """Return every judge's figures, for lists of many judges. One query."""
-    rows = JudgeCalibration.objects.defer("figures")
+    rows = JudgeCalibration.objects.all()
     return {Key(row.judge, row.procedure, row.dimension): row for row in rows}
 
 

@@ -1,4 +1,4 @@
-"""Checks of a judge: what is asked for; queued by the console as a job with the evaluations it waits for, and concluded by a worker."""
+"""Checks of a judge (swap test, order test): what is asked for; queued by the console as a job, and concluded by a worker."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from agents.kit.bodies import OneOf
 from agents.kit.use_cases import Shown
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent, Channel
+from evaluation.calibration.order_test import order_specs, order_tests, store_order_tests
 from evaluation.calibration.swap_test import SAMPLES, Pair, said_something, store_swap_tests, swap_specs, swap_tests
 from evaluation.models import BY_MESSAGE, Dimension, EvaluationRun, Job, SwapHalf
 from evaluation.propositions.files import default_dimensions
@@ -43,6 +44,11 @@ class JudgeCheckRequest(AgentsRequest):
         description=f"most messages sampled per agent, 1 to {MOST_SAMPLES:,}, times repeats at most {MOST_JUDGED:,} (default: {SAMPLES})",
     )
 
+    order: bool = Field(
+        False,
+        description="make the order test instead of the swap test: ask as usual, with the propositions shuffled, and each alone",
+    )
+
     def spec(self, *, agent: Agent | None = None, channel: Channel | None = None, is_baseline: bool = False) -> RunSpec:
         """Return what is measured of an agent; without dimensions, in all those judged message by message there are propositions for."""
         if self.dimensions:
@@ -72,27 +78,37 @@ def request_check(asked: JudgeCheckRequest, *, user: Any = None) -> Job:
         ValueError, PropositionError: As `specs_to_queue`; the judge cannot be asked.
     """
     refuse_judge(asked.judge)
-    return queue_check(specs=specs_to_queue(asked), of_all=asked.are_all, user=user)
+    return queue_check(specs=specs_to_queue(asked), of_all=asked.are_all, order=asked.order, user=user)
 
 
-def queue_check(*, specs: Sequence[RunSpec], of_all: bool, user: Any = None) -> Job:
-    """Have workers check a judge (the swap test): measure each agent on its own words and on those of others.
+def parts_of(spec: RunSpec, *, order: bool) -> tuple[RunSpec, ...]:
+    """Return what is measured of an agent to check a judge: the parts of the order test, or of the swap test.
+
+    Raises:
+        ValueError: A dimension, or a method, that cannot be checked so.
+    """
+    return order_specs(spec) if order else swap_specs(spec)
+
+
+def queue_check(*, specs: Sequence[RunSpec], of_all: bool, order: bool = False, user: Any = None) -> Job:
+    """Have workers check a judge: measure each agent on its own words and on those of others, or in another order.
 
     Stores the job with its evaluations; those that are there already are used, and judged on where they were stopped. `conclude` ends it.
 
     Args:
         specs: What is measured of each agent, by the judge to check; one at least.
         of_all: Whether these are all agents; see `store_swap_tests`.
+        order: Whether it is the order test; else it is the swap test.
 
     Raises:
         ValueError: A dimension that is not judged message by message.
         PropositionError: Proposition files cannot be used.
     """
     first = specs[0]
-    options = {"judge": first.judge_model, "procedure": first.procedure, "of_all": of_all}
+    options = {"judge": first.judge_model, "procedure": first.procedure, "of_all": of_all, "order": order}
     with transaction.atomic():
         job: Job = Job.objects.create(kind=Job.Kind.JUDGE_CHECK, options=options, total=len(specs), created_by=user)
-        runs = [prepare_run(half)[0] for spec in specs for half in swap_specs(spec)]
+        runs = [prepare_run(half)[0] for spec in specs for half in parts_of(spec, order=order)]
         EvaluationRun.objects.filter(pk__in=[run.pk for run in runs], status__in=RESUMABLE).update(
             status=Status.PENDING
         )
@@ -102,18 +118,26 @@ def queue_check(*, specs: Sequence[RunSpec], of_all: bool, user: Any = None) -> 
 
 
 def conclude(job: Job, *, owner: str) -> dict[str, Any]:
-    """Compare own words with those of others, now that all of them are judged, and store it beside the judge's scores.
+    """Compare the parts of a test, now that all of them are judged, and store the result for the judge's passport.
 
     Returns:
-        The columns of the job's end: failed, where an evaluation was not completed or no agent has both of its own.
+        The columns of the job's end: failed, where an evaluation was not completed or no agent has all of its own.
     """
     runs = list(job.evaluations.select_related("agent").order_by("pk"))
     unfinished = [run for run in runs if run.status != EvaluationRun.Status.COMPLETED]
+    options = dict(job.options)
+    order = options.pop("order", False)
     pairs = _pairs(runs)
-    if unfinished or not pairs:
+    triples = _triples(runs)
+    if unfinished or not (triples if order else pairs):
         return {"status": Status.FAILED, "error": _why_not_concluded(runs, unfinished)}
+    if order:
+        orders = order_tests(triples)
+        store_order_tests(judge=options["judge"], procedure=options["procedure"], tests=orders)
+        shown = {name: test.model_dump(mode="json") for name, test in orders.items()}
+        return {"status": Status.COMPLETED, "done": len(triples), "result": {"orders": shown}}
     tests = swap_tests(pairs)
-    stays = store_swap_tests(tests=tests, **job.options)
+    stays = store_swap_tests(tests=tests, **options)
     result = {
         "dimensions": {name: test.model_dump(mode="json") for name, test in tests.items()},
         "stays": {name: earlier.agents for name, earlier in stays.items()},
@@ -126,6 +150,15 @@ def _pairs(runs: Sequence[EvaluationRun]) -> list[Pair]:
     own = {run.agent_id: run for run in runs if run.swap_test == SwapHalf.OWN}
     swapped = {run.agent_id: run for run in runs if run.swap_test == SwapHalf.SWAPPED}
     return [(run, swapped[agent]) for agent, run in own.items() if agent in swapped]
+
+
+def _triples(runs: Sequence[EvaluationRun]) -> list[list[EvaluationRun]]:
+    """Return the three evaluations of each agent that has all of the order test."""
+    by_agent: dict[int | None, list[EvaluationRun]] = {}
+    for run in runs:
+        if run.swap_test in (SwapHalf.OWN, SwapHalf.SHUFFLED, SwapHalf.ALONE):
+            by_agent.setdefault(run.agent_id, []).append(run)
+    return [of_agent for of_agent in by_agent.values() if len(of_agent) == 3]
 
 
 def _why_not_concluded(runs: Sequence[EvaluationRun], unfinished: Sequence[EvaluationRun]) -> str:

@@ -101,7 +101,8 @@ class ScoreLabel(models.Model):
 class JudgeCalibration(models.Model):
     """The trust in a judge in one dimension, as it was last computed: what is shown beside the judge's scores.
 
-    Its agreement with people, and its swap test (`manage.py check_judge`), of which there may be one without the other.
+    Its agreement with people, and its swap and order tests (`manage.py check_judge`), of which there may be one without the others. Each
+    of them says who judged; only those by the newest model and prompt, `identity`, count.
 
     `changes` counts what happened to its labels; figures computed for an earlier count are stale, and a worker computes them again.
     """
@@ -121,6 +122,19 @@ class JudgeCalibration(models.Model):
         blank=True,
         help_text="how well it told agents' own words from those of others; empty = not checked",
     )
+    order_test = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="what the order of propositions in a call does to their scores; empty = not checked",
+    )
+    observed = models.JSONField(
+        default=dict, blank=True, help_text="what its newest evaluations show: coverage, spread between repeats"
+    )
+    identity = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="endpoint, served model and prompt digest of its newest scores; empty = not known",
+    )
     labels_digest = models.CharField(
         max_length=64, blank=True, default="", help_text="of the labels and scores the figures were computed from"
     )
@@ -129,6 +143,7 @@ class JudgeCalibration(models.Model):
     computed_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
+        verbose_name = "judge"
         db_table = "judge_calibrations"
         ordering: ClassVar = ["judge", "procedure", "dimension"]
         constraints: ClassVar = [
@@ -137,11 +152,6 @@ class JudgeCalibration(models.Model):
 
     def __str__(self) -> str:
         return f"{self.judge} ({self.procedure}), {self.dimension}"
-
-    @property
-    def enough(self) -> bool:
-        """Return whether there are labels enough for the figure to be shown."""
-        return self.items >= LEAST_ITEMS and self.kappa is not None
 
     @property
     def is_stale(self) -> bool:

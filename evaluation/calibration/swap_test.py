@@ -14,8 +14,9 @@ from typing import Literal
 from django.utils import timezone
 from pydantic import BaseModel, computed_field
 
-from evaluation.calibration.agreement import Figure, SwapShown, swap_verdict
+from evaluation.calibration.agreement import Figure, SwapShown, identity_of, swap_verdict
 from evaluation.calibration.models import JudgeCalibration
+from evaluation.judge.identity import JudgeIdentity
 from evaluation.models import BY_MESSAGE, EvaluationRun, EvaluationScore, SwapHalf
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import rounded
@@ -64,6 +65,7 @@ class SwapTest(BaseModel):
         high_share: Share of the swapped texts scored 7 or more, 0 to 1.
         own_texts, swapped_texts: How many were asked about; `own_scored` and `swapped_scored` of them have a score.
         against: Whose texts were swapped in.
+        identity: Who judged; null where the judge answered nothing.
     """
 
     auc: Figure
@@ -77,6 +79,7 @@ class SwapTest(BaseModel):
     against: Against
     agents: list[ByAgent]
     checked_at: str
+    identity: JudgeIdentity | None = None
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -178,6 +181,7 @@ def _swap_test(dimension: str, pairs: Sequence[Pair], halves: Sequence[_Halves])
         against=_against(pairs),
         agents=[_by_agent(both, comparison) for both, comparison in zip(halves, comparisons, strict=True)],
         checked_at=timezone.now().isoformat(timespec="seconds"),
+        identity=identity_of(pairs[0][0], dimension),
     )
     if compared_pairs:
         test.own_mean = rounded(sum(comparison.own_sum for comparison in comparisons) / compared_pairs)
@@ -338,4 +342,5 @@ def _stored_form(test: SwapTest) -> SwapShown:
         against=test.against,
         checked_at=test.checked_at,
         by_agent=by_agent,
+        identity=test.identity,
     )

@@ -48,5 +48,13 @@ TABLES = (
         ),
         typed="annotator",
     ),
-    Table(model=JudgeCalibration, no_speech="judge figures swap_test"),
+    Table(
+        model=JudgeCalibration,
+        tab_of="calibration.LabelSet",
+        title="Judges",
+        columns="judge_mark dimension_mark verdict agreement swap computed_at",
+        filters="dimension judge procedure",
+        empty="A judge has its row when its first evaluation has completed: manage.py capture_baseline.",
+        no_speech="judge figures swap_test order_test observed identity",
+    ),
 )

@@ -27,23 +27,23 @@ from agents.models import Agent
 from evaluation.api.answers import (
     COVERAGE,
     AcceptedEvaluation,
-    CalibrationAnswer,
     EvaluationRow,
-    SwapTestAnswer,
     heuristic_of,
     run_url_of,
 )
 from evaluation.api.requests import by_dimension, by_judge, by_procedure, reading_propositions
 from evaluation.api.runs import accepted
-from evaluation.calibration.agreement import all_agreements, calibration_json, swap_json, with_trust
+from evaluation.calibration.agreement import all_agreements
 from evaluation.calibration.labels import Key
 from evaluation.calibration.models import JudgeCalibration
+from evaluation.calibration.passport import passport_of, with_passports
 from evaluation.change.choosing import against_baselines
 from evaluation.change.comparison import Comparison
 from evaluation.change.evidence import Judged, dropped_tags, is_stale, newest_of_ways, nothing_newer, stale_reasons
 from evaluation.change.measurements import NotComparable
 from evaluation.change.models import Baseline, Change, DriftAlert
-from evaluation.models import EvaluationRun
+from evaluation.judge.passport import Passport
+from evaluation.models import COUNTED, EvaluationRun
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.request import CaptureRequest, request_evaluation
 from evaluation.runs.summary import NOTHING, Share, shares_of
@@ -88,9 +88,13 @@ class ComparisonAnswer(BaseModel):
     comparison: Comparison
 
 
-def _agreement(baseline: Baseline, context: Context) -> JudgeCalibration | None:
+def _passport(baseline: Baseline, context: Context) -> Passport | None:
+    """Return the passport of a baseline's judge; None for a dimension that is counted."""
+    if baseline.dimension in COUNTED:
+        return None
     agreements: dict[Key, JudgeCalibration] = context["agreements"]
-    return agreements.get(Key(baseline.judge, baseline.procedure, baseline.dimension))
+    key = Key(baseline.judge, baseline.procedure, baseline.dimension)
+    return passport_of(key, agreements.get(key), agent=baseline.agent.slug)
 
 
 def _coverage(baseline: Baseline, context: Context) -> float | None:
@@ -103,7 +107,7 @@ class BaselineRow(
     table=Baseline,
     columns=(
         *("id", "agent", "dimension", "score", "count", "coverage", "judge", "heuristic", "procedure"),
-        *("calibration", "swap_test", "is_stale", "stale_reason", "persona_digest", "captured_at"),
+        *("passport", "is_stale", "stale_reason", "persona_digest", "captured_at"),
         *("evaluation_run", "run_url", "url", "compare_url"),
     ),
 ):
@@ -111,13 +115,8 @@ class BaselineRow(
 
     coverage: float | None = shown(_coverage, COVERAGE)
     heuristic: bool = heuristic_of()
-    calibration: CalibrationAnswer | None = shown(
-        lambda baseline, context: calibration_json(_agreement(baseline, context)),
-        "how well the judge agrees with people; null = not known",
-    )
-    swap_test: SwapTestAnswer | None = shown(
-        lambda baseline, context: swap_json(_agreement(baseline, context), agent=baseline.agent.slug),
-        "how well the judge tells own words from others'; null = not checked",
+    passport: Passport | None = shown(
+        _passport, "what is known of the judge, and whether it may be used; null = counted"
     )
     is_stale: bool = shown(lambda baseline, context: is_stale(baseline), "the persona changed since it was captured")
     stale_reason: str = shown(
@@ -200,9 +199,8 @@ class Baselines(Listed):
 
         Per dimension the completed evaluation that scored something and judged the newest message, if that is newer than the baseline's
         newest; or `?run=ID`, of any time. `run` is the newest of them, `where` the tags they were made with. `margin` is the change, in
-        points, that still counts as none: 0.5 unless given. Beside each dimension stand the judge's `calibration` (agreement with people)
-        and `swap_test`, as in an evaluation; null: not known. 404 when there is nothing to compare, 409 when the two cannot be compared;
-        the detail says why.
+        points, that still counts as none: 0.5 unless given. Beside each dimension that is not counted stands the judge's
+        `passport`, as in an evaluation. 404 when there is nothing to compare, 409 when the two cannot be compared; the detail says why.
         """
         named = or_404(the_agent, agent)
         margin = self.query["margin"] or MARGIN
@@ -215,7 +213,7 @@ class Baselines(Listed):
         if comparison is None:
             raise NotFound(_no_baseline(compared.newest))
         document = comparison.model_dump(mode="json")
-        with_trust(document["dimensions"], judge=comparison.judge, procedure=comparison.procedure, agent=named.slug)
+        with_passports(document["dimensions"], judge=comparison.judge, procedure=comparison.procedure, agent=named.slug)
         row = EvaluationRow.of(compared.newest, self.row_context())
         return Response({"agent": named.slug, "run": row, "comparison": document})
 

@@ -15,14 +15,14 @@ from django.utils import timezone
 
 from agents.kit.alerting import AlertKind, acknowledge_alerts, raise_alert
 from agents.models import Message
-from evaluation.calibration.agreement import calibration_of, figure_text, swap_text
+from evaluation.calibration.passport import passport_text, passports
 from evaluation.change.change import ChangeResult, fell_sharply
 from evaluation.change.comparison import compare
 from evaluation.change.judge_changes import change_holding, is_being_checked, open_checks, same_judge
 from evaluation.change.measurements import measurement_of
 from evaluation.change.models import Baseline, Change, DriftAlert, Evidence
 from evaluation.change.series import Drop, Series, end_of_window, series_of, series_points
-from evaluation.models import BY_MESSAGE, EvaluationRun, EvaluationSchedule
+from evaluation.models import EvaluationRun, EvaluationSchedule
 
 log = logging.getLogger("evaluation.drift")
 
@@ -219,12 +219,9 @@ def _new_alert_for(series: Series, drop: Drop) -> DriftAlert | None:
 
 
 def _trust_in_judge(alert: DriftAlert) -> str:
-    """Return how far the judge of an alert can be trusted, in a few words: an alert is read where nothing else stands."""
-    known = calibration_of(alert.judge, alert.procedure).get(alert.dimension)
-    words = f"its judge: {figure_text(known)}"
-    if alert.dimension in BY_MESSAGE:
-        words += f", swap test {swap_text(known, agent=alert.agent.slug, brief=True)}"
-    return words
+    """Return the passport of the judge of an alert on one line: an alert is read where nothing else stands."""
+    found = passports(alert.judge, alert.procedure, [alert.dimension], agent=alert.agent.slug)
+    return "; ".join(f"its judge: {passport_text(passport)}" for passport in found)
 
 
 def _store_and_announce(alert: DriftAlert, *, remark: str = "") -> DriftAlert:

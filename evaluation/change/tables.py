@@ -10,12 +10,12 @@ TABLES = (
         model=Baseline,
         order=2,
         tab_of="evaluation.EvaluationRun",
-        columns="pk agent dimension value agreement_mark stale captured_at judge_mark",
+        columns="pk agent dimension value passport_mark stale captured_at judge_mark",
         filters="dimension judge agent captured_at",
         fields=(
             (
                 "",
-                "agent dimension value judge_mark agreement_mark simulated stale evaluation_run captured_at persona_digest",
+                "agent dimension value judge_mark passport_mark simulated stale evaluation_run captured_at persona_digest",
             ),
         ),
         empty="Choose Capture baseline on an agent's page, or run manage.py capture_baseline --agents all; --dry-run shows the cost first.",

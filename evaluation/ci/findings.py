@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from agents.kit.text.wording import interval_text, number, signed
+from evaluation.calibration.passport import passport_text
 from evaluation.change.change import ChangeResult
 from evaluation.change.comparison import ONLY_BEFORE, Shown, shown_by
 from evaluation.change.dimension_pair import NONE_IN_COMMON
 from evaluation.change.examples import WorstMessage, lowest_messages, worst_message
 from evaluation.ci.limits import OVERALL, Limits
 from evaluation.ci.results import AgentResult
+from evaluation.judge.passport import Passport
 from evaluation.models import COUNTED, EvaluationRun
 from evaluation.runs.summary import (
     TOO_LITTLE,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 # What is found, what weighs most first; the lists of `--json`.
 Kind = Literal[
     "could_not_judge",
+    "without_passport",
     "regressions",
     "fading",
     "below_threshold",
@@ -121,6 +124,23 @@ def find_unjudged(results: Sequence[AgentResult], simulations: Sequence[Simulati
         findings += _unjudged_dimensions(result, limits)
         findings += _unjudged_overall_score(result, limits)
     return findings
+
+
+def find_without_passport(passports: Sequence[Passport], limits: Limits) -> Iterator[Finding]:
+    """Yield the dimensions in which the judge is not shown to be usable, with what would show it; none unless that is required."""
+    if not limits.require_passport:
+        return
+    for passport in passports:
+        if passport.is_usable:
+            continue
+        yield Finding(
+            kind="without_passport",
+            verdict=f"judge {passport.verdict}",
+            agent="",
+            dimension=passport.dimension,
+            why=passport_text(passport),
+            data={"judge": passport.judge, "procedure": passport.procedure, "missing": passport.missing},
+        )
 
 
 def _unjudged_finding(why: str, *, agent: str = "", dimension: str = "", share: float | None = None) -> Finding:

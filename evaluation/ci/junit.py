@@ -23,8 +23,8 @@ def junit(report: Report) -> str:
 
     A case is a ``failure`` for a regression or a score below its threshold, an ``error`` for what could not be judged enough, ``skipped``
     for what is not evaluable. Too little data, or a score on one side only, is ``skipped``, too; with ``--strict``, or where the score
-    was lost, an ``error``. Hits that are no regression are its output. Where nothing could be measured, or proposition files cannot be
-    used, there is a case for that.
+    was lost, an ``error``. Hits that are no regression are its output. Where nothing could be measured, proposition files cannot be
+    used, or the judge has no passport that is required, there is a case for that.
     """
     suites = ET.Element("testsuites", {"name": "plumbline"})
     for result in report.results:
@@ -35,6 +35,9 @@ def junit(report: Report) -> str:
         if not finding.agent:
             nothing_measured = finding.why
             break
+    without_passport = [finding_line(finding) for finding in report.findings.of_kind("without_passport")]
+    if without_passport:
+        _add_error(suites, "passport of the judge", without_passport)
     if nothing_measured:
         _add_error(suites, "anything measured", [nothing_measured])
     if report.unusable:

@@ -28,6 +28,7 @@ class Limits:
         margin: A change within ± this many points is none.
         max_unscored: Share of what the judge could have judged that may stay unjudged, per agent and dimension, 0 to 1.
         strict: Whether "cannot tell yet", a score on one side only and a missing baseline end with 2.
+        require_passport: Whether a judge that is not shown to be usable in each dimension ends with 2.
     """
 
     thresholds: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
@@ -35,6 +36,7 @@ class Limits:
     margin: float = MARGIN
     max_unscored: float = MAX_UNSCORED
     strict: bool = False
+    require_passport: bool = False
 
     def __post_init__(self) -> None:
         """Refuse limits that make no sense."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from agents.kit.commands import Cell, markdown_table
 from agents.kit.text.markdown import as_code, as_text
 from agents.kit.text.wording import counted, number
-from evaluation.calibration.agreement import trust_notes_of
+from evaluation.calibration.passport import not_usable_line, passport_lines
 from evaluation.change.examples import WorstMessage
 from evaluation.change.position import PositionProfile
 from evaluation.ci.findings import Finding
@@ -26,7 +26,13 @@ def markdown(report: Report) -> str:
     """Return one comment on a pull request: what is wrong, then, folded, everything else; parts without content are left out."""
     findings = report.findings
     wrong = findings.of_kind(
-        "could_not_judge", "regressions", "fading", "below_threshold", "one_sided", "not_enough_data"
+        "could_not_judge",
+        "without_passport",
+        "regressions",
+        "fading",
+        "below_threshold",
+        "one_sided",
+        "not_enough_data",
     )
     undecided = findings.of_kind("cannot_tell_yet")
     hits = findings.of_kind("hits")
@@ -36,6 +42,7 @@ def markdown(report: Report) -> str:
     blocks = [
         MARKER,
         f"### {report.sign} Persona check: {report.outcome}",
+        as_text(not_usable_line(report.passports), 1_000),
         f"{judged_by} {findings.headline}",
         "\n".join(f"* {as_code(line, 1_000)}" for line in report.unusable.splitlines()),
         "\n".join(_finding_table(wrong)),
@@ -155,7 +162,7 @@ def _method_notes(report: Report) -> list[str]:
         "of the propositions this judge can score at all.",
         report.counts_line,
     ]
-    for note in trust_notes_of([result.run for result in report.results]):
+    for note in passport_lines(report.passports):
         notes.append(as_text(note, 1_000))
     notes.append(
         f"A regression is a fall of {limits.regression_delta:g} points or more that is significant among all that was compared "

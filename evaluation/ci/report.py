@@ -12,6 +12,7 @@ from typing import Any
 
 from agents.kit.commands import REGRESSION, UNUSABLE
 from agents.kit.text.wording import counted
+from evaluation.calibration.passport import passports_of
 from evaluation.change.comparison import Comparison
 from evaluation.change.measurement_files import as_json
 from evaluation.change.position import PositionProfile, position_profile
@@ -19,6 +20,7 @@ from evaluation.ci.limits import Limits
 from evaluation.ci.results import AgentResult, Coverage
 from evaluation.ci.verdict import TICK, WARNING, Findings, decide
 from evaluation.commands import spent_line
+from evaluation.judge.passport import Passport
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.runs.summary import Spending, Used, spending_json, spent_on
 from evaluation.scorers.subjects import Bin
@@ -64,7 +66,14 @@ class Report:
     @cached_property
     def findings(self) -> Findings:
         profiles = list(self.profiles.values())
-        return decide(self.results, self.limits, profiles=profiles, simulations=self.simulations)
+        return decide(
+            self.results, self.limits, profiles=profiles, simulations=self.simulations, passports=self.passports
+        )
+
+    @cached_property
+    def passports(self) -> list[Passport]:
+        """Return the judge's passports in what was measured."""
+        return passports_of([result.run for result in self.results])
 
     @property
     def exit_code(self) -> int:
@@ -295,6 +304,7 @@ def _summary(report: Report, evaluations: Sequence[dict[str, Any]]) -> dict[str,
             "margin": limits.margin,
             "max_unscored": limits.max_unscored,
             "strict": limits.strict,
+            "require_passport": limits.require_passport,
             "thresholds": {name or "all": least for name, least in limits.thresholds.items()},
         },
         "calls": sum(entry["calls"] for entry in evaluations),

@@ -11,7 +11,7 @@ from rich.markup import escape
 from agents.kit.commands import Cell, console_on, print_table
 from agents.kit.text.markdown import plain
 from agents.kit.text.wording import interval_text, number, signed
-from evaluation.calibration.agreement import trust_notes_of
+from evaluation.calibration.passport import not_usable_line, passport_lines
 from evaluation.change.change import ChangeResult
 from evaluation.change.examples import print_example
 from evaluation.change.position import PositionProfile
@@ -30,7 +30,7 @@ MOST_WIDE_COLUMNS = 3  # dimensions; with more of them a change is written below
 CHANGE_SIGNS = {"drifted": "▼", "improved": "▲", "steady": "="}
 # The order in which findings are printed, with the style of their verdicts.
 PRINTED: tuple[tuple[tuple[Kind, ...], str], ...] = (
-    (("could_not_judge",), "bold"),
+    (("could_not_judge", "without_passport"), "bold"),
     (("regressions", "fading", "below_threshold"), "bold red"),
     (("one_sided",), "bold yellow"),
     (("not_enough_data",), "bold yellow"),
@@ -41,8 +41,11 @@ SIGN_STYLES = {TICK: "bold green", CROSS: "bold red"}
 
 
 def print_report(report: Report, out: Any) -> None:
-    """Print all agents, then what is wrong, then what is not decided, then the verdict."""
+    """Print that the judge is not usable where it surely is not, all agents, what is wrong, what is not decided, and the verdict."""
     console = _console(out)
+    not_usable = not_usable_line(report.passports)
+    if not_usable:
+        console.print(f"[bold red]{escape(not_usable)}[/]")
     simulations_table(report.simulations, out)
     if report.results:
         _print_scores(report, console)
@@ -57,7 +60,7 @@ def print_report(report: Report, out: Any) -> None:
         position_table(profile, out)
     _print_notes(report, console)
     console.print(report.counts_line)
-    for note in trust_notes_of([result.run for result in report.results]):
+    for note in passport_lines(report.passports):
         console.print(escape(note))
     if report.spent_line:
         console.print(report.spent_line)

@@ -22,25 +22,34 @@ from evaluation.ci.findings import (
     find_regressions,
     find_undecided,
     find_unjudged,
+    find_without_passport,
 )
 from evaluation.ci.limits import Limits
 from evaluation.ci.results import AgentResult
 
 if TYPE_CHECKING:
     from evaluation.change.position import PositionProfile
+    from evaluation.judge.passport import Passport
     from evaluation.simulation.conversations import Simulation
 
 LARGE_FALL = 1.0  # points of 0 to 9
 TICK, WARNING, CROSS = "✅", "⚠️", "❌"
 
 Verdict = Literal[
-    "pass", "regression", "below threshold", "could not judge enough", "not enough data", "cannot tell yet"
+    "pass",
+    "regression",
+    "below threshold",
+    "could not judge enough",
+    "judge without a passport",
+    "not enough data",
+    "cannot tell yet",
 ]
 EXIT_CODES: dict[Verdict, int] = {
     "pass": 0,
     "regression": 1,
     "below threshold": 1,
     "could not judge enough": 2,
+    "judge without a passport": 2,
     "not enough data": 2,  # where a dimension lost its score, or with `Limits.strict`, else 0
     "cannot tell yet": 2,
 }
@@ -123,6 +132,7 @@ class Findings(BaseModel):
             (total["fading"], "score", "fading within conversations"),
             (total["below_threshold"], "score", "below threshold"),
             (total["could_not_judge"], "part", "not judged enough"),
+            (total["without_passport"], "dimension", "in which the judge is not shown to be usable"),
             (len(lacking) - lacking_propositions, "score", "empty for too little data"),
             (lacking_propositions, "proposition", "scored much less than before"),
             (total["one_sided"], "score", "on one side only"),
@@ -141,16 +151,19 @@ def decide(
     *,
     profiles: Sequence[PositionProfile] = (),
     simulations: Sequence[Simulation] = (),
+    passports: Sequence[Passport] = (),
 ) -> Findings:
     """Return the verdict on a build.
 
     Args:
         profiles: The scores by position that may fade.
         simulations: What was simulated to be measured; some of it may be missing among the results.
+        passports: The judge's, in each dimension that was judged.
     """
     unjudged = find_unjudged(results, simulations, limits)
     findings = [
         *unjudged,
+        *find_without_passport(passports, limits),
         *find_regressions(results, limits),
         *find_fading(profiles, limits),
         *find_below_threshold(results, limits),
@@ -176,11 +189,14 @@ def decide(
 def _verdict(kinds: set[Kind], limits: Limits, *, all_compared: bool) -> Verdict:
     """Return the verdict for these kinds of findings.
 
-    What could not be judged enough comes first: where a part is missing, neither a pass nor a fall says what it seems to say. Hits fail
+    What could not be judged enough comes first, then a judge that is not shown to be usable: there neither a pass nor a fall says what it
+    seems to say. Hits fail
     nothing; what is not decided, one-sided or not compared does so only with `Limits.strict`.
     """
     if "could_not_judge" in kinds:
         return "could not judge enough"
+    if "without_passport" in kinds:
+        return "judge without a passport"
     if "regressions" in kinds or "fading" in kinds:
         return "regression"
     if "below_threshold" in kinds:

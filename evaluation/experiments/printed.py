@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from agents.kit.commands import Cell, Emphasis, in_line, markdown_table, print_table, snippet
+from evaluation.calibration.passport import not_usable_line, passport_lines
 from evaluation.experiments.compare import Cell as ArmCell
 from evaluation.experiments.compare import Row
 from evaluation.experiments.published import NO_CONVERSATIONS, Figure, PublishedRow
@@ -34,7 +35,10 @@ class ReportTable:
 
 
 def headline(report: ExperimentReport) -> Iterator[str]:
-    """Yield what must be read first: that the report is void, unfinished, or an offline judge's."""
+    """Yield what must be read first: that the judge is not usable, that the report is void, unfinished, or an offline judge's."""
+    not_usable = not_usable_line(report.passports)
+    if not_usable:
+        yield not_usable
     for why in report.void:
         yield f"VOID: {why}. Nothing is said of its effect."
     if report.unfinished:
@@ -148,7 +152,7 @@ def show(report: ExperimentReport, console: Console) -> None:
     console.print(f"[bold]Experiment {report.id}, {snippet(report.name)}[/bold] {snippet(report.title)}".rstrip())
     for table in tables(report):
         print_table(console, table.heads, table.rows, title=table.title, tight=True)
-    for line in report.trust:
+    for line in passport_lines(report.passports):
         console.print(snippet(line, 1_000))
     for name, usd in report.cost_per_point.items():
         console.print(f"{snippet(name)}: {rounded(usd, 5)} US dollars a message for one point more.")
@@ -159,7 +163,7 @@ def as_markdown(report: ExperimentReport) -> str:
     lines = [f"**{in_line(line, 1_000)}**\n" for line in headline(report)]
     lines += [f"# Experiment {report.id}: {_markdown_value(report.title or report.name)}", ""]
     lines += [f"Judge {report.judge}. Verdicts rest on p clustered by conversation and adjusted by Holm.", ""]
-    lines += [f"{in_line(line, 1_000)}\n" for line in report.trust]
+    lines += [f"{in_line(line, 1_000)}\n" for line in passport_lines(report.passports)]
     for table in tables(report):
         rows = [[_markdown_cell(cell) for cell in row] for row in table.rows]
         lines += [f"## {_markdown_value(table.title)}", "", *markdown_table(table.heads, rows), ""]

@@ -9,7 +9,7 @@ from decimal import ROUND_HALF_UP, Decimal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from evaluation.calibration.agreement import trust_notes
+from evaluation.calibration.passport import passports
 from evaluation.dimensions import CHANNEL_DIMENSIONS, Dimension
 from evaluation.dimensions import COUNTED as COUNTED_BY_JUDGE
 from evaluation.experiments.compare import Comparison, Measure, Row, Values, compare_family
@@ -17,6 +17,7 @@ from evaluation.experiments.measuring import STOPPED, evaluations
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.published import Figure, figures
 from evaluation.experiments.scenario import Arm, Measured, Scenario
+from evaluation.judge.passport import Passport
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.runs.summary import summarize_all
 
@@ -92,7 +93,7 @@ class ExperimentReport(BaseModel):
         most_for, most_against: The conversations that speak most for and against, by dimension.
         published: The paper's figures of the same experiment by dimension; another model played and judged, so only signs compare.
         unfinished: What is still to be played or judged, in a sentence; empty = all is done.
-        trust: How far the judge can be trusted in what it scored, in sentences, as known when the report is read.
+        passports: The judge's, in what it scored, as known when the report is read.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -112,13 +113,13 @@ class ExperimentReport(BaseModel):
     most_for: list[Conversation] = Field(default_factory=list)
     most_against: list[Conversation] = Field(default_factory=list)
     published: dict[str, Figure] = Field(default_factory=dict)
-    trust: list[str] = Field(default_factory=list)
+    passports: list[Passport] = Field(default_factory=list)
 
 
 def report(experiment: Experiment, *, judge: str = "") -> ExperimentReport:
     """Return how the arms compare: the stored report where there is one, else a new one, stored once everything is judged.
 
-    `trust` is computed anew each time, for the judge may have been checked since.
+    `passports` are read anew each time, for the judge may have been checked since.
 
     Args:
         judge: Compares the evaluations of another judge, see `rescore`; such a report is never stored. Empty = the experiment's own.
@@ -129,22 +130,22 @@ def report(experiment: Experiment, *, judge: str = "") -> ExperimentReport:
         made = _compute_report(experiment, judge or experiment.judge)
         if not made.unfinished and not judge:
             Experiment.objects.filter(pk=experiment.pk).update(report=made.model_dump(mode="json"))
-    return made.model_copy(update={"trust": _trust(experiment, made.judge)})
+    return made.model_copy(update={"passports": _passports(experiment, made.judge)})
 
 
-def _trust(experiment: Experiment, judge: str) -> list[str]:
-    """Return how far the judge can be trusted in what it judged, in sentences."""
+def _passports(experiment: Experiment, judge: str) -> list[Passport]:
+    """Return the judge's passports in what it judged."""
     dimensions: dict[str, list[str]] = {}  # by procedure
     for run in evaluations(experiment).filter(judge=judge):
         dimensions.setdefault(run.procedure, []).extend(run.dimensions)
-    notes: list[str] = []
+    found: list[Passport] = []
     for procedure, names in sorted(dimensions.items()):
-        notes += trust_notes(judge, procedure, names)
-    return notes
+        found += passports(judge, procedure, names)
+    return found
 
 
 def _compute_report(experiment: Experiment, judge: str) -> ExperimentReport:
-    """Return the report by the evaluations of a judge, without `trust`; `void` only once everything was played."""
+    """Return the report by the evaluations of a judge, without `passports`; `void` only once everything was played."""
     scenario = Scenario.model_validate(experiment.scenario)
     environments = list(experiment.environments.select_related("channel").order_by("repeat", "number", "arm"))
     judged = _judged_values(experiment, environments, scenario, judge)

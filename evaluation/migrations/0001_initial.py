@@ -100,7 +100,7 @@ class Migration(FirstMigration):
                 ('simulated', models.BooleanField(default=False, help_text='what was judged was said in simulated conversations, marked synthetic')),
                 ('actor_model', models.CharField(blank=True, default='', help_text='model that acted in a simulation', max_length=200)),
                 ('situations', models.JSONField(blank=True, default=list, editable=False, help_text='that are simulated for it; empty = those of Plumbline')),
-                ('swap_test', models.CharField(blank=True, choices=[('own-words', 'what the agent said'), ('swapped-texts', 'texts of others in place of what the agent said')], default='', help_text='made to test the judge, not the agent', max_length=16)),
+                ('swap_test', models.CharField(blank=True, choices=[('own-words', 'what the agent said'), ('swapped-texts', 'texts of others in place of what the agent said'), ('shuffled', 'what the agent said, the propositions of each message in another order'), ('alone', 'what the agent said, each proposition in a call of its own')], default='', help_text='made to test the judge, not the agent', max_length=16)),
                 ('swaps', models.JSONField(blank=True, default=dict, editable=False, help_text="by message what stands in for its text: another agent's message, or a foil")),
                 ('position_bins', models.JSONField(blank=True, default=list, help_text='sampled evenly by position: [first, last] each, last empty = no end; empty = sampled over all')),
                 ('batch', models.BooleanField(default=False, help_text='the judge is asked in batches: half the price, an answer within a day')),

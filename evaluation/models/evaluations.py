@@ -99,10 +99,15 @@ def is_heuristic(judge: str) -> bool:
 
 
 class SwapHalf(models.TextChoices):
-    """The two halves of a test of the judge (`manage.py check_judge`). Neither is a score of the agent, and in no figure of it."""
+    """The parts of tests of a judge (`manage.py check_judge`). None is a score of the agent, and in no figure of it.
+
+    The swap test has own words and swapped texts, the order test own words, shuffled and alone.
+    """
 
     OWN = "own-words", "what the agent said"
     SWAPPED = "swapped-texts", "texts of others in place of what the agent said"
+    SHUFFLED = "shuffled", "what the agent said, the propositions of each message in another order"
+    ALONE = "alone", "what the agent said, each proposition in a call of its own"
 
 
 class EvaluationRun(Leasable):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
@@ -287,8 +288,8 @@ def _plan_items(
 ) -> dict[str, Iterable[Item]]:
     """Return what is to be judged in each dimension.
 
-    Both halves of a swap test judge single messages only. The swapped half chooses a text for each of them (`run.swaps`, not stored
-    here), and leaves out those for which there is none.
+    Tests of a judge judge single messages only. The shuffled part changes the order of propositions. The swapped half chooses
+    a text for each message (`run.swaps`, not stored here), and leaves out those for which there is none.
     """
     planned: dict[str, Iterable[Item]] = {}
     for name in run.own_dimensions:
@@ -301,6 +302,8 @@ def _plan_items(
     for name, items in planned.items():
         of_messages[name] = [item for item in items if item.message_id is not None]
         judged.update(item.message_id for item in of_messages[name] if item.message_id is not None)
+    if run.swap_test == SwapHalf.SHUFFLED:
+        return {name: _shuffled(message_items, seed=run.seed) for name, message_items in of_messages.items()}
     if run.swap_test != SwapHalf.SWAPPED or not isinstance(subject, Subject):
         return dict(of_messages)
     run.swaps = choose_swaps(subject.agent, sorted(judged), seed=run.seed)
@@ -308,6 +311,19 @@ def _plan_items(
     for name, message_items in of_messages.items():
         swapped[name] = [item for item in message_items if str(item.message_id) in run.swaps]
     return swapped
+
+
+def _shuffled(items: Sequence[Item], *, seed: int) -> list[Item]:
+    """Return the items message by message, those of each message in another order than before."""
+    by_message: dict[tuple[int | None, int | None], list[Item]] = {}
+    for item in items:
+        by_message.setdefault((item.message_id, item.compared_with_id), []).append(item)
+    rng = random.Random(seed)  # noqa: S311 (repeatable, not unpredictable)
+    shuffled: list[Item] = []
+    for of_message in by_message.values():
+        rng.shuffle(of_message)
+        shuffled += of_message
+    return shuffled
 
 
 def repeated(items: Iterable[Item], repeats: int) -> Iterator[Item]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agents.kit.text.wording import counted
 from evaluation.statistics.bootstrap import LEVEL, Estimate, Interval, finite_numbers, percentile_estimate, replicates
 
 if TYPE_CHECKING:
@@ -24,7 +25,11 @@ def quadratic_weighted_kappa(
     """Return Cohen's kappa with quadratic weights: 1 − observed ÷ chance-expected squared difference of two raters.
 
     Source: Cohen, "Weighted kappa", Psychological Bulletin 70 (1968), 213–220; Fleiss & Cohen (1973) for the quadratic weights, which are
-    squared differences of the *values*: no list of categories is needed. Interval: percentile bootstrap over items.
+    squared differences of the *values*: no list of categories is needed.
+
+    The interval is a percentile bootstrap over items. A few items may show disagreements less often than they come, or never, so the lower
+    end is that of items with one disagreement more (as the rules' shares have one outcome more, see `least_variance`): two ratings as
+    chance pairs them, given that they differ. So perfect agreement has an interval, too.
 
     Args:
         first, second: Ratings of the two, shape (items,), same items in the same order, on an interval scale (0 to 9).
@@ -37,7 +42,95 @@ def quadratic_weighted_kappa(
         ValueError: Lists of different length, or a rating that is no finite number.
     """
     undefined = "both raters gave one and the same rating throughout"
-    return _statistic_of_pairs(first, second, _kappa, undefined=undefined, resamples=resamples)
+    estimate = _statistic_of_pairs(first, second, _kappa, undefined=undefined, resamples=resamples)
+    if estimate.value is None:
+        return estimate
+    kappas = _kappas_with_one_disagreement_more(first, second, resamples=resamples)
+    widened = percentile_estimate(estimate.value, kappas, n=estimate.n)
+    if widened.interval is None:
+        return widened
+    high = max(widened.interval.high, estimate.value)
+    if estimate.interval is not None:
+        high = estimate.interval.high
+    return Estimate(estimate.value, Interval(min(widened.interval.low, estimate.value), high), estimate.n)
+
+
+def _kappas_with_one_disagreement_more(first: Sequence[float], second: Sequence[float], *, resamples: int) -> Floats:
+    """Return kappa of each resample of the items and one more, whose ratings are paired by chance and differ; NaN where undefined.
+
+    Args:
+        first, second: Ratings whose kappa is defined, so that at least one of the first differs from one of the second.
+    """
+    import numpy as np
+
+    pairs, counts = np.unique(np.column_stack([first, second]), axis=0, return_counts=True)
+    values_of_first, counts_of_first = np.unique(first, return_counts=True)
+    values_of_second, counts_of_second = np.unique(second, return_counts=True)
+    x, y = (grid.reshape(-1) for grid in np.meshgrid(values_of_first, values_of_second, indexing="ij"))
+    chances = np.outer(counts_of_first, counts_of_second).reshape(-1).astype(np.float64)
+    chances[x == y] = 0
+    chances /= chances.sum()
+    differ = chances > 0
+    every_x = np.concatenate([pairs[:, 0], x[differ]])
+    every_y = np.concatenate([pairs[:, 1], y[differ]])
+    lowest = min(every_x.min(), every_y.min())  # ratings near 0 keep the squares exact
+    weights = np.concatenate([counts, chances[differ]])
+    items = int(counts.sum()) + 1
+    rng = np.random.default_rng(0)
+    drawn = rng.multinomial(items, weights / weights.sum(), size=resamples).astype(np.float64)
+    return _kappa(every_x - lowest, every_y - lowest, drawn)
+
+
+def kappa_beyond_people(
+    judge: Sequence[float], people: Sequence[Sequence[float]], *, resamples: int = RESAMPLES
+) -> Estimate:
+    """Return how much better a judge agrees with people than people with each other: the difference of two quadratic-weighted kappas.
+
+    Both are means over all pairs of ratings of an item: the judge with each person, and each person with each other one. Chance is what
+    ratings of different items, drawn at random, differ by. The interval is a percentile bootstrap over items.
+
+    Args:
+        judge: The judge's rating of each item.
+        people: The ratings people gave each item; those of fewer than two people are left out.
+
+    Returns:
+        Below 0: people agree better with each other. `n` counts the items with two people's ratings or more. No value for fewer than two
+        of them, or where people's ratings never vary.
+
+    Raises:
+        ValueError: Lists of different length, or a rating that is no finite number.
+    """
+    import numpy as np
+
+    if len(judge) != len(people):
+        raise ValueError(f"the judge has {len(judge)} ratings, people {len(people)}; they must rate the same items")
+    finite_numbers("judge", judge)
+    rows = []
+    for number, (of_judge, of_people) in enumerate(zip(judge, people, strict=True), 1):
+        ratings = finite_numbers(f"item {number}", of_people)
+        if ratings.size < 2:
+            continue
+        # Squared differences: of the judge and each person, and of all pairs of people (twice the variance of a sample).
+        apart_from_judge = float(((ratings - of_judge) ** 2).mean())
+        apart = 2 * float(ratings.var(ddof=1))
+        rows.append([apart_from_judge, apart, of_judge, of_judge**2, float(ratings.mean()), float((ratings**2).mean())])
+    n = len(rows)
+    if n < 2:
+        return Estimate(None, None, n, f"{counted(n, 'judgement')} labelled by two people; at least 2 are needed")
+    kinds, counts = np.unique(np.array(rows), axis=0, return_counts=True)
+
+    def difference(drawn: Floats) -> Floats:
+        from_judge, between, mean_judge, square_judge, mean_people, square_people = (drawn @ kinds / n).T
+        by_chance = square_judge + square_people - 2 * mean_judge * mean_people
+        by_chance_people = 2 * (square_people - mean_people**2)
+        by_chance[by_chance <= 1e-12] = np.nan
+        by_chance_people[by_chance_people <= 1e-12] = np.nan
+        return np.asarray(between / by_chance_people - from_judge / by_chance)
+
+    value = float(difference(counts[None, :].astype(np.float64))[0])
+    if not np.isfinite(value):
+        return Estimate(None, None, n, "people's ratings are all the same")
+    return percentile_estimate(value, replicates(difference, counts, resamples=resamples), n=n)
 
 
 @dataclass(frozen=True, slots=True)

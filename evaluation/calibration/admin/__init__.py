@@ -1,5 +1,5 @@
 """The console's pages for labels and judges."""
 
-from evaluation.calibration.admin import home, jobs, labels
+from evaluation.calibration.admin import home, jobs, judges, labels
 
-__all__ = ["home", "jobs", "labels"]
+__all__ = ["home", "jobs", "judges", "labels"]

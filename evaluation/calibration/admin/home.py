@@ -13,18 +13,17 @@ from agents.kit.models import LLMCall
 from agents.kit.ops.health import CallHealth, call_health
 from agents.kit.ops.sums import LEDGER, end_for_page, says_end
 from evaluation.admin.display import judge_badge
-from evaluation.calibration.admin.trust import agreement_badge
-from evaluation.calibration.agreement import calibration_of
-from evaluation.calibration.models import LabelSet
+from evaluation.calibration.admin.trust import SEE, passport_badges
+from evaluation.calibration.models import JudgeCalibration
 from evaluation.models import Dimension, Method
 
 ADHERENCE = Dimension.ADHERENCE
 
 
 def judge_card(request: HttpRequest, answers: Answers) -> SafeString:
-    """Return the card of the configured judge: how its calls went in the last 24 hours, and how well it agrees with people.
+    """Return the card of the configured judge: how its calls went in the last 24 hours, and its passport.
 
-    The share of answered calls decides the colour; without calls there is none. Agreement is shown to those who may see label sets.
+    The share of answered calls decides the colour; without calls there is none. The passport is shown to those who may see judges.
 
     Args:
         answers: With the end of the ledger's sums: up to when calls are counted; None: up to now.
@@ -44,10 +43,10 @@ def judge_card(request: HttpRequest, answers: Answers) -> SafeString:
         status = display.page_of(failure, failure.get_status_display())
         error = display.visible(display.shortened(failure.error, 60))
         lines.append(format_html("Last failure: {} {} {}", status, display.moment(failure.created_at), error))
-    if request.user.has_perm("calibration.view_labelset"):
-        agreement = calibration_of(judge, Method.PLUMBLINE.value).get(ADHERENCE.value)
-        people = display.link(display.list_url(LabelSet), "Agreement with people:")
-        lines.append(format_html("{} {}", people, agreement_badge(agreement, ADHERENCE.value)))
+    if request.user.has_perm(SEE):
+        badges = passport_badges(judge, Method.PLUMBLINE.value, [ADHERENCE.value])
+        judges = display.link(display.list_url(JudgeCalibration), "Passport:")
+        lines.append(format_html("{} {}", judges, badges[ADHERENCE.value]))
     if not health.calls:
         return card("Judge", figure=percent(None), unit="", lines=lines, tone="plain")
     share = health.ok / health.calls

@@ -16,12 +16,13 @@ from agents.kit.console import display
 from agents.kit.console.forms import CostPreview, as_query, ask, request_form
 from agents.kit.console.panels import table
 from agents.kit.console.site import add_pages
-from agents.kit.text.wording import decimal
+from agents.kit.text.wording import decimal, signed
 from evaluation.admin.asking import cost_preview
 from evaluation.admin.display import MEASURE, dimension_badge
 from evaluation.admin.jobs import newest_job
-from evaluation.calibration.jobs import JudgeCheckRequest, request_check, specs_to_queue
-from evaluation.calibration.swap_test import SwapTest, swap_specs
+from evaluation.calibration.agreement import OrderShown
+from evaluation.calibration.jobs import JudgeCheckRequest, parts_of, request_check, specs_to_queue
+from evaluation.calibration.swap_test import SwapTest
 from evaluation.models import BY_MESSAGE, Job
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.estimate import estimate_all
@@ -29,7 +30,7 @@ from evaluation.runs.estimate import estimate_all
 VIEW = "evaluation.view_evaluationrun"
 
 
-CheckingForm = request_form(JudgeCheckRequest, "agents", "judge", "dimensions", "samples")
+CheckingForm = request_form(JudgeCheckRequest, "agents", "judge", "dimensions", "samples", "order")
 
 
 def check_page(request: HttpRequest) -> HttpResponse:
@@ -54,7 +55,7 @@ def check_page(request: HttpRequest) -> HttpResponse:
         job_admin, request, form, title="Check a judge", verb="Check the judge", do=queue,
         preview=lambda: _checking_preview(form.asked, may_ask=request.user.has_perm(MEASURE)),
         about="Can it tell agents' own words from those of others? Each agent is judged on its own messages, and on texts of others in "
-        "their place. The result stands beside the judge's scores from then on. It needs no labels.",
+        "their place. The result stands in the judge's passport from then on. It needs no labels.",
         back=(reverse("admin:evaluation_drift_overview"), "Back to the overview"),
         newest=newest_job(request, Job.Kind.JUDGE_CHECK, checked),
     )  # fmt: skip
@@ -68,17 +69,18 @@ def _default_dimensions() -> tuple[str, ...]:
 
 
 def _checking_preview(asked: JudgeCheckRequest, *, may_ask: bool) -> CostPreview:
-    """Return what a check would cost: two measurements of each agent that said something.
+    """Return what a check would cost: two measurements of each agent that said something, three for the order test.
 
     Raises:
         ValueError: As `specs_to_queue`, or proposition files cannot be used.
     """
     try:
         specs = specs_to_queue(asked)
-        estimates = estimate_all([half for spec in specs for half in swap_specs(spec)])
+        estimates = estimate_all([part for spec in specs for part in parts_of(spec, order=asked.order)])
     except PropositionError as error:
         raise ValueError(f"proposition files cannot be used: {error}") from None
-    note = "Every agent is measured twice; neither half is a score of the agent."
+    times = "three times" if asked.order else "twice"
+    note = f"Every agent is measured {times}; none of it is a score of the agent."
     why_not = "" if may_ask else "Asking for it takes the right to ask for evaluations."
     return cost_preview([("Agents", f"{len(specs):,}")], estimates, note=note, why_not=why_not)
 
@@ -99,7 +101,16 @@ def checked(job: Job) -> SafeString:
             )
         )
     heads = ("Dimension", "Verdict", "AUC", "95 % interval", "Mean, own words · others'", "Others' that score ≥ 7")
+    orders = []
+    for dimension, stored in job.result.get("orders", {}).items():
+        order = OrderShown.model_validate(stored)
+        for name, figure in (("shuffled", order.shuffled), ("alone", order.alone)):
+            orders.append(
+                (dimension_badge(dimension), name, signed(figure.value, 2), figure.interval_text, f"{order.pairs:,}")
+            )
+    order_heads = ("Dimension", "Asked", "Points more than as usual", "95 % interval", "Judgements")
     context = {
+        "orders": table(order_heads, orders, label="Asked in another way"),
         "table": table(heads, rows, label="Own words against those of others"),
         "stays": job.result.get("stays", {}),
     }

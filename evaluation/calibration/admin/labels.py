@@ -24,12 +24,13 @@ from agents.kit.console.filters import number_in
 from agents.kit.console.site import ModelAdmin, NumberInput, Select, TextInput, console_page
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.admin.display import dimension_badge, judged_by
-from evaluation.calibration.admin.trust import agreement_badge
+from evaluation.calibration.admin.trust import passport_badge
 from evaluation.calibration.agreement import JudgeAgreement
 from evaluation.calibration.few_shot import newest_result
 from evaluation.calibration.labels import (
     BANDS,
     MOST_DRAWN,
+    Key,
     Progress,
     all_done,
     draw_label_set,
@@ -44,6 +45,7 @@ from evaluation.calibration.labels import (
 )
 from evaluation.calibration.models import JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.calibration.next_labels import NEXT, draw_next
+from evaluation.calibration.passport import passport_of
 from evaluation.calibration.shown import blind_judgement
 from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationScore, procedure_name
 
@@ -203,7 +205,8 @@ def results_context(label_set: LabelSet, *, annotator: str, may_label: bool) -> 
     context["few_shot"] = newest_result(
         judge=label_set.judge, procedure=label_set.procedure, dimension=label_set.dimension
     )
-    context["agreement"] = agreement_badge(row, label_set.dimension)
+    key = Key(label_set.judge, label_set.procedure, label_set.dimension)
+    context["passport"] = passport_badge(passport_of(key, row))
     context["differences"] = differences(label_set, [annotator] if context["only_mine"] else None)
     if row is not None and row.figures:
         context["figures"] = JudgeAgreement.model_validate(row.figures)
@@ -290,7 +293,8 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         """
         if not self.has_add_permission(request):
             raise PermissionDenied
-        form = DrawForm(request.POST or None, initial={"name": f"labels {LabelSet.objects.count() + 1}"})
+        wanted = {name: request.GET[name] for name in DrawForm.base_fields if name in request.GET}  # a link fills it in
+        form = DrawForm(request.POST or None, initial={"name": f"labels {LabelSet.objects.count() + 1}", **wanted})
         label_set = None
         if request.method == "POST" and form.is_valid():
             label_set = self._draw(request, form)

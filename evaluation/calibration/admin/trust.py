@@ -1,8 +1,8 @@
-"""How far a judge can be trusted, as the console shows it: badges beside its scores, and lines beneath its verdicts."""
+"""The passports of judges in the console: a badge beside their scores, and lines beneath their verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -11,73 +11,58 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
+from agents.kit.console.display import Tone
 from agents.kit.templatetags.display import register as templates
-from evaluation.calibration.agreement import NOT_CHECKED, calibration_of, figure_text, swap_text, trust_notes
-from evaluation.calibration.models import JudgeCalibration
-from evaluation.models import BY_MESSAGE, COUNTED
+from evaluation.calibration.passport import not_usable_line, passport_lines, passport_text, passports
+from evaluation.judge.passport import Passport, PassportVerdict
 
-AGREEMENT = (
-    "quadratic-weighted kappa of this judge and people, with its 95 % interval: 0 is chance, 1 perfect agreement"
-)
-SWAP_TEST = (
-    "how often this judge scores an agent's own text higher than one of somebody else in its place (AUC, 0.5 is chance, 1 never wrong), "
-    "with its 95 % interval"
-)
-NO_LABELS = "no human labels yet: how far this judge can be trusted is not known"
-MAY_LABEL = ("calibration.add_labelset", "agents.view_message")
+TONES: dict[PassportVerdict, Tone] = {"usable": "good", "not shown": "plain", "not usable": "bad"}
+SEE = "calibration.view_judgecalibration"
 
 
-def agreement_badge(calibration: JudgeCalibration | None, dimension: str) -> SafeString | str:
-    """Return a judge's agreement with people in a dimension, and its swap test; nothing for a dimension that is counted."""
-    if dimension in COUNTED:
-        return ""
-    stale: SafeString | str = ""
-    if calibration is not None and calibration.is_stale:
-        stale = display.badge("labels changed since", "warning", "a worker computes it again")
-    swap = _swap_badge(calibration) if dimension in BY_MESSAGE else ""
-    return format_html("{} {} {}", _people_badge(calibration), stale, swap)
+def judge_url(passport: Passport) -> str:
+    """Return the address of a judge's page in one dimension."""
+    key = {"judge": passport.judge, "procedure": passport.procedure, "dimension": passport.dimension}
+    return f"{reverse('admin:calibration_judgecalibration_passport')}?{urlencode(key)}"
 
 
-def _people_badge(calibration: JudgeCalibration | None) -> SafeString:
-    """Return a badge of a judge's agreement with people."""
-    if calibration is None or not calibration.labels:
-        return display.badge(figure_text(None), "plain", NO_LABELS)
-    return display.badge(figure_text(calibration), "info" if calibration.enough else "plain", AGREEMENT)
+def passport_badge(passport: Passport) -> SafeString:
+    """Return the badge of a passport, with its verdict and the agreement with people, as a link to the judge's page."""
+    agreement = passport.row("agreement")
+    label = f"judge {passport.verdict}"
+    if agreement is not None:
+        label += f": {agreement.text}"
+    badge = display.badge(label, TONES[passport.verdict], passport_text(passport))
+    return display.link(judge_url(passport), badge, passport_text(passport))
 
 
-def badges_of(judge: str, procedure: str, dimensions: Sequence[str]) -> dict[str, SafeString | str]:
-    """Return the badges of `agreement_badge` by dimension, in one query."""
-    agreements = calibration_of(judge, procedure)
-    return {name: agreement_badge(agreements.get(name), name) for name in dimensions}
+def passport_badges(judge: str, procedure: str, dimensions: Sequence[str]) -> dict[str, SafeString | str]:
+    """Return the badge of each dimension, in one query; nothing for one that is counted."""
+    badges: dict[str, SafeString | str] = dict.fromkeys(dimensions, "")
+    for passport in passports(judge, procedure, dimensions):
+        badges[passport.dimension] = passport_badge(passport)
+    return badges
 
 
-def trust(judge: str, procedure: str, dimensions: Iterable[str], user: Any, *, agent: str = "") -> SafeString:
-    """Show how far a judge can be trusted, in lines beneath its verdicts; see `trust_notes`."""
-    return trust_lines(trust_notes(judge, procedure, dimensions, agent=agent), user)
-
-
-def trust_lines(notes: Iterable[str], user: Any) -> SafeString:
-    """Show sentences on how far a judge can be trusted, with the pages where `user` finds that out; empty without any."""
-    lines = [(display.visible(note),) for note in notes]
+def trust(found: Sequence[Passport], user: Any) -> SafeString:
+    """Show passports in lines beneath verdicts, with links to the judges' pages; empty without any."""
+    lines = [(display.visible(line),) for line in passport_lines(found)]
     if not lines:
         return SafeString("")
-    page = "add" if user.has_perms(MAY_LABEL) else "changelist"
-    label = display.link(reverse(f"admin:calibration_labelset_{page}"), "Label its scores")
-    check = display.link(reverse("admin:evaluation_job_check"), "Make the swap test", "asks first")
-    lines.append((format_html("{} · {}", label, check),))
+    if user.has_perm(SEE):
+        links = [(display.link(judge_url(passport), f"Judge in {passport.dimension}"),) for passport in found]
+        lines.append((format_html_join(" · ", "{}", links),))
     return format_html_join("", '<p class="pl-subtle" dir="auto">{}</p>', lines)
 
 
-def _swap_badge(calibration: JudgeCalibration | None) -> SafeString:
-    """Return a badge of a judge's swap test; where there is none, as a link to the page that makes one, with this judge chosen."""
-    text = swap_text(calibration)
-    label = f"swap test: {text}"
-    if text != NOT_CHECKED:
-        return display.badge(label, "info", SWAP_TEST)
-    url = reverse("admin:evaluation_job_check")
-    if calibration is not None:
-        url += f"?{urlencode({'judge': calibration.judge})}"
-    return display.link(url, display.badge(label, "plain", SWAP_TEST), "check it: asks first")
+def not_usable(found: Sequence[Passport]) -> SafeString:
+    """Show which judge is surely not usable, as the first line of a verdict; empty where none is."""
+    line = not_usable_line(found)
+    if not line:
+        return SafeString("")
+    return format_html('<p class="pl-reason" role="alert" dir="auto">{}</p>', display.visible(line))
 
 
-templates.filter("trust_lines", trust_lines)  # for templates that load "display"
+# For templates that load "display".
+templates.filter("trust", trust)
+templates.filter("not_usable", not_usable)

@@ -35,14 +35,15 @@ from evaluation.admin.display import (
     of_words,
     simulated_by,
 )
-from evaluation.calibration.admin.trust import agreement_badge
-from evaluation.calibration.agreement import all_agreements, calibration_of
+from evaluation.calibration.admin.trust import passport_badge, passport_badges
+from evaluation.calibration.agreement import all_agreements
 from evaluation.calibration.labels import Key
+from evaluation.calibration.passport import passport_of
 from evaluation.change.admin.drift_overview import compare_url, overview_page
 from evaluation.change.evidence import Judged, dropped_tags, is_stale, stale_reasons
 from evaluation.change.models import Baseline, Change
 from evaluation.change.stored import current_changes
-from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.models import COUNTED, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import queue_run
 from evaluation.runs.planning import ENOUGH_MESSAGES, RunSpec
@@ -58,20 +59,21 @@ NEWEST_BASELINES: Prefetch[Any] = Prefetch(
 
 
 # -- their list, and the pages that ask before an agent is measured
-def set_agreements(baselines: Iterable[Baseline]) -> None:
-    """Set `agreement` of each baseline, its judge's agreement with people, in one query for all."""
-    agreements = all_agreements()
+def set_passports(baselines: Iterable[Baseline]) -> None:
+    """Set `passport` of each baseline, that of its judge, in one query for all; None where the dimension is counted."""
+    rows = all_agreements()
     for baseline in baselines:
         key = Key(baseline.judge, baseline.procedure, baseline.dimension)
-        baseline.agreement = agreements.get(key)  # type: ignore[attr-defined]
+        baseline.passport = None  # type: ignore[attr-defined]
+        if baseline.dimension not in COUNTED:
+            baseline.passport = passport_of(key, rows.get(key))  # type: ignore[attr-defined]
 
 
-def agreement_cell(baseline: Baseline) -> SafeString | str:
-    """Return the agreement set by `set_agreements`; of a baseline alone it is looked up."""
-    if hasattr(baseline, "agreement"):
-        return agreement_badge(baseline.agreement, baseline.dimension)
-    calibration = calibration_of(baseline.judge, baseline.procedure).get(baseline.dimension)
-    return agreement_badge(calibration, baseline.dimension)
+def passport_cell(baseline: Baseline) -> SafeString | str:
+    """Return the badge of the passport set by `set_passports`; of a baseline alone it is looked up."""
+    if not hasattr(baseline, "passport"):
+        return passport_badges(baseline.judge, baseline.procedure, [baseline.dimension])[baseline.dimension]
+    return passport_badge(baseline.passport) if baseline.passport else ""
 
 
 @admin.register(Baseline)
@@ -79,7 +81,7 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
     ordering = ("agent_id", "judge", "procedure", "dimension")  # an index has it
     value = display.column("score", lambda baseline: _score_cell(baseline, baseline.shares), ordering="score")
     judge_mark = display.column("judge", judged_by, ordering="judge")
-    agreement_mark = display.column("agreement with people, swap test", agreement_cell)
+    passport_mark = display.column("passport of the judge", passport_cell)
     simulated = display.column("simulated by", lambda baseline: simulated_by(baseline.evaluation_run) or display.EMPTY)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Baseline]:
@@ -87,7 +89,7 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
 
     def fill_in(self, rows: list[Any]) -> None:
         """Set what the columns show of each baseline, in a constant number of queries."""
-        set_agreements(rows)
+        set_passports(rows)
         reasons = stale_reasons(rows)
         shares = shares_of({baseline.evaluation_run_id for baseline in rows})
         for baseline in rows:
@@ -249,7 +251,7 @@ def _then_and_now(baseline: Baseline, change: Change | None) -> SafeString | str
 def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
     """Return the agent's baselines, and the ways to its evaluations."""
     baselines = list(agent.baselines.select_related("evaluation_run"))
-    set_agreements(baselines)
+    set_passports(baselines)
     reasons = stale_reasons(baselines)
     shares = shares_of({baseline.evaluation_run_id for baseline in baselines})
     by_judge = _by_judge(baselines)
@@ -261,7 +263,7 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
                 (
                     dimension_badge(baseline.dimension),
                     format_html("{} {}", _score_cell(baseline, shares), stale),
-                    format_html("{} {}", judged_by(judged), agreement_cell(baseline)),
+                    format_html("{} {}", judged_by(judged), passport_cell(baseline)),
                     display.moment(baseline.captured_at),
                     evaluation_link(baseline.evaluation_run_id),
                 )

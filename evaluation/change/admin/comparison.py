@@ -33,7 +33,8 @@ from evaluation.admin.display import (
     number,
     of_words,
 )
-from evaluation.calibration.admin.trust import trust
+from evaluation.calibration.admin.trust import not_usable, trust
+from evaluation.calibration.passport import passports
 from evaluation.change.admin.drift_overview import (
     INVERTED,
     MOST_AGENTS,
@@ -324,19 +325,16 @@ def _comparison_context(request: HttpRequest, form: CompareForm, pair: ComparedP
         listed = [change for change in scored if change.points is not None and change.points <= -MARGIN]
     may_read = request.user.has_perm(READ_MESSAGES)
     agent = form.chosen_agent
+    dimensions = [change.dimension for change in comparison.dimensions]
+    found = passports(comparison.judge, comparison.procedure, dimensions, agent=comparison.target)
     return {
         "comparison": comparison,
         "shown": [_shown_context(shown, pair, may_read=may_read) for shown in comparison.shown],
         "missing_data": [(dimension_badge(name), line) for name, line in comparison.missing.items()],
         "judge": judged_by(Judged(judge=comparison.judge, procedure=comparison.procedure)),
         "heuristic": is_heuristic(comparison.judge),
-        "trust": trust(
-            comparison.judge,
-            comparison.procedure,
-            [change.dimension for change in comparison.dimensions],
-            request.user,
-            agent=comparison.target,
-        ),
+        "not_usable": not_usable(found),
+        "trust": trust(found, request.user),
         "target": agent_chip(agent) if agent else display.visible(comparison.target),
         "sides": [_side_context("A", pair.baseline), _side_context("B", pair.candidate)],
         "dimensions": table(

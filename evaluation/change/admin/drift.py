@@ -29,7 +29,8 @@ from agents.kit.console.site import ReadOnlyAdmin
 from agents.kit.text.wording import counted, interval_text, signed
 from agents.models import Agent
 from evaluation.admin.display import MEASURE, TONES, dimension_badge, evaluation_link, judged_by, meter
-from evaluation.calibration.admin.trust import trust
+from evaluation.calibration.admin.trust import not_usable, trust
+from evaluation.calibration.passport import passports
 from evaluation.change.admin.sentinel import judge_notices
 from evaluation.change.evidence import Judged
 from evaluation.change.history import ROLLING, History, Scored, histories
@@ -258,9 +259,11 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
         judged = Judged(judge=obj.judge, procedure=obj.procedure)
         measured = histories(agents=[obj.agent_id], tags=tags, dimensions=[obj.dimension], judged=judged)
         scored = [history for history in measured if history.now is not None]
+        found = passports(obj.judge, obj.procedure, [obj.dimension], agent=obj.agent.slug)
         context = {
             "evaluation": evaluation_link(obj.evaluation_run_id),
-            "trust": trust(obj.judge, obj.procedure, [obj.dimension], request.user, agent=obj.agent.slug),
+            "not_usable": not_usable(found),
+            "trust": trust(found, request.user),
             "changed": display.link(
                 f"{display.page_url(obj.agent)}#change", f"what changed in {obj.agent.display_name}, and what to do"
             ),

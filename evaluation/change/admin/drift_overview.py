@@ -26,12 +26,14 @@ from agents.kit.text.tags import TAG_KEY
 from agents.kit.text.wording import signed
 from agents.models import Agent
 from evaluation.admin.display import MEASURE, dimension_badge, judged_by, meter, of_words
-from evaluation.calibration.admin.trust import trust
+from evaluation.calibration.admin.trust import not_usable, trust
+from evaluation.calibration.passport import passports
 from evaluation.change.change import ChangeResult
 from evaluation.change.evidence import Judged, judged_ways
 from evaluation.change.models import Baseline, Change
 from evaluation.change.overview import AgentDrift, Overview, State, drift_overview
 from evaluation.change.sentences import candidate_words, sentence_of, short_name, why_drifted
+from evaluation.judge.passport import Passport
 from evaluation.models import EvaluationRun, EvaluationScore, Method, is_heuristic
 from evaluation.runs.summary import Share, percent
 
@@ -323,6 +325,7 @@ def _overview_context(request: HttpRequest, form: OverviewForm) -> dict[str, Any
         stop=page * CARDS_PER_PAGE,
         quotes=request.user.has_perm("agents.view_message"),
     )
+    found = _passports_of(judged, overview.drifts)
     states = []
     for state, (tone, hint) in STATES.items():
         if state in overview.states:
@@ -330,7 +333,8 @@ def _overview_context(request: HttpRequest, form: OverviewForm) -> dict[str, Any
     return {
         "judge": judged_by(judged) if judged else "",
         "heuristic": judged is not None and is_heuristic(judged.judge),
-        "trust": _trust_in(judged, overview.drifts, request.user),
+        "not_usable": not_usable(found),
+        "trust": trust(found, request.user),
         "cards": drift_cards(request, overview.drifts),
         "states": states,
         "chosen": asked["state"],
@@ -342,13 +346,13 @@ def _overview_context(request: HttpRequest, form: OverviewForm) -> dict[str, Any
     }
 
 
-def _trust_in(judged: Judged | None, drifts: Sequence[AgentDrift], user: Any) -> SafeString | str:
-    """Return how far the judge of these agents can be trusted; of one agent also for that one."""
+def _passports_of(judged: Judged | None, drifts: Sequence[AgentDrift]) -> list[Passport]:
+    """Return the passports of the judge of these agents; of one agent also with its own figure."""
     if judged is None:
-        return ""
+        return []
     dimensions = {change.dimension for drift in drifts for change in drift.dimensions}
     agent = drifts[0].agent.slug if len(drifts) == 1 else ""
-    return trust(judged.judge, judged.procedure, sorted(dimensions), user, agent=agent)
+    return passports(judged.judge, judged.procedure, sorted(dimensions), agent=agent)
 
 
 # -- an agent's own page
@@ -367,11 +371,13 @@ def change_panel(request: HttpRequest, agent: Agent) -> SafeString:
     """Return the agent's card with every proposition, by the judge that comes first on the overview among those of its baselines."""
     judged = _first_judge_of(agent)
     drift = drift_overview([agent], judged, quotes=request.user.has_perm("agents.view_message")).drifts[0]
+    found = _passports_of(judged, [drift])
     rows = [_proposition_row(drift, change) for change in drift.propositions[:MOST_PROPOSITIONS]]
     context = {
         "shown": drift_cards(request, [drift])[0],
         "judge": judged_by(judged) if judged else "",
-        "trust": _trust_in(judged, [drift], request.user),
+        "not_usable": not_usable(found),
+        "trust": trust(found, request.user),
         "propositions": table(PROPOSITION_HEADINGS, rows, label="Every proposition"),
         "more": max(0, len(drift.propositions) - MOST_PROPOSITIONS),
         "changed": drift.changed,

@@ -20,7 +20,7 @@ from agents.kit.text.wording import money
 from agents.models import Agent
 from correction.demo.demo_data import fill_console
 from correction.demo.demonstration import show_correction, show_debate, show_experiment, show_swarm
-from evaluation.calibration.agreement import trust_notes_of
+from evaluation.calibration.passport import passport_lines, passports_of
 from evaluation.change.evidence import judged_ways
 from evaluation.change.overview import Overview, drift_overview
 from evaluation.change.sentences import sentence_of
@@ -87,7 +87,7 @@ class Command(BaseCommand):
         self._heading(f"3. Baseline: {TAG} {BASE}")
         baseline = [RunSpec(agent=agent, is_baseline=True, where={TAG: BASE}) for agent in agents]
         results = self._measure(baseline, again=options["again"])
-        notes = trust_notes_of([result.summary.run for result in results])
+        notes = passport_lines(passports_of([result.summary.run for result in results]))
         outcome_table(str(settings.JUDGE_MODEL), results, self.stdout, notes=notes)
         self._heading(f"4. {TAG.capitalize()} {LATER}, compared with it")
         later = [RunSpec(agent=agent, where={TAG: LATER}) for agent in agents]

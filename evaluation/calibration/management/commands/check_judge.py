@@ -1,4 +1,4 @@
-"""``manage.py check_judge``: can a judge tell agents' own words from those of others? The swap test; it needs no labels."""
+"""``manage.py check_judge``: the swap test of a judge, or its order test; neither needs labels."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from django.core.management.base import CommandError
 
 from agents.kit.commands import NOT_ENOUGH, Cell, CodedCommand, console_on, print_table, unusable
 from agents.kit.llm.endpoints import provider_of
-from agents.kit.text.wording import counted, number
+from agents.kit.text.wording import counted, number, signed
 from agents.kit.use_cases import add_options, read_options
-from evaluation.calibration.agreement import BETTER, SwapShown
-from evaluation.calibration.jobs import JudgeCheckRequest
+from evaluation.calibration.agreement import BETTER, OrderShown, SwapShown
+from evaluation.calibration.jobs import JudgeCheckRequest, parts_of
+from evaluation.calibration.order_test import order_tests, store_order_tests
 from evaluation.calibration.swap_test import (
     HIGH,
     Pair,
     SwapTest,
     said_something,
     store_swap_tests,
-    swap_specs,
     swap_tests,
 )
 from evaluation.commands import (
@@ -44,6 +44,7 @@ from evaluation.runs.planning import RunSpec
 from evaluation.runs.reuse import reusable
 from evaluation.runs.summary import Spending, Used, refusal, spending_json, spent_on
 from evaluation.scorers.subjects import NO_MESSAGE
+from evaluation.statistics.difference import MARGIN
 from evaluation.wording import judge_label
 
 NOT_SEEN = ": from one text this judge's score does not show a lost persona; write sharper propositions or choose another judge"
@@ -55,14 +56,17 @@ class Command(CodedCommand):
 Each agent is judged on a sample of its own messages, and on texts of other agents put in their place, amid the same conversations.
 Where there are no other agents, four voices that come with Plumbline take their part (an assistant, a pirate, a butler, a gamer).
 For each dimension that is judged message by message it prints how often the own text scores higher (AUC: 0.5 is chance, 1 never
-wrong) and how many of the swapped texts score 7 or more. The result is shown beside the judge's scores from then on.
+wrong) and how many of the swapped texts score 7 or more. The result is part of the judge's passport from then on.
+
+With --order it is the order test instead: does it matter what else is asked in the same call? The same messages are judged as
+usual, with the propositions of each message shuffled, and each proposition alone; it prints the mean differences.
 
 The same command resumes a check that was interrupted. Exit code: 0 done, 2 something could not be judged, 3 proposition files
 of some cannot be used (the judge is checked on the others)."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.formatter_class = RawDescriptionHelpFormatter
-        add_options(parser.add_argument_group("what is measured"), JudgeCheckRequest, *WHAT)
+        add_options(parser.add_argument_group("what is measured"), JudgeCheckRequest, *WHAT, "order")
         add_options(parser.add_argument_group("how it is judged"), JudgeCheckRequest, *HOW, "judge")
         add = parser.add_argument_group("what comes out").add_argument
         add("--json", action="store_true", help="print one JSON object on standard output and nothing else")
@@ -102,9 +106,11 @@ of some cannot be used (the judge is checked on the others)."""
         why_refused = refusal(made.runs)
         if why_refused:
             raise unusable(why_refused)
+        unfinished = [run for run in made.runs if run.status != EvaluationRun.Status.COMPLETED]
+        if planned.order:
+            return self._conclude_order(planned, made, unfinished, as_json=as_json)
         pairs = made.pairs(planned)
         tests = swap_tests(pairs)
-        unfinished = [run for run in made.runs if run.status != EvaluationRun.Status.COMPLETED]
         stays: dict[str, SwapShown] = {}
         if not unfinished:
             stays = store_swap_tests(judge=planned.judge, procedure=planned.procedure, tests=tests, of_all=of_all)
@@ -125,6 +131,34 @@ of some cannot be used (the judge is checked on the others)."""
                 self.stdout.write(spent)
         self._print_exceptions(planned, stays)
         return _problem(tests, unfinished)
+
+    def _conclude_order(
+        self, planned: _Planned, made: _Made, unfinished: Sequence[EvaluationRun], *, as_json: bool
+    ) -> str:
+        """Print the order test, and store it where all is judged; return what is not judged, and why, or empty."""
+        tests = order_tests(made.of_agents(planned))
+        if not unfinished:
+            store_order_tests(judge=planned.judge, procedure=planned.procedure, tests=tests)
+        if as_json:
+            document = {
+                "judge": planned.judge,
+                "procedure": planned.procedure,
+                "order": {name: test.model_dump(mode="json") for name, test in tests.items()},
+                "said_nothing": planned.silent,
+                **spending_json(made.estimate, made.spent),
+            }
+            self.stdout.write(as_text(document))
+        else:
+            _print_order(f"{judge_label(planned.judge)} · {planned.procedure}", tests, self.stdout)
+            spent = spent_line(made.estimate, made.spent)
+            if spent:
+                self.stdout.write(spent)
+        self._print_exceptions(planned, {})
+        if unfinished:
+            return _not_judged(unfinished)
+        if all(test.alone.value is None for test in tests.values()):
+            return "no figure: " + "; ".join(f"{name}: {test.alone.reason}" for name, test in tests.items())
+        return ""
 
     def _judge(self, planned: _Planned, *, as_json: bool) -> _Made:
         """Make the evaluations; those by a paid judge that are there already are not paid again.
@@ -164,28 +198,31 @@ of some cannot be used (the judge is checked on the others)."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Planned:
-    """The measurements of a check: of each agent that said something its own words and swapped texts.
+    """The measurements of a check: of each agent that said something its own words, and swapped texts or other orders.
 
     Attributes:
+        parts: Of each agent what is measured; the first is what it said, asked as usual.
+        order: Whether it is the order test; else it is the swap test.
         silent: Slugs of agents that said nothing.
         broken: Whose proposition files cannot be used, in a sentence; empty where all can.
     """
 
-    pairs: list[tuple[RunSpec, RunSpec]]
+    parts: list[tuple[RunSpec, ...]]
+    order: bool
     silent: list[str]
     broken: str
 
     @property
     def specs(self) -> list[RunSpec]:
-        return [spec for pair in self.pairs for spec in pair]
+        return [spec for of_agent in self.parts for spec in of_agent]
 
     @property
     def judge(self) -> str:
-        return self.pairs[0][0].judge_model
+        return self.parts[0][0].judge_model
 
     @property
     def procedure(self) -> str:
-        return replace(self.pairs[0][0], swap_test="").procedure
+        return replace(self.parts[0][0], swap_test="").procedure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,12 +234,13 @@ class _Made:
     spent: Used
 
     def pairs(self, planned: _Planned) -> list[Pair]:
-        """Return the two evaluations of each agent."""
+        """Return the two evaluations of each agent in a swap test."""
+        return [(own, swapped) for own, swapped in self.of_agents(planned)]
+
+    def of_agents(self, planned: _Planned) -> list[list[EvaluationRun]]:
+        """Return the evaluations of each agent, in the order of the plan."""
         by_spec = {(run.agent_id, run.swap_test): run for run in self.runs}
-        return [
-            (by_spec[own.target.pk, own.swap_test], by_spec[swapped.target.pk, swapped.swap_test])
-            for own, swapped in planned.pairs
-        ]
+        return [[by_spec[spec.target.pk, spec.swap_test] for spec in of_agent] for of_agent in planned.parts]
 
 
 def _plan(request: JudgeCheckRequest) -> _Planned:
@@ -213,15 +251,15 @@ def _plan(request: JudgeCheckRequest) -> _Planned:
         PropositionError: A folder of proposition files does not exist.
     """
     specs, broken = split_unusable(specs_of(request))
-    pairs: list[tuple[RunSpec, RunSpec]] = []
+    parts: list[tuple[RunSpec, ...]] = []
     silent: list[str] = []
     for spec in specs:
         if said_something(spec):
-            pairs.append(swap_specs(spec))
+            parts.append(parts_of(spec, order=request.order))
         else:
             silent.append(spec.target.slug)
-    if pairs:
-        return _Planned(pairs=pairs, silent=silent, broken=broken)
+    if parts:
+        return _Planned(parts=parts, order=request.order, silent=silent, broken=broken)
     nothing = f"nothing to check the judge on: {NO_MESSAGE}"
     if broken:
         raise unusable(f"{nothing}\n{broken}")
@@ -250,6 +288,21 @@ def _print(judge: str, tests: Mapping[str, SwapTest], out: Any) -> None:
         console.print(f"Swapped in were texts of {foils[0]}: voices that come with Plumbline, easier to tell.")
 
 
+def _print_order(judge: str, tests: Mapping[str, OrderShown], out: Any) -> None:
+    """Print a row per dimension and way of asking, and what the figures mean."""
+    console = console_on(out)
+    rows: list[list[Cell]] = []
+    for dimension, test in tests.items():
+        for name, figure in (("shuffled", test.shuffled), ("alone", test.alone)):
+            rows.append([dimension, name, signed(figure.value, 2), figure.interval_text, test.pairs])
+    heads = ("Dimension", "Asked", ">Points more", "95 %", ">Judgements")
+    print_table(console, heads, rows, title=f"Order test of {judge}", unwrapped=("Dimension",))
+    console.print(
+        "Points more: what the same judgement scores on average when the propositions of a message are shuffled, or each is asked\n"
+        f"alone, less what it scores as usual. An interval within ±{MARGIN:g} says that the order does not matter."
+    )
+
+
 def _row(dimension: str, test: SwapTest) -> list[Cell]:
     """Return the cells of a dimension under the heads of `_print`; a dash where there is no figure."""
     return [
@@ -268,10 +321,15 @@ def _row(dimension: str, test: SwapTest) -> list[Cell]:
 def _problem(tests: Mapping[str, SwapTest], unfinished: Sequence[EvaluationRun]) -> str:
     """Return what is not judged, and why; that there is no figure in any dimension, where all is judged; else empty."""
     if unfinished:
-        lines = [f"{run}: {run.status}: {run.error}" for run in unfinished]
-        hint = "Nothing is stored yet; run the same command again to judge what is left."
-        return "\n  ".join(["not all was judged:", *lines, hint])
+        return _not_judged(unfinished)
     if all(test.auc.value is None for test in tests.values()):
         reasons = "; ".join(f"{name}: {test.auc.reason}" for name, test in tests.items())
         return f"no figure: {reasons}"
     return ""
+
+
+def _not_judged(unfinished: Sequence[EvaluationRun]) -> str:
+    """Return which evaluations are not completed, and why."""
+    lines = [f"{run}: {run.status}: {run.error}" for run in unfinished]
+    hint = "Nothing is stored yet; run the same command again to judge what is left."
+    return "\n  ".join(["not all was judged:", *lines, hint])

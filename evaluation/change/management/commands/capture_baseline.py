@@ -13,7 +13,7 @@ from django.core.management.base import CommandError
 
 from agents.kit.commands import NOT_ENOUGH, CodedCommand, unusable, wrong
 from agents.kit.use_cases import add_options, read_options
-from evaluation.calibration.agreement import trust_notes_of
+from evaluation.calibration.passport import not_usable_line, passport_lines, passports_of
 from evaluation.change.evidence import dropped_tags
 from evaluation.change.measurement_files import as_json
 from evaluation.commands import (
@@ -178,8 +178,11 @@ class Command(CodedCommand):
         judge = str(settings.JUDGE_MODEL)
         if not options["json"]:
             if results:
-                notes = trust_notes_of([result.summary.run for result in results])
-                outcome_table(judge, results, self.stdout, notes=notes)
+                found = passports_of([result.summary.run for result in results])
+                not_usable = not_usable_line(found)
+                if not_usable:
+                    self.stdout.write(not_usable)
+                outcome_table(judge, results, self.stdout, notes=passport_lines(found))
                 spent = spent_line(estimate, actual)
                 if spent:
                     self.stdout.write(spent)

@@ -28,7 +28,7 @@ from agents.kit.commands import (
 from agents.kit.text.wording import interval_text, number, signed
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
-from evaluation.calibration.agreement import trust_notes, with_trust
+from evaluation.calibration.passport import not_usable_line, passport_lines, passports, with_passports
 from evaluation.change import choosing
 from evaluation.change.change import ChangeResult
 from evaluation.change.choosing import Compared
@@ -39,6 +39,7 @@ from evaluation.change.measurement_files import UnreadableFile
 from evaluation.change.measurements import NotComparable
 from evaluation.commands import ProgressBar, as_text, channel_named, measuring, split_unusable, tag_pairs
 from evaluation.dimensions import DEFAULT_DIMENSIONS
+from evaluation.judge.passport import Passport
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, is_heuristic
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import Share, percent, words_or_share
@@ -176,11 +177,11 @@ class Command(CodedCommand):
             )
 
     def _write_json(self, compared: Compared, detected: Sequence[Detection] | None) -> None:
-        """Print one JSON object: the comparisons with the trust in their judge, what could not be compared, and detectable changes."""
+        """Print one JSON object: the comparisons with the passport of their judge, what could not be compared, and detectable changes."""
         comparisons = []
         for comparison in compared.comparisons:
             entry = comparison.model_dump()
-            with_trust(
+            with_passports(
                 entry["dimensions"],
                 judge=comparison.judge,
                 procedure=comparison.procedure,
@@ -271,25 +272,29 @@ def comparisons_table(comparisons: Sequence[Comparison], out: Any) -> None:
     if not comparisons:
         return
     console = console_on(out)
+    found = _passports_of(comparisons)
+    not_usable = not_usable_line(found)
+    if not_usable:
+        console.print(f"[bold red]{escape(not_usable)}[/]")
     _print_without_scores(comparisons, console)
     _print_dimensions(comparisons, console)
     _print_propositions(comparisons, console)
     _print_examples(comparisons, console)
     for line in _explanations(comparisons):
         console.print(escape(line))
-    for line in _trust_lines(comparisons):
+    for line in passport_lines(found):
         console.print(escape(line))
     console.print()
     if is_heuristic(comparisons[0].judge):
         console.print("heuristic: exact rules and word cues, no LLM. What it cannot see is unscored, never guessed.")
 
 
-def _trust_lines(comparisons: Sequence[Comparison]) -> list[str]:
-    """Return how far the judge can be trusted in these dimensions; of a single agent also for that one."""
+def _passports_of(comparisons: Sequence[Comparison]) -> list[Passport]:
+    """Return the judge's passports in these dimensions; of a single agent also with its own figure."""
     first = comparisons[0]
     dimensions = [change.dimension for comparison in comparisons for change in comparison.dimensions]
     agent = first.target if len(comparisons) == 1 else ""
-    return trust_notes(first.judge, first.procedure, dimensions, agent=agent)
+    return passports(first.judge, first.procedure, dimensions, agent=agent)
 
 
 def _print_without_scores(comparisons: Sequence[Comparison], console: Console) -> None:

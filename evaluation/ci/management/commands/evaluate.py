@@ -170,6 +170,8 @@ def _check_combinations(options: Mapping[str, Any]) -> None:
         raise wrong("--map is for --transcript")
     if options["by"] and options["baseline"]:
         raise wrong("--by position compares late positions with early ones, not with a --baseline")
+    if options["require_passport"] and options["personas"]:
+        raise wrong("--require-passport needs the database with the judge's labels; with --personas none is read")
     if options["dry_run"] and (options["markdown"] or options["junit"]):
         raise wrong("--dry-run asks nothing, so there is nothing to write to --markdown or --junit")
 
@@ -187,6 +189,7 @@ def _read_limits(options: Mapping[str, Any]) -> Limits:
             margin=options["margin"],
             max_unscored=options["max_unscored"],
             strict=options["strict"],
+            require_passport=options["require_passport"],
         )
     except ValueError as error:
         raise wrong(error) from None
@@ -210,8 +213,9 @@ class Verdict(CommandError):
 class Command(CodedCommand):
     help = (
         "Measure agents, compare them with their baseline and thresholds, and end with a verdict for a build. Exit code: 0 pass, "
-        "1 a significant regression or a score below its threshold, 2 not enough could be judged to say. When both hold it is 2 where "
-        "something could not be judged enough, and 1 where a dimension only lost its score. 3 something that was named or "
+        "1 a significant regression or a score below its threshold, 2 not enough could be judged to say, "
+        "or --require-passport and the judge has none. When both hold it is 2 where something could not be judged enough, or the judge "
+        "has no passport, and 1 where a dimension only lost its score. 3 something that was named or "
         "set cannot be used; where it is proposition files of some agents, the others are evaluated, and something worse among them is 1. "
         "The same command resumes an evaluation that was interrupted, or whose calls failed."
     )
@@ -246,6 +250,11 @@ class Command(CodedCommand):
             "--strict",
             action="store_true",
             help="exit code 2 also for “cannot tell yet”, a score on one side only and a missing baseline",
+        )
+        add(
+            "--require-passport",
+            action="store_true",
+            help="exit code 2 unless the judge's passport is usable in each dimension that is judged (console: Quality › Judges)",
         )
 
         add_options(parser.add_argument_group("how it is judged"), AgentsRequest, *HOW)
