@@ -57,14 +57,11 @@ def test_traits_stand_under_their_strength_strongest_first_and_a_stop_is_shown()
     ("strength", "band"),
     [
         (0.0, "Never (stop doing this)"),
-        (0.001, "Rarely"),
         (0.25, "Rarely"),
         (0.26, "Sometimes"),
-        (0.55, "Sometimes"),
         (0.56, "Usually"),
         (0.85, "Usually"),
         (0.86, "Always"),
-        (1.0, "Always"),
     ],
 )
 def test_bands_of_strength(strength: float, band: str) -> None:

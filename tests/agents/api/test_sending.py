@@ -173,11 +173,6 @@ def test_a_failed_required_stage_is_a_503_and_says_nothing(client: Program, ada:
     assert client.post(SEND, HI, headers={"Idempotency-Key": "k"}).status_code == 201
 
 
-def test_sending_is_no_page_to_read(client: Program, ada: Agent) -> None:
-    assert client.get(SEND).status_code == 405
-    assert client.post(f"{SEND}?dry_run=1", HI).status_code == 400
-
-
 def test_a_send_with_every_mechanism_off_costs_few_statements(client: Program, ada: Agent, settings: Settings) -> None:
     settings.TURN_PIPELINE = [
         "correction.stages.RepetitionSuppression", "correction.interventions.stages.Nudges", "correction.stages.ActionGate",
