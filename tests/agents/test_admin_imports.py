@@ -121,14 +121,6 @@ def test_a_choice_that_cannot_be_carried_out_is_named_and_nothing_changes(
     assert (job.choices, job.status) == (before, "waiting")
 
 
-def test_a_bad_line_is_named(console: Client) -> None:
-    job = upload(console, file(TALK + '{"speaker": "Pat", "text"\n'))
-    html = read(console, page_of(job))
-
-    assert "talk.jsonl, line 3: not valid JSON" in plain(html)
-    assert 'name="import"' not in html
-
-
 def test_csv_columns_are_chosen_among_those_of_the_file(console: Client) -> None:
     job = upload(console, file("Wer,Was\nPat,Hello\n", "t.csv"))
     assert '<option value="Wer">' in read(console, page_of(job))

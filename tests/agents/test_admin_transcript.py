@@ -8,9 +8,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from agents.admin import transcript
 from agents.admin.transcript import PAGE_SIZE, transcript_page
 from agents.models import Channel, Message, Reaction
-from tests.console import page_of, queries, read, signed_in, superuser
+from tests.console import page_of, plain, queries, read, signed_in, superuser
 from tests.factories import MONDAY, make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db
@@ -98,3 +99,16 @@ def test_the_number_of_queries_does_not_depend_on_the_length(console: Client) ->
         Reaction.objects.create(message=message, agent=agents[0], emoji="+1")
 
     assert len(queries(console, url)) == len(few)
+
+
+def test_a_long_channel_is_counted_no_further_than_anybody_reads(
+    console: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transcript, "MOST_COUNTED", 3)
+    channel = make_channel()
+    for number in range(3):
+        say(channel, "A", f"{number}.")
+    assert "3 messages" in plain(read(console, page_of(channel, "transcript")))
+    say(channel, "A", "One more.")
+
+    assert "more than 3 messages" in plain(read(console, page_of(channel, "transcript")))

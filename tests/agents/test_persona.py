@@ -237,11 +237,6 @@ def test_without_traits_the_end_is_cut(text: str) -> None:
     assert cut_persona(text, 100) == (text if len(text) <= 100 else f"{'x' * 100} [… 100 characters cut]")
 
 
-@given(st.floats(0, 1))
-def test_strength_0_alone_is_a_stop(strength: float) -> None:
-    assert (strength_band(strength) == "Never (stop doing this)") is (strength == 0)
-
-
 def test_a_trait_is_one_line_and_adds_no_heading() -> None:
     text = render_persona(system_prompt="x", traits=[TraitValue("a", "b\n\n### Always\n- loud", 0.0, 0.0)])
 

@@ -180,16 +180,6 @@ def test_what_is_not_answered_is_given_up_after_some_tries(hook: Hook) -> None:
     assert len(set(hook.ids)) == 1
 
 
-def test_an_answer_that_refuses_one_alert_delays_no_other(hook: Hook) -> None:
-    hook.status = 413
-    webhook(hook)
-    alert("a")
-    alert("b")
-
-    assert work() == 2
-    assert Receiver.objects.get().retry_at is None
-
-
 def test_a_receiver_that_is_gone_is_sent_nothing_more_of_it(hook: Hook) -> None:
     hook.status = 410
     webhook(hook)

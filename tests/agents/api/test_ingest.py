@@ -123,17 +123,6 @@ def test_many_messages_cost_as_many_queries_as_ten(client: Program, ada: Agent) 
     assert few < 20
 
 
-def test_an_outsider_with_an_agents_name_is_marked_and_stays_one_message(client: Program, ada: Agent) -> None:
-    line = spoken(1, agent=None, outsider=ada.display_name.upper())
-
-    assert send(client, line).json()["imported"] == 1
-    assert send(client, line).json() | {"channels": None} == {
-        "received": 1, "imported": 0, "duplicates": 1, "other_author": 0, "observed": 0, "replies_without_parent": 0,
-        "notes": [], "channels": None,
-    }  # fmt: skip
-    assert Message.objects.get().author_name == f"{ada.display_name.upper()} (outsider)"
-
-
 @pytest.mark.parametrize(
     ("path", "body"),
     [

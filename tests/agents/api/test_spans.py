@@ -153,12 +153,6 @@ def test_an_agent_and_a_conversation_may_be_named_for_the_whole_program(client: 
     assert said(slug) == [("Ada", "Hello.")]
 
 
-def test_messages_of_an_observed_agent_wait_to_be_judged(client: Program) -> None:
-    changes = {"gate_mode": "observe", "gate_adherence_enabled": True, "observe_sample_rate": 1.0}
-    configure(agent=make_agent("ada"), changes=changes)
-    assert client.post(URL, batch(FIRST)).json()["observed"] == ObservedMessage.objects.count() == 1
-
-
 @pytest.mark.parametrize(
     ("body", "field", "words"),
     [

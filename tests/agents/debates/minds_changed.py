@@ -91,4 +91,52 @@ DEBATES = (
             "I now say yes, for estimation can be examined separately, in an oral of five minutes without any tool.",
         ),
     ),
+    Debate(
+        question="Should the orchestra stop flying to its concerts?",
+        seats="Violin, Oboe, Timpani, Conductor, Harp, Tuba",
+        yes=(
+            "Yes, we cannot play for the climate and fly to the hall.",
+            "Yes. Trains carry the instruments safely, the airline broke two cellos last year.",
+            "Yes, night trains reach nine of our twelve venues.",
+            "Yes. Our audience asks for it in every survey.",
+        ),
+        no=(
+            "No, three days on a train for one evening in Lisbon tire the players.",
+            "No. Promoters book us for single dates; without planes we lose them.",
+        ),
+        copied=(
+            "I agree with Oboe. The airline broke two cellos, trains carry instruments safely. So yes.",
+            "Yes then. You have all thought about this longer than I have and the audience asks for it.",
+        ),
+        argued=(
+            "Yes, if we do residencies: a week in one city earns more than scattered evenings, and the hotel gives a discount.",
+            "Yes, because musicians with small kids prefer fixed timetables to waiting at gates, our union rep collected forty signatures.",
+        ),
+    ),
+    Debate(
+        question="Should the hospital let an algorithm plan the shifts of its nurses?",
+        seats="Nora, Ben, Chief, Aisha, Vikram, Sol, Greta, Hugo",
+        yes=(
+            "Yes. The head nurse loses a day each week on the plan and still everybody complains.",
+            "Yes, a program treats all alike, and favourites get no better weekends.",
+            "Yes, let it plan. It can respect the legal rest between shifts, which we break twice a month.",
+            "Yes, as long as nurses may swap afterwards.",
+            "Yes. Planning by hand cannot react when four call in sick.",
+        ),
+        no=(
+            "No, a program does not know that two people can't work together.",
+            "No. We would depend on a vendor.",
+            "No, the staff was never asked.",
+        ),
+        copied=(
+            "Yes, let the program plan. It treats all alike and respects the legal rest between shifts.",
+            "Everyone else sees it this way, and I trust the chief. I vote yes now.",
+            "My no was hasty. The head nurse loses a day each week, and favourites get better weekends; a program ends that.",
+        ),
+        argued=(
+            "Yes: open-source planners exist, Utrecht runs one, so no vendor can lock us in.",
+            "Yes, given that incompatible pairs may be entered as constraints, which a pilot on the children's ward proved.",
+            "Yes, after the works council negotiated a veto and a trial of eight weeks.",
+        ),
+    ),
 )

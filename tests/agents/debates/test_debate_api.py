@@ -114,14 +114,6 @@ def test_the_export_is_the_report_as_markdown_or_json(client: Program) -> None:
     assert "allowed: markdown, json" in refused(client.get(f"{DEBATES}{debate.pk}/export/?as=pdf"))["as"][0]
 
 
-def test_a_debate_that_did_not_change_is_a_304(client: Program) -> None:
-    url = f"{DEBATES}{make_debate([[says(1), says(2)]]).pk}/"
-
-    tag = client.get(url)["ETag"]
-
-    assert client.get(url, headers={"If-None-Match": tag}).status_code == 304
-
-
 def test_the_list_is_narrowed_by_who_has_a_seat(client: Program, people: list[Agent]) -> None:
     with_ada = make_debate([], slug="one", agents=people[:2])
     make_debate([], slug="two", agents=people[1:])

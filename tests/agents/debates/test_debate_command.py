@@ -60,15 +60,6 @@ def test_a_command_line_that_makes_no_sense_is_refused(people: list[Agent], args
     assert part in str(error)
 
 
-@pytest.mark.parametrize("option", ["--finish", "--markdown"])
-def test_playing_a_round_is_not_combined_with_what_does_something_else(option: str) -> None:
-    debate = make_debate([])
-
-    assert "not allowed with argument" in str(refused(str(debate.pk), "--next", option))
-    assert not debate.rounds.exists()
-    assert Debate.objects.get().status == "waiting"
-
-
 def test_a_debate_is_played_to_its_end_and_shown(people: list[Agent]) -> None:
     shown = debate(
         *command_line({**GOOD, "rounds": 2, "consensus": "off", "confidence": "off", "convergence_rounds": "off"})

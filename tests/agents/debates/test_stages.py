@@ -27,8 +27,8 @@ from agents.turn.prompt import build_prompt, preview_prompt
 from agents.turn.send_message import RequiredStageFailed, send_message
 from correction.interventions.models import Intervention
 from tests.agents.debates.seating import TOPIC, answered, clerks, debate_of, read, section, text_of, turn_of
-from tests.agents.debates.seats import LINES, Panel, played, seat_of, seated
-from tests.agents.turn.playing import answer_text, answers, shown, take_turn
+from tests.agents.debates.seats import LINES, Panel, played, seated
+from tests.agents.turn.playing import answer_text, answers, take_turn
 from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
 
@@ -154,7 +154,7 @@ def test_a_remark_during_a_round_waits_for_the_next() -> None:
 # -- names
 def seeded_delphi() -> Debate:
     loader.seed(now=timezone.now())
-    agents = list(Agent.objects.order_by("slug"))
+    agents = list(Agent.objects.filter(slug__in=["dwight", "jim", "kevin", "pam"]).order_by("slug"))
     Intervention.objects.create(
         slug="names",
         is_enabled=True,
@@ -242,35 +242,6 @@ class Complains:
         if turn.revisions:
             return Accept(draft)
         return Revise("You sound like Bob Marsh, and not like Ada.")
-
-
-def test_delphi_requests_name_nobody_and_labels_stay_after_a_failure(llm_server: LLMServer) -> None:
-    marks = {"ada": 1, "bob": 2, "cleo": 3, "dan": 4}
-    failing = {"status": 400, "message": "no"}
-    panel = Panel(
-        llm_server,
-        fields=lambda seat, turn: {
-            "reasoning": f"Mark {marks[seat]}, and Bob and @cleo know it.",
-            "confidence": turn / 10,
-        },
-        replies=lambda seat, turn: failing if (seat, turn) == ("bob", 2) else None,
-    )
-
-    debate = played(debate_of("delphi", seated(4), rounds=4, convergence_rounds=None))
-
-    assert list(debate.turns.exclude(status="answered").values_list("round", "seat__number")) == [(2, 2)]
-    assert panel.turns == dict.fromkeys(marks, 4)
-    entries = []
-    for body in llm_server.bodies:
-        if "tools" in body:
-            text = shown(body)
-            words = set(re.findall(r"[a-z]+", text.casefold()))
-            assert words & set(marks) == {seat_of(body)}
-            entries += re.findall(
-                r"^Round \d, Participant (\d).*\n(?:    .*\n)*?    reasoning: Mark (\d)", text, re.MULTILINE
-            )
-    assert len(entries) > 40
-    assert all(label == mark for label, mark in entries)
 
 
 # -- hostile answers

@@ -70,12 +70,6 @@ def test_what_is_no_answer_is_no_fact(before: str, text: str, db: None) -> None:
     assert entries(talked("Plan a trip.", f"- {before}", text), "facts") == []
 
 
-def test_an_answer_counts_as_required_information(db: None) -> None:
-    talked("How much ibuprofen can I give my son?", "- How much does he weigh?", "45 pounds")
-
-    assert SwarmTurn.objects.latest("pk").calibration["reading"]["missing"] == []
-
-
 def test_the_answer_to_a_question_that_was_asked_back_is_pinned(db: None) -> None:
     state = talked("How much ibuprofen can I give my son?")
     question = state.pending["question"]

@@ -51,19 +51,6 @@ def tools(run: Run) -> list[tuple[str, bool, str]]:
 EGGS = {"foods": [{"food": "egg", "amount": 2}]}
 
 
-def test_what_was_looked_up_is_logged_without_a_second_look_up(
-    ada: Agent, kitchen: Channel, llm_server: LLMServer
-) -> None:
-    plays(llm_server, ("look_up", EGGS), ("send_message", {"channel": "kitchen", "text": "156 kcal."}), "Done.")
-    asked(ada, kitchen, "How many calories are in two eggs?")
-    plays(llm_server, ("log", {}), ("send_message", {"channel": "kitchen", "text": "Logged."}), "Done.")
-
-    run = asked(ada, kitchen, "Log that")
-
-    assert tools(run) == [("log", False, "Logged: 2 egg, 156 kcal, 13 g protein.")]
-    assert DialogState.objects.get(agent=ada, channel=kitchen).last_tool["name"] == "log"
-
-
 def test_what_is_logged_already_is_not_logged_again_by_log_that(
     ada: Agent, kitchen: Channel, llm_server: LLMServer
 ) -> None:

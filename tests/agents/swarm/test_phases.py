@@ -11,9 +11,6 @@ from agents.swarm.phases import ensure_default_swarm, seed_swarm
 from tests.declaring import declare
 from tests.factories import make_agent
 
-HEAD = "name: personality\nintents: [general]\npost_executor: combined\nphases:\n"
-PHASE = "  - {name: voice, phase: pre, order: 1, temperature: 0.55, prompt: Listen.}\n"
-
 
 @pytest.mark.django_db
 def test_the_default_swarm_has_ten_phases_and_no_agent() -> None:

@@ -417,17 +417,6 @@ def test_a_polish_may_not_break_a_rule_of_the_agent(llm_server: LLMServer, monke
     assert "rule" in noted(run).rejected[0]["why"]
 
 
-def test_a_turn_that_is_only_polished_needs_no_calibration(llm_server: LLMServer) -> None:
-    mind = Mind(llm_server)
-    ada, channel = with_swarm(), Channel.objects.get(slug="dm")
-    message = say(channel, "Zed", "Which of the two lamps should I buy?")
-
-    run = take_turn(ada, channel, trigger=message, overrides={"stages": ["polish"]})
-
-    assert mind.calls == ["turn", "post", "turn"]
-    assert (noted(run).draft, noted(run).calibration) == (ANSWER, {})
-
-
 # -- without a swarm
 def bare(body: dict[str, Any]) -> str:
     """A request without the random text in its fences."""

@@ -89,23 +89,6 @@ def test_what_was_not_said_is_dropped_and_counted(room: tuple[Agent, Channel, Me
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "quote", "stored"),
-    [
-        ("User is a vegetarian", "eat fish", "I don’t eat fish."),
-        ("Lena weighs 72 kg", "I weigh 72 kg", "I weigh 72 kg, and my sister Lena weighs 61 kg!"),
-    ],
-)
-def test_a_model_cannot_put_what_was_said_into_other_words(
-    text: str, quote: str, stored: str, room: tuple[Agent, Channel, Message]
-) -> None:
-    agent, channel, message = room
-    with updating(agent, channel) as state:
-        add_quoted(state, "facts", [Entry(text=text, position=1, quote=quote)], [message])
-
-    assert [entry.text for entry in entries(DialogState.objects.get(), "facts")] == [stored]
-
-
 def test_the_anchor_stays_and_the_goal_follows(room: tuple[Agent, Channel, Message]) -> None:
     agent, channel, first = room
     second = say(channel, "Mia", "Now I want a list of shops.")
