@@ -53,16 +53,6 @@ def in_group(name: str) -> Client:
     return signed_in(user)
 
 
-def test_the_page_begins_with_what_can_be_done(root: Client, ada: Agent) -> None:
-    page = read(root, page_of(ada))
-
-    for view, label in (("turn", "Run a turn"), ("prompt", "Prompt preview"), ("versions", "Versions")):
-        assert f'href="{page_of(ada, view)}"' in page
-        assert label in page
-    assert 'href="#persona"' in page
-    assert 'id="persona"' in page
-
-
 def test_each_part_of_the_prompt_says_which_stage_added_it(root: Client, ada: Agent, settings: Settings) -> None:
     settings.TURN_PIPELINE = [f"{__name__}.Shouting"]
     page = read(root, page_of(ada, "prompt"))

@@ -121,14 +121,6 @@ def test_a_choice_that_cannot_be_carried_out_is_named_and_nothing_changes(
     assert (job.choices, job.status) == (before, "waiting")
 
 
-def test_a_bad_line_is_named(console: Client) -> None:
-    job = upload(console, file(TALK + '{"speaker": "Pat", "text"\n'))
-    html = read(console, page_of(job))
-
-    assert "talk.jsonl, line 3: not valid JSON" in plain(html)
-    assert 'name="import"' not in html
-
-
 def test_csv_columns_are_chosen_among_those_of_the_file(console: Client) -> None:
     job = upload(console, file("Wer,Was\nPat,Hello\n", "t.csv"))
     assert '<option value="Wer">' in read(console, page_of(job))
@@ -137,21 +129,6 @@ def test_csv_columns_are_chosen_among_those_of_the_file(console: Client) -> None
 
     assert job.status == "waiting"
     assert job.choices["columns"] == {"speaker": "Wer", "text": "Was"}
-
-
-def test_csv_in_another_language_is_read_and_its_build_tagged_at_once(console: Client) -> None:
-    make_agent("klara")
-    job = upload(console, file("Datum,Wer,Was,Build\n2026-11-01 10:00:00,klara,Hallo,7.1\n", "t.csv"))
-    html = read(console, page_of(job))
-    assert "among Datum, Wer, Was, Build; choose it below, among the columns" in plain(html)
-    assert "olumn of the time" in html
-    assert job.choices["columns"] == {"tags.build": "Build"}
-
-    choose(console, job, column_speaker="Wer", column_text="Was", column_sent_at="Datum", tag_columns="Build")
-
-    assert job.status == "waiting"
-    assert job.choices["columns"]["tags.build"] == "Build"
-    assert "sent from 1 Nov 2026, 10:00 to 1 Nov 2026, 10:00" in read(console, page_of(job))
 
 
 def test_a_ticket_column_is_proposed_as_conversation_and_none_can_be_chosen(console: Client) -> None:

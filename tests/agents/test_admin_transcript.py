@@ -8,9 +8,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from agents.admin import transcript
 from agents.admin.transcript import PAGE_SIZE, transcript_page
 from agents.models import Channel, Message, Reaction
-from tests.console import page_of, queries, read, signed_in, superuser
+from tests.console import page_of, plain, queries, read, signed_in, superuser
 from tests.factories import MONDAY, make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db
@@ -61,8 +62,8 @@ def test_a_reply_to_a_message_of_another_page_links_to_it() -> None:
     assert (line["reply_to"], line["reply_to"].position) == (first, 1)
 
 
-@pytest.mark.parametrize("step", [1, 7])
-def test_pages_show_each_message_once_and_lead_to_each_other(console: Client, step: int) -> None:
+def test_pages_show_each_message_once_and_lead_to_each_other(console: Client) -> None:
+    step = 7
     channel = long_channel(2 * PAGE_SIZE + 50, step=step)
     url = page_of(channel, "transcript")
     seen: list[int] = []
@@ -91,10 +92,23 @@ def test_the_number_of_queries_does_not_depend_on_the_length(console: Client) ->
     url = page_of(channel, "transcript")
     Reaction.objects.create(message=channel.messages.all()[0], agent=make_agent("fan"), emoji="+1")
     few = queries(console, url)
-    agents = [make_agent(f"a{n}") for n in range(20)]
-    for n in range(2 * PAGE_SIZE):
+    agents = [make_agent(f"a{n}") for n in range(4)]
+    for n in range(20):
         parent = Message.objects.get(channel=channel, position=n + 1)
-        message = Message.objects.create(channel=channel, position=4 + n, agent=agents[n % 20], text="x", parent=parent)
+        message = Message.objects.create(channel=channel, position=4 + n, agent=agents[n % 4], text="x", parent=parent)
         Reaction.objects.create(message=message, agent=agents[0], emoji="+1")
 
     assert len(queries(console, url)) == len(few)
+
+
+def test_a_long_channel_is_counted_no_further_than_anybody_reads(
+    console: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transcript, "MOST_COUNTED", 3)
+    channel = make_channel()
+    for number in range(3):
+        say(channel, "A", f"{number}.")
+    assert "3 messages" in plain(read(console, page_of(channel, "transcript")))
+    say(channel, "A", "One more.")
+
+    assert "more than 3 messages" in plain(read(console, page_of(channel, "transcript")))

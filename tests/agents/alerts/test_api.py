@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from django.contrib.auth.models import Group, User
 
-from agents.alerts.models import Alert
 from agents.alerts.raising import raise_alert
 from agents.models import Agent
-from tests.api_client import Program, listed, program, queries, refused
+from tests.api_client import Program, listed, program, refused
 from tests.console import superuser
 from tests.factories import make_agent
 
@@ -51,15 +50,3 @@ def test_operators_acknowledge_and_viewers_do_not() -> None:
 
     assert of_group("Viewer").post(url).status_code == 403
     assert of_group("Operator").post(url).status_code == 200
-
-
-def test_the_number_of_queries_does_not_grow_with_the_rows(client: Program, ada: Agent) -> None:
-    def more(number: int) -> None:
-        for n in range(number):
-            raise_alert(kind="drift", about=f"{Alert.objects.count()} {n}", title="x", agent=ada)
-
-    more(2)
-    before = queries(client, ALERTS)
-    more(6)
-
-    assert queries(client, ALERTS) == before

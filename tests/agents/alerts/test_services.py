@@ -113,16 +113,12 @@ def test_no_token_is_in_the_log_the_error_or_the_list(
 @pytest.mark.parametrize(
     "address",
     [
-        "json://127.0.0.1", "jsons://example.com/hook", "form://10.0.0.1", "xml://localhost", "apprise://example.com/token",
-        "http://169.254.169.254/latest/meta-data", "https://169.254.169.254/", "https://example.com/hook",
-        "exec://ls", "file:///etc/passwd", "syslog://", "rsyslog://10.0.0.1", "dbus://", "gnome://", "glib://", "macosx://", "windows://",
-        "mailto://user:password@example.com", "mqtt://localhost/topic", "ntfy://localhost/topic", "gotify://10.0.0.1/token",
-        "https://media.guilded.gg/webhooks/4174216298/JHMHI8qBe7bk2ZwO5U711o3dV", "guilded://4174216298/JHMHI8qBe7bk2ZwO5U711o3dV",
-        "https://mattermost.example.com/hooks/3ccdd113474722377935511fc85d3dd4",
-        "workflows://10.0.0.1/643e69f1/iXjmu", "workflows://logic.azure.com.example.com/643e69f1/iXjmu",
+        "json://127.0.0.1", "http://169.254.169.254/latest/meta-data", "https://example.com/hook", "exec://ls", "file:///etc/passwd",
+        "mailto://user:password@example.com", "ntfy://localhost/topic",
+        "https://media.guilded.gg/webhooks/4174216298/JHMHI8qBe7bk2ZwO5U711o3dV", "workflows://10.0.0.1/643e69f1/iXjmu",
+        "workflows://logic.azure.com.example.com/643e69f1/iXjmu",
         f"{SLACK}?template=/etc/passwd", f"{SLACK}/%23general?template=/etc/passwd", f"{SLACK}/#general?template=http://10.0.0.1/",
-        f"{SLACK}?templ%61te=/etc/passwd", f"{SLACK}?key=1&template=/etc/passwd", f"{SLACK}?key=1;template=/etc/passwd",
-        f"{SLACK}?verify=no", f"{SLACK}?redirect=yes", f"{TEAMS}&template=/etc/passwd",
+        f"{SLACK}?templ%61te=/etc/passwd", f"{SLACK}?key=1;template=/etc/passwd", f"{SLACK}?verify=no", f"{TEAMS}&template=/etc/passwd",
         f"{SLACK} json://127.0.0.1", f"{SLACK},json://127.0.0.1", f"{SLACK}\njson://127.0.0.1", "slack://", "x",
     ],
 )  # fmt: skip

@@ -134,14 +134,6 @@ def test_the_prompt_is_what_the_model_would_get_with_sections_of_stages(
     assert (shown["draft"], shown["trace"][0]["counters"]) == (None, {"hints": 1})
 
 
-def test_the_prompt_shows_what_a_stage_would_answer_at_once(client: Program, ada: Agent, settings: Settings) -> None:
-    settings.TURN_PIPELINE = ["tests.agents.turn.stages.Clarifier"]
-
-    shown = client.get(f"{AGENTS}ada/prompt/").json()
-
-    assert shown["draft"] == {"text": "Which of the two do you mean?", "payload": {"kind": "question"}}
-
-
 def test_without_a_channel_the_prompt_is_that_of_where_it_spoke_last(
     client: Program, ada: Agent, office: Channel
 ) -> None:

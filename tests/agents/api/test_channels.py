@@ -43,9 +43,9 @@ def test_the_list_is_filtered_and_ordered(client: Program, ada: Agent, bob: Agen
     assert paged(client, f"{CHANNELS}?page_size=1", "slug") == ["annex", "office"]
 
 
-def test_the_list_costs_the_same_queries_for_one_row_and_for_thirty(client: Program, ada: Agent) -> None:
+def test_the_list_costs_the_same_queries_for_one_row_and_for_six(client: Program, ada: Agent) -> None:
     few = queries(client, CHANNELS)
-    for n in range(29):
+    for n in range(5):
         channel = make_channel(f"c{n}")
         channel.memberships.create(agent=make_agent(f"a{n}"))
         channel.memberships.create(user=superuser(f"u{n}"))

@@ -73,7 +73,7 @@ def test_whoever_may_override_the_gate_may_hurry_it(client: Program, ada: Agent)
     assert overrides_of(client, 0.1) == (0.1, 0.1)
 
 
-@pytest.mark.parametrize("chosen", [{"gate_mode": "off"}, {"budget_enabled": False}, {"stages": []}])
+@pytest.mark.parametrize("chosen", [{"gate_mode": "off"}, {"stages": []}])
 def test_the_right_to_change_personas_alone_overrides_nothing_of_the_gate(
     ada: Agent, settings: Settings, chosen: dict[str, object]
 ) -> None:

@@ -94,13 +94,13 @@ def test_of_an_observed_agent_the_sampled_share_waits_to_be_judged(client: Progr
     changes = {"gate_mode": "observe", "gate_adherence_enabled": True, "observe_sample_rate": 0.5}
     configure(agent=ada, changes=changes, user=None, reason="")
 
-    answer = send(client, *[spoken(n) for n in range(200)], *[spoken(1000 + n, agent="bob") for n in range(5)])
+    answer = send(client, *[spoken(n) for n in range(80)], *[spoken(1000 + n, agent="bob") for n in range(5)])
 
     waiting = ObservedMessage.objects.select_related("message")
     assert answer.json()["observed"] == waiting.count()
-    assert 60 < waiting.count() < 140
+    assert 20 < waiting.count() < 60
     assert {one.message.agent_id for one in waiting} == {ada.pk}
-    assert send(client, *[spoken(n) for n in range(200)]).json()["observed"] == 0
+    assert send(client, *[spoken(n) for n in range(80)]).json()["observed"] == 0
 
 
 def test_what_was_really_said_is_not_mixed_into_a_played_channel(client: Program, ada: Agent) -> None:
@@ -109,7 +109,7 @@ def test_what_was_really_said_is_not_mixed_into_a_played_channel(client: Program
     assert "is synthetic" in errors(send(client, spoken(1)))["messages[0].channel"][0]
 
 
-def test_a_thousand_messages_cost_as_many_queries_as_ten(client: Program, ada: Agent) -> None:
+def test_many_messages_cost_as_many_queries_as_ten(client: Program, ada: Agent) -> None:
     def cost(start: int, count: int) -> int:
         with CaptureQueriesContext(connection) as seen:
             answer = send(client, *[spoken(start + n, outsider="C", agent=None) for n in range(count)])
@@ -119,19 +119,8 @@ def test_a_thousand_messages_cost_as_many_queries_as_ten(client: Program, ada: A
     send(client, spoken(0))
     few = cost(1, 10)
 
-    assert cost(5000, 1000) - few <= 30  # SQLite takes so many rows in one statement only
+    assert cost(5000, 200) - few <= 6  # SQLite takes so many rows in one statement only
     assert few < 20
-
-
-def test_an_outsider_with_an_agents_name_is_marked_and_stays_one_message(client: Program, ada: Agent) -> None:
-    line = spoken(1, agent=None, outsider=ada.display_name.upper())
-
-    assert send(client, line).json()["imported"] == 1
-    assert send(client, line).json() | {"channels": None} == {
-        "received": 1, "imported": 0, "duplicates": 1, "other_author": 0, "observed": 0, "replies_without_parent": 0,
-        "notes": [], "channels": None,
-    }  # fmt: skip
-    assert Message.objects.get().author_name == f"{ada.display_name.upper()} (outsider)"
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, Message
@@ -125,12 +123,6 @@ def test_a_key_whose_answer_was_lost_says_nothing_twice_either(client: Program, 
 
 
 # -- settings of one send
-def test_a_deadline_becomes_that_of_the_stages(client: Program, ada: Agent, settings: Settings) -> None:
-    settings.TURN_PIPELINE = [f"{__name__}.TellsOverrides"]
-
-    shown = client.post(SEND, {**HI, "deadline": 2.54}).json()
-
-    assert shown["reports"] == {"tells": {"gate_deadline_seconds": 2.5, "gate_total_deadline_seconds": 2.5}}
 
 
 def test_overrides_are_for_those_who_may_change_agents(client: Program, ada: Agent, settings: Settings) -> None:
@@ -171,22 +163,3 @@ def test_a_failed_required_stage_is_a_503_and_says_nothing(client: Program, ada:
     assert not Message.objects.exists()
     settings.TURN_PIPELINE = []
     assert client.post(SEND, HI, headers={"Idempotency-Key": "k"}).status_code == 201
-
-
-def test_sending_is_no_page_to_read(client: Program, ada: Agent) -> None:
-    assert client.get(SEND).status_code == 405
-    assert client.post(f"{SEND}?dry_run=1", HI).status_code == 400
-
-
-def test_a_send_with_every_mechanism_off_costs_few_statements(client: Program, ada: Agent, settings: Settings) -> None:
-    settings.TURN_PIPELINE = [
-        "correction.stages.RepetitionSuppression", "correction.interventions.stages.Nudges", "correction.stages.ActionGate",
-    ]  # fmt: skip
-    client.post(SEND, HI)
-
-    with CaptureQueriesContext(connection) as seen:
-        assert client.post(SEND, HI).status_code == 201
-
-    statements = [query["sql"] for query in seen if "SAVEPOINT" not in query["sql"]]
-    # token with user, agent, channel, may it speak there, configuration, position, message
-    assert len(statements) == 7, statements

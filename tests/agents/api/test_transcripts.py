@@ -71,16 +71,6 @@ def test_a_dry_run_counts_and_stores_nothing(client: Program, ada: Agent) -> Non
     assert not Message.objects.exists()
 
 
-def test_characters_that_no_database_holds_are_replaced_and_counted(client: Program, ada: Agent) -> None:
-    line = json.dumps({"id": "1", "channel": "desk", "speaker": "C", "outsider": "C", "text": "a\x00b"})
-    content = json.dumps({"plumbline": "transcript", "version": 1, "channel": "desk"}) + "\n" + line
-
-    answer = client.post(URL, {"content": content})
-
-    assert answer.json()["replaced_characters"] == 1
-    assert Message.objects.get().text == "a\ufffdb"
-
-
 def test_a_channel_or_form_that_does_not_exist_is_named(client: Program, desk: Channel) -> None:
     assert client.get(URL).json()["errors"]["channel"] == ["channel is missing; allowed: the slug of a channel"]
     assert client.get(URL, {"channel": "attic"}).status_code == 404

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,38 +16,13 @@ from agents.debates.models import Debate
 from agents.debates.report import as_markdown, report
 from agents.kit.models import owner_name
 from agents.models import Message, Run
-from tests.agents.debates.seats import TOPIC, Panel, debated, played, seat_of, seated
-from tests.agents.debates.test_killed import MAKE, Installation, install
+from tests.agents.debates.seats import TOPIC, debated, played, seated
 from tests.factories import say
-from tests.llm_server import LLMServer
-
-__all__ = ["install"]
-CANCEL = """
-import sys, django; django.setup()
-from agents.debates.debate import cancel
-from agents.debates.models import Debate
-cancel(Debate.objects.get(pk=int(sys.argv[1])))
-print("1")
-"""
-LOOK = """
-import json, sys, django; django.setup()
-from agents.debates.report import report
-from agents.debates.models import Debate
-from agents.models import Message, Run
-debate = Debate.objects.get(pk=int(sys.argv[1]))
-print(json.dumps({
-    "status": debate.status,
-    "rounds": list(debate.rounds.order_by("number").values_list("number", flat=True)),
-    "runs": sorted(Run.objects.values_list("idempotency_key", "status")),
-    "turns": [(one.round, one.seat, one.status, one.error) for one in report(debate).agent_responses],
-    "said": list(Message.objects.values_list("agent__slug", flat=True).order_by("agent__slug")),
-}))
-"""
 
 
 # -- one that nobody plays
 @pytest.mark.django_db
-@pytest.mark.parametrize("status", ["waiting", "pending", "errored"])
+@pytest.mark.parametrize("status", ["waiting", "errored"])
 def test_one_that_nobody_plays_ends_at_once_and_cannot_go_on(status: str) -> None:
     debate = played(start_debate(topic=TOPIC, mode="adversarial", agents=seated(2), consensus=None, confidence=None), 1)
     Debate.objects.update(status=status)
@@ -78,15 +52,13 @@ def test_its_agents_are_free_for_another_debate() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("status", ["completed", "failed"])
-def test_one_that_has_ended_stays_as_it_is_and_says_so(status: str) -> None:
+def test_one_that_has_ended_stays_as_it_is_and_says_so() -> None:
     debate = debated(2, rounds=1)
-    Debate.objects.update(status=status)
 
-    with pytest.raises(DebateRefused, match=rf"has ended .{status}.; allowed: one that has not"):
+    with pytest.raises(DebateRefused, match=r"has ended .completed.; allowed: one that has not"):
         cancel(debate)
 
-    assert Debate.objects.get().status == status
+    assert Debate.objects.get().status == "completed"
 
 
 @pytest.mark.django_db
@@ -190,41 +162,3 @@ def test_an_answer_sent_by_another_worker_after_the_cancel_is_reported(
     assert debate.status == "cancelled"
     assert [(one.status, one.text) for one in report(debate).agent_responses] == [("answered", "My last word.")]
     assert list(Run.objects.all()) == [run], "seat 2 was not asked"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("mode", "asked"), [("delphi", ["ada", "bob", "cleo"])])
-def test_no_seat_is_asked_after_another_process_cancelled(
-    mode: str, asked: list[str], install: Callable[..., Installation], llm_server: LLMServer
-) -> None:
-    """The seats of round 1 that are asked before it (one after the other, or side by side) answer after it."""
-    panel = Panel(llm_server)
-    answer = panel.__call__
-    held: list[str] = []
-
-    def respond(body: dict[str, Any]) -> dict[str, Any]:
-        reply = answer(body)
-        if hold := "tools" in body and panel.turns[seat_of(body)] == 1:
-            held.append(seat_of(body))
-        return {**reply, "hold": hold}
-
-    llm_server.respond = respond
-    installation = install(llm_server)
-    debate = installation.asks(MAKE, json.dumps({"mode": mode}))
-    player = installation.plays("player", debate)
-    assert llm_server.wait_until(lambda: len(held) == len(asked) == llm_server.inflight, timeout=120)
-
-    installation.asks(CANCEL, debate)
-    llm_server.release()
-
-    assert player.wait(120) == 0, installation.plumbline.log_of("player")
-    assert Counter(seat_of(body) for body in llm_server.bodies if "tools" in body) == (
-        Counter(["ada", "bob", "cleo"]) + Counter(asked)
-    ), "the poll, and those that were being asked"
-    result = installation.asks(LOOK, debate)
-    assert (result["status"], result["rounds"], panel.judged) == ("cancelled", [0], 0)
-    assert result["said"] == ["ada", "bob", "cleo"], "what was said in the poll stays; nothing is said after it"
-    keys = [f"debate:{debate}:{number}:{seat}" for number in (0, 1) for seat in (1, 2, 3)][: 3 + len(asked)]
-    assert result["runs"] == [[key, "completed" if key.split(":")[2] == "0" else "cancelled"] for key in keys]
-    assert [turn[2] for turn in result["turns"]] == ["answered"] * 3 + ["failed"] * len(asked)
-    assert all("cancelled" in turn[3] for turn in result["turns"] if turn[0] == 1)

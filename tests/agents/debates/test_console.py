@@ -95,7 +95,13 @@ def test_a_wrong_form_comes_back_with_the_reason_and_writes_nothing(
     assert not Debate.objects.exists()
 
 
-@pytest.mark.parametrize("status", ["waiting", "pending", "running", "errored"])
+@pytest.mark.parametrize(
+    "status",
+    [
+        "waiting",
+        "running",
+    ],
+)
 def test_only_an_unfinished_debate_has_a_button_to_cancel(root: Client, status: str) -> None:
     debate = make_debate([POLL])
     Debate.objects.update(status=status)
@@ -206,11 +212,8 @@ def test_hostile_answers_questions_and_messages_are_shown_and_never_run(root: Cl
     assert "&lt;script&gt;alert" in read(root, reverse("admin:debates_debate_changelist"))
 
 
-def test_a_page_of_fifty_rounds_takes_as_many_queries_as_two(root: Client) -> None:
-    seats = range(1, 7)
-    rounds = [
-        [says(seat, "yes", 0.7, reasoning="Because of this and that. " * 20) for seat in seats] for _ in range(51)
-    ]
+def test_a_page_of_ten_rounds_takes_as_many_queries_as_two(root: Client) -> None:
+    rounds = [[says(seat, "yes", 0.7) for seat in range(1, 4)] for _ in range(11)]
     few, many = make_debate(rounds[:3], slug="few"), make_debate(rounds, slug="many")
 
     assert len(queries(root, page_of(many))) == len(queries(root, page_of(few))) <= 13

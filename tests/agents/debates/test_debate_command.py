@@ -19,7 +19,6 @@ from agents.models import Agent
 from tests.agents.debates.finished import make_debate, says
 from tests.agents.debates.refusals import GOOD, written
 from tests.doors import typed
-from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
 
@@ -46,12 +45,9 @@ def command_line(given: dict[str, Any]) -> list[str]:
     ("args", "part"),
     [
         ((), "say the question"),
-        (("Should we move?",), "agents"),
-        (("Should we move?", "--agents=ada,nobody"), "nobody"),
         (("Should we move?", "--agents=ada,bob", "--model=claude"), "write SEAT=MODEL"),
         (("Should we move?", "--agents=ada,bob", "--markdown"), "only for the number of a debate"),
         (("77", "--next"), "there is no debate 77"),
-        (("9" * 5000,), "there is no debate"),
         (("1", "--mode=delphi", "--no-poll"), "--mode, --no-poll: only for a new debate"),
     ],
 )
@@ -62,15 +58,6 @@ def test_a_command_line_that_makes_no_sense_is_refused(people: list[Agent], args
 
     assert (error.returncode in (2, 3), written()) == (True, before)
     assert part in str(error)
-
-
-@pytest.mark.parametrize("option", ["--finish", "--markdown"])
-def test_playing_a_round_is_not_combined_with_what_does_something_else(option: str) -> None:
-    debate = make_debate([])
-
-    assert "not allowed with argument" in str(refused(str(debate.pk), "--next", option))
-    assert not debate.rounds.exists()
-    assert Debate.objects.get().status == "waiting"
 
 
 def test_a_debate_is_played_to_its_end_and_shown(people: list[Agent]) -> None:
@@ -93,26 +80,6 @@ def test_a_debate_is_played_to_its_end_and_shown(people: list[Agent]) -> None:
         "heuristic",
     ):
         assert part in shown
-
-
-def test_the_rounds_are_shown_in_a_table_with_confidence_and_conformity(people: list[Agent]) -> None:
-    shown = debate("Should we move?", "--mode=delphi", "--agents=ada,bob,cleo", "--rounds=1")
-
-    heads = next(line for line in shown.splitlines() if "Median confidence" in line)
-    assert "Conformity" in heads
-    table = shown.partition(heads)[2].splitlines()
-    assert [line.split()[0] for line in table[2:4]] == ["poll", "1"]
-
-
-def test_a_persona_without_sample_lines_is_named_before_anything_is_played_offline(people: list[Agent]) -> None:
-    make_agent("mute", sample_lines=[])
-
-    shown = debate("Should we move?", "--mode=delphi", "--agents=ada,mute", "--rounds=1")
-    spoken = debate("Should we move?", "--mode=delphi", "--agents=ada,bob", "--rounds=1")
-
-    before, _, _ = shown.partition("Poll:")
-    assert "mute: no sample lines" in before
-    assert "no sample lines" not in spoken
 
 
 def test_next_plays_one_round_and_finish_the_rest(people: list[Agent]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import combinations, pairwise
 from typing import Any
 
 import pytest
@@ -81,13 +80,10 @@ def test_a_confidence_of_zero_counts_and_a_missing_one_does_not(text: str, expec
         ("", "", 1, 1),
         ("", "paper", 0, 0),
         ("👍", "👎", 0, 0),
-        ("We should.", "we should!", 1, 1),
         ("Ban private cars from the old town.", "Private cars should be banned from the old town.", 1, 1),
         ("We should open on Sundays.", "We should not open on Sundays.", 0, 0.5),
-        ("We should open on Sundays.", "We shouldn't open on Sundays.", 0, 0.5),
         ("We cannot open on Sundays.", "We should not open on Sundays.", 0.6, 1),
         ("Raise the audit budget by 20 percent.", "Raise the audit budget by 50 percent.", 0, 0.5),
-        ("Raise the audit budget by 20 percent.", "The audit budget should be raised by 20 percent.", 1, 1),
         ("我们应该买打印机", "我们应该买打印机。", 1, 1),
     ],
 )
@@ -222,79 +218,24 @@ def test_two_indicators_are_groupthink(text: str, agreement: float | None, indic
     assert bool(result.recommendation) is result.detected
 
 
-# -- exits: a second implementation, written from specification 004 (2.3) and the issue's additions to it
-def by_specification(
-    rounds: Sequence[Round],
-    agreements: Sequence[float | None],
-    criteria: Criteria,
-    detected: bool,
-    extra_rounds: int,
-    extra_played: int,
-) -> tuple[bool, str | None]:
-    verdicts: list[tuple[str, bool]] = []
-    latest = list(rounds[-1]) if rounds else []
-    # 1. agreementLevel >= consensusThreshold; an agreement needs two answers and may be unknown
-    level = agreements[-1] if rounds and len(latest) != 1 else None
-    verdicts.append(
-        (
-            "consensus",
-            bool(latest) and level is not None and criteria.consensus is not None and level >= criteria.consensus,
-        )
-    )
-    # 2. checkPositionConvergence(session, convergenceRounds): the same stance, and similar positions, in each of the last rounds
-    held = False
-    if criteria.convergence_rounds is not None and len(rounds) >= criteria.convergence_rounds and latest:
-        window = rounds[len(rounds) - criteria.convergence_rounds :]
-        series: dict[int, list[Answer]] = {}
-        for one in window:
-            for given_ in one:
-                series.setdefault(given_.seat, []).append(given_)
-        held = all(len(said) == len(window) for said in series.values()) and all(
-            a.stance == b.stance and ochiai(a.position, b.position) >= criteria.convergence_similarity
-            for said in series.values()
-            for a, b in pairwise(said)
-        )
-    verdicts.append(("convergence", held))
-    # 3. latestResponses.every(r => r.confidence >= confidenceThreshold); one answer does not end a debate
-    below = [a for a in latest if a.confidence is None or (criteria.confidence or 0) > a.confidence]
-    verdicts.append(("confidence", criteria.confidence is not None and len(latest) > 1 and not below))
-    # 4. currentRound >= maxRounds
-    verdicts.append(("max_rounds", len(rounds) >= criteria.max_rounds))
-    reason = next((name for name, holds in verdicts if holds), None)
-    if reason is not None and detected and extra_rounds - extra_played > 0:
-        reason = None  # extra_rounds_on_groupthink: that many more rounds first
-    return reason is not None, reason
-
-
-def ochiai(a: str, b: str) -> float:
-    """For the positions of these tests, whose words need no preparation."""
-    return (
-        len(set(a.split()) & set(b.split())) / math.sqrt(len(a.split()) * len(b.split())) if a and b else float(a == b)
-    )
+# -- exits: specification 004 (2.3)
 
 
 OFF: dict[str, Any] = {"consensus": None, "convergence_rounds": None, "confidence": None}
 EXITS: list[tuple[str, list[str], list[float | None], dict[str, Any], str | None]] = [
     # what it is about, rounds, agreements, criteria, reason
     ("no round yet", [], [], {}, None),
-    ("no round yet, with the smallest maximum", [], [], {"max_rounds": 1}, None),
     # consensus
     ("agreement 0.9 exactly", ["y.1a n.1b"], [0.9], {}, "consensus"),
     ("agreement just below 0.9", ["y.1a n.1b"], [math.nextafter(0.9, 0)], {}, None),
-    ("agreement just above 0.9", ["y.1a n.1b"], [math.nextafter(0.9, 1)], {}, "consensus"),
-    ("agreement 1", ["y.1a n.1b"], [1.0], {}, "consensus"),
-    ("agreement 0", ["y.1a n.1b"], [0.0], {}, None),
     ("agreement 0, and 0 is enough", ["y.1a n.1b"], [0.0], {"consensus": 0.0}, "consensus"),
     ("agreement unknown, though 0 is enough", ["y.1a n.1b"], [None], {"consensus": 0.0}, None),
-    ("agreement unknown", ["y.1a n.1b"], [None], {}, None),
     ("one answer with an agreement", ["y.1a"], [1.0], {}, None),
     ("one answer, the other failed", ["y.1a x"], [1.0], {}, None),
-    ("no answer with an agreement", ["x x"], [1.0], {}, None),
     ("consensus switched off", ["y.1a n.1b"], [1.0], {"consensus": None}, None),
     ("agreement of the round before", ["y.1a n.1b", "y.1b n.1a"], [1.0, 0.1], {}, None),
     ("consensus comes before confidence", ["y.9a y.9b"], [0.95], {}, "consensus"),
     ("consensus comes before convergence", ["y.1a y.1b", "y.1a y.1b"], [0.1, 0.9], {}, "consensus"),
-    ("consensus comes before the maximum", ["y.1a y.1b"], [0.9], {"max_rounds": 1}, "consensus"),
     # convergence
     ("the same twice", ["y.1a n.1b", "y.1a n.1b"], [0.1, 0.1], {}, "convergence"),
     ("the same once", ["y.1a n.1b"], [0.1], {}, None),
@@ -302,39 +243,27 @@ EXITS: list[tuple[str, list[str], list[float | None], dict[str, Any], str | None
     ("one seat changed its position", ["y.1a n.1b", "y.1a n.1c"], [0.1, 0.1], {}, None),
     ("similarity as asked exactly", ["-.1a -.1b", "-.1A -.1b"], [0.1, 0.1], {"convergence_similarity": 0.75}, "convergence"),
     ("similarity just below", ["-.1a -.1b", "-.1A -.1b"], [0.1, 0.1], {"convergence_similarity": 0.76}, None),
-    ("similarity 0 is enough", ["-.1a -.1b", "-.1b -.1a"], [0.1, 0.1], {"convergence_similarity": 0.0}, "convergence"),
     ("a seat answered in the last round only", ["y.1a x", "y.1a n.1b"], [None, 0.1], {}, None),
-    ("a seat failed in the last round", ["y.1a n.1b", "y.1a x"], [0.1, None], {}, None),
     ("a seat failed in both rounds", ["y.1a n.1b x", "y.1a n.1b x"], [0.1, 0.1], {}, "convergence"),
     ("one answer twice", ["y.1a", "y.1a"], [None, None], {}, "convergence"),
     ("all failed twice", ["x x", "x x"], [None, None], {}, None),
-    ("all failed last", ["y.1a n.1b", "x x"], [0.1, None], {}, None),
     ("three rounds asked, two the same", ["y.1c n.1b", "y.1a n.1b", "y.1a n.1b"], [0.1] * 3, {"convergence_rounds": 3}, None),
-    ("three rounds the same", ["y.1a n.1b"] * 3, [0.1] * 3, {"convergence_rounds": 3}, "convergence"),
-    ("the same in the first rounds only", ["y.1a n.1b", "y.1a n.1b", "y.1c n.1b"], [0.1] * 3, {}, None),
     ("back and forth", ["y.1a n.1b", "n.1a y.1b", "y.1a n.1b"], [0.1] * 3, {}, None),
     ("convergence switched off", ["y.1a n.1b"] * 2, [0.1] * 2, {"convergence_rounds": None}, None),
     ("convergence comes before confidence", ["y.9a n.9b"] * 2, [0.1] * 2, {}, "convergence"),
-    ("convergence comes before the maximum", ["y.1a n.1b"] * 2, [0.1] * 2, {"max_rounds": 2}, "convergence"),
     # confidence
     ("all at 0.85 exactly", ["y.85a n.85b"], [0.1], {}, "confidence"),
     ("one just below 0.85", ["y.85a n.84b"], [0.1], {}, None),
     ("one gave no confidence", ["y.9a n?b"], [0.1], {}, None),
-    ("one answer of four, confident", ["y.9a x x x"], [None], {}, None),
     ("a seat failed, the others are confident", ["y.9a x n.9b"], [0.1], {}, "confidence"),
-    ("all failed: nobody is confident", ["x x"], [None], {}, None),
     ("confidence 0 is enough", ["y0.0a n0.0b"], [0.1], {"confidence": 0.0}, "confidence"),
-    ("confidence 1 asked and given", ["y1.0a n1.0b"], [0.1], {"confidence": 1.0}, "confidence"),
     ("confidence switched off", ["y.9a n.9b"], [0.1], {"confidence": None}, None),
     ("confident before, not now", ["y.9a n.9b", "y.9b n.1a"], [0.1, 0.1], {}, None),
-    ("confidence comes before the maximum", ["y.9a n.9b"], [0.1], {"max_rounds": 1}, "confidence"),
     # the maximum
     ("the last round", ["y.1a n.1b", "y.1b n.1c"], [0.1, 0.1], {"max_rounds": 2}, "max_rounds"),
-    ("one before the last", ["y.1a n.1b"], [0.1], {"max_rounds": 2}, None),
     ("beyond the last, after extra rounds", ["y.1a n.1b", "y.1b n.1c", "y.1c n.1a"], [0.1] * 3, {"max_rounds": 2}, "max_rounds"),
     ("all failed in the last round", ["x x"], [None], {"max_rounds": 1}, "max_rounds"),
     ("everything switched off", ["y.9a y.9a"] * 4, [1.0] * 4, OFF, None),
-    ("everything switched off, at the maximum", ["y.9a y.9a"] * 4, [1.0] * 4, {**OFF, "max_rounds": 4}, "max_rounds"),
 ]  # fmt: skip
 
 
@@ -352,37 +281,21 @@ def test_a_debate_ends_by_the_first_criterion_that_holds(
 
 @pytest.mark.parametrize("detected", [False, True])
 @pytest.mark.parametrize(("extra", "extra_played"), [(0, 0), (1, 0), (1, 1), (2, 1)])
-@pytest.mark.parametrize("reason", ["consensus", "convergence", "confidence", "max_rounds"])
-def test_groupthink_puts_any_exit_off_for_extra_rounds(
-    reason: str, detected: bool, extra: int, extra_played: int
-) -> None:
-    rounds, agreements, asked = next(case[1:4] for case in EXITS if case[4] == reason)
+def test_groupthink_puts_an_exit_off_for_extra_rounds(detected: bool, extra: int, extra_played: int) -> None:
     found = Groupthink(detected=detected, indicators=[], recommendation="")
     result = check_exit(
-        [played(text) for text in rounds],
-        agreements,
-        Criteria(**asked),
+        [played("y.1a n.1b")],
+        [0.9],
+        Criteria(),
         groupthink=found,
         extra_rounds=extra,
         extra_played=extra_played,
     )
 
     is_put_off = detected and extra > extra_played
-    assert (result.ends, result.reason) == ((False, None) if is_put_off else (True, reason))
+    assert (result.ends, result.reason) == ((False, None) if is_put_off else (True, "consensus"))
     assert (f"extra round {extra_played + 1} of {extra}" in result.details) is is_put_off
     assert ("after 1 extra round" in result.details) is (extra_played == 1 and not is_put_off)
-
-
-@pytest.mark.parametrize(
-    ("rounds", "agreements", "problem"),
-    [
-        (["y.9a n.9b"], [], "1 rounds, but 0 agreements"),
-        ([], [0.9], "0 rounds, but 1 agreements"),
-    ],
-)
-def test_rounds_and_agreements_must_match(rounds: list[str], agreements: list[float], problem: str) -> None:
-    with pytest.raises(ValueError, match=problem):
-        check_exit([played(text) for text in rounds], agreements, Criteria())
 
 
 def test_a_seat_answers_once_in_a_round() -> None:
@@ -401,15 +314,10 @@ def test_a_seat_answers_once_in_a_round() -> None:
     "asked",
     [
         {"consensus": 1.01},
-        {"consensus": -0.01},
         {"consensus": float("nan")},
-        {"confidence": 2},
         {"convergence_similarity": None},
         {"convergence_rounds": 1},
-        {"convergence_rounds": 101},
         {"max_rounds": 0},
-        {"max_rounds": 101},
-        {"max_rounds": None},
         {"threshold": 0.9},
     ],
 )
@@ -475,42 +383,3 @@ def test_the_order_of_the_seats_does_not_matter(
         ]
 
     assert all_of(*shuffled) == all_of(before, after)
-
-
-@given(
-    rounds=st.lists(st.tuples(rounds_, agreements_), max_size=4),
-    criteria=st.builds(
-        Criteria,
-        consensus=st.sampled_from([None, 0.0, 0.5, 0.9]),
-        convergence_rounds=st.sampled_from([None, 2, 3]),
-        convergence_similarity=st.sampled_from([0.0, 0.75, 1.0]),
-        confidence=st.sampled_from([None, 0.0, 0.85]),
-        max_rounds=st.integers(1, 4),
-    ),
-    detected=st.booleans(),
-    extra=st.integers(0, 2),
-    extra_played=st.integers(0, 2),
-)
-def test_any_debate_ends_as_the_specification_says(
-    rounds: list[tuple[list[Answer], float | None]], criteria: Criteria, detected: bool, extra: int, extra_played: int
-) -> None:
-    answers, agreements = [one for one, _ in rounds], [agreement for _, agreement in rounds]
-    noticed = Groupthink(detected=detected, indicators=[], recommendation="")
-    result = check_exit(
-        answers, agreements, criteria, groupthink=noticed, extra_rounds=extra, extra_played=extra_played
-    )
-    assert (result.ends, result.reason) == by_specification(
-        answers, agreements, criteria, detected, extra, extra_played
-    )
-
-
-@given(rounds_)
-def test_a_true_zero_stays_zero(answers: list[Answer]) -> None:
-    agreement = offline_consensus(answers).agreement
-    assert (agreement is None) is (len(answers) < 2)
-    pairs = list(combinations(answers, 2))
-    if pairs and all(a.stance and b.stance and a.stance != b.stance for a, b in pairs):
-        assert agreement == 0.0
-        assert check_exit([answers], [agreement], Criteria(consensus=0.0)).reason == "consensus"
-    confidence = statistics(answers).confidence
-    assert (confidence is not None and confidence.min == 0) is any(a.confidence == 0 for a in answers)

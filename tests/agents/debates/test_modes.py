@@ -103,11 +103,8 @@ FINE = {"position": "P.", "reasoning": "R.", "confidence": 0.5, "stance": "yes"}
         ("devils-advocate", 2, 1, {"stance": "neutral"}, {}, "the stance of the opposition is no, and the answer says neutral"),
         ("devils-advocate", 2, 0, {}, {}, ""),  # the poll
         ("devils-advocate", 3, 1, {"stance": "neutral"}, {}, ""),
-        ("delphi", 2, 1, {"stance": "no"}, {}, ""),
         ("collaborative", 1, 1, {"stance": None}, {}, ""),
-        ("delphi", 1, 1, {"confidence": 1}, {}, ""),
         ("delphi", 1, 1, {"confidence": 1.2}, {"confidence": 1.0, "confidence_raw": 1.2}, ""),
-        ("delphi", 1, 1, {"confidence": 85}, {"confidence": 1.0, "confidence_raw": 85}, ""),
         ("delphi", 1, 1, {"confidence": -0.1}, {"confidence": 0.0, "confidence_raw": -0.1}, ""),
         ("delphi", 1, 1, {"confidence": float("nan")}, {}, "required fields are missing: confidence"),
         ("delphi", 1, 1, {"confidence": None, "position": " "}, {}, "required fields are missing: position, confidence"),

@@ -34,20 +34,6 @@ READING: dict[str, Any] = {
     "preferences": [],
 }
 
-BROKEN: dict[str, dict[str, Any]] = {  # what a call of a swarm may get in place of an answer
-    "hangs": {"hang": True},
-    "trickles": {"trickle": True},
-    "refuses": {"text": "No.", "stop_reason": "refusal"},
-    "is cut": {"text": '{"te', "stop_reason": "max_tokens"},
-    "is no JSON": {"text": "Sure, here you go!"},
-    "is of another shape": {"json": {"answer": 42}},
-    "fails": {"status": 500},
-    "is rejected": {"status": 400},
-    "is limited": {"status": 429},
-    "drops": {"drop": True},
-    "is no message": {"raw": "<html>", "content_type": "text/html"},
-}
-
 
 class Mind:
     """Answers each kind of request.

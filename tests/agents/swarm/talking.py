@@ -47,19 +47,17 @@ def take_turn(
     *,
     look: Callable[[], object] = lambda: None,
     pin_every: int = 1,
-    short: bool = False,
 ) -> None:
     """Everything that a turn does to state and summaries; doing it again, or again in part, changes nothing.
 
     Args:
         look: Called when the agent would be asked.
         pin_every: Turns after which a fact is pinned; the others are kept without that.
-        short: Both say one short sentence.
     """
     position = 2 * number - 1
     message = Message.objects.filter(channel=channel, position=position).first()
     with transaction.atomic():
-        message = message or say(channel, "Mia", spoken(number)[: 60 if short else None])
+        message = message or say(channel, "Mia", spoken(number))
     thing = THINGS[number % len(THINGS)]
     with updating(agent, channel) as state:
         if advance(state, message):
@@ -78,7 +76,7 @@ def take_turn(
     look()
     if not Message.objects.filter(channel=channel, position=position + 1).exists():
         with transaction.atomic():
-            say(channel, agent, answered(number)[: 30 if short else None])
+            say(channel, agent, answered(number))
     while work_one(owner=owner_name()):
         pass
 

@@ -107,17 +107,7 @@ def test_what_a_person_ate_is_logged_and_confirmed_in_one_line(llm_server: LLMSe
     assert "Logged: 2 egg, 156 kcal, 13 g protein." in polishers, "they see what the tool did"
 
 
-def test_polish_changes_the_voice_and_never_what_a_tool_did(llm_server: LLMServer) -> None:
-    mind = Mind(llm_server, says=[("log", {"foods": [{"food": "egg", "amount": 2}]}), "Logged: two eggs, 156 kcal."])
-    mind.polishes = lambda draft: {"json": {"text": "I did not log that, but two eggs have 180 kcal."}}
-
-    run, said = asks(eating(), "I ate two eggs")
-
-    assert [message.text for message in said] == ["Logged: two eggs, 156 kcal."]
-    assert noted(run).rejected
-
-
-@pytest.mark.parametrize("text", ["Tell me a story.", "What is the capital of Peru?"])
+@pytest.mark.parametrize("text", ["What is the capital of Peru?"])
 def test_what_is_not_about_food_is_offered_no_tool_for_it(llm_server: LLMServer, text: str) -> None:
     mind = Mind(llm_server)
 

@@ -131,9 +131,7 @@ def test_in_no_conversation_is_the_same_asked_for_twice(
     assert len(missing) == len(set(missing))
 
 
-@pytest.mark.parametrize(
-    "text", ["Fix it for me", "Tell me about teddy bears.", "What's a good play?", "jaguar", "Recommend a restaurant"]
-)
+@pytest.mark.parametrize("text", ["Fix it for me", "Recommend a restaurant"])
 def test_without_a_model_nothing_is_asked_but_for_required_information(text: str) -> None:
     message = Message(position=1, text=text, outsider="Priya")
 

@@ -39,15 +39,10 @@ def read(agent: Agent, channel: Channel, message: Message) -> None:
 @pytest.mark.parametrize(
     ("asked", "question", "answer"),
     [
-        ("Can you plan my workouts?", "How many days a week can you train?", "Three."),
         ("I need a dose of the medicine for my dog.", "How much does your dog weigh?", "12 kg"),
         ("Recommend a phone.", "Sure. What is your budget?", "About 400 euros."),
-        ("Help me write an invitation.", "Who is it for?", "My grandmother's bridge club."),
         ("Suggest a dinner.", "Do you have any allergies?", "No."),
-        ("Write a note to the team.", "Should it be formal or casual?", "Casual, please."),
         ("I want to learn the guitar.", "Nice. How old are you?", "I'm 14."),
-        ("My laptop is slow.", "Is it a Mac or a PC?", "A Mac, from 2019."),
-        ("Plan a trip.", "Do you travel with children?", "Yes, two."),
     ],
 )
 def test_the_answer_to_the_agents_question_is_a_fact_with_its_question(
@@ -75,12 +70,6 @@ def test_what_is_no_answer_is_no_fact(before: str, text: str, db: None) -> None:
     assert entries(talked("Plan a trip.", f"- {before}", text), "facts") == []
 
 
-def test_an_answer_counts_as_required_information(db: None) -> None:
-    talked("How much ibuprofen can I give my son?", "- How much does he weigh?", "45 pounds")
-
-    assert SwarmTurn.objects.latest("pk").calibration["reading"]["missing"] == []
-
-
 def test_the_answer_to_a_question_that_was_asked_back_is_pinned(db: None) -> None:
     state = talked("How much ibuprofen can I give my son?")
     question = state.pending["question"]
@@ -104,15 +93,9 @@ def test_money_is_no_body_weight(db: None) -> None:
     "text",
     [
         "Summarise what we decided.",
-        "What did we decide about the venue?",
         "Did we agree on Friday?",
-        "Should we go with the blue one?",
         "Can you remind me what we agreed on",
-        "Please list everything we agreed on so far.",
-        "Give me a summary of what we have decided.",
         "I don't remember whether we agreed on Tuesday.",
-        "Have we settled on a name",
-        "What did we decide",
         "When did we agree to meet",
         "Tell me again what we decided",
     ],
@@ -126,7 +109,6 @@ def test_a_question_is_no_decision(text: str, db: None) -> None:
     [
         "Let's go with the blue one.",
         "We decided on the blue one.",
-        "We agreed on Tuesday.",
         "I'll take the second.",
         "OK, what we decided is to sell.",
         "When we arrive I'll take the tram.",
@@ -140,14 +122,11 @@ def test_a_decision_is_one(text: str, db: None) -> None:
 @pytest.mark.parametrize(
     ("text", "units"),
     [
-        ("It cost me 20 pounds.", None),
         ("My rent is 900 pounds a month.", None),
-        ("A pint costs 6 pounds here.", None),
         ("I lost 10 pounds at the casino.", None),
         ("I weigh 150 pounds.", "imperial"),
         ("Buy 2 pounds of butter.", "imperial"),
         ("She is 5 feet tall.", "imperial"),
-        ("I ran 10 km.", "metric"),
     ],
 )
 def test_an_amount_of_money_is_no_unit_system(text: str, units: str | None, db: None) -> None:
@@ -161,14 +140,11 @@ def test_an_amount_of_money_is_no_unit_system(text: str, units: str | None, db: 
     "text",
     [
         "I had pizza yesterday.",
-        "My husband ate a burger.",
         "When I was a kid I ate snails.",
-        "Last week I ate a huge steak.",
         "My daughter had oatmeal this morning.",
         "I ate two eggs on Sunday.",
         "Two weeks ago I had pizza in Naples.",
         "Log the pizza my wife ate.",
-        "Log my son's banana.",
         "I usually eat a banana.",
         "She said I ate the cake.",
     ],
@@ -180,13 +156,10 @@ def test_a_meal_of_another_day_or_person_is_not_logged(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "I ate two eggs for breakfast.",
-        "I just had a banana.",
         "Yesterday was long. I ate two eggs.",
         "I had a salad for lunch.",
         "I've eaten two apples.",
         "I ate a sandwich two hours ago.",
-        "Log that",
     ],
 )
 def test_ones_own_meal_of_today_is_logged(text: str) -> None:

@@ -6,14 +6,10 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from agents.models import Agent
 from agents.swarm.models import Swarm, SwarmPhase
 from agents.swarm.phases import ensure_default_swarm, seed_swarm
 from tests.declaring import declare
 from tests.factories import make_agent
-
-HEAD = "name: personality\nintents: [general]\npost_executor: combined\nphases:\n"
-PHASE = "  - {name: voice, phase: pre, order: 1, temperature: 0.55, prompt: Listen.}\n"
 
 
 @pytest.mark.django_db
@@ -43,14 +39,6 @@ def test_storing_it_again_changes_nothing_that_people_changed() -> None:
     assert Swarm.objects.count() == 1
 
 
-@pytest.mark.django_db
-def test_no_example_agent_has_a_swarm() -> None:
-    call_command("seed", verbosity=0)
-
-    assert Swarm.objects.count() == 1
-    assert not Agent.objects.filter(swarms__isnull=False).exists()
-
-
 @pytest.mark.parametrize(
     ("path", "complaint"),
     [
@@ -71,7 +59,6 @@ def test_a_tool_that_cannot_be_used_fails_the_check(monkeypatch: pytest.MonkeyPa
     ("name", "value", "complaint"),
     [
         ("TURN_SWARM_POST", "loud", "TURN_SWARM_POST is 'loud'"),
-        ("TURN_SWARM_PRE_DEADLINE", 0, "TURN_SWARM_PRE_DEADLINE is 0"),
     ],
 )
 def test_a_wrong_setting_fails_the_check(settings: Settings, name: str, value: object, complaint: str) -> None:

@@ -23,7 +23,6 @@ from agents.turn.prompt import preview_prompt
 from agents.turn.send_message import send_message
 from tests.agents.swarm.speaking import (
     ANSWER,
-    BROKEN,
     Mind,
     asks,
     counters,
@@ -68,18 +67,6 @@ def test_a_turn_is_calibrated_answered_and_polished(llm_server: LLMServer) -> No
     assert counters(run, "calibration")["pre"] == 3
     purposes = LLMCall.objects.filter(run=run).order_by("pk").values_list("purpose", "mechanism")
     assert list(purposes) == [("swarm", "pre"), ("turn", "turn"), ("swarm", "post"), ("turn", "turn")]
-
-
-def test_the_agent_reads_plain_guidance_and_never_json(llm_server: LLMServer) -> None:
-    mind = Mind(llm_server)
-
-    asks(with_swarm(), "Which of the two lamps should I buy?")
-
-    system = system_of(mind.bodies["turn"][0])
-    assert "### How to answer" in system
-    assert "Be direct" in system
-    assert '"tone"' not in system
-    assert "{" not in system.split("### How to answer")[1]
 
 
 def test_temperatures_are_those_of_the_phases_and_shown_as_applied(llm_server: LLMServer, settings: Settings) -> None:
@@ -133,15 +120,6 @@ def test_a_polish_that_makes_a_wall_of_bullets_is_refused(llm_server: LLMServer)
     assert counters(run, "polish")["refused"] == 1
 
 
-def test_actor_and_polishers_are_asked_for_paragraphs(llm_server: LLMServer) -> None:
-    mind = Mind(llm_server)
-
-    asks(with_swarm(), "Which of the two lamps should I buy?")
-
-    assert "one or two short paragraphs" in system_of(mind.bodies["turn"][0])
-    assert "Prefer paragraphs to bullet points" in system_of(mind.bodies["post"][0])
-
-
 def test_offline_long_lists_become_a_paragraph_unless_asked_for(settings: Settings) -> None:
     settings.ACTOR_MODEL = "offline:scripted-1"
     wall = "You need:\n- a lamp\n- a bulb\n- a box\n- a card\n- a cable\n- a fuse"
@@ -162,7 +140,6 @@ def test_offline_long_lists_become_a_paragraph_unless_asked_for(settings: Settin
         (0.15, "It costs 40 euros and lasts two years. That is 40 euros.", False),
         (0.16, "It costs 40 euros and lasts two years. That is 40 euros.", True),
         (0.9, "It costs 40 euros and lasts two years. That is 40 euros. So: 40 euros.", False),
-        (0.9, "It costs 45 euros and lasts two years.", False),
         (0.0, "It costs 40 euros and lasts two years.", True),
     ],
 )
@@ -295,11 +272,8 @@ def test_offline_an_empty_opening_goes_and_no_word_that_its_sentence_needs(
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        ({"json": {"text": "The blue one costs 45 euros and lasts two years. I would take it."}}, "45"),
-        ({"json": {"text": '{"text": "The blue one."}'}}, "JSON"),
         ({"json": {"text": ""}}, "empty"),
         ({"json": {"text": ANSWER + " It ships tomorrow from Berlin."}}, "adds"),
-        ({"json": {"text": "The blue one costs 40 euros and lasts two years. I would not take it."}}, "not"),
     ],
 )
 def test_for_a_refused_polish_the_draft_is_sent(llm_server: LLMServer, answer: dict[str, Any], why: str) -> None:
@@ -333,7 +307,6 @@ def test_safety_replaces_a_draft_with_a_reason(llm_server: LLMServer) -> None:
         ("safety-and-refusal", " ", "I cannot help with that.", "without a reason"),
         ("structure-and-brevity", "Shorter.", "Take it.", "may not replace"),
         ("error-recovery", "The tool failed.", "That did not work.", "no tool failed"),
-        ("safety-and-refusal", "Unsafe.", "Call 0800 123456 instead.", "adds"),
         ("safety-and-refusal", "Unsafe.", "Read https://example.org/buy instead.", "adds"),
     ],
 )
@@ -444,17 +417,6 @@ def test_a_polish_may_not_break_a_rule_of_the_agent(llm_server: LLMServer, monke
     assert "rule" in noted(run).rejected[0]["why"]
 
 
-def test_a_turn_that_is_only_polished_needs_no_calibration(llm_server: LLMServer) -> None:
-    mind = Mind(llm_server)
-    ada, channel = with_swarm(), Channel.objects.get(slug="dm")
-    message = say(channel, "Zed", "Which of the two lamps should I buy?")
-
-    run = take_turn(ada, channel, trigger=message, overrides={"stages": ["polish"]})
-
-    assert mind.calls == ["turn", "post", "turn"]
-    assert (noted(run).draft, noted(run).calibration) == (ANSWER, {})
-
-
 # -- without a swarm
 def bare(body: dict[str, Any]) -> str:
     """A request without the random text in its fences."""
@@ -487,30 +449,40 @@ def test_without_a_swarm_prompt_and_statements_are_the_same(llm_server: LLMServe
     assert not SwarmTurn.objects.exists()
 
 
-@pytest.mark.parametrize("trigger", ["agent", "none"])
-def test_what_no_person_said_is_answered_without_the_swarm(llm_server: LLMServer, trigger: str) -> None:
+def test_what_no_person_said_is_answered_without_the_swarm(llm_server: LLMServer) -> None:
     mind = Mind(llm_server)
     ada, channel = with_swarm(), Channel.objects.get(slug="dm")
     bob = make_agent("bob")
     join(channel, bob)
     message = say(channel, bob, "Which of the two lamps should I buy?")
 
-    run = take_turn(ada, channel, **({"trigger": message} if trigger == "agent" else {}))
+    runs = [take_turn(ada, channel, trigger=message), take_turn(ada, channel)]
 
     assert set(mind.calls) == {"turn"}
-    assert {entry["why"] for entry in run.trace if entry["status"] == "skipped"} == {"no person's message is answered"}
+    skipped = {entry["why"] for run in runs for entry in run.trace if entry["status"] == "skipped"}
+    assert skipped == {"no person's message is answered"}
 
 
 # -- what goes wrong holds nothing up
 DEADLINE = 0.3
 
 
-@pytest.mark.parametrize("fault", BROKEN)
-def test_a_call_that_goes_wrong_ends_at_its_deadline(llm_server: LLMServer, settings: Settings, fault: str) -> None:
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"hang": True},
+        {"text": "No.", "stop_reason": "refusal"},
+        {"json": {"answer": 42}},
+        {"status": 400},
+    ],
+)
+def test_a_call_that_goes_wrong_ends_at_its_deadline(
+    llm_server: LLMServer, settings: Settings, fault: dict[str, Any]
+) -> None:
     settings.TURN_SWARM_PRE_DEADLINE = settings.TURN_SWARM_POST_DEADLINE = DEADLINE
     forget()
     mind, ada = Mind(llm_server), with_swarm()
-    mind.fails_reading, mind.polishes = BROKEN[fault], lambda _: BROKEN[fault]
+    mind.fails_reading, mind.polishes = fault, lambda _: fault
 
     run, said = asks(ada, "Is the lamp any good?")
 
@@ -520,7 +492,7 @@ def test_a_call_that_goes_wrong_ends_at_its_deadline(llm_server: LLMServer, sett
     assert "clarified" not in counters(run, "calibration"), "a failed call is no reason to ask back"
     calls = LLMCall.objects.filter(run=run, purpose="swarm")
     assert calls.count() == 2
-    if fault in ("hangs", "trickles"):
+    if "hang" in fault:
         assert {call.status for call in calls} == {"timeout"}
         assert max(milliseconds(run).values()) < 4_000, "by default the deadlines are 8 and 12 s"
 
@@ -549,12 +521,3 @@ def test_all_drafts_of_a_message_share_the_deadline_of_the_polishers(llm_server:
     assert [message.text for message in said] == ["It is a good lamp."]
     assert mind.calls.count("post") == 1
     assert counters(run, "polish")["failed"] == 2
-
-
-def test_in_health_two_calls_are_added(llm_server: LLMServer) -> None:
-    mind = Mind(llm_server)
-
-    run, _ = asks(with_swarm(), "Which of the two lamps should I buy for the office?")
-
-    assert mind.calls.count("pre") + mind.calls.count("post") == 2
-    assert LLMCall.objects.filter(run=run, purpose="swarm").count() == 2

@@ -89,23 +89,6 @@ def test_what_was_not_said_is_dropped_and_counted(room: tuple[Agent, Channel, Me
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "quote", "stored"),
-    [
-        ("User is a vegetarian", "eat fish", "I don’t eat fish."),
-        ("Lena weighs 72 kg", "I weigh 72 kg", "I weigh 72 kg, and my sister Lena weighs 61 kg!"),
-    ],
-)
-def test_a_model_cannot_put_what_was_said_into_other_words(
-    text: str, quote: str, stored: str, room: tuple[Agent, Channel, Message]
-) -> None:
-    agent, channel, message = room
-    with updating(agent, channel) as state:
-        add_quoted(state, "facts", [Entry(text=text, position=1, quote=quote)], [message])
-
-    assert [entry.text for entry in entries(DialogState.objects.get(), "facts")] == [stored]
-
-
 def test_the_anchor_stays_and_the_goal_follows(room: tuple[Agent, Channel, Message]) -> None:
     agent, channel, first = room
     second = say(channel, "Mia", "Now I want a list of shops.")
@@ -281,20 +264,6 @@ def test_an_assumption_is_noted_with_its_latest_message(
     ]
 
 
-def test_an_entry_names_the_message_it_rests_on(
-    room: tuple[Agent, Channel, Message],
-) -> None:
-    agent, channel, _ = room
-    said = [say(channel, "Mia", text) for text in ("I live in Oslo.", "I live in Bergen now.")]
-    with updating(agent, channel) as state:
-        for message in said:
-            new = [Entry(text=message.text, position=message.position, quote=message.text)]
-            add_quoted(state, "facts", new, said)
-
-    oslo, bergen = entries(DialogState.objects.get(), "facts")
-    assert [oslo.message, bergen.message] == said
-
-
 @pytest.mark.parametrize(
     ("kind", "quotes"),
     [
@@ -361,7 +330,6 @@ def test_a_long_sentence_is_quoted_with_its_beginning_or_not_at_all(quote: str, 
         ("Forget that I am vegetarian.", ["My budget is 50 euros."]),
         ("Hm. Please forget what I said about Oslo, it was wrong.", ["My budget is 50 euros."]),
         ("Actually, can you forget my budget?", ["I am vegetarian and live in Oslo."]),
-        ("Ignore what I said about the budget!", ["I am vegetarian and live in Oslo."]),
         ("Don't forget that I am vegetarian.", ["I am vegetarian and live in Oslo.", "My budget is 50 euros."]),
         ("Forget it, I will take the bus.", ["I am vegetarian and live in Oslo.", "My budget is 50 euros."]),
         ("Forget that I own a dog.", ["I am vegetarian and live in Oslo.", "My budget is 50 euros."]),

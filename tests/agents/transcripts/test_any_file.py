@@ -19,31 +19,6 @@ from agents.transcripts.readers import FORMATS, detect
 from agents.transcripts.records import ChannelInfo, Record, Skipped, SourceMessage
 from tests.agents.transcripts.test_docs import EXAMPLES
 
-_KEYS = (
-    "id role content messages mapping message author parts current_node parent mes is_user is_system name swipes send_date extra "
-    "histories msgs src is_human text turns candidates raw_content ts user subtype thread_ts type guild channel nickname timestamp "
-    "reference messageId embeds isBot observations traceId startTime input output run_type inputs outputs "
-    "generations choices kwargs lc resourceSpans scopeSpans spans attributes key value stringValue arrayValue values kvlistValue "
-    "events startTimeUnixNano parentSpanId spanId "
-)
-KEYS = _KEYS.split()
-SOME = (
-    "",
-    "user",
-    "assistant",
-    "x",
-    "GENERATION",
-    "llm",
-    "2026-03-01T09:12:00Z",
-    "gen_ai.input.messages",
-    '[{"role": "user"}]',
-)
-texts = st.sampled_from(SOME) | st.text(max_size=8)
-values = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 2 * 10**12) | st.floats(allow_nan=False, allow_infinity=False, width=32) | texts,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=6),
-    max_leaves=25,
-)  # fmt: skip
 SAMPLES: dict[str, str] = dict(reversed(EXAMPLES))
 
 
@@ -66,14 +41,6 @@ def check(entries: list[Record] | None) -> None:
             assert entry.speaker
         if isinstance(entry, Skipped):
             assert entry.reason
-
-
-@pytest.mark.parametrize("name", [name for name in FORMATS if name not in ("jsonl", "csv")])
-@given(data=st.data())
-def test_a_reader_refuses_or_reads_any_json(name: str, data: st.DataObject) -> None:
-    written = data.draw(st.lists(values, min_size=1, max_size=3))
-    text = json.dumps(written) if data.draw(st.booleans()) else "\n".join(map(json.dumps, written))
-    check(records(name, text.encode()))
 
 
 @pytest.mark.parametrize("name", list(FORMATS))

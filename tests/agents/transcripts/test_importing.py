@@ -55,17 +55,6 @@ def test_a_dry_run_counts_and_stores_nothing(tmp_path: Path) -> None:
     assert (report["imported"], report["duplicates"]) == (0, 2)
 
 
-def test_for_people_a_table_and_every_count_that_matters(tmp_path: Path) -> None:
-    out = io.StringIO()
-    path = write(
-        tmp_path, "t.json", '{"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "\\u0000"}]}'
-    )
-    call_command("import_transcript", path, stdout=out)
-    assert "openai: read 2, imported 1 into t; 0 were there already." in out.getvalue()
-    assert "1 system prompts, which are not messages" in out.getvalue()
-    assert "1 characters that cannot be stored, replaced by U+FFFD" in out.getvalue()
-
-
 def test_of_a_conversation_without_an_agent_the_command_says_what_to_do(tmp_path: Path) -> None:
     make_agent("guide", "Harbour Guide")
     path = write(tmp_path, "t.jsonl", lines("Is it late?", speaker="Pat") + lines("No.", speaker="Assistant"))
@@ -135,25 +124,25 @@ def test_the_number_of_queries_does_not_grow_with_the_messages(tmp_path: Path) -
     make_agent("ann")
     rows = [
         {"id": str(n), "speaker": "Ann", "text": f"t{n}", "reply_to": str(n - 1) if n % 50 == 1 else None}
-        for n in range(2000)
+        for n in range(500)
     ]
     path = write(tmp_path, "t.jsonl", "\n".join(map(json.dumps, rows)))
     with CaptureQueriesContext(connection) as queries:
         import_transcript(path, ReadOptions())
     inserts = [q for q in queries if q["sql"].startswith('INSERT INTO "messages"')]
     assert len(queries) - len(inserts) <= 30
-    assert len(inserts) <= 40  # SQLite takes 66 rows a statement, PostgreSQL all
-    assert list(Message.objects.order_by("position").values_list("position", flat=True)) == list(range(1, 2001))
+    assert len(inserts) <= 10  # SQLite takes 66 rows a statement, PostgreSQL all
+    assert list(Message.objects.order_by("position").values_list("position", flat=True)) == list(range(1, 501))
     with CaptureQueriesContext(connection) as queries:
         import_transcript(path, ReadOptions())
     assert len(queries) <= 20
 
 
 def test_many_small_conversations_are_stored_in_few_statements(tmp_path: Path) -> None:
-    chats = [{"messages": [{"role": "user", "content": f"{n} {m}"} for m in range(1 + n % 3)]} for n in range(300)]
+    chats = [{"messages": [{"role": "user", "content": f"{n} {m}"} for m in range(1 + n % 3)]} for n in range(60)]
     with CaptureQueriesContext(connection) as queries:
         report = run_json("import_transcript", write(tmp_path, "c.jsonl", "\n".join(map(json.dumps, chats))))
-    assert (report["imported"], len(report["channels"])) == (600, 300)
+    assert (report["imported"], len(report["channels"])) == (120, 60)
     assert len(queries) <= 40
     assert all(c.next_position == c.messages.count() + 1 for c in Channel.objects.all())
 
@@ -162,8 +151,6 @@ def test_many_small_conversations_are_stored_in_few_statements(tmp_path: Path) -
     ("option", "reason"),
     [
         ({"map": ["nothing"]}, "write it as KEY=VALUE"),
-        ({"tag": ["a=1,b"]}, "write it as KEY=VALUE"),
-        ({"columns": "text"}, "write it as KEY=VALUE"),
         ({"tag": ["1st=a"]}, "--tag: tag key '1st'; allowed: a letter, then"),
         ({"timezone": "Mars/Base"}, "unknown time zone 'Mars/Base'"),
         ({"map": ["Ann=benjamin-hal"]}, "--map Ann=benjamin-hal: no agent 'benjamin-hal'; nearest: benjamin-hall"),

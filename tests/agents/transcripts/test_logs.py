@@ -24,7 +24,7 @@ def imported(folder: Path, text: str, name: str = "log.txt", **options: Any) -> 
 
 
 # -- IRC
-@pytest.mark.parametrize("stamp", ["[12:03] ", "12:03 ", ""])
+@pytest.mark.parametrize("stamp", ["[12:03] ", ""])
 def test_what_an_irc_log_says_itself_is_not_glued_to_a_message(tmp_path: Path, stamp: str) -> None:
     log = (
         f"--- Log opened Mon Jan 05 09:00:00 2026\n{stamp}<ann> hi\n=== bo is now known as bo_away\n{stamp}<bo> ho\n"
@@ -72,7 +72,7 @@ def stamped(good: int, bad: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize(("good", "bad", "warned"), [(50, 1, False), (49, 1, False), (48, 2, True), (40, 10, True)])
+@pytest.mark.parametrize(("good", "bad", "warned"), [(49, 1, False), (48, 2, True), (40, 10, True)])
 def test_lines_that_are_not_understood_are_counted_and_warned_of(
     tmp_path: Path, good: int, bad: int, warned: bool
 ) -> None:
@@ -158,9 +158,8 @@ def test_what_whatsapp_writes_itself_on_ios_is_not_speech(tmp_path: Path) -> Non
     assert report["skipped_by_reason"] == {"notice": 1, "media": 2, "deleted message": 1}
 
 
-@pytest.mark.parametrize(
-    ("omitted", "deleted", "edited"),
-    [
+def test_whatsapp_s_own_texts_are_known_in_several_languages(tmp_path: Path) -> None:
+    own = [
         ("<Media omitted>", "You deleted this message", "<This message was edited>"),
         ("<Medien ausgeschlossen>", "Du hast diese Nachricht gelöscht.", "<Diese Nachricht wurde bearbeitet.>"),
         ("<Multimedia omitido>", "Se eliminó este mensaje.", "<Se editó este mensaje.>"),
@@ -172,25 +171,37 @@ def test_what_whatsapp_writes_itself_on_ios_is_not_speech(tmp_path: Path) -> Non
         ("<pominięto multimedia>", "Usunięto tę wiadomość", "<This message was edited>"),
         ("<Medya dahil edilmedi>", "Bu mesaj silindi", "<Bu mesaj düzenlendi>"),
         ("<メディアは含まれていません>", "Pesan ini telah dihapus", "<Pesan ini diedit>"),
+    ]
+    said_by_ann = [text for omitted, deleted, edited in own for text in (omitted, deleted, f"Gut {edited}", "Hallo")]
+
+    report = imported(tmp_path, "".join(f"31/12/2025, 22:15 - Ann: {text}\n" for text in said_by_ann))
+
+    assert said() == [("Ann", "Gut"), ("Ann", "Hallo")] * len(own)
+    assert report["skipped_by_reason"] == {"media": len(own), "deleted message": len(own)}
+
+
+@pytest.mark.parametrize(
+    "stamp",
+    [
+        "31.12.25, 22:15 - ",
+        "12/31/25, 10:15\u202fPM - ",
+        "2025-12-31 22:15 - ",
+        "31/12/2025 22.15 - ",
+        "31/12/2025, 10:15 p.\u00a0m. - ",
     ],
-)  # fmt: skip
-@pytest.mark.parametrize("stamp", ["31/12/2025, 22:15 - ", "31.12.25, 22:15 - ", "12/31/25, 10:15\u202fPM - ", "2025-12-31 22:15 - ",
-                                   "31/12/2025 22.15 - ", "31/12/2025, 10:15 p.\u00a0m. - "])  # fmt: skip
-def test_whatsapp_s_own_texts_are_known_in_several_languages(
-    tmp_path: Path, stamp: str, omitted: str, deleted: str, edited: str
-) -> None:
-    report = imported(
-        tmp_path, "".join(f"{stamp}Ann: {text}\n" for text in (omitted, deleted, f"Gut {edited}", "Hallo"))
-    )
-    assert said() == [("Ann", "Gut"), ("Ann", "Hallo")]
-    assert report["skipped_by_reason"] == {"media": 1, "deleted message": 1}
+)
+def test_an_export_of_android_is_known_by_its_times(tmp_path: Path, stamp: str) -> None:
+    report = imported(tmp_path, f"{stamp}Ann: <Media omitted>\n{stamp}Ann: Hallo\n")
+
+    assert said() == [("Ann", "Hallo")]
+    assert report["skipped_by_reason"] == {"media": 1}
     assert report["first_sent_at"] == "2025-12-31T22:15:00Z"
 
 
 @pytest.mark.parametrize(
     "stamp",
-    ["05/01/2026 21:58:01", "05-01-2026 21:58:01", "05/01/2026, 21:58:01", "2026. 01. 05. 21:58:01", "2026. 1. 5. 오후 9:58:01",
-     "05/01/2026 à 21:58:01", "2026/1/5 下午9:58:01", "5.1.2026 um 21:58:01"],
+    ["05/01/2026 21:58:01",    "2026. 1. 5. 오후 9:58:01",
+      "2026/1/5 下午9:58:01", "5.1.2026 um 21:58:01"],
 )  # fmt: skip
 def test_an_export_of_ios_is_known_by_its_marks(tmp_path: Path, stamp: str) -> None:
     log = (
@@ -203,24 +214,21 @@ def test_an_export_of_ios_is_known_by_its_marks(tmp_path: Path, stamp: str) -> N
     assert report["first_sent_at"] == "2026-01-05T21:58:01Z"
 
 
-@pytest.mark.parametrize(
-    "stamp", ["05/01/2026 à 21:58 - ", "05/01/2026 às 21:58 - ", "2026. 01. 05. 21:58 - ", "2026. 1. 5. 오후 9:58 - "]
-)
+@pytest.mark.parametrize("stamp", ["05/01/2026 à 21:58 - ", "2026. 1. 5. 오후 9:58 - "])
 def test_words_between_date_and_time_are_no_hindrance(tmp_path: Path, stamp: str) -> None:
     report = imported(tmp_path, f"{stamp}Ann: one\n{stamp}Ann a quitté\n{stamp}Bo: two\n", dates="day-first")
     assert said() == [("Ann", "one"), ("Bo", "two")]
     assert report["first_sent_at"] == "2026-01-05T21:58:00Z"
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["null", "Missed voice call, tap to call back", "Missed video call", "live location shared", "<View once voice message omitted>",
-     "Waiting for this message. This may take a while.", "Waiting for this message"],
-)  # fmt: skip
 @pytest.mark.parametrize("stamp", ["13/01/2026, 21:58 - ", "[13/01/2026, 21:58:01] "])
-def test_more_texts_of_whatsapp_are_not_speech(tmp_path: Path, stamp: str, text: str) -> None:
-    imported(tmp_path, f"{stamp}Ann: {text}\n{stamp}Ann: {text}, she said\n")
-    assert said() == [("Ann", f"{text}, she said")]
+def test_more_texts_of_whatsapp_are_not_speech(tmp_path: Path, stamp: str) -> None:
+    own = [
+        *("null", "Missed voice call, tap to call back", "Missed video call", "live location shared"),
+        *("<View once voice message omitted>", "Waiting for this message. This may take a while."),
+    ]
+    imported(tmp_path, "".join(f"{stamp}Ann: {text}\n{stamp}Ann: {text}, she said\n" for text in own))
+    assert said() == [("Ann", f"{text}, she said") for text in own]
 
 
 def test_a_notice_to_a_channel_is_no_message_of_irssi(tmp_path: Path) -> None:

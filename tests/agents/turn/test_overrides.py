@@ -43,10 +43,8 @@ def office(ada: Agent) -> Channel:
         ({}, ["noting", "needed"]),
         ({"stages": []}, ["needed"]),
         ({"stages": ["noting"]}, ["noting", "needed"]),
-        ({"stages": ["nothing of the kind"]}, ["needed"]),
         ({"stages": "noting"}, ["noting", "needed"]),
         ({"stages": [7]}, ["noting", "needed"]),
-        ({"stages": None}, ["noting", "needed"]),
     ],
 )
 def test_only_the_stages_named_take_part_and_those_that_are_required(
@@ -57,7 +55,17 @@ def test_only_the_stages_named_take_part_and_those_that_are_required(
     assert [stage.name for stage in pipeline(overrides).stages] == names
 
 
-@pytest.mark.parametrize("wrong", [None, 7, "x", [], {"model": 1}, {"1bad": "x"}, {"a": 1}, True, -1])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        7,
+        "x",
+        [],
+        {"model": 1},
+        True,
+    ],
+)
 def test_values_that_are_none_are_passed_over(wrong: Any) -> None:
     given = Overrides.of(dict.fromkeys(Overrides.model_fields, wrong))
 

@@ -52,13 +52,10 @@ def test_a_direct_message_is_saved_and_queues_the_agents_turn(ada: Agent, dm: Ch
         ("Hello everybody.", ["ada", "bob"]),
         ("I told everybody.", []),
         ("@ada, what do you think?", ["ada"]),
-        ("What do you think, @ADA?", ["ada"]),
         ("@ada and @bob, please.", ["ada", "bob"]),
         ("Ask Bob Vance about it.", []),
         ("bob vance!", ["bob"]),
         ("mail me@ada.example or @ada-lovelace", []),
-        ("Bob is not enough, nor is Adabob Vancement.", []),
-        ("@cleo is no member", []),
     ],
 )
 def test_elsewhere_those_who_are_named_are_addressed(
@@ -80,9 +77,7 @@ def test_elsewhere_those_who_are_named_are_addressed(
         ("What do you say, Boss?", ["michael"]),
         ("Jim: be funnier. Michael Scott is loud.", ["jim"]),
         ("Zed, be shorter", []),
-        ("Anna, be shorter", []),
         ("Ok. Anna, be shorter", []),
-        ("Max, be shorter", []),
         ("Max, be shorter. Jim, be funnier", ["jim"]),
     ],
 )
@@ -136,9 +131,6 @@ def test_an_agent_is_called_though_a_person_once_spoke_under_its_name(office: Ch
         ("Max, dose?", [], "'Max' is the name of several here", "write @max-1, @max-2, or"),
         ("I asked Mira Vale yesterday", [], "'Mira Vale' is named and not addressed", "write @mira-vale, or"),
         ("What is the dose?", [], "it names none of them", "write @max-1, @max-2, @mira-vale, or"),
-        ("Not Mira Vale: dose?", [], "'Mira Vale' is named and not addressed", "@mira-vale"),
-        ("@mira-vale dose?", ["mira-vale"], "", ""),
-        ("@mira dose?", ["mira-vale"], "", ""),
         ("Mira Vale, dose?", ["mira-vale"], "", ""),
     ],
 )
@@ -219,10 +211,7 @@ def test_a_key_belongs_to_one_message(ada: Agent, dm: Channel, office: Channel) 
     [
         ({"outsider": ""}, "one author; allowed: user, or outsider"),
         ({"outsider": "Z" * 201}, "outsider has 201 characters; allowed: at most 200"),
-        ({"outsider": "Z\x00"}, "outsider: the text holds a NUL"),
         ({"outsider": "Zed\rada"}, r"outsider: .*U\+000D"),
-        ({"text": ""}, "the text is empty"),
-        ({"text": "\x00"}, "NUL character"),
         ({"tags": {"a b": "x"}}, "Tag key 'a b'"),
     ],
 )

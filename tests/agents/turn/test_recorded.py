@@ -12,7 +12,13 @@ from agents.turn.prompt import build_prompt, new_turn
 pytestmark = pytest.mark.django_db
 
 
-@pytest.mark.parametrize("temperature", [None, 0.0, 0.7])
+@pytest.mark.parametrize(
+    "temperature",
+    [
+        None,
+        0.0,
+    ],
+)
 def test_a_resumed_turn_asks_with_the_same_temperature(ada: Agent, office: Channel, temperature: float | None) -> None:
     run, owner = start_turn(agent=ada, channel=office), owner_name()
     run.acquire(owner=owner, lease=lease())

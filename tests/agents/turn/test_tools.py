@@ -10,7 +10,7 @@ from pytest_django import Settings
 from agents.kit.llm import ToolCall
 from agents.models import Agent, Channel, ChannelMember, MemoryBlock, MemoryPassage, Reaction, Run
 from agents.turn.pipeline import Turn
-from agents.turn.tools import TOOLS, Performed, perform
+from agents.turn.tools import Performed, perform
 from tests.agents.turn.playing import join, plays, take_turn, texts
 from tests.factories import make_channel, say
 from tests.llm_server import LLMServer
@@ -31,14 +31,6 @@ def use(turn: Turn, tool: str, **given: Any) -> Performed:
 # -- what the model is told of them
 
 
-def test_the_request_offers_them(ada: Agent, office: Channel, llm_server: LLMServer) -> None:
-    plays(llm_server, "done")
-
-    take_turn(ada, office)
-
-    assert [tool["name"] for tool in llm_server.bodies[0]["tools"]] == list(TOOLS)
-
-
 # -- problems are answers
 @pytest.mark.parametrize(
     ("tool", "given", "answer"),
@@ -46,24 +38,13 @@ def test_the_request_offers_them(ada: Agent, office: Channel, llm_server: LLMSer
         ("shout", {}, "There is no tool 'shout'; allowed: send_message, react_to_message, do_nothing"),
         ("send_message", {"channel": "office"}, "The field text is missing; allowed: channel, text."),
         ("send_message", {"channel": "office", "text": "x", "to": "bob"}, "There is no field 'to'; allowed: channel, text."),
-        ("send_message", {"channel": "office", "text": 7}, "The field text is 7: Input should be a valid string."),
         ("send_message", {"channel": "office", "text": " \n"}, "The field text is ' \\n': allowed: text that is not only white space."),
-        ("send_message", {"channel": "office", "text": "x" * 100_001}, "should have at most 100000 characters"),
         ("send_message", {"channel": "attic", "text": "x"}, "The field channel is 'attic'; allowed: office."),
-        ("send_message", {"channel": "nowhere", "text": "x"}, "The field channel is 'nowhere'; allowed: office."),
         ("react_to_message", {"message": 99, "emoji": "👍"}, "The field message is 99; allowed: the number in front of"),
-        ("react_to_message", {"message": 0, "emoji": "👍"}, "The field message is 0: Input should be greater than"),
         ("react_to_message", {"message": 10**30, "emoji": "👍"}, "The field message is 1"),
-        ("react_to_message", {"message": "first", "emoji": "👍"}, "The field message is 'first'"),
-        ("react_to_message", {"message": 1, "emoji": "great"}, "The field emoji is 'great': allowed: one emoji such as 👍"),
         ("react_to_message", {"message": 1, "emoji": "👍 nice"}, "without words"),
-        ("react_to_message", {"message": 1, "emoji": "👍" * 40}, "at most 32 characters"),
-        ("do_nothing", {}, "The field reason is missing; allowed: reason."),
         ("do_nothing", {"reason": "x" * 501}, "at most 500 characters"),
-        ("update_memory", {"label": "mood", "value": "x" * 4_001}, "at most 4000 characters"),
-        ("update_memory", {"label": "", "value": "x"}, "The field label is '': allowed: 1 to 64 letters"),
         ("update_memory", {"label": "пароль", "value": "x"}, "allowed: 1 to 64 letters a-z"),
-        ("store_memory", {"text": "x" * 2_001}, "at most 2000 characters"),
         ("search_memory", {"query": ""}, "The field query is '': allowed: text"),
     ],
 )  # fmt: skip
@@ -85,7 +66,7 @@ def test_a_problem_names_field_value_and_what_is_allowed(
 
 
 # -- send_message
-@pytest.mark.parametrize("name", ["office", "#office", "Office", " office "])
+@pytest.mark.parametrize("name", ["#office", " office "])
 def test_a_channel_is_found_by_its_short_name(turn: Turn, name: str) -> None:
     done = use(turn, "send_message", channel=name, text="No.")
 
@@ -103,13 +84,6 @@ def test_a_message_may_go_to_another_of_the_agents_channels(turn: Turn, ada: Age
     assert (texts(cellar), texts(turn.channel)) == (["Anybody?"], [])
 
 
-def test_an_agent_switched_off_during_its_turn_is_told(turn: Turn, ada: Agent) -> None:
-    Agent.objects.filter(pk=ada.pk).update(is_active=False)
-
-    assert "'ada' is inactive" in use(turn, "send_message", channel="office", text="No.").text
-    assert texts(turn.channel) == []
-
-
 def test_a_member_taken_out_of_the_channel_neither_speaks_nor_reacts(turn: Turn) -> None:
     say(turn.channel, "Zed", "Hello.")
     ChannelMember.objects.all().delete()
@@ -120,7 +94,7 @@ def test_a_member_taken_out_of_the_channel_neither_speaks_nor_reacts(turn: Turn)
 
 
 # -- react_to_message
-@pytest.mark.parametrize("emoji", ["👍", "❤️", "👩‍🔬", "🇩🇪", "👍🏽", "1️⃣"])
+@pytest.mark.parametrize("emoji", ["👩‍🔬", "🇩🇪", "1️⃣"])
 def test_a_reaction_is_put_on_the_message_of_that_number(turn: Turn, emoji: str) -> None:
     say(turn.channel, "Zed", "One.")
     second = say(turn.channel, "Zed", "Two.")
@@ -134,7 +108,7 @@ def test_a_reaction_is_put_on_the_message_of_that_number(turn: Turn, emoji: str)
 # -- memory
 @pytest.mark.parametrize(
     "label",
-    ["personality", "Personality", " PERSONALITY ", "person ality", "_personality", "Per-son.ality", "ｐersonality"],
+    ["personality", "person ality", "Per-son.ality", "ｐersonality"],
 )
 def test_the_personality_is_not_the_agents_to_change(turn: Turn, ada: Agent, label: str) -> None:
     MemoryBlock.objects.create(agent=ada, label="personality", value="dry")

@@ -95,15 +95,6 @@ def test_a_turn_that_fails_ends_with_1_and_its_reason(ada: Agent, office: Channe
     assert "gave no usable answer (rejected)" in out.getvalue()
 
 
-def test_a_turn_that_crashes_ends_with_1_too(ada: Agent, office: Channel, settings: Settings) -> None:
-    settings.TURN_PIPELINE = ["nowhere.at.all"]
-
-    error = refused()
-
-    assert error.returncode == 1
-    assert "errored: ModuleNotFoundError" in str(error)
-
-
 def test_names_that_are_not_there_end_with_3_and_what_is_allowed(ada: Agent, office: Channel) -> None:
     make_agent("adam")
     make_channel("attic")

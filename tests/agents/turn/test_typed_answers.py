@@ -12,9 +12,7 @@ from pytest_django import Settings
 from agents.debates.answers import Position
 from agents.models import Agent, Channel, Message, Run, RunMessage
 from agents.turn.orchestrator import finish_turn
-from agents.turn.prompt import preview_prompt
 from agents.turn.scripted import DONE
-from agents.turn.tools import tool_definitions
 from tests.agents.turn.playing import answer_text, answers, join, plays, shown, take_turn, texts
 from tests.factories import make_channel
 from tests.llm_server import LLMServer
@@ -84,11 +82,8 @@ def test_the_agent_is_offered_send_message_alone_with_the_fields(
     [
         (without("position"), "The field position is missing; allowed: "),
         (without(position=" \n"), "The field position is ' \\n'"),
-        (without(position="x" * 2_001), "at most 2000 characters"),
         (without(confidence="high"), "The field confidence is 'high'"),
-        (without(confidence=None), "The field confidence is None"),
         (without(citations=["", "b"]), "The field citations.0 is ''"),
-        (without("text"), "The field text is missing"),
     ],
 )
 def test_an_unusable_answer_is_named_and_may_be_given_again(
@@ -107,7 +102,6 @@ def test_an_unusable_answer_is_named_and_may_be_given_again(
 @pytest.mark.parametrize(
     "calls",
     [
-        [("send_message", without("position")), ("send_message", without(confidence="high"))],
         [("send_message", without(channel="cellar")), ("send_message", without("position"))],
         [("shout", {}), ("do_nothing", {"reason": "no"})],
     ],
@@ -159,7 +153,13 @@ def test_several_answers_at_once_are_one(ada: Agent, office: Channel, llm_server
 
 
 @pytest.mark.usefixtures("asking")
-@pytest.mark.parametrize("given", [without(mood="good", cites=3), without("channel"), without(channel="")])
+@pytest.mark.parametrize(
+    "given",
+    [
+        without(mood="good", cites=3),
+        without("channel"),
+    ],
+)
 def test_an_answer_is_not_lost_over_unknown_fields_or_a_missing_channel(
     ada: Agent, office: Channel, llm_server: LLMServer, given: dict[str, Any]
 ) -> None:
@@ -221,24 +221,6 @@ def test_the_scripted_actor_gives_the_answer_it_is_given(
     message = Message.objects.get()
     assert (run.status, message.text, message.payload) == ("completed", "Paper.", FIELDS)
     assert DONE not in texts(office)
-
-
-@pytest.mark.usefixtures("asking")
-def test_the_preview_shows_what_a_turn_would_ask_for(ada: Agent, office: Channel) -> None:
-    seen = preview_prompt(agent=ada, channel=office)
-
-    assert seen.wanted_answer is not None
-    assert [tool.name for tool in tool_definitions(seen.wanted_answer)] == ["send_message"]
-    assert "reasoning" in seen.system_text
-
-
-@pytest.mark.usefixtures("asking")
-def test_the_name_of_the_shape_is_stored_with_the_turn(ada: Agent, office: Channel, llm_server: LLMServer) -> None:
-    plays(llm_server, ("send_message", GIVEN))
-
-    run = take_turn(ada, office)
-
-    assert RunMessage.objects.get(run=run, role="system").content["answer"] == {"name": "position", "values": {}}
 
 
 # -- without a typed answer

@@ -354,10 +354,6 @@ def test_the_name_of_a_file_can_do_no_harm(name: str, kept: str) -> None:
     assert uploads.plain_name(name) == kept
 
 
-def test_a_file_may_have_a_name_that_no_file_system_takes() -> None:
-    assert imported(uploaded(file(TALK, "漢" * 90 + ".jsonl"))).status == "completed"
-
-
 def test_what_nobody_imports_is_dropped_after_days_and_pruned(settings: Settings) -> None:
     settings.IMPORT_KEEP_DAYS = 7
     old, new = uploaded(file(TALK, "old.jsonl")), uploaded(file(TALK, "new.jsonl"), user=somebody(username="nina"))

@@ -19,10 +19,6 @@ pytestmark = pytest.mark.django_db
 
 CARD = '{"spec": "chara_card_v2", "data": {"name": "Wraith", "description": "Speaks of weather."}}'
 PARTS = PERSONA + "traits: [{name: dry}]\nmemory_blocks: [{label: notes}]\n"
-LEVELS = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
-ALIASES = "\n".join(
-    ["display_name: X", "a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]", *LEVELS, "traits: *a9"]
-)
 
 
 def outcomes(*files: tuple[str, str], user: User, reset: bool = False) -> dict[str, str]:
@@ -58,12 +54,10 @@ def test_the_form_imports_personas_and_says_what_became_of_each() -> None:
     ("text", "name", "reason"),
     [
         ("display_name: X\nsystem_prompt: x\nnope: y\n", "漢" * 90 + ".yaml", "unknown field 'nope'"),
-        ("\0" * 64, "ghost.md", "NUL bytes"),
         (lines(("Pat", "Hello")), "talk.jsonl", "is no persona; allowed:"),
         ("display_name: X\na: &a [lol]\nb: [*a, *a]\n", "bomb.yaml", "alias .a; write the value out"),
         ("a: [" + "1," * 40_000 + "1]", "bomb.yaml", "more than 65,536 bytes of YAML"),
         ("a: " + "[" * 400 + "]" * 400, "bomb.yaml", "YAML nested too deep"),
-        ("a: 2026-13-45", "bomb.yaml", "not valid YAML"),
         (PERSONA.replace("guide", "_default", 1), "a.yaml", "an agent's id cannot begin with an underscore"),
     ],
 )
