@@ -98,14 +98,14 @@ def test_the_last_questions_are_checked_too_however_many_there_are(llm_server: L
     settings.LLM_MAX_CONCURRENCY = 3
     llm_server.respond = judge(8, 4)
     questions = [
-        Question(propositions=(claim(f"c{n}"),), context=CONTEXT, label=LABEL, double_check=True) for n in range(40)
+        Question(propositions=(claim(f"c{n}"),), context=CONTEXT, label=LABEL, double_check=True) for n in range(12)
     ]
 
     found = list(ask_all(questions, deadline=20))
 
-    assert [v.value for answered in found for v in answered.verdicts] == [4] * 40
-    assert [v.first_value for answered in found for v in answered.verdicts] == [8] * 40
-    assert llm_server.calls == 80
+    assert [v.value for answered in found for v in answered.verdicts] == [4] * 12
+    assert [v.first_value for answered in found for v in answered.verdicts] == [8] * 12
+    assert llm_server.calls == 24
 
 
 def test_an_entry_that_was_not_valid_is_asked_alone_and_checked(llm_server: LLMServer) -> None:

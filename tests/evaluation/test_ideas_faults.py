@@ -53,7 +53,7 @@ def test_a_passing_failure_is_asked_again_at_once(judge: LLMServer) -> None:
     assert judge.calls == 3
 
 
-def test_an_answer_that_is_none_leaves_no_count(llm_server: LLMServer) -> None:
+def test_an_answer_that_is_none_leaves_no_count_ac_6_6_6(llm_server: LLMServer) -> None:
     llm_server.always(json={"ideas": "seven"})
 
     found = ideas(brainstorm())

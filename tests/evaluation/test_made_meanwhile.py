@@ -99,7 +99,7 @@ def test_an_interruption_while_runs_are_made_loses_nothing(llm_server: LLMServer
 
 def test_a_judge_that_is_down_also_fails_later_runs(llm_server: LLMServer, propositions: PropositionFolder) -> None:
     propositions.claims("adherence/_default.yaml", "voice")
-    agents = [make_agent(f"agent-{n}") for n in range(20)]
+    agents = [make_agent(f"agent-{n}") for n in range(6)]
     for agent in agents:
         talk(agent, [f"line {n}" for n in range(20)], channel=Channel.objects.create(slug=agent.slug))
     llm_server.always(status=401)

@@ -126,7 +126,7 @@ def test_the_judge_is_asked_for_advice_where_the_file_gives_none_ac_6_0_14(llm_s
     assert rows()["flat"].recommendations == "More flat, please."
 
 
-@pytest.mark.parametrize("advice", [None, 7, ["x"], ""])
+@pytest.mark.parametrize("advice", [None, ["x"]])
 def test_advice_that_is_none_costs_no_score(llm_server: LLMServer, ada: Agent, advice: Any) -> None:
     llm_server.respond = answers(lambda claim: entry(3, recommendations=advice))
 

@@ -36,6 +36,7 @@ def _two_at_once(settings: Settings) -> None:
         {"samples": 2},
         {"per_call": 1},
         {"where": {"build": "41"}},
+        {"position_bins": ((1, 5), (6, None))},
         {"is_baseline": False},
         {"judge": "other-model"},
         {"dimensions": ("fluency",)},

@@ -75,7 +75,7 @@ def test_neither_list_costs_more_queries_when_it_is_longer(client: Program) -> N
     assert [queries(client, url) for url in (SCHEDULES, ALERTS)] == few
 
 
-@pytest.mark.parametrize("url", [SCHEDULES, ALERTS])
-@pytest.mark.parametrize("method", ["post", "put", "patch", "delete"])
-def test_they_are_read_only(client: Program, url: str, method: str) -> None:
-    assert getattr(client, method)(url, {}).status_code == 405
+def test_they_are_read_only(client: Program) -> None:
+    for url in (SCHEDULES, ALERTS):
+        for method in (client.post, client.put, client.patch, client.delete):
+            assert method(url, {}).status_code == 405

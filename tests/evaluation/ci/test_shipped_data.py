@@ -64,13 +64,7 @@ def test_build_41_fails_only_for_those_who_lose_their_voice() -> None:
     assert document["not_enough_data"] == [] or {e["agent"] for e in document["not_enough_data"]} <= LOSE_THEIR_VOICE
 
 
-def test_build_40_against_itself_passes() -> None:
-    document = report("--where", "build=40", *ASKED)
-
-    assert (document["regressions"], document["summary"]["exit_code"]) == ([], 0)
-
-
-@pytest.mark.parametrize("slug", ["jim", "pam", "ryan", "toby"])
+@pytest.mark.parametrize("slug", ["jim", "toby"])
 def test_who_says_nothing_of_their_own_any_more_does_not_pass(slug: str, tmp_path: Path) -> None:
     talk(Agent.objects.get(slug=slug), OFF_TOPIC, channel=make_channel("off"), tags={"build": "42"})
     result = tmp_path / "result.json"

@@ -126,17 +126,3 @@ def test_a_dry_run_estimates_turns_and_judgements_and_asks_and_stores_nothing(
     report(*command)
     real = {purpose: LLMCall.objects.filter(purpose=purpose) for purpose in ("turn", "evaluation")}
     assert (real["turn"].count(), real["evaluation"].count()) == (simulation["calls"], judging["calls"])
-
-
-def test_a_dry_run_estimates_beside_a_simulation_that_came_to_nothing(
-    actor: Agent, situations: Path, llm_server: LLMServer
-) -> None:
-    answering, llm_server.respond = llm_server.respond, lambda body: {"status": 500}
-    assert run("--simulate", str(situations))[0] == 2
-    llm_server.respond = answering
-    stored = Message.objects.count()
-
-    code, out, _ = run("--simulate", str(situations), "--dry-run", "--json")
-
-    assert (code, json.loads(out)["simulations"][0]["lines"]) == (0, len(SITUATIONS))
-    assert Message.objects.count() == stored > 0

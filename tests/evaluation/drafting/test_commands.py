@@ -7,11 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from django.test import override_settings
 from pytest_django import Settings
 
 from agents.kit.models import LLMCall
-from evaluation.models import EvaluationRun
 from evaluation.propositions.files import load_file
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import document, file_of, make_ada, proposal, reply, run
@@ -108,18 +106,6 @@ def test_offline_it_says_that_suggestions_need_a_model(team: Path, settings: Set
     assert not LLMCall.objects.exists()
 
 
-def test_terminal_markup_in_a_persona_is_shown_as_it_is(llm_server: LLMServer, team: Path) -> None:
-    make_ada(system_prompt="You say [bold]hello[/bold] \x1b[31m")
-    llm_server.reply(
-        **reply(proposal("{{agent_name}} says [red]hi[/red] \x1b[31m", quote="You say [bold]hello[/bold]"))
-    )
-    _, out = run("draft_propositions")
-
-    assert "says [red]hi[/red] <U+001B>[31m" in out
-    assert "You say [bold]hello[/bold]" in out
-    assert "\x1b" not in out
-
-
 def test_suggestions_are_shown_by_the_check(propositions: PropositionFolder) -> None:
     propositions.write(
         "adherence/ada.suggestions.yaml",
@@ -136,15 +122,3 @@ def test_suggestions_are_shown_by_the_check(propositions: PropositionFolder) -> 
     assert "adherence/ada: 1 proposition (1 judge only), 1 suggestion, 1 rejected" in out
     assert "adherence/bob: 1 suggestion" in out
     assert "2 suggestions not judged before you accept them." in out
-
-
-def test_suggestions_alone_are_not_measured(llm_server: LLMServer, propositions: PropositionFolder) -> None:
-    make_ada()
-    propositions.claims("adherence/ada.suggestions.yaml", "d", extra="active: false")
-
-    with override_settings(LLM_EVALUATION_RETRIES=0):
-        code, _ = run("capture_baseline", "--agents", "ada")
-
-    assert code != 0
-    assert LLMCall.objects.count() == 0
-    assert not EvaluationRun.objects.filter(overall_score__isnull=False).exists()

@@ -54,8 +54,9 @@ def reported(experiment: Experiment) -> ExperimentReport:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("failing", "verdict"), [(2, "gain"), (3, "not enough data")])
-def test_more_than_a_tenth_of_failed_agents_leave_no_verdict(llm_server: LLMServer, failing: int, verdict: str) -> None:
+def test_more_than_a_tenth_of_failed_agents_leave_no_verdict(llm_server: LLMServer) -> None:
+    failing = 3
+
     def some_fail(body: dict[str, Any]) -> dict[str, Any]:
         acted = "tools" in body and body["model"] == "other-model"
         named = json.dumps(body["system"])
@@ -73,9 +74,8 @@ def test_more_than_a_tenth_of_failed_agents_leave_no_verdict(llm_server: LLMServ
     assert [arm.missing for arm in shown.arms] == [0, 2 * failing]
     silence = next(row for row in shown.rows if row.measure == "silence")
     assert silence.treatment.mean == 0, "a turn that failed is missing, and no silence of the agent"
-    assert row.verdict == verdict
-    assert (row.p is None) == (verdict == "not enough data")
-    assert ("missing" in row.why) == (verdict == "not enough data")
+    assert (row.verdict, row.p) == ("not enough data", None)
+    assert "missing" in row.why
 
 
 @pytest.mark.slow
@@ -132,18 +132,10 @@ def test_an_arm_in_which_nothing_was_said_has_no_figure_a_message(llm_server: LL
 
 
 IDLE = {
-    "gate whose threshold is 0": {
-        "overrides": {"gate_mode": "enforce", "gate_adherence_enabled": True, "gate_adherence_threshold": 0},
-        "treatment": ["gate"],
-    },
     "gate without a dimension": {"overrides": {"gate_mode": "enforce"}, "treatment": ["gate"]},
     "gate whose stage is left out": {
         "overrides": {"stages": [], "gate_mode": "enforce", "gate_adherence_enabled": True},
         "treatment": ["gate"],
-    },
-    "nudges after messages that are never said": {
-        "overrides": {"variety_intervention_enabled": True, "variety_message_threshold": 50},
-        "treatment": ["interventions"],
     },
     "repetition that is switched off": {
         "overrides": {"repetition_suppression_enabled": False},

@@ -144,7 +144,6 @@ def test_a_swarm_belongs_to_the_people_made_for_the_experiment_alone() -> None:
     ("changes", "named"),
     [
         ({"population": None, "cast": ["ada", "bob", "eve", "joe"]}, "none of the agents has a swarm"),
-        ({}, "none of the agents has a swarm"),
         ({"population": {"size": 4, "about": "x", "swarms": ["magic"]}}, "swarm 'magic' is unknown"),
     ],
 )

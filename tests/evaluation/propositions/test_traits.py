@@ -37,12 +37,9 @@ def digest(*propositions: Proposition) -> dict[str, str]:
     ("strength", "over_window", "inverted", "words"),
     [
         (0.0, False, True, "ruled out under “Never”: “Dry wit”"),
-        (0.05, False, False, "does rarely: “Dry wit: Jokes with a straight face.”"),
         (0.1, False, False, "does rarely"),
         (0.11, True, False, "does this rarely, as the persona says"),
         (0.3, True, False, "does this sometimes"),
-        (0.69, True, False, "does this usually"),
-        (0.7, False, False, "what the persona usually does"),
         (0.1 + 0.6, False, False, "what the persona usually does"),
         (1.0, False, False, "what the persona always does"),
     ],
@@ -204,13 +201,6 @@ def test_offline_an_automatic_claim_is_unscored_and_seen(settings: Settings, ada
         "trait-warm": (None, 1),
     }
     assert all("needs an LLM judge" in reason for reason in EvaluationScore.objects.values_list("reason", flat=True))
-
-
-def test_they_can_be_switched_off(settings: Settings, llm_server: LLMServer, ada: Agent) -> None:
-    settings.TRAIT_PROPOSITIONS = False
-    llm_server.respond = answers(lambda claim: 7)
-
-    assert [p.id for p in measured(ada).summary.dimensions["adherence"].propositions] == ["voice"]
 
 
 def test_a_deleted_message_is_not_taken_for_a_window(llm_server: LLMServer, ada: Agent) -> None:

@@ -190,7 +190,6 @@ def test_a_measured_simulation_is_made_again_unless_reused(scripted: Agent) -> N
     ("options", "message"),
     [
         ({"repeats": 0}, "repeats 0: 1 to 20"),
-        ({"repeats": 21}, "1 to 20"),
         ({"situations": ()}, "no situation to simulate"),
     ],
 )

@@ -80,9 +80,8 @@ def test_spearman_is_what_scipy_computes_ties_or_not(pairs: list[tuple[int, int]
 
 
 # -- intervals
-@pytest.mark.parametrize("seed", [1, 2])
-def test_intervals_are_those_of_scipys_percentile_bootstrap(seed: int) -> None:
-    rng = np.random.default_rng(seed)
+def test_intervals_are_those_of_scipys_percentile_bootstrap() -> None:
+    rng = np.random.default_rng(1)
     truth = rng.integers(0, 10, 60)
     judge = np.clip(truth + rng.integers(-3, 4, 60), 0, 9)
 
@@ -95,7 +94,7 @@ def test_intervals_are_those_of_scipys_percentile_bootstrap(seed: int) -> None:
     for ours, theirs in ((quadratic_weighted_kappa, kappa), (spearman, rho)):
         interval = ours(truth.tolist(), judge.tolist()).interval
         reference = stats.bootstrap(
-            (truth, judge), theirs, paired=True, vectorized=False, method="percentile", n_resamples=1500, rng=seed
+            (truth, judge), theirs, paired=True, vectorized=False, method="percentile", n_resamples=1500, rng=1
         ).confidence_interval
         assert interval is not None
         assert (interval.low, interval.high) == pytest.approx((reference.low, reference.high), abs=0.03)

@@ -101,7 +101,7 @@ def test_sample_sizes_of_cohens_tables(effect: float, published: int) -> None:
     assert n_to_detect(effect, sd=1) == published
 
 
-@pytest.mark.parametrize("n", [4, 8, 20, 100, 1000])
+@pytest.mark.parametrize("n", [4, 20, 1000])
 @pytest.mark.parametrize("paired", [False, True])
 def test_the_smallest_change_is_found_with_the_power_promised(n: int, paired: bool) -> None:
     change = smallest_detectable_change(n, 1.7, paired=paired)

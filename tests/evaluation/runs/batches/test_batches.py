@@ -120,15 +120,6 @@ def test_an_answer_that_stays_malformed_is_unscored(ada: Agent, server: BatchSer
     assert run.status == "completed"
 
 
-def test_repeats_are_different_questions(ada: Agent, server: BatchServer) -> None:
-    run = handed_in(ada, repeats=3)
-    assert len(server.batches["msgbatch_01"].requests) == 9
-    server.end()
-    look()
-    assert work(run).status == "completed"
-    assert LLMCall.objects.filter(evaluation_scores__evaluation_run=run).distinct().count() == 9
-
-
 def test_a_double_check_takes_a_second_batch(ada: Agent, server: BatchServer) -> None:
     server.respond = None  # whatever fits the schema
     run = handed_in(ada, double_check=True)
