@@ -21,7 +21,7 @@ from evaluation.experiments.scenario import shipped
 from evaluation.models import BY_MESSAGE, EvaluationRun, Job
 from evaluation.propositions.files import load_file
 from evaluation.runs import execute
-from tests.console import confirm, page_of, plain, read, signed_in, staff
+from tests.console import confirm, page_of, plain, read
 from tests.evaluation.calibration.test_swap_test import KNOWS, cast
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import file_of, make_ada, proposal, reply
@@ -127,16 +127,6 @@ def test_a_check_of_which_an_evaluation_failed_says_so_and_stores_nothing(
 
     assert "4 of 4 evaluations are failed, not completed: the judge is away" in read(root, CHECK)
     assert not JudgeCalibration.objects.exists()
-
-
-def test_viewers_see_the_cost_of_a_check_and_cannot_ask(judged_by_message: None) -> None:
-    cast("ada", "bob")
-    client = signed_in(staff("evaluation.view_evaluationrun"))
-    choices = {**CHECKING, "judge": OFFLINE}
-
-    assert "Check the judge" not in read(client, f"{CHECK}?judge={OFFLINE}")
-    assert confirm(client, CHECK, **choices).status_code == 403
-    assert not Job.objects.exists()
 
 
 # -- choices that changed since they were estimated

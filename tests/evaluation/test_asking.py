@@ -166,14 +166,6 @@ def test_a_value_that_is_not_allowed_changes_nothing(change: dict[str, Any]) -> 
     assert list(EvaluationScore.objects.order_by("pk").values_list("score", flat=True)) == [5, 5]
 
 
-def test_nothing_needs_no_statement() -> None:
-    like = planned(make_run(make_agent()), 0)
-    with CaptureQueriesContext(connection) as captured:
-        insert_values(like, ["proposition_id"], [])
-        assert update_rows([], ["score"]) == 0
-    assert not captured.captured_queries
-
-
 def test_agents_prepared_together_share_the_runs_of_their_channels(llm_server: LLMServer) -> None:
     diverse()
     channels: list[PreparedChannel] = []

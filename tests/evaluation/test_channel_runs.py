@@ -80,13 +80,6 @@ def test_a_conversation_is_judged_once_for_all_who_speak_in_it(llm_server: LLMSe
     assert [str(s.run.channel) for s in channels_of(result.summary for result in results)] == ["#one", "#two"]
 
 
-def test_overall_averages_scores_with_channels_and_without_counts(cast: dict[str, Agent]) -> None:
-    (found,) = captured([cast["bea"]])
-
-    scores = [d.score for name, d in found.summary.dimensions.items() if name != "ideas_quantity"]
-    assert found.summary.overall_score == pytest.approx(sum(scores) / 4, abs=1e-3)
-
-
 # -- who ends first
 def test_queued_work_is_done_in_any_order_and_by_anybody(cast: dict[str, Agent]) -> None:
     """A worker takes one run at a time; the agent's brings its channels, and a channel brings its agents up to date."""

@@ -62,16 +62,6 @@ def test_a_check_without_truth_value_is_asked_once_more_then_unknown(llm_server:
     assert llm_server.calls == 2
 
 
-def test_a_call_that_fails_leaves_it_unknown_and_says_why(llm_server: LLMServer) -> None:
-    """Other failures: `test_judge`."""
-    llm_server.always(status=500)
-
-    found = check_proposition(proposition=claim(), context=CONTEXT, label=LABEL, deadline=4)
-
-    assert found.holds is None
-    assert found.reason.startswith("unavailable: ")
-
-
 def test_the_prompt_reads_as_its_snapshot(llm_server: LLMServer) -> None:
     check_proposition(proposition=claim(), context=CONTEXT, label=LABEL)
 

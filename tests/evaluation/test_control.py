@@ -177,13 +177,6 @@ def test_an_agent_s_run_goes_on_when_only_its_channel_failed(rooms: dict[str, Ag
 
 
 # -- queueing, and how far it is
-def test_nothing_is_queued_twice(ada: Agent) -> None:
-    first, new = queue_run(spec(ada))
-    EvaluationRun.objects.filter(pk=first.pk).update(status="failed")
-
-    again, taken_up = queue_run(spec(ada))
-
-    assert (again.pk, again.status, new, taken_up) == (first.pk, "pending", False, True)
 
 
 def test_what_a_worker_is_at_is_left_to_it(ada: Agent) -> None:

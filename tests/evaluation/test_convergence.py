@@ -128,17 +128,6 @@ def test_people_are_shown_and_are_in_no_figure(llm_server: LLMServer) -> None:
     assert "Lou" not in json.dumps(found.run.figures)
 
 
-def test_agents_of_one_name_are_told_apart(llm_server: LLMServer) -> None:
-    for slug in ("ada", "bea"):
-        make_agent(slug, display_name="Sam")
-
-    convergence(diverse())
-
-    prompt = prompt_of(llm_server.bodies[0])
-    assert "Sam (ada) acts: No." in prompt
-    assert "Sam (bea) acts: OH MY GOSH" in prompt
-
-
 def test_what_is_left_out_of_a_long_conversation_is_said(llm_server: LLMServer) -> None:
     converse(channel := make_channel(), [(name, f"{name} {n}") for n in range(105) for name in ("ada", "bea")])
 
@@ -186,15 +175,6 @@ def test_a_channels_own_propositions_join_the_defaults(llm_server: LLMServer, on
     convergence(diverse())
 
     assert set(claims_of(llm_server.bodies[0]).values()) == {"claim apart of #diverse", "one rule for #diverse"}
-
-
-def test_offline_few_lines_make_no_voices(settings: Settings) -> None:
-    settings.JUDGE_MODEL = "offline:lexical-1"
-
-    convergence(converse(make_channel(), in_turn(DRY[:3], LOUD[:3])))
-
-    reason = EvaluationScore.objects.get(proposition_id="convergence-voices-of-their-own").reason
-    assert "at least 10 lines" in reason
 
 
 def test_offline_one_claim_of_five_is_shown_as_one_of_five(settings: Settings) -> None:

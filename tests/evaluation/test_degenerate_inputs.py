@@ -172,13 +172,3 @@ def test_a_tag_that_no_message_has_measures_nothing(llm_server: LLMServer) -> No
         assert (found.run.status, found.overall_score, found.measured) == ("completed", None, False)
         assert outcome(found, dimension).removeprefix("nothing scored: ") in (NO_MESSAGE, NO_CHANNEL)
     assert llm_server.calls == 0
-
-
-def test_other_scripts_reach_the_judge_as_they_were_written(llm_server: LLMServer) -> None:
-    make_agent("ada")
-    in_arabic(make_channel("room"))
-
-    evaluate_agent(agent=Agent.objects.get(slug="ada"), dimensions=("adherence", "fluency", *OF_CHANNELS))
-
-    shown = [prompt_of(body) for body in llm_server.bodies]
-    assert all(ARABIC["ada"][1] in prompt for prompt in shown if "<<<IDEAS" not in prompt)

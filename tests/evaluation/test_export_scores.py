@@ -15,7 +15,7 @@ from pytest_django import Settings
 from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import capture
-from evaluation.runs.export import COLUMNS, score_rows
+from evaluation.runs.export import COLUMNS
 from evaluation.runs.planning import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, entry
@@ -143,10 +143,3 @@ def test_it_writes_to_a_file_and_says_how_much(ada: Agent, tmp_path: Path, capsy
 def test_what_cannot_be_done_is_said(ada: Agent, arguments: list[str], words: str) -> None:
     with pytest.raises(CommandError, match=words):
         call_command("export_scores", *arguments)
-
-
-def test_rows_are_read_in_portions_with_a_constant_number_of_queries(
-    ada: Agent, django_assert_num_queries: Any
-) -> None:
-    with django_assert_num_queries(1):
-        assert len(list(score_rows(EvaluationScore.objects.all()))) == 16

@@ -9,7 +9,6 @@ import pytest
 
 from agents.kit.models import LLMCall
 from evaluation.judge.questions import score_proposition
-from evaluation.propositions.schema import Cues
 from tests.evaluation.judging import CONTEXT, LABEL, claim, entry
 from tests.llm_server import LLMServer
 
@@ -29,12 +28,6 @@ def test_a_claim_gets_a_whole_number_with_reasoning_and_confidence_ac_6_0_4(llm_
     assert (verdict.judge, verdict.served_model) == ("test-model", "judge-2026-11")
     call = LLMCall.objects.get()
     assert (verdict.call, call.work_id, call.status) == (call.pk, "evaluation_run:0", "ok")
-
-
-def test_another_model_than_the_configured_one_can_be_asked(llm_server: LLMServer) -> None:
-    verdict = score_proposition(proposition=claim(), context=CONTEXT, label=LABEL, model="other-model")
-
-    assert llm_server.bodies[0]["model"] == verdict.judge == "other-model"
 
 
 GOOD = json.dumps(entry(3))
@@ -88,9 +81,3 @@ def test_characters_that_no_database_takes_are_replaced(llm_server: LLMServer) -
     assert verdict.reasoning == "a\ufffdb\ufffdc"
     assert "\x00" not in verdict.served_model
     assert len(verdict.served_model) <= 200
-
-
-def test_facts_for_the_offline_judge_are_not_sent(llm_server: LLMServer) -> None:
-    score_proposition(proposition=claim(cues=Cues(supports=["beet farm"])), context=CONTEXT, label=LABEL)
-
-    assert "beet farm" not in json.dumps(llm_server.bodies[0])

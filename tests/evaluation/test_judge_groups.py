@@ -62,16 +62,6 @@ def test_one_bad_entry_costs_neither_its_neighbours_nor_itself(llm_server: LLMSe
     assert claims_of(llm_server.bodies[1]) == {"p1": "claim 1"}
 
 
-def test_a_missing_entry_is_asked_again_on_its_own(llm_server: LLMServer) -> None:
-    llm_server.reply(json={"p1": entry(1), "p4": entry(9)})
-    llm_server.reply(json={"p1": entry(2), "p2": entry(3)})
-
-    verdicts = score_propositions(propositions=numbered(3), context=CONTEXT, label=LABEL)
-
-    assert [v.value for v in verdicts] == [1, 2, 3]
-    assert list(claims_of(llm_server.bodies[1]).values()) == ["claim 1", "claim 2"]
-
-
 def test_an_entry_that_stays_bad_is_unscored_after_few_calls(llm_server: LLMServer) -> None:
     llm_server.respond = answers(lambda text: 97 if text == "claim 1" else 5)
 

@@ -121,12 +121,6 @@ def test_an_example_keeps_its_propositions_and_nudges_also_after_an_edit() -> No
     )
 
 
-def test_an_import_that_keeps_the_example_leaves_it_one(tmp_path: Path) -> None:
-    example_kelly()
-
-    assert by_import(tmp_path).seeded
-
-
 def test_seeding_leaves_an_agent_of_ones_own_alone_unless_it_overwrites_it(tmp_path: Path) -> None:
     by_import(tmp_path)
     loader.seed()

@@ -82,12 +82,6 @@ def test_windows_that_repeat_alike_do_not_differ_however_long_they_are(before: l
     assert change(before, now).verdict not in ("drifted", "improved")
 
 
-def test_too_few_messages_have_no_statistic() -> None:
-    found = change(VARIED[:4], COPIED[:4])
-
-    assert (found.interval, found.verdict) == (None, "not enough data")
-
-
 def test_the_fall_shows_against_an_unscored_baseline_and_its_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -103,16 +103,6 @@ def test_what_was_measured_before_is_not_asked_again_until_more_is_said(llm_serv
     assert llm_server.calls > asked
 
 
-def test_agents_who_said_nothing_on_a_side_cannot_be_compared(llm_server: LLMServer, ada: Agent) -> None:
-    judge(llm_server, voice=8)
-
-    code, out, err = ran("--a", "build=1", "--b", "build=77")
-
-    assert code == 2
-    assert "ada: build=77: " in err
-    assert out == ""
-
-
 def test_detect_says_how_many_messages_a_change_takes(llm_server: LLMServer, propositions: PropositionFolder) -> None:
     propositions.claims("adherence/_default.yaml", "voice")
     agent = make_agent("ada")

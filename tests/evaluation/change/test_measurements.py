@@ -22,7 +22,7 @@ from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import RunSummary, Share, percent, summarize
 from evaluation.statistics.bootstrap import Observation
-from tests.evaluation.change.samples import LLM, measurement, of, only, run_json
+from tests.evaluation.change.samples import LLM, measurement, only, run_json
 from tests.evaluation.ci.building import own_bot
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import converged, diverse
@@ -175,13 +175,6 @@ def test_many_messages_take_no_more_queries_than_few() -> None:
     assert counts == [2, 2]
 
 
-def test_which_messages_a_run_measured_is_said_for_people(ada: Agent) -> None:
-    run = make_run(ada, window="7d", where={"build": "41"}, position_bins=[[1, 5]])
-
-    assert measurement_of(run).scope == "7d, build=41, evenly by position"
-    assert measurement_of(make_run(ada)).scope == ""
-
-
 def written(path: Path, document: Any) -> Path:
     path.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
     return path
@@ -325,9 +318,3 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
             measurements_of_file(tmp_path / name)
     with pytest.raises(UnreadableFile, match="Is a directory"):
         measurements_of_file(tmp_path)
-
-
-def test_observations_are_documented_as_they_are_printed() -> None:
-    assert observations_json(measurement({"adherence": {"voice": of([7, 6.5])}})) == {
-        "adherence": {"voice": {"digest": "same", "weight": 1.0, "scores": {"message:1": 7, "message:2": 6.5}}}
-    }

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 import pytest
 
 from agents.models import Agent
-from agents.personas.persona import TraitValue, save_persona
 from evaluation.change.choosing import compare_to_baseline
 from evaluation.change.evidence import judged_ways
 from evaluation.change.models import Baseline
@@ -236,24 +235,6 @@ def test_unscored_and_trivial_judgements_are_in_no_mean(ada: Agent) -> None:
     (row,) = drift_of(ada).propositions
 
     assert (row.candidate, row.scored, row.unscored) == (8.0, 4, 5)
-
-
-def test_a_claim_that_was_reworded_is_named_and_not_compared(ada: Agent) -> None:
-    capture(ada, {"dry": [9] * 4, "voice": STEADY}, proposition_digests={"adherence": {"dry": "old", "voice": "same"}})
-    measure(ada, {"dry": [1] * 4, "voice": STEADY}, proposition_digests={"adherence": {"dry": "new", "voice": "same"}})
-    drift = drift_of(ada)
-
-    assert drift.changed == ["adherence/dry"]
-    assert [row.proposition for row in drift.propositions] == ["voice"]
-    assert drift.state == "steady"
-
-
-def test_an_edit_of_the_persona_between_the_two_is_noticed(ada: Agent) -> None:
-    capture(ada, {"dry": STEADY})
-    save_persona(agent=ada, traits=[TraitValue("dry", strength=0.0)], note="edit")
-    measure(ada, {"dry": [1] * 8})
-
-    assert drift_of(ada).persona_edited
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from agents.models import Agent, Channel
 from agents.seed import loader
 from evaluation.windows import parse_window
 from tests.agents.test_seed import CAST
-from tests.evaluation.conversing import convergence, converse, ideas
+from tests.evaluation.conversing import convergence, converse
 from tests.evaluation.measuring import evaluate_agent
 from tests.factories import make_channel
 
@@ -58,9 +58,3 @@ def test_a_conversation_whose_lines_were_dealt_out_at_random_has_no_voices() -> 
     assert apart is not None
     assert alike is not None
     assert (apart >= 7, alike <= 2) == (True, True), (apart, alike)
-
-
-def test_office_chat_holds_no_marked_ideas_and_is_not_counted_offline() -> None:
-    found = ideas(Channel.objects.get(slug="party-planning")).dimensions["ideas_quantity"]
-
-    assert (found.count, found.unscored) == (None, 1)

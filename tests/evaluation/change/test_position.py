@@ -12,7 +12,6 @@ import pytest
 from agents.models import Agent, Message
 from evaluation.change.position import PositionProfile, position_profile
 from evaluation.ci.terminal import position_table
-from evaluation.models import EvaluationScore
 from evaluation.scorers.subjects import Bin, messages_of_agent, parse_bins, positions_of, sample_by_position
 from evaluation.windows import parse_window
 from tests.evaluation.change.talking import BINS, chat
@@ -224,19 +223,6 @@ def test_a_long_conversation_weighs_no_more_than_a_short_one() -> None:
     assert (within.baseline, within.candidate, within.conversations) == (8.0, 5.0, 2)
 
 
-def test_judgements_that_could_not_be_made_are_counted_not_guessed(llm_server: LLMServer, speaker: Agent) -> None:
-    chat(speaker, "long", 8)
-    run = measured(speaker, position_bins=BINS).summary.run
-    EvaluationScore.objects.filter(evaluation_run=run).update(status="unscored", score=None)
-
-    (found,) = position_profile(run).dimensions.values()
-
-    assert [(row.scored, row.unscored, row.score) for row in found.bins[:2]] == [
-        (0, 5, None),
-        (0, 3, None),
-    ]
-
-
 def test_deleted_messages_and_positions_outside_are_said(
     llm_server: LLMServer, propositions: PropositionFolder
 ) -> None:
@@ -291,20 +277,3 @@ def test_an_agent_nobody_heard_gets_a_sentence_and_no_empty_table(ada: Agent) ->
     )
 
     assert out.getvalue().strip() == "Adherence of kevin by position: no message was judged."
-
-
-def test_no_interval_leaves_the_scale(llm_server: LLMServer, speaker: Agent) -> None:
-    chat(speaker, "short", 8)
-    llm_server.respond = lambda body: answers(
-        lambda claim: 9 if int(re.findall(r"line (\d+)", tail_of(body))[-1]) % 2 else 0
-    )(body)
-
-    (found,) = position_profile(measured(speaker, samples=40, position_bins=BINS).summary.run).dimensions.values()
-
-    for row in found.bins[:2]:
-        assert row.interval is not None
-        assert 0 <= row.interval.low < row.interval.high <= 9
-    assert found.bins[1].interval is not None
-    assert (found.bins[1].interval.low, found.bins[1].interval.high) == (0, 9)
-    assert found.within.interval is not None
-    assert -9 <= found.within.interval.low < found.within.interval.high <= 9

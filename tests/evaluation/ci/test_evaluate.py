@@ -105,40 +105,10 @@ def test_what_cannot_be_told_passes_loudly_and_fails_only_when_strict(two: Agent
     assert (strict["verdict"], strict["exit_code"]) == ("cannot tell yet", 2)
 
 
-def test_an_edited_persona_is_said_beside_the_change(two: Agent, llm_server: LLMServer) -> None:
-    from agents.personas.persona import save_persona
-
-    planted(llm_server, mood=3)
-    baseline()
-    two.system_prompt = "You are Ada, a cheerful clerk."
-    save_persona(agent=two, traits=[], note="test")
-
-    code, out, _ = run("--where", "build=41")
-    document = report("--where", "build=41")
-
-    assert code == 1
-    assert "persona was edited" in out
-    assert document["runs"][0]["persona_changed"] is True
-
-
 # -- thresholds
-def test_a_score_below_its_threshold_exits_1_and_names_the_weakest_claim(two: Agent, llm_server: LLMServer) -> None:
-    planted(llm_server, mood=3)
-
-    document = report("--where", "build=41", "--threshold", "adherence=6")
-
-    (below,) = document["below_threshold"]
-    assert (below["agent"], below["dimension"], below["threshold"]) == ("ada", "adherence", 6.0)
-    assert (below["proposition"], below["worst_message"]["text"]) == ("mood", "line 7 of build 41")
 
 
 # -- other
-def test_a_dry_run_asks_and_stores_nothing(two: Agent, llm_server: LLMServer) -> None:
-    code, out, _ = run("--dry-run", "--repeats", "2")
-
-    assert code == 0
-    assert "Dry run" in out
-    assert (llm_server.calls, EvaluationRun.objects.count()) == (0, 0)
 
 
 def test_a_crash_is_no_regression(two: Agent, llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch) -> None:

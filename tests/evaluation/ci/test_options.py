@@ -39,13 +39,6 @@ def test_wrong_usage_is_refused_and_asks_nothing(two: Agent, llm_server: LLMServ
     assert llm_server.calls == 0
 
 
-def test_a_broken_proposition_file_is_wrong_usage(two: Agent, tmp_path: Path) -> None:
-    (tmp_path / "claims").mkdir()
-    (tmp_path / "claims" / "x.yaml").write_text("dimension: charm\n")
-
-    assert "dimension" in refused("--propositions", str(tmp_path / "claims"))
-
-
 @pytest.mark.parametrize(("mood", "code"), [(8, 3), (2, 1)])
 def test_one_agents_broken_file_is_named_and_the_others_are_evaluated(
     two: Agent, llm_server: LLMServer, propositions: PropositionFolder, tmp_path: Path, mood: int, code: int

@@ -17,7 +17,7 @@ from evaluation.ci.junit import as_xml
 from evaluation.ci.markdown import shortened
 from tests.evaluation.ci.building import baseline, own_bot, planted, report, run
 from tests.evaluation.conftest import PropositionFolder
-from tests.evaluation.judging import answers, entry, tail_of
+from tests.evaluation.judging import answers, entry
 from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
@@ -150,16 +150,6 @@ def test_the_table_fits_80_columns_and_carries_no_terminal_codes(two: Agent, llm
     assert max(len(line) for line in out.splitlines() if not line.startswith("Estimate:")) <= 80
     assert "\x1b" not in out + said
     assert "[bold]red[/bold]" in out.replace("\n", "")
-
-
-@pytest.mark.django_db
-def test_the_same_low_message_is_not_shown_twice(regressed: Agent, llm_server: LLMServer) -> None:
-    planted(llm_server, mood=3, voice=3)
-
-    _, out, _ = run("--where", "build=41")
-
-    assert out.count("line 7 of build 41") == 1
-    assert tail_of(llm_server.bodies[-1])
 
 
 # -- what there is no second score of

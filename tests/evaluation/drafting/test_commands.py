@@ -38,18 +38,6 @@ def test_suggestions_go_to_the_teams_first_folder_and_are_shown(llm_server: LLMS
     assert [p.id for p in load_file(file_of(team)).inactive] == ["ada-sales-talk"]
 
 
-def test_a_second_time_nothing_is_written_twice(llm_server: LLMServer, team: Path) -> None:
-    make_ada()
-    llm_server.always(**reply(proposal()))
-    run("draft_propositions")
-    before = file_of(team).read_bytes()
-    code, out = run("draft_propositions")
-
-    assert code == 0
-    assert "dropped: says the same as ada-sales-talk" in out
-    assert file_of(team).read_bytes() == before
-
-
 def test_a_dry_run_writes_nothing_and_json_has_everything(llm_server: LLMServer, team: Path) -> None:
     make_ada()
     llm_server.reply(**reply(proposal(), "nonsense"))
@@ -75,16 +63,6 @@ def test_one_agent_without_an_answer_costs_the_others_nothing(llm_server: LLMSer
     assert code == 2
     assert "no suggestions for:\n  bob: rejected" in out
     assert file_of(team).exists()
-
-
-def test_a_file_that_cannot_be_written_ends_with_2_and_a_reason(llm_server: LLMServer, team: Path) -> None:
-    make_ada()
-    (team / "adherence").write_text("a file where a folder should be")
-    llm_server.reply(**reply(proposal()))
-    code, out = run("draft_propositions")
-
-    assert code == 2
-    assert "cannot be" in out
 
 
 @pytest.mark.usefixtures("propositions")

@@ -118,16 +118,6 @@ def test_a_rule_is_checked_without_any_call(llm_server: LLMServer, speaker: Agen
     assert llm_server.calls == 0
 
 
-def test_what_is_trivial_everywhere_has_no_score_and_ends_with_2(
-    llm_server: LLMServer, speaker: Agent, file: Path
-) -> None:
-    code, out = run("try_proposition", f"{file}:asked")
-
-    assert code == 2
-    assert "10 trivial" in out
-    assert llm_server.calls == 0
-
-
 def test_a_judge_that_is_down_gives_no_number_and_ends_with_2(
     llm_server: LLMServer, speaker: Agent, file: Path
 ) -> None:

@@ -7,7 +7,6 @@ import io
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from pytest_django import Settings
 
 from agents.models import Agent, Channel
@@ -15,8 +14,7 @@ from evaluation.experiments.measuring import judge_here
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.play import play
 from evaluation.experiments.report import report
-from tests.api.seeded import member
-from tests.api_client import Program, listed, program, queries, refused
+from tests.api_client import Program, program, refused
 from tests.console import superuser
 
 pytestmark = pytest.mark.django_db
@@ -57,32 +55,6 @@ def finished(client: Program, **changes: Any) -> Experiment:
     report(experiment)
     experiment.refresh_from_db()
     return experiment
-
-
-@pytest.mark.parametrize(
-    ("group", "reads", "acts"), [("Viewer", 200, 403), ("Operator", 200, 201), ("Editor", 200, 201), (None, 403, 403)]
-)
-def test_viewers_read_and_operators_start(group: str | None, reads: int, acts: int, client: Program) -> None:
-    experiment = started(client)
-    one = program(member(group) if group else User.objects.create_user("nobody"))
-
-    assert one.get(URL).status_code == reads
-    assert one.get(f"{URL}{experiment.pk}/").status_code == reads
-    assert one.get(f"{URL}{experiment.pk}/export/").status_code == reads
-    assert one.post(URL, {"scenario": SCENARIO}, format="json").status_code == acts
-    for action, done in (("resume", 202), ("cancel", 200)):
-        answer = one.post(f"{URL}{experiment.pk}/{action}/")
-        assert answer.status_code == (done if acts == 201 else 403)
-    assert program().get(URL).status_code == 401
-
-
-def test_starting_is_throttled_and_reading_is_not(client: Program, settings: Settings) -> None:
-    settings.API_PAID_PER_MINUTE = 2
-    answers = [client.post(URL, {"scenario": SCENARIO}, format="json").status_code for _ in range(3)]
-
-    assert answers == [201, 201, 429]
-    assert client.get(URL).status_code == 200
-    assert Experiment.objects.count() == 2
 
 
 @pytest.mark.parametrize(
@@ -157,15 +129,3 @@ def test_the_report_is_exported_as_a_page_and_as_rows(client: Program) -> None:
     measures = [row["measure"] for row in csv.DictReader(io.StringIO(rows.content.decode()))]
     assert measures[:2] == ["fluency", "convergence"]
     refused(client.get(f"{URL}{experiment.pk}/export/?as=pdf"))
-
-
-def test_lists_are_narrowed_in_constant_queries(client: Program) -> None:
-    first, second = started(client), started(client, name="other")
-
-    assert listed(client, URL) == [second.pk, first.pk]
-    assert listed(client, f"{URL}?search=oth") == [second.pk]
-    refused(client.get(f"{URL}?colour=red"))
-    few = queries(client, URL)
-    for _ in range(6):
-        started(client)
-    assert queries(client, URL) == few

@@ -135,14 +135,3 @@ def test_aliases_that_stand_for_billions_of_values_are_refused(tmp_path: Path, b
     said = refused(tmp_path / "bomb.yaml", "\n".join([GOOD.strip(), "x0: &x0 {a: 1}", *levels]))
 
     assert "aliases are not allowed" in said
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (("--model", "replay:nowhere.zip"), "no such file"),
-        (("--seed", "-1"), "--seed -1"),
-    ],
-)
-def test_a_wrong_option_is_refused(tmp_path: Path, arguments: tuple[str, str], named: str) -> None:
-    assert named in refused(tmp_path / "good.yaml", GOOD, *arguments)

@@ -81,14 +81,6 @@ def test_missing_scores_are_shown_and_too_many_leave_no_verdict(ideas: dict[str,
     assert (row["treatment"]["n"], row["treatment"]["missing"], row["verdict"]) == (22, 8, "not enough data")
 
 
-def test_figures_are_rounded_as_papers_round_them(tmp_path: Path) -> None:
-    scores = {"treatment": [5] * 39 + [6] * 161, "control": [4, 5] * 100}  # a mean of 5.805
-    path = tmp_path / "scores.json"
-    path.write_text(json.dumps({"sets": {"s": {"e": {"metrics": {"m": scores}}}}}))
-
-    assert "5.81 (" in printed(path)
-
-
 @pytest.mark.parametrize(
     ("content", "named"),
     [

@@ -13,7 +13,7 @@ from pytest_django import Settings
 
 from evaluation.drafting.admin.propositions import page_url, propositions_url
 from evaluation.models import Proposition
-from evaluation.propositions.files import DEFAULT, load_file, propositions_for
+from evaluation.propositions.files import load_file, propositions_for
 from tests.console import list_of, plain, read
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import make_ada
@@ -158,16 +158,6 @@ def test_the_page_shows_all_that_is_asked_and_where_it_comes_from(
     narrowed = plain(read(root, propositions_url("ada") + "?show=suggested"))
     assert "claim waits" in narrowed
     assert "claim dry" not in narrowed
-
-
-def test_a_statistic_is_named_as_what_checks_a_proposition_offline(
-    root: Client, propositions: PropositionFolder
-) -> None:
-    propositions.claims("fluency/_default.yaml", "varied", extra="measure: repetition")
-    text = plain(read(root, propositions_url(DEFAULT)))
-
-    assert "Checked by a judge; offline by the statistic repetition" in text
-    assert "without an LLM it is not scored" not in text
 
 
 def test_agents_without_propositions_are_found(root: Client, team: PropositionFolder) -> None:

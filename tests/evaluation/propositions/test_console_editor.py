@@ -12,9 +12,8 @@ from agents.admin.transcript import transcript_url
 from agents.kit.models import ModelPrice
 from evaluation.drafting.admin.propositions import propositions_url
 from evaluation.models import Proposition
-from evaluation.propositions.entries import all_entries
 from evaluation.propositions.files import load_file
-from tests.console import HOSTILE, Browser, list_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.console import HOSTILE, Browser, list_of, plain, read, signed_in, staff, superuser
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import make_ada
 from tests.evaluation.judging import entry
@@ -113,24 +112,6 @@ def test_without_a_folder_of_ones_own_it_can_only_be_exported(root: Client, prop
 
 
 # -- who may
-def test_who_may_only_view_reads(team: PropositionFolder) -> None:
-    team.claims("adherence/ada.yaml", "dry")
-    path = team.claims("adherence/ada.suggestions.yaml", "kind", extra="active: false")
-    before = path.read_text()
-    looking = signed_in(viewer())
-    html = read(looking, propositions_url("ada"))
-
-    assert "claim dry" in html
-    assert 'name="retire"' not in html
-    assert 'name="accept"' not in html
-    assert url_of("new") not in html
-    for url in (url_of("new"), url_of("edit", name="dry")):
-        assert looking.get(url).status_code == 403
-        assert looking.post(url, {"prop-claim": "x", "_save": ""}).status_code == 403
-    for decision, name in (("retire", "dry"), ("accept", "kind")):
-        mark = next(entry.mark for entry in all_entries() if entry.proposition.id == name)
-        assert looking.post(propositions_url("ada"), {decision: mark}).status_code == 403
-    assert path.read_text() == before
 
 
 def test_an_editor_without_the_right_to_evaluate_only_saves(team: PropositionFolder) -> None:
@@ -169,18 +150,6 @@ def test_an_address_of_nothing_is_not_found(root: Client, team: PropositionFolde
     team.claims("adherence/ada.yaml", "dry")
     assert root.get(f"{url_of('edit')}?at={quote(key)}").status_code == 404
     assert root.get(url_of("new", "nobody")).status_code == 404
-
-
-def test_the_number_of_queries_does_not_grow(root: Client, team: PropositionFolder) -> None:
-    talk(ada(), ["One."])
-    team.claims("adherence/ada.yaml", "p0")
-    pages = [propositions_url("ada"), url_of("edit", name="p0"), list_of(Proposition)]
-    few = [len(queries(root, page)) for page in pages]
-    team.claims("adherence/ada.yaml", *(f"p{n}" for n in range(30)))
-    for n in range(8):
-        make_ada(f"ada{n}", display_name=f"Ada {n}")
-
-    assert [len(queries(root, page)) for page in pages] == few
 
 
 # -- trying on ten messages

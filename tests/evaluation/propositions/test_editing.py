@@ -296,17 +296,6 @@ def test_accepting_makes_it_judged_and_undo_gives_the_file_back(propositions: Pr
     assert path.read_bytes() == before
 
 
-def test_a_suggestion_that_was_changed_since_it_was_seen_is_not_decided(propositions: PropositionFolder) -> None:
-    path = propositions.write("adherence/ada.suggestions.yaml", HAND_WRITTEN)
-    seen, other = mark_of("dry"), mark_of("exact")
-    path.write_text(HAND_WRITTEN.replace("is dry", "is very dry"))
-
-    with pytest.raises(CannotSave, match="changed or removed"):
-        decide(mark=seen, owner="ada", decision=Decision.ACCEPT)
-    decide(mark=other, owner="ada", decision=Decision.ACCEPT)  # what another person did to a neighbour is no obstacle
-    assert "is very dry" in path.read_text()
-
-
 def test_a_suggestion_whose_id_is_taken_is_not_accepted(propositions: PropositionFolder) -> None:
     propositions.write("adherence/ada.suggestions.yaml", HAND_WRITTEN)
     propositions.claims("adherence/_default.yaml", "dry")
@@ -341,16 +330,6 @@ def test_one_of_ours_is_retired_in_the_teams_folder(propositions: PropositionFol
     }
 
 
-def test_an_agents_file_can_take_out_what_every_agent_is_asked(
-    team: PropositionFolder, propositions: PropositionFolder
-) -> None:
-    propositions.claims("adherence/_default.yaml", "voice", "mood")
-    team.claims("adherence/ada.yaml", "mood", extra="active: false, retired: true")
-
-    assert list(asked()) == ["voice"]
-    assert list(asked("bob")) == ["voice", "mood"]
-
-
 # -- keys and export
 def test_a_key_names_one_place_and_no_file_that_is_not_read(team: PropositionFolder) -> None:
     team.claims("adherence/ada.yaml", "brief")
@@ -362,13 +341,6 @@ def test_a_key_names_one_place_and_no_file_that_is_not_read(team: PropositionFol
     for key in ("1/../../etc/passwd:brief", "9/adherence/ada.yaml:brief", "", entry.key[:-1]):
         assert entry_at(key, "ada", files=files) is None
     assert entry_at(entry.key, "bob", files=files) is None
-
-
-def test_an_older_slow_pattern_does_not_stop_another_change(team: PropositionFolder) -> None:
-    team.write("adherence/ada.yaml", "propositions:\n- id: brief\n  claim: c\n  cues: {supports: ['/(a+)+b/']}\n")
-    save(mark=mark_of("brief"), cues={"supports": ["/(a+)+b/"]}, weight=2.0)
-
-    assert propositions_for(agent_slug="ada", dimension="adherence")[0].weight == 2.0
 
 
 # -- replacing
@@ -406,14 +378,6 @@ def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(CannotSave, match="cannot be written: Permission denied"):
         replace_file(tmp_path / "x.yaml", b"ours", expected=None)
-
-
-def test_what_the_system_refuses_is_said(tmp_path: Path) -> None:
-    path = tmp_path / ("x" * 250 + ".yaml")
-    with pytest.raises(CannotSave, match="cannot be written: File name too long"):
-        replace_file(path, b"ours", expected=None)
-    with pytest.raises(CannotSave, match="cannot be written"):
-        replace_file(Path("/dev/null/x/y.yaml"), b"ours", expected=None)
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:

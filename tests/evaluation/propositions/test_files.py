@@ -53,15 +53,6 @@ def test_an_unknown_field_is_reported_with_its_line_and_the_allowed_ones_ac_6_0_
     )
 
 
-def test_an_unknown_field_of_the_file_names_the_files_fields(propositions: PropositionFolder) -> None:
-    path = propositions.write("adherence/ada.yaml", GOOD + "last: 5\n")
-
-    assert problems(path) == [
-        f"{path}:7: last: unknown field; allowed: dimension, agent_id, include_personas, target_type, level, first_n, "
-        "last_n, propositions"
-    ]
-
-
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
@@ -82,12 +73,6 @@ def test_every_problem_has_file_line_field_and_what_is_allowed(
 
     assert result.startswith(f"{path}:")
     assert expected in result
-
-
-def test_every_problem_of_a_file_is_reported_at_once(propositions: PropositionFolder) -> None:
-    path = propositions.write("adherence/ada.yaml", GOOD + "    inverted: 3\n    hard: 4\nfirst_n: -1\n")
-
-    assert len(problems(path)) == 3
 
 
 def test_problems_of_propositions_in_their_file_have_the_line_of_each(propositions: PropositionFolder) -> None:
@@ -166,23 +151,6 @@ def test_a_missing_folder_is_named(propositions: PropositionFolder, settings: Se
 
     with pytest.raises(PropositionError, match="nowhere: PROPOSITION_DIRS: there is no such folder"):
         load_all()
-
-
-def test_what_an_editor_leaves_lying_about_is_not_read(propositions: PropositionFolder) -> None:
-    """Emacs marks an open file by a hidden symbolic link to nothing that also ends in .yaml."""
-    path = propositions.claims("adherence/ada.yaml", "terse")
-    (path.parent / ".#ada.yaml").symlink_to("user@host.1234")
-    (path.parent / ".ada.yaml").write_text("half a: [file")
-
-    assert [file.path for file in load_all()] == [path]
-
-
-def test_a_link_to_nothing_is_an_error_of_that_file(propositions: PropositionFolder) -> None:
-    path = propositions.claims("adherence/ada.yaml", "terse").with_name("bob.yaml")
-    path.symlink_to("gone.yaml")
-
-    with pytest.raises(PropositionError, match=r"bob.yaml: cannot be read"):
-        propositions_for(agent_slug="bob", dimension="adherence")
 
 
 @pytest.mark.parametrize(

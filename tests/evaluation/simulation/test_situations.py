@@ -68,16 +68,6 @@ def test_a_bad_file_is_refused_with_line_field_and_what_is_allowed(
     assert message in words
 
 
-def test_every_problem_of_a_file_is_named_at_once(tmp_path: Path) -> None:
-    words = complaint(written(tmp_path, "situations:\n  - {id: A, lines: [x]}\n  - {id: b, lines: []}\n"))
-
-    assert len(words.splitlines()) == 2
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    assert "nowhere.yaml: cannot be read" in complaint(tmp_path / "nowhere.yaml")
-
-
 def test_what_the_agent_hears_makes_the_digest_and_nothing_else_does() -> None:
     base = situation("a", "x")
 

@@ -163,15 +163,6 @@ def test_scores_that_never_moved_may_move_by_a_trifle() -> None:
     assert len(find_drops(daily(*[9.0] * 20, 8.0, 8.0), every=DAY).alarms) == 1
 
 
-def test_a_score_of_few_messages_counts_for_less() -> None:
-    past = daily(*[7.0, 7.4, 6.8, 7.2, 6.6, 7.1] * 3, error=0.2)
-    sure, unsure = (
-        find_drops([*past, Point(START + 30 * DAY, 5.8, error)], every=DAY).statistic for error in (0.2, 1.5)
-    )
-
-    assert sure > 2 > unsure
-
-
 @given(st.lists(st.floats(0, 9), max_size=30))
 def test_what_was_found_stays_found_when_more_is_known(scores: list[float]) -> None:
     whole = find_drops(daily(*scores, error=0.3), every=DAY).alarms

@@ -89,11 +89,6 @@ def test_an_impossible_question_is_refused(options: dict[str, float]) -> None:
         decide(0, Interval(-1, 1), **options)  # type: ignore[arg-type]
 
 
-def test_an_interval_has_a_low_and_a_high_end() -> None:
-    with pytest.raises(ValueError, match="low must not exceed high"):
-        Interval(1, 0)
-
-
 # -- how much it takes
 # Cohen, "Statistical Power Analysis" (1988), table 2.4.1, two-sided 0.05, power 0.80: medium and large effects
 @pytest.mark.parametrize(("effect", "published"), [(0.5, 64), (0.8, 26)])

@@ -169,11 +169,6 @@ def test_drift_says_who_has_no_series(ada: Agent) -> None:
     assert said("drift")["no_series"] == [{"agent": "kevin", "reason": "measured by no schedule yet"}]
 
 
-def test_drift_without_series_says_how_to_get_some(ada: Agent) -> None:
-    assert "schedule add nightly" in run("drift")
-    assert said("drift") == {"series": [], "no_series": [{"agent": "ada", "reason": "measured by no schedule yet"}]}
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

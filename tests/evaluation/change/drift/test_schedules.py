@@ -12,7 +12,6 @@ from django.db import connection
 from django.utils import timezone
 
 from agents.kit.models import owner_name
-from agents.kit.work.queues import work_queues
 from agents.kit.work.tasks import work
 from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationSchedule
@@ -62,12 +61,6 @@ def test_a_schedule_that_is_due_is_fired_by_the_worker_and_measured(recent: Agen
     schedule.refresh_from_db()
     assert (schedule.next_at, schedule.last_outcome) == (due + DAY, "1 evaluation queued")
     assert not work()
-
-
-def test_schedules_stand_in_the_workers_queues_before_the_evaluations_they_make() -> None:
-    queues = list(work_queues().values())
-
-    assert queues.index(schedules.work_one) < queues.index(work_one)
 
 
 @pytest.mark.parametrize("fields", [{"is_active": False}, {"due": timezone.now() + timedelta(days=400)}])
