@@ -14,7 +14,7 @@ from evaluation.change.models import DriftAlert
 from evaluation.models import EvaluationSchedule
 from tests.console import list_of, page_of
 from tests.e2e.conftest import Visitor
-from tests.evaluation.change.drift.test_admin import fallen
+from tests.evaluation.change.drift.scheduling import fallen
 
 pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
 

@@ -145,13 +145,3 @@ def test_where_a_precondition_does_not_hold_the_claim_is_trivial_ac_6_0_15(
     assert (trivial.score, trivial.raw_score) == (9, None)
     assert "asks_something" in trivial.reason
     assert llm_server.calls == 1
-
-
-def test_absent_evidence_is_trivial_and_in_no_mean(llm_server: LLMServer, propositions: PropositionFolder) -> None:
-    propositions.claims("adherence/_default.yaml", "family", "mood")
-    llm_server.respond = answers(lambda text: entry(9, evidence="absent") if "family" in text else 2)
-    ada = speaking("ada", ["No."])
-
-    found = measured(ada).summary.dimensions["adherence"]
-
-    assert (found.score, found.scored, found.trivial, found.unscored) == (2, 1, 1, 0)

@@ -80,7 +80,7 @@ def test_each_message_is_judged_with_the_question_it_answers(
     """Wherever in a long channel it was said; those of one stretch share their prefix, and none is told apart by guessing."""
     propositions.claims("adherence/_default.yaml", "voice")
     ada, channel = make_agent("ada"), make_channel()
-    for n in range(0, 400, 2):
+    for n in range(0, 200, 2):
         say(channel, "Visitor", f"Where is item {n}?")
         say(channel, ada, f"Item {n} is on its shelf.")
 
@@ -111,7 +111,7 @@ def test_judgements_of_a_long_channel_read_most_prompts_from_the_cache(
     """Each call is answered before what it wrote can be read, as with a real server."""
     propositions.claims("adherence/_default.yaml", "voice")
     ada, channel = make_agent("ada"), make_channel()
-    for n in range(200):
+    for n in range(100):
         say(channel, "Visitor", f"Where is item {n}? " + "It was here this morning, I am sure of that. " * 3)
         say(channel, ada, f"Item {n} is on its shelf, and " + "there it has been for as long as I remember. " * 3)
     cache = PromptCache(minimum=4_096, delay=0.2)
@@ -123,7 +123,7 @@ def test_judgements_of_a_long_channel_read_most_prompts_from_the_cache(
     assert (spent_on([run.summary]).cache_read_share or 0) >= 0.4
 
 
-@pytest.mark.parametrize("last_n", [1, 3, 10, 11, 25, 100])
+@pytest.mark.parametrize("last_n", [3, 25])
 def test_each_message_has_what_was_said_before_it_ac_6_0_12(
     llm_server: LLMServer, propositions: PropositionFolder, last_n: int
 ) -> None:

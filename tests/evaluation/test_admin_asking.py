@@ -71,12 +71,6 @@ def test_choices_that_no_message_fits_are_said_before_the_button(root: Client, a
     assert said in read(root, f"{ask(ada)}?tag=build%3D99")
 
 
-def test_a_model_without_a_price_is_unpriced_and_not_free(root: Client, ada: Agent, settings: Settings) -> None:
-    settings.JUDGE_MODEL, settings.ANTHROPIC_API_KEY = "nobody-knows-1", "key"
-
-    assert "Cost, estimated unpriced" in plain(read(root, ask(ada)))
-
-
 def test_a_judge_without_a_key_is_estimated_and_cannot_be_asked(root: Client, ada: Agent, settings: Settings) -> None:
     settings.JUDGE_MODEL, settings.ANTHROPIC_API_KEY = LLM, ""
     asked = {**USUAL, "judge": LLM}

@@ -21,7 +21,7 @@ from evaluation.experiments.scenario import shipped
 from evaluation.models import BY_MESSAGE, EvaluationRun, Job
 from evaluation.propositions.files import load_file
 from evaluation.runs import execute
-from tests.console import confirm, page_of, plain, read, signed_in, staff
+from tests.console import confirm, page_of, plain, read
 from tests.evaluation.calibration.test_swap_test import KNOWS, cast
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import file_of, make_ada, proposal, reply
@@ -88,27 +88,6 @@ def test_suggestions_are_priced_first_then_written_by_a_worker_and_shown(
     assert [p.id for p in load_file(file_of(team)).inactive] == ["ada-sales-talk"]
 
 
-def test_suggestions_are_estimated_without_a_key_and_cannot_be_asked_for(
-    root: Client, team: Path, settings: Settings
-) -> None:
-    settings.JUDGE_MODEL, settings.ANTHROPIC_API_KEY = "test-model", ""
-    make_ada()
-    assert "Calls of the model 1" in plain(read(root, f"{SUGGEST}?agents=ada"))
-    confirm(root, SUGGEST, **SUGGESTING)
-
-    assert not Job.objects.exists()
-
-
-def test_suggestions_that_failed_say_why(root: Client, llm_server: LLMServer, team: Path) -> None:
-    make_ada()
-    llm_server.always(status=500)
-    confirm(root, SUGGEST, **SUGGESTING)
-    work()
-
-    assert Job.objects.get().status == "failed"
-    assert "no suggestions for ada: unavailable" in read(root, SUGGEST)
-
-
 def test_a_worker_that_was_lost_leaves_the_agents_that_were_asked(llm_server: LLMServer, team: Path) -> None:
     ada, bob = make_ada(), make_ada("bob")
     job = queue_suggestions(agents=[ada, bob], most=8, model="test-model")
@@ -148,16 +127,6 @@ def test_a_check_of_which_an_evaluation_failed_says_so_and_stores_nothing(
 
     assert "4 of 4 evaluations are failed, not completed: the judge is away" in read(root, CHECK)
     assert not JudgeCalibration.objects.exists()
-
-
-def test_viewers_see_the_cost_of_a_check_and_cannot_ask(judged_by_message: None) -> None:
-    cast("ada", "bob")
-    client = signed_in(staff("evaluation.view_evaluationrun"))
-    choices = {**CHECKING, "judge": OFFLINE}
-
-    assert "Check the judge" not in read(client, f"{CHECK}?judge={OFFLINE}")
-    assert confirm(client, CHECK, **choices).status_code == 403
-    assert not Job.objects.exists()
 
 
 # -- choices that changed since they were estimated
@@ -245,15 +214,6 @@ def test_an_experiment_starts_from_an_uploaded_scenario_that_is_shown_first(root
     assert not Experiment.objects.exists()
     answer = confirm(root, url, **choices, scenario=text)
     assert answer["Location"] == page_of(Experiment.objects.get())
-
-
-def test_a_scenario_that_cannot_be_played_names_line_and_field(root: Client, settings: Settings) -> None:
-    settings.JUDGE_MODEL = OFFLINE
-    choices = {"shipped": "gate-on-off", "scale": "1", "judge": OFFLINE, "scenario": "name: mine\narms: 7\n"}
-    page = plain(confirm(root, reverse("admin:experiments_experiment_add"), **choices).content.decode())
-
-    assert "YAML:2: arms" in page
-    assert not Experiment.objects.exists()
 
 
 # -- two tags at once

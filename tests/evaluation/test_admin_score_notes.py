@@ -66,13 +66,6 @@ def test_the_number_of_queries_depends_neither_on_messages_nor_on_scores(root: C
     assert "heuristic" in html
 
 
-def test_scores_need_their_permission() -> None:
-    message = judged_message({"dry": 2})
-    half = signed_in(staff("agents.view_channel", "agents.view_message"))
-
-    assert "scored" not in plain(read(half, page_of(message.channel, "transcript")))
-
-
 def test_without_the_right_to_messages_neither_text_nor_quotes_show() -> None:
     message = judged_message({"dry": 2})
     EvaluationScore.objects.update(reasoning="It said: a secret.", flaws=["a secret"])

@@ -60,7 +60,6 @@ def test_a_judge_that_leaves_evidence_and_confidence_out_is_not_asked_again(
     ("reply", "reason"),
     [
         ({"status": 401}, "rejected"),
-        ({"hang": True}, "timeout"),
         ({"stop_reason": "refusal"}, "refused"),
     ],
     ids=str,

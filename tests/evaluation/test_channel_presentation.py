@@ -45,10 +45,6 @@ def test_json_names_the_channels(cast: dict[str, Agent]) -> None:
     assert [idea["idea"] for idea in one["ideas_quantity"]["ideas"]] == ["a pond", "a boat"]
 
 
-def test_the_table_shows_counts_apart(cast: dict[str, Agent]) -> None:
-    assert "Ideas (n)" in command("--agents", "ada,bea")
-
-
 def test_a_dry_run_counts_each_channel_once(llm_server: LLMServer, cast: dict[str, Agent]) -> None:
     asked = ("--dimensions", "fluency,convergence", "--no-simulate", "--dry-run")
     document = json.loads(command("--agents", "ada,bea", "--json", *asked))

@@ -9,7 +9,7 @@ import pytest
 from agents.models import Agent
 from evaluation.change.models import Baseline
 from evaluation.models import ChannelShare, EvaluationRun
-from evaluation.runs.execute import capture, execute, work_one
+from evaluation.runs.execute import execute, work_one
 from evaluation.runs.planning import RunSpec, prepare_run
 from evaluation.runs.summary import channels_of, summarize
 from tests.evaluation.channel_cast import ALL_FIVE, captured, gather
@@ -78,20 +78,6 @@ def test_a_conversation_is_judged_once_for_all_who_speak_in_it(llm_server: LLMSe
     assert len(linked) == 2
     assert [r.summary.dimensions["convergence"].score for r in results] == [7.0, 8.0, 2.0]
     assert [str(s.run.channel) for s in channels_of(result.summary for result in results)] == ["#one", "#two"]
-
-
-def test_overall_averages_scores_with_channels_and_without_counts(cast: dict[str, Agent]) -> None:
-    (found,) = captured([cast["bea"]])
-
-    scores = [d.score for name, d in found.summary.dimensions.items() if name != "ideas_quantity"]
-    assert found.summary.overall_score == pytest.approx(sum(scores) / 4, abs=1e-3)
-
-
-def test_window_tags_and_procedure_are_those_of_the_agents_run(cast: dict[str, Agent]) -> None:
-    capture([RunSpec(agent=cast["ada"], dimensions=("convergence",), seed=5, repeats=2, double_check=True)])
-
-    for run in EvaluationRun.objects.filter(channel__isnull=False):
-        assert (run.seed, run.repeats, run.double_check, run.is_baseline) == (5, 2, True, False)
 
 
 # -- who ends first

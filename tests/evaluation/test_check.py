@@ -43,16 +43,15 @@ def test_without_evidence_a_claim_does_not_hold(llm_server: LLMServer, value: bo
     assert check_proposition(proposition=claim(), context=CONTEXT, label=LABEL).holds is False
 
 
-@pytest.mark.parametrize("value", [True, False])
-def test_evidence_and_confidence_may_be_missing(llm_server: LLMServer, value: bool) -> None:
-    llm_server.reply(json={k: v for k, v in entry(value).items() if k not in ("evidence", "confidence")})
+def test_evidence_and_confidence_may_be_missing(llm_server: LLMServer) -> None:
+    llm_server.reply(json={k: v for k, v in entry(True).items() if k not in ("evidence", "confidence")})
 
     found = check_proposition(proposition=claim(), context=CONTEXT, label=LABEL, gate=True)
 
-    assert (found.holds, found.confidence) == (value, None)
+    assert (found.holds, found.confidence) == (True, None)
 
 
-@pytest.mark.parametrize("value", [1, 0, 9, "true", None, 1.0], ids=repr)
+@pytest.mark.parametrize("value", [1, "true", None], ids=repr)
 def test_a_check_without_truth_value_is_asked_once_more_then_unknown(llm_server: LLMServer, value: Any) -> None:
     llm_server.always(json=entry(value))
 
@@ -61,23 +60,6 @@ def test_a_check_without_truth_value_is_asked_once_more_then_unknown(llm_server:
     assert found.holds is None
     assert found.reason.startswith("malformed: value")
     assert llm_server.calls == 2
-
-
-def test_in_the_gate_nothing_is_asked_again(llm_server: LLMServer) -> None:
-    llm_server.always(text="Yes.")
-
-    assert check_proposition(proposition=claim(), context=CONTEXT, label=LABEL, gate=True).holds is None
-    assert llm_server.calls == 1
-
-
-def test_a_call_that_fails_leaves_it_unknown_and_says_why(llm_server: LLMServer) -> None:
-    """Other failures: `test_judge`."""
-    llm_server.always(status=500)
-
-    found = check_proposition(proposition=claim(), context=CONTEXT, label=LABEL, deadline=4)
-
-    assert found.holds is None
-    assert found.reason.startswith("unavailable: ")
 
 
 def test_the_prompt_reads_as_its_snapshot(llm_server: LLMServer) -> None:
@@ -129,18 +111,3 @@ def test_checks_and_questions_can_be_asked_together_and_are_answered_in_order(ll
     assert isinstance(dry, list)
     assert (dry[0].value, dry[0].status) == (4, "scored")
     assert {odd.call, even.call, dry[0].call} == set(LLMCall.objects.values_list("pk", flat=True))
-
-
-def test_asked_together_one_that_fails_costs_the_others_nothing(llm_server: LLMServer) -> None:
-    llm_server.respond = lambda body: {"hang": True} if "is slow" in prompt_of(body) else {"json": entry(True)}
-    checks = [
-        Check(proposition=claim(text=f"is {word}"), context=CONTEXT, label=LABEL, gate=True)
-        for word in ("slow", "quick")
-    ]
-
-    slow, quick = ask_together(checks, deadline=4)
-
-    assert isinstance(slow, CheckResult)
-    assert isinstance(quick, CheckResult)
-    assert (slow.holds, quick.holds) == (None, True)
-    assert slow.reason.startswith("timeout: ")

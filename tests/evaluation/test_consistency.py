@@ -88,7 +88,7 @@ def test_the_judge_compares_two_messages_and_never_sees_the_persona_ac_6_2_4(llm
     assert len(claims_of(body)) == 4
 
 
-def test_the_score_is_the_mean_over_pairs_and_each_pair_is_stored_ac_6_2_5(
+def test_the_score_is_the_mean_over_pairs_and_each_pair_is_stored_ac_6_2_5_ac_6_2_7(
     llm_server: LLMServer, one_claim: object
 ) -> None:
     llm_server.respond = lambda body: {

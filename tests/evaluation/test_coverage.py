@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pytest_django import Settings
 from scipy.stats import fisher_exact
 
@@ -114,25 +112,12 @@ def test_only_a_share_that_surely_fell_by_half_is_lost() -> None:
     assert lost.p == pytest.approx(2 * fisher_exact([[24, 1], [0, 15]], alternative="greater").pvalue)
 
 
-def test_a_sure_fall_by_less_than_half_is_no_loss() -> None:
-    assert not lost_propositions({("adherence", "a"): Share(1000, 1000)}, {("adherence", "a"): Share(600, 1000)})
-
-
 def test_among_many_propositions_chance_alone_loses_none() -> None:
     before = {("adherence", f"p{n}"): Share(5, 14) for n in range(20)}
     now = {**before, ("adherence", "p0"): Share(0, 14)}
 
     assert lost_propositions({("adherence", "p0"): Share(5, 14)}, {("adherence", "p0"): Share(0, 14)})
     assert not lost_propositions(before, now)
-
-
-@given(st.integers(1, 60), st.integers(0, 60), st.integers(1, 60), st.integers(0, 60))
-def test_a_rise_is_never_a_loss(asked: int, scored: int, later: int, more: int) -> None:
-    before, now = Share(min(scored, asked), asked), Share(min(more, later), later)
-
-    lost = lost_propositions({("adherence", "a"): before}, {("adherence", "a"): now})
-
-    assert not lost or (now.value or 0.0) < 0.5 * (before.value or 0.0)
 
 
 def shared(scored: list[int], asked: int = 4) -> ScoredShare:
@@ -148,9 +133,7 @@ def shared(scored: list[int], asked: int = 4) -> ScoredShare:
         ([3, 2, 3, 4] * 5, [1] * 20, True),
         ([3, 2, 3, 4] * 5, [2] * 20, False),  # by less than half
         ([4, 0, 4, 0, 4], [0, 0, 4, 0, 0], False),  # by more than half, but of five messages
-        ([4] * 12, [0] * 12, True),
         ([1] * 20, [3] * 20, False),
-        ([0] * 20, [0] * 20, False),
     ],
 )
 def test_a_dimension_whose_share_surely_fell_by_half_loses_its_score(

@@ -6,11 +6,11 @@ import pytest
 
 from agents.debates.debate import start_debate
 from agents.debates.models import Debate
-from agents.models import Agent, Channel, Message
+from agents.models import Agent, Message
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec, has_little_speech
-from evaluation.scorers.subjects import messages_in_channel, messages_of_agent, positions_of
+from evaluation.scorers.subjects import messages_of_agent, positions_of
 from evaluation.windows import MessageWindow
 from tests.agents.debates.seats import TOPIC, played, seated
 from tests.factories import make_channel, talk
@@ -69,9 +69,3 @@ def test_a_real_debate_is_ordinary_speech() -> None:
 
     assert measured(agent) == {"office", debate.channel.slug}
     assert measured(agent, where={"debate": debate.channel.slug}) == {debate.channel.slug}
-
-
-def test_the_channel_of_a_debate_can_be_measured_like_any_channel() -> None:
-    _, debate = ordinary_and_debated()
-
-    assert messages_in_channel(channel=Channel.objects.get(pk=debate.channel_id), window=MessageWindow()).count() == 4

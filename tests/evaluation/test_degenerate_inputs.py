@@ -24,16 +24,6 @@ pytestmark = pytest.mark.django_db
 OF_AGENTS = ("adherence", "consistency", "fluency")
 OF_CHANNELS = ("convergence", "ideas_quantity")
 SCORED, COUNTED = "scored", "counted"
-JAPANESE = {
-    "ada": ["数えました。足りません。", "書類は棚です。", "聞いていません。", "記録しました。", "動かないでください。"],
-    "bea": [
-        "すごい！最高だね！",
-        "ねえねえ、パーティーしようよ！",
-        "きゃー、大好き！",
-        "やったー！早く行こうよ！",
-        "キラキラだ！",
-    ],
-}
 ARABIC = {
     "ada": ["عددتها. ناقصة.", "ضعها في الملف.", "لم يخبرني أحد.", "سجلت ذلك.", "لا يتحرك أحد."],
     "bea": [
@@ -98,16 +88,11 @@ def outsiders_only(room: Channel) -> None:
     converse(room, [(name, f"{text} Indeed.") for text in DRY for name in ("Eve", "Mallory")])
 
 
-def in_japanese(room: Channel) -> None:
-    converse(room, [(slug, text) for _ in range(2) for n in range(5) for slug, text in _said(JAPANESE, n)])
-
-
 def in_arabic(room: Channel) -> None:
-    converse(room, [(slug, text) for _ in range(2) for n in range(5) for slug, text in _said(ARABIC, n)])
-
-
-def _said(voices: dict[str, list[str]], n: int) -> list[tuple[str, str]]:
-    return [(slug, texts[n]) for slug, texts in voices.items()]
+    converse(
+        room,
+        [(slug, text) for _ in range(2) for n in range(5) for slug, texts in ARABIC.items() for text in [texts[n]]],
+    )
 
 
 Situation = Callable[[Channel], None]
@@ -128,7 +113,6 @@ EXPECTED: dict[Situation, tuple[tuple[str, ...], tuple[str, ...]]] = {
         (SCORED, SCORED, SCORED, "one agent alone", COUNTED),
         ("one agent alone", COUNTED),
     ),
-    in_japanese: ((SCORED, SCORED, SCORED, SCORED, COUNTED), (SCORED, COUNTED)),
     in_arabic: ((SCORED, SCORED, SCORED, SCORED, COUNTED), (SCORED, COUNTED)),
 }
 
@@ -188,14 +172,3 @@ def test_a_tag_that_no_message_has_measures_nothing(llm_server: LLMServer) -> No
         assert (found.run.status, found.overall_score, found.measured) == ("completed", None, False)
         assert outcome(found, dimension).removeprefix("nothing scored: ") in (NO_MESSAGE, NO_CHANNEL)
     assert llm_server.calls == 0
-
-
-@pytest.mark.parametrize("situation", [in_japanese, in_arabic], ids=lambda situation: situation.__name__)
-def test_other_scripts_reach_the_judge_as_they_were_written(llm_server: LLMServer, situation: Situation) -> None:
-    make_agent("ada")
-    situation(make_channel("room"))
-
-    evaluate_agent(agent=Agent.objects.get(slug="ada"), dimensions=("adherence", "fluency", *OF_CHANNELS))
-
-    said = (JAPANESE if situation is in_japanese else ARABIC)["ada"][1]
-    assert all(said in prompt_of(body) for body in llm_server.bodies if "<<<IDEAS" not in prompt_of(body))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pytest_django import Settings
 
 from agents.kit.models import LLMCall
 from evaluation.judge.questions import Question, ask_all
@@ -92,20 +91,6 @@ def test_flips_and_penalties_apply_to_both_values(llm_server: LLMServer, proposi
 
     found = {row.proposition_id: (row.first_score, row.score, row.raw_score) for row in EvaluationScore.objects.all()}
     assert found == {"flat": (1, 4, 5), "strict": (8, 4, 5)}
-
-
-def test_the_last_questions_are_checked_too_however_many_there_are(llm_server: LLMServer, settings: Settings) -> None:
-    settings.LLM_MAX_CONCURRENCY = 3
-    llm_server.respond = judge(8, 4)
-    questions = [
-        Question(propositions=(claim(f"c{n}"),), context=CONTEXT, label=LABEL, double_check=True) for n in range(40)
-    ]
-
-    found = list(ask_all(questions, deadline=20))
-
-    assert [v.value for answered in found for v in answered.verdicts] == [4] * 40
-    assert [v.first_value for answered in found for v in answered.verdicts] == [8] * 40
-    assert llm_server.calls == 80
 
 
 def test_an_entry_that_was_not_valid_is_asked_alone_and_checked(llm_server: LLMServer) -> None:

@@ -119,42 +119,24 @@ def test_nothing_goes_unless_it_is_confirmed() -> None:
     assert f"{before['Message']} messages" in said
 
 
-def test_what_others_said_in_the_examples_channels_stays() -> None:
-    agent, _ = own_work()
+def test_what_is_bound_up_with_a_teams_own_work_stays_and_is_named() -> None:
+    agent, channel = own_work()
     say(Channel.objects.get(slug="general"), agent, "Does anybody need a ferry?")
-    person = superuser("ann")
+    say(channel, Agent.objects.get(slug="dwight"), "I will take the ferry.")
+    Agent.objects.filter(slug="kelly").update(origin="")
     demo = Channel.objects.get(slug="demo-1")
-    demo.refresh_from_db()
-    Message.objects.create(channel=demo, position=demo.next_position, user=person, text="Could you be shorter?")
+    Message.objects.create(
+        channel=demo, position=demo.next_position, user=superuser("ann"), text="Could you be shorter?"
+    )
     code, said = remove("--yes")
 
     assert code == 0
     assert set(Channel.objects.values_list("slug", flat=True)) == {"harbour", "general", "demo-1"}
-    assert list(Message.objects.filter(channel__slug="general").values_list("text", flat=True)) == [
-        "Does anybody need a ferry?"
-    ]
-    assert Message.objects.filter(channel__slug="demo-1").count() == 1
-    assert "general stays" in said
-    assert "demo-1 stays" in said
-
-
-def test_an_example_that_spoke_in_another_channel_stays_and_is_named() -> None:
-    _, channel = own_work()
-    say(channel, Agent.objects.get(slug="dwight"), "I will take the ferry.")
-    code, said = remove("--yes")
-
-    assert code == 0
-    assert set(Agent.objects.values_list("slug", flat=True)) == {"harbour-guide", "dwight"}
-    assert Message.objects.filter(channel=channel).count() == 9
-    assert "dwight stays" in said
-
-
-def test_an_agent_that_replaced_an_example_stays() -> None:
-    Agent.objects.filter(slug="kelly").update(origin="")
-    code, _ = remove("--yes")
-
-    assert code == 0
-    assert list(Agent.objects.values_list("slug", flat=True)) == ["kelly"]
+    assert set(Agent.objects.values_list("slug", flat=True)) == {"harbour-guide", "dwight", "kelly"}
+    counted = {slug: Message.objects.filter(channel__slug=slug).count() for slug in ("harbour", "general", "demo-1")}
+    assert counted == {"harbour": 9, "general": 1, "demo-1": 1}
+    for stays in ("general stays", "demo-1 stays", "dwight stays"):
+        assert stays in said
 
 
 def test_what_would_mean_every_agent_without_the_examples_is_refused_and_named() -> None:

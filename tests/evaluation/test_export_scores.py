@@ -15,11 +15,11 @@ from pytest_django import Settings
 from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import capture
-from evaluation.runs.export import COLUMNS, score_rows
+from evaluation.runs.export import COLUMNS
 from evaluation.runs.planning import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, entry
-from tests.factories import make_agent, speaking
+from tests.factories import speaking
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -90,15 +90,9 @@ def test_csv_and_jsonl_say_the_same(ada: Agent, capsys: pytest.CaptureFixture[st
 
     assert [r["proposition_id"] for r in table] == [r["proposition_id"] for r in rows]
     assert [r["score"] for r in table] == ["" if r["score"] is None else str(r["score"]) for r in rows]
+    assert (table[0]["text"], rows[0]["text"]) == ("'=1+1", "=1+1"), "no cell is run as a formula"
     assert table[-1]["text"] == rows[-1]["text"] == "Never, “ever”,\nagain"
     assert json.loads(next(r["flaws"] for r in table if r["proposition_id"] == "strict")) == ["a", "b"]
-
-
-def test_no_cell_is_run_as_a_formula(ada: Agent, capsys: pytest.CaptureFixture[str]) -> None:
-    table = list(csv.DictReader(io.StringIO(exported("--format", "csv", capsys=capsys))))
-
-    assert table[0]["text"] == "'=1+1"
-    assert {r["text"] for r in as_rows(exported("--format", "jsonl", capsys=capsys))} >= {"=1+1"}
 
 
 def test_by_default_the_current_baselines_are_exported(ada: Agent, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,13 +104,6 @@ def test_by_default_the_current_baselines_are_exported(ada: Agent, capsys: pytes
     assert len(everything) == 16
     one = as_rows(exported("--format", "jsonl", "--run", str(first.pk), capsys=capsys))
     assert {r["evaluation_run"] for r in one} == {first.pk}
-
-
-def test_agents_can_be_chosen(ada: Agent, capsys: pytest.CaptureFixture[str]) -> None:
-    make_agent("bob")
-
-    assert as_rows(exported("--format", "jsonl", "--agents", "bob", capsys=capsys)) == []
-    assert len(as_rows(exported("--format", "jsonl", "--agents", "ada", capsys=capsys))) == 8
 
 
 def test_judgements_still_to_be_made_are_not_exported(ada: Agent, capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,10 +143,3 @@ def test_it_writes_to_a_file_and_says_how_much(ada: Agent, tmp_path: Path, capsy
 def test_what_cannot_be_done_is_said(ada: Agent, arguments: list[str], words: str) -> None:
     with pytest.raises(CommandError, match=words):
         call_command("export_scores", *arguments)
-
-
-def test_rows_are_read_in_portions_with_a_constant_number_of_queries(
-    ada: Agent, django_assert_num_queries: Any
-) -> None:
-    with django_assert_num_queries(1):
-        assert len(list(score_rows(EvaluationScore.objects.all()))) == 16

@@ -66,16 +66,6 @@ def test_the_persona_is_not_sent_ac_6_3_5(llm_server: LLMServer) -> None:
     assert len(llm_server.bodies[0]["system"]) == 1
 
 
-def test_what_others_said_is_not_shown(llm_server: LLMServer) -> None:
-    ada, bob, channel = make_agent("ada"), make_agent("bob"), make_channel()
-    talk(ada, VARIED, channel=channel)
-    talk(bob, ["Bob talks too."], channel=channel)
-
-    fluency(ada)
-
-    assert "Bob talks too" not in json.dumps(llm_server.bodies)
-
-
 def test_the_score_is_stored_with_the_judges_reasoning_ac_6_3_6(llm_server: LLMServer) -> None:
     llm_server.respond = answers(lambda claim: entry(6, reasoning="varied enough"))
     ada = speaking("ada", VARIED)
@@ -86,18 +76,6 @@ def test_the_score_is_stored_with_the_judges_reasoning_ac_6_3_6(llm_server: LLMS
     assert {(row.score, row.reasoning, row.message_id) for row in rows} == {(6, "varied enough", None)}
     assert {row.context_snippet for row in rows} == {" / ".join(VARIED[-3:])}
     assert all("Ada" in row.claim for row in rows)
-
-
-def test_only_the_windows_messages_are_shown(llm_server: LLMServer) -> None:
-    ada = speaking("ada", COPIED, tags={"build": "40"})
-    talk(ada, VARIED, tags={"build": "41"})
-
-    fluency(ada, where={"build": "41"})
-
-    prompt = prompt_of(llm_server.bodies[0])
-    assert VARIED[0] in prompt
-    assert COPIED[0] not in prompt
-    assert '"messages": 6' in prompt
 
 
 def test_statistics_speak_of_the_messages_that_are_shown(

@@ -66,9 +66,7 @@ def test_no_draft_changes_the_structure_of_the_prompt(draft: str) -> None:
     check_structure(blocks, claims=1, fences={"MESSAGE"})
 
 
-@pytest.mark.parametrize(
-    "text", ["{{action}}", "{{ agent_name }}", "{% include 'x' %}", "{# gone #}", "{{ settings.SECRET_KEY }}"]
-)
+@pytest.mark.parametrize("text", ["{{action}}", "{% include 'x' %}"])
 def test_template_syntax_in_what_was_said_is_only_text(text: str) -> None:
     context = Context(
         agent_name=text,

@@ -33,27 +33,6 @@ def judge(llm_server: LLMServer) -> LLMServer:
     return llm_server
 
 
-def test_every_message_of_the_channel_is_read_ac_6_6_1(judge: LLMServer) -> None:
-    ideas(brainstorm())
-
-    prompt = prompt_of(judge.bodies[0])
-    assert all(text in prompt for _, text in BRAINSTORM)
-    assert "4. --> everybody: Lou says: A quiet room, with a door." in prompt
-
-
-def test_the_judge_lists_ideas_from_the_whole_conversation_ac_6_6_2(judge: LLMServer) -> None:
-    ideas(brainstorm())
-
-    listing, collapse = map(prompt_of, judge.bodies)
-    assert (
-        "What to list: Every distinct product idea, service idea, proposal or suggestion made by any participant"
-        in listing
-    )
-    assert "fundamentally different concepts" in listing
-    assert "7. A newsletter.: as it was said" in collapse
-    assert "What time is it?" not in collapse
-
-
 def test_the_result_is_a_count_and_a_list_ac_6_6_3(judge: LLMServer) -> None:
     found = ideas(brainstorm())
 
@@ -73,11 +52,16 @@ def test_the_result_is_a_count_and_a_list_ac_6_6_3(judge: LLMServer) -> None:
     assert [idea["by"] for idea in listed] == [("Ada", "Cyd"), ("Bea",), ("Lou", "Cyd"), ("Ada",)]
 
 
-def test_the_judge_is_told_what_counts_as_one_and_repetitions_are_collapsed_ac_6_6_4(judge: LLMServer) -> None:
+def test_ideas_of_the_whole_conversation_are_listed_and_collapsed_ac_6_6_1_ac_6_6_2_ac_6_6_4(judge: LLMServer) -> None:
     found = ideas(brainstorm())
 
     listing, collapse = map(prompt_of, judge.bodies)
+    assert all(text in listing for _, text in BRAINSTORM)
+    assert "4. --> everybody: Lou says: A quiet room, with a door." in listing
+    assert "product idea, service idea, proposal or suggestion made by any participant" in listing
     assert "minor variations of one concept are one item" in listing
+    assert "7. A newsletter.: as it was said" in collapse
+    assert "What time is it?" not in collapse
     assert "Minor variations, other words, more or less detail do not make a new idea" in collapse
     kept = [(idea.idea, len(idea.same)) for idea in distinct_ideas(found.run)]
     assert kept == [
@@ -97,7 +81,7 @@ def test_personas_are_not_sent_ac_6_6_5(judge: LLMServer) -> None:
 
 
 # -- long conversations
-@pytest.mark.parametrize("characters", [1, 60, 100, 150, 10_000])
+@pytest.mark.parametrize("characters", [1, 100])
 def test_the_count_does_not_depend_on_where_the_conversation_is_cut(
     judge: LLMServer, settings: Settings, characters: int
 ) -> None:
@@ -107,22 +91,21 @@ def test_the_count_does_not_depend_on_where_the_conversation_is_cut(
 
     assert found.dimensions["ideas_quantity"].count == 4
     assert [idea.positions for idea in distinct_ideas(found.run)] == [(1, 3, 10), (2, 6), (4, 7), (8,)]
-    parts = {1: 10, 10_000: 1}.get(characters)
-    assert parts is None or IdeaPart.objects.count() == parts
+    assert characters > 1 or IdeaPart.objects.count() == 10
 
 
 def test_many_ideas_are_collapsed_in_batches(judge: LLMServer, settings: Settings) -> None:
     settings.IDEAS_PART_CHARACTERS = 2_000
     rng = random.Random(3)
     words = [*KINDS]
-    lines = [("ada", f"Number {n}: {rng.choice(words)}") for n in range(300)]
+    lines = [("ada", f"Number {n}: {rng.choice(words)}") for n in range(130)]
 
     found = ideas(converse(make_channel(), lines))
 
     assert found.dimensions["ideas_quantity"].count == 4
-    assert Idea.objects.count() == 300
+    assert Idea.objects.count() == 130
     collapses = [body for body in judge.bodies if "<<<IDEAS" in prompt_of(body)]
-    assert len(collapses) == 5, "sixty at a time"
+    assert len(collapses) == 3, "sixty at a time"
     assert "Look at entries 5 to 64" in prompt_of(collapses[1])
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from agents.kit.models import LLMCall
 from evaluation.judge.questions import score_proposition
-from evaluation.propositions.schema import Cues
 from tests.evaluation.judging import CONTEXT, LABEL, claim, entry
 from tests.llm_server import LLMServer
 
@@ -31,21 +30,11 @@ def test_a_claim_gets_a_whole_number_with_reasoning_and_confidence_ac_6_0_4(llm_
     assert (verdict.call, call.work_id, call.status) == (call.pk, "evaluation_run:0", "ok")
 
 
-def test_another_model_than_the_configured_one_can_be_asked(llm_server: LLMServer) -> None:
-    verdict = score_proposition(proposition=claim(), context=CONTEXT, label=LABEL, model="other-model")
-
-    assert llm_server.bodies[0]["model"] == verdict.judge == "other-model"
-
-
 GOOD = json.dumps(entry(3))
 NOT_A_SCORE = {  # values that are none: `test_verdicts`
     "97": json.dumps(entry(97)),
     "two objects": f"{GOOD}\n{json.dumps(entry(9))}",
-    "two objects in prose": f"First I thought {GOOD}, but no: ```json\n{json.dumps(entry(9))}\n```",
     "the key twice": GOOD.replace('"value": 3', '"value": 3, "value": 9'),
-    "a list": f"[{GOOD}]",
-    "NaN": GOOD.replace("3", "NaN"),
-    "Python": GOOD.replace('"', "'"),
     "prose": "I would say 7 out of 9.",
     "nothing": "",
 }
@@ -62,24 +51,11 @@ def test_asked_again_a_judge_may_still_give_its_score(llm_server: LLMServer, tex
     assert [turn["role"] for turn in llm_server.bodies[1]["messages"]] == ["user", "assistant", "user"]
 
 
-def test_in_the_gate_nothing_is_asked_again(llm_server: LLMServer) -> None:
-    llm_server.always(text="seven")
-
-    verdict = score_proposition(proposition=claim(), context=CONTEXT, label=LABEL, gate=True)
-
-    assert (verdict.status, llm_server.calls) == ("unscored", 1)
-
-
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
         ({"status": 429}, "rate_limited: HTTP 429"),
-        ({"status": 529}, "unavailable: HTTP 529"),
-        ({"status": 500}, "unavailable: HTTP 500"),
         ({"status": 401}, "rejected: HTTP 401"),
-        ({"drop": True}, "unavailable: no answer"),
-        ({"hang": True}, "timeout: no answer within the deadline of 4 s"),
-        ({"trickle": True}, "timeout: no answer within the deadline of 4 s"),
         ({"text": "I will not.", "stop_reason": "refusal"}, "refused: "),
         ({"json": entry(9), "stop_reason": "max_tokens"}, "truncated: "),
     ],
@@ -105,12 +81,3 @@ def test_characters_that_no_database_takes_are_replaced(llm_server: LLMServer) -
     assert verdict.reasoning == "a\ufffdb\ufffdc"
     assert "\x00" not in verdict.served_model
     assert len(verdict.served_model) <= 200
-
-
-# -- what must not reach the judge, and what must
-
-
-def test_facts_for_the_offline_judge_are_not_sent(llm_server: LLMServer) -> None:
-    score_proposition(proposition=claim(cues=Cues(supports=["beet farm"])), context=CONTEXT, label=LABEL)
-
-    assert "beet farm" not in json.dumps(llm_server.bodies[0])

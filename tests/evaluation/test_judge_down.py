@@ -65,15 +65,6 @@ def test_the_same_capture_again_finishes_it_and_asks_nothing_twice(llm_server: L
     assert Baseline.objects.get().evaluation_run == failed
 
 
-def test_a_few_calls_that_all_fail_are_a_failed_run_too(llm_server: LLMServer, ada: Agent) -> None:
-    llm_server.always(status=401)
-
-    run = measured(ada).summary.run
-
-    assert run.status == "failed"
-    assert "HTTP 401" in run.error
-
-
 def test_rules_alone_do_not_make_a_baseline_when_the_judge_is_down(
     llm_server: LLMServer, propositions: PropositionFolder, ada: Agent
 ) -> None:

@@ -51,9 +51,8 @@ def test_claims_with_different_windows_or_personas_go_into_different_calls(llm_s
     assert "dry and careful clerk" not in prompt_of(by_claims["claim 2", "claim 5"])
 
 
-@pytest.mark.parametrize("bad", [97, "7", 7.5, None, True], ids=repr)
-def test_one_bad_entry_costs_neither_its_neighbours_nor_itself(llm_server: LLMServer, bad: Any) -> None:
-    llm_server.reply(json={"p1": entry(1), "p2": entry(bad), "p3": entry(3)})
+def test_one_bad_entry_costs_neither_its_neighbours_nor_itself(llm_server: LLMServer) -> None:
+    llm_server.reply(json={"p1": entry(1), "p2": entry(97), "p3": entry(3)})
     llm_server.reply(json=entry(2))
 
     verdicts = score_propositions(propositions=numbered(3), context=CONTEXT, label=LABEL)
@@ -61,16 +60,6 @@ def test_one_bad_entry_costs_neither_its_neighbours_nor_itself(llm_server: LLMSe
     assert [v.value for v in verdicts] == [1, 2, 3]
     assert llm_server.calls == 2
     assert claims_of(llm_server.bodies[1]) == {"p1": "claim 1"}
-
-
-def test_a_missing_entry_is_asked_again_on_its_own(llm_server: LLMServer) -> None:
-    llm_server.reply(json={"p1": entry(1), "p4": entry(9)})
-    llm_server.reply(json={"p1": entry(2), "p2": entry(3)})
-
-    verdicts = score_propositions(propositions=numbered(3), context=CONTEXT, label=LABEL)
-
-    assert [v.value for v in verdicts] == [1, 2, 3]
-    assert list(claims_of(llm_server.bodies[1]).values()) == ["claim 1", "claim 2"]
 
 
 def test_an_entry_that_stays_bad_is_unscored_after_few_calls(llm_server: LLMServer) -> None:
@@ -108,11 +97,7 @@ def test_a_group_that_fails_as_a_whole_is_unscored_as_a_whole(llm_server: LLMSer
     assert llm_server.calls == 1, "what a server rejects it rejects again"
 
 
-@pytest.mark.parametrize(
-    "failure",
-    [{"status": 429}, {"status": 529}, {"drop": True}, {"stop_reason": "refusal"}, {"stop_reason": "max_tokens"}],
-    ids=str,
-)
+@pytest.mark.parametrize("failure", [{"status": 429}, {"stop_reason": "max_tokens"}], ids=str)
 def test_what_fails_in_passing_is_tried_once_more_after_everything_else(
     llm_server: LLMServer, settings: Settings, failure: dict[str, Any]
 ) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from agents.kit.llm import Label, LLMRequest, estimate_tokens
-from evaluation.judge.questions import Answer, Question, build_request, one_event, parse_answers
+from evaluation.judge.questions import Answer, Question, build_request, parse_answers
 from evaluation.propositions.schema import Proposition
 from evaluation.scorers.subjects import Context, Event, Window
 
@@ -88,63 +88,31 @@ def test_the_prompt_reads_as_its_snapshot(name: str) -> None:
 
 
 # -- the rubric (AC-6.0.5, AC-6.0.6)
-@pytest.mark.parametrize("name", SHOWN)
-def test_every_scoring_prompt_has_the_whole_rubric_ac_6_0_5(name: str) -> None:
-    system = build_request(SHOWN[name]).system[0].text
-
-    for band in ("- 0:", "- 1-2:", "- 3:", "- 4-5:", "- 6:", "- 7-8:", "- 9:"):
-        assert f"\n{band}" in system
-    for principle in (
-        "take the lower one",
-        "each relevant element separately; the number is their average",
-        "A contradiction outweighs what speaks for the claim",
-        "every part supports the claim",
-        "every part contradicts it",
-        '`evidence` is "absent" and `value` 9',
-    ):
-        assert principle in system
+def test_every_scoring_prompt_has_the_whole_rubric_ac_6_0_5() -> None:
+    for shown in SHOWN.values():
+        system = build_request(shown).system[0].text
+        for part in (
+            *("\n- 0:", "\n- 1-2:", "\n- 3:", "\n- 4-5:", "\n- 6:", "\n- 7-8:", "\n- 9:"),
+            "take the lower one",
+            "each relevant element separately; the number is their average",
+            "A contradiction outweighs what speaks for the claim",
+            "every part supports the claim",
+            "every part contradicts it",
+            '`evidence` is "absent" and `value` 9',
+        ):
+            assert part in system
 
 
-MATERIAL = Context(
-    agent_name="Ada",
-    persona="You are Ada, a dry and careful clerk.",
-    window=Window((Event("stimulus", "Ada", "Who broke it?", speaker="Bob"), Event("action", "Ada", "It broke itself.")), 0, ()),
-    message=Event("action", "Ada", "It broke itself."),
-    message_number=2,
-)  # fmt: skip
+def test_a_further_claim_costs_little_and_its_schema_nothing() -> None:
+    ten = build_request(question(ABOUT_A_MESSAGE, *[claim(f"c{n}") for n in range(10)]))
+    one = build_request(question(ABOUT_A_MESSAGE, claim("c0")))
+
+    assert estimate_tokens(replace(ten, schema=None)) - estimate_tokens(replace(one, schema=None)) <= 9 * 20
+    assert json.dumps(ten.schema).count('"justification"') == 2  # its description, and that it is required
 
 
-def prompt_tokens(claims: int, method: str = "plumbline") -> int:
-    """Of a judgement of `MATERIAL`, at four characters a token."""
-    asked = question(MATERIAL, *[claim(f"c{n}") for n in range(claims)], method=method)
-    return estimate_tokens(replace(build_request(asked), schema=None))
-
-
-@pytest.mark.parametrize(("method", "most"), [("plumbline", 450), ("tinytroupe", 500)])
-def test_rubric_and_framing_of_one_judgement_are_short(method: str, most: int) -> None:
-    assert MATERIAL.persona
-    assert MATERIAL.message
-    events = [one_event(event, number) for number, event in enumerate(MATERIAL.window.events, 1)]
-    material = (MATERIAL.persona, *events, one_event(MATERIAL.message, 1), "Ada is terse")
-
-    assert prompt_tokens(1, method) - sum(map(len, material)) // 4 <= most
-
-
-def test_a_judgement_among_four_costs_at_most_150_tokens() -> None:
-    assert prompt_tokens(4) / 4 <= 150
-
-
-def test_a_schema_describes_the_entry_once_however_many_claims_are_asked() -> None:
-    ten = question(ABOUT_A_MESSAGE, *[claim(f"c{n}") for n in range(10)])
-
-    assert (
-        json.dumps(build_request(ten).schema).count('"justification"') == 2
-    )  # its description, and that it is required
-
-
-@pytest.mark.parametrize("name", SHOWN)
-def test_the_judge_scores_each_claim_alone_and_answers_in_json_ac_6_0_6(name: str) -> None:
-    request = build_request(SHOWN[name])
+def test_the_judge_scores_each_claim_alone_and_answers_in_json_ac_6_0_6() -> None:
+    request = build_request(SHOWN["three_claims"])
 
     assert "Judge each claim by itself" in request.system[0].text
     for field in ("evidence", "reasoning", "justification", "value", "confidence"):
@@ -161,13 +129,10 @@ def test_the_number_can_only_be_a_whole_one_from_0_to_9() -> None:
     assert set(schema["required"]) == set(schema["properties"])
 
 
-@pytest.mark.parametrize("name", SHOWN)
-def test_the_worked_example_is_an_answer_we_would_take(name: str) -> None:
-    request, keyed = build_request(SHOWN[name]), SHOWN[name].keyed()
-
-    answers = parse_answers(request.example, keyed)
-
-    assert all(isinstance(answer, Answer) for answer in answers.values())
+def test_the_worked_example_is_an_answer_we_would_take() -> None:
+    for shown in SHOWN.values():
+        answers = parse_answers(build_request(shown).example, shown.keyed())
+        assert all(isinstance(answer, Answer) for answer in answers.values())
 
 
 # -- what is shown, and what is not (AC-6.0.9, AC-6.0.10, AC-6.0.3, AC-6.0.13)
@@ -179,15 +144,6 @@ def test_the_persona_is_shown_where_the_claim_may_see_it_ac_6_0_9() -> None:
     assert "small talk" in "".join(texts(shown))
     assert "dry and careful clerk" not in "".join(texts(withheld))
     assert "PERSONA" not in "".join(texts(withheld)[1:])
-
-
-# -- the order: what does not vary comes first
-def test_static_text_comes_first_and_ends_in_cache_breakpoints() -> None:
-    request = build_request(SHOWN["one_claim"])
-    (turn,) = request.turns
-
-    assert [block.cache for block in request.system] == [True, True]
-    assert [block.cache for block in turn.blocks] == [True, False]
 
 
 def test_calls_about_one_channel_differ_only_behind_the_last_breakpoint() -> None:

@@ -9,7 +9,6 @@ import pytest
 from agents.models import Agent, Channel
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun
-from evaluation.propositions.files import PropositionError
 from evaluation.runs.execute import capture
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers
@@ -49,35 +48,6 @@ def test_each_run_is_announced_once_before_anything_of_it_is_asked(llm_server: L
     assert announced == list(SLUGS)
 
 
-def test_what_cannot_be_planned_is_refused_before_anything_is_asked(
-    llm_server: LLMServer, three: list[Agent], propositions: PropositionFolder
-) -> None:
-    propositions.write("adherence/cid.yaml", "propositions:\n  - {id: odd, claim: odd, weight: heavy}\n")
-
-    with pytest.raises(PropositionError, match="weight"):
-        capture([spec(agent) for agent in three])
-
-    assert not llm_server.calls
-    assert not EvaluationRun.objects.exists()
-
-
-def test_a_second_capture_of_a_process_asks_edited_claims(
-    llm_server: LLMServer, three: list[Agent], propositions: PropositionFolder
-) -> None:
-    llm_server.respond = answers(lambda claim: 5)
-    capture([spec(agent) for agent in three])
-    before = llm_server.calls
-    propositions.claims("adherence/_default.yaml", "moods")
-    propositions.claims("adherence/cid.yaml", "own")
-
-    capture([spec(agent) for agent in three])
-
-    later = [str(body) for body in llm_server.bodies[before:]]
-    assert len(later) == len(three) * MESSAGES
-    assert all("claim moods of" in body and "claim voice of" not in body for body in later)
-    assert sum("claim own of" in body for body in later) == MESSAGES
-
-
 def test_an_interruption_while_runs_are_made_loses_nothing(llm_server: LLMServer, three: list[Agent]) -> None:
     llm_server.respond = answers(lambda claim: 5)
 
@@ -99,7 +69,7 @@ def test_an_interruption_while_runs_are_made_loses_nothing(llm_server: LLMServer
 
 def test_a_judge_that_is_down_also_fails_later_runs(llm_server: LLMServer, propositions: PropositionFolder) -> None:
     propositions.claims("adherence/_default.yaml", "voice")
-    agents = [make_agent(f"agent-{n}") for n in range(20)]
+    agents = [make_agent(f"agent-{n}") for n in range(6)]
     for agent in agents:
         talk(agent, [f"line {n}" for n in range(20)], channel=Channel.objects.create(slug=agent.slug))
     llm_server.always(status=401)

@@ -53,27 +53,24 @@ def by_hand(tmp_path: Path) -> Agent:
     return make_agent("kelly", system_prompt=LAWYER)
 
 
-OWN: dict[str, Callable[[Path], Agent]] = {
-    "imported": by_import,
-    "imported in place of the example": in_place_of_the_example,
-    "made by hand": by_hand,
-}
-
-
-@pytest.fixture(params=list(OWN.values()), ids=list(OWN))
-def own_kelly(request: pytest.FixtureRequest, tmp_path: Path) -> Agent:
-    agent: Agent = request.param(tmp_path)
-    return agent
+@pytest.fixture
+def own_kelly(tmp_path: Path) -> Agent:
+    return in_place_of_the_example(tmp_path)
 
 
 def asked_of(agent: Agent) -> set[str]:
     return {p.id for group in make_plan(RunSpec(agent=agent)).propositions.values() for p in group}
 
 
-def test_an_agent_of_ones_own_is_asked_no_proposition_of_an_example(own_kelly: Agent) -> None:
-    assert not own_kelly.seeded
-    assert asked_of(own_kelly)
-    assert not [i for i in asked_of(own_kelly) if i.startswith("kelly-")]
+@pytest.mark.parametrize("made", [by_import, in_place_of_the_example, by_hand])
+def test_an_agent_of_ones_own_is_asked_no_proposition_of_an_example(
+    made: Callable[[Path], Agent], tmp_path: Path
+) -> None:
+    kelly = made(tmp_path)
+
+    assert not kelly.seeded
+    assert asked_of(kelly)
+    assert not [i for i in asked_of(kelly) if i.startswith("kelly-")]
 
 
 def test_its_drafts_are_not_sent_back_for_an_examples_manner(own_kelly: Agent) -> None:
@@ -124,12 +121,6 @@ def test_an_example_keeps_its_propositions_and_nudges_also_after_an_edit() -> No
     )
 
 
-def test_an_import_that_keeps_the_example_leaves_it_one(tmp_path: Path) -> None:
-    example_kelly()
-
-    assert by_import(tmp_path).seeded
-
-
 def test_seeding_leaves_an_agent_of_ones_own_alone_unless_it_overwrites_it(tmp_path: Path) -> None:
     by_import(tmp_path)
     loader.seed()
@@ -146,9 +137,6 @@ def test_check_propositions_names_the_collision(own_kelly: Agent) -> None:
     assert "the agent kelly here is your own" in err.getvalue()
 
 
-def test_an_agent_in_place_of_an_example_has_none_of_its_prompt(tmp_path: Path) -> None:
-    kelly = in_place_of_the_example(tmp_path)
-
-    assert not kelly.seeded
-    assert not kelly.memory_blocks.exists()
-    assert (kelly.title, kelly.description, kelly.sample_lines) == ("", "", [])
+def test_an_agent_in_place_of_an_example_has_none_of_its_prompt(own_kelly: Agent) -> None:
+    assert not own_kelly.memory_blocks.exists()
+    assert (own_kelly.title, own_kelly.description, own_kelly.sample_lines) == ("", "", [])

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.test import Client
-from pytest_django import Settings
 
 from agents.models import Agent
 from evaluation.change.evidence import get_baseline
@@ -50,15 +49,6 @@ def test_a_hard_run_takes_a_fifth_off_per_flaw_ac_6_0_16_ac_6_1_7(llm_server: LL
     assert "List every single flaw" in prompt_of(hard)
     assert list(claims_of(hard).values()) == ["voice"]
     assert list(claims_of(plain).values()) == ["flat"]
-
-
-def test_offline_there_is_nobody_to_list_flaws(settings: Settings, propositions: PropositionFolder) -> None:
-    settings.JUDGE_MODEL = "offline:lexical-1"
-    propositions.claims("adherence/_default.yaml", "voice", extra="cues: {supports: ['no']}")
-    agent = speaking("ada", ["No."])
-
-    assert evaluate_agent(agent=agent, dimensions=("adherence",)).overall_score == 8.0
-    assert evaluate_agent(agent=agent, dimensions=("adherence",), hard=True).overall_score is None
 
 
 # -- TinyTroupe's method
@@ -126,7 +116,7 @@ def test_the_judge_is_asked_for_advice_where_the_file_gives_none_ac_6_0_14(llm_s
     assert rows()["flat"].recommendations == "More flat, please."
 
 
-@pytest.mark.parametrize("advice", [None, 7, ["x"], ""])
+@pytest.mark.parametrize("advice", [None, ["x"]])
 def test_advice_that_is_none_costs_no_score(llm_server: LLMServer, ada: Agent, advice: Any) -> None:
     llm_server.respond = answers(lambda claim: entry(3, recommendations=advice))
 

@@ -61,12 +61,3 @@ def test_an_item_with_failed_repeats_has_the_mean_of_the_others(
     for row in EvaluationScore.objects.filter(status="scored"):
         means.setdefault(row.message_id, []).append(row.score or 0)
     assert dimension.score == pytest.approx(sum(sum(v) / len(v) for v in means.values()) / 2, abs=1e-4)
-
-
-def test_windows_and_pairs_are_repeated_too(llm_server: LLMServer) -> None:
-    ada = speaking("ada", ["a", "b", "c", "d"])
-
-    found = evaluate_agent(agent=ada, dimensions=("fluency", "consistency"), repeats=2)
-
-    assert found.dimensions["fluency"].scored == 4 * 2
-    assert found.dimensions["consistency"].scored == 2 * 4 * 2

@@ -28,12 +28,6 @@ SETUP = f"""
 from tests.factories import make_agent, talk
 talk(make_agent("ada"), [f"line {{n}}" for n in range({MESSAGES})])
 """
-CAPTURE_ON_COMMAND = """
-from django.core.management import call_command
-print("ready", flush=True)
-input()
-call_command("capture_baseline", agents="ada", dimensions="adherence")
-"""
 
 
 @pytest.fixture(scope="module")
@@ -139,44 +133,3 @@ def test_killed_in_the_middle_the_same_command_finishes_and_judges_nothing_twice
     assert set(stored) < set(kept), "what was stored before the kill was not touched"
     assert rows(database, "select attempt from evaluation_runs") == [(2,)]
     assert len(rows(database, "select 1 from llm_calls where status = 'ok'")) == MESSAGES
-
-
-def test_ctrl_c_hands_the_run_back(database: Path, server: LLMServer) -> None:
-    with started(CAPTURE, database, server) as process:
-        run_in_the_middle(server, database)
-        process.send_signal(signal.SIGINT)
-        process.wait(60)
-
-    assert rows(database, "select status, lease_owner from evaluation_runs") == [("errored", "")], (
-        "no worker takes it up unasked"
-    )
-    assert process.returncode == 130
-    assert scored(database) == ANSWERED
-
-
-def test_two_processes_at_once_make_and_judge_one_run(database: Path, server: LLMServer) -> None:
-    """Both start at the same moment; nothing is answered before the one that came second has said so and ended."""
-    server.respond = lambda body: {**answers(lambda claim: 5)(body), "hold": True}
-    command = script(CAPTURE_ON_COMMAND)
-    with started(command, database, server) as one, started(command, database, server) as two:
-        both = (one, two)
-        for process in both:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        for process in both:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        eventually(lambda: any(process.poll() is not None for process in both), "giving way to the other")
-        server.release()
-        codes, complaints = [], []
-        for process in both:
-            _, complaint = process.communicate(timeout=120)
-            codes.append(process.returncode)
-            complaints.append(complaint)
-
-    assert len(rows(database, "select 1 from evaluation_runs")) == 1
-    assert any("is being judged by another process" in complaint for complaint in complaints), complaints
-    assert sorted(codes)[0] == 0
-    check_whole(database)
-    assert server.calls == MESSAGES

@@ -17,7 +17,7 @@ from evaluation.runs.execute import capture, execute, work_one
 from evaluation.runs.planning import prepare_run
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.measuring import measured, spec, statuses
-from tests.factories import make_channel, speaking
+from tests.factories import speaking
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -36,6 +36,7 @@ def _two_at_once(settings: Settings) -> None:
         {"samples": 2},
         {"per_call": 1},
         {"where": {"build": "41"}},
+        {"position_bins": ((1, 5), (6, None))},
         {"is_baseline": False},
         {"judge": "other-model"},
         {"dimensions": ("fluency",)},
@@ -171,13 +172,3 @@ def test_a_worker_takes_up_a_lost_run_and_no_other(llm_server: LLMServer, ada: A
 
     run.refresh_from_db()
     assert (run.status, run.attempt) == ("completed", 1)
-
-
-def test_a_run_of_a_channel_cannot_be_judged_yet_and_says_so(ada: Agent) -> None:
-    run = EvaluationRun.objects.create(channel=make_channel("x"), dimensions=["adherence"], judge="test-model")
-
-    assert work_one(owner="me:1:x")
-
-    run.refresh_from_db()
-    assert run.status == "failed"
-    assert "targets a" in run.error

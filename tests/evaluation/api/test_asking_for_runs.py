@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pytest_django import Settings
 
 from agents.kit.models import ModelPrice
 from agents.models import Agent
@@ -81,10 +79,6 @@ def test_a_channel_is_measured_in_what_channels_are_measured_in(client: Program)
     assert (run.agent, run.dimensions) == (None, ["convergence", "ideas_quantity"])
 
 
-def test_left_out_dimensions_are_all_there_are_propositions_for(client: Program, ada: Agent) -> None:
-    assert asked(client, agent="ada").dimensions == ["adherence"]
-
-
 def test_asking_for_the_same_again_asks_for_nothing_new(client: Program, ada: Agent) -> None:
     first = asked(client, agent="ada")
 
@@ -94,14 +88,6 @@ def test_asking_for_the_same_again_asks_for_nothing_new(client: Program, ada: Ag
     EvaluationRun.objects.filter(pk=first.pk).update(status="errored")
     assert client.post(RUNS, {"agent": "ada"}).json()["status"] == "pending"
     assert EvaluationRun.objects.count() == 1
-
-
-def test_the_configured_judge_may_be_named_even_if_it_is_a_file(
-    client: Program, settings: Settings, ada: Agent, tmp_path: Path
-) -> None:
-    settings.JUDGE_MODEL = f"replay:{tmp_path / 'answers.jsonl'}"
-
-    assert asked(client, agent="ada", judge=settings.JUDGE_MODEL).judge == settings.JUDGE_MODEL
 
 
 def test_unusable_proposition_files_answer_409_with_the_problem(

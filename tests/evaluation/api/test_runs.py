@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from agents.models import Agent
-from evaluation.models import ChannelShare, EvaluationRun
-from tests.api_client import RUNS, Program, listed, program, queries, refused
+from evaluation.models import EvaluationRun
+from tests.api_client import RUNS, Program, listed, program, refused
 from tests.console import superuser
 from tests.evaluation.conversing import diverse
-from tests.evaluation.judged import LLM, OFFLINE, make_run, make_score
+from tests.evaluation.judged import OFFLINE, make_run, make_score
 from tests.evaluation.judging import answers
 from tests.evaluation.measuring import evaluate_agent
-from tests.factories import make_agent, make_channel, talk
+from tests.factories import make_agent
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -55,37 +55,6 @@ def test_a_waiting_evaluation_answers_304_until_something_is_judged(client: Prog
     assert (changed.status_code, changed.json()["progress"]) == (200, {"settled": 1, "total": 1})
     EvaluationRun.objects.update(status="completed")
     assert client.get(url, headers={"If-None-Match": changed["ETag"]}).status_code == 200
-
-
-def test_the_list_is_narrowed_by_dimension_channel_and_procedure(client: Program) -> None:
-    ada = make_agent("ada")
-    one = make_run(ada, dimensions=["adherence", "fluency"])
-    two = make_run(ada, dimensions=["fluency"], double_check=True)
-    three = make_run(dimensions=["convergence"], simulated=True, method="tinytroupe")
-
-    for query, expected in {
-        "ordering=id": [one, two, three],
-        "dimension=fluency": [two, one],
-        "dimension=consistency": [],
-        "channel=room": [three],
-        "procedure=plumbline": [one],
-        "procedure=plumbline%2Bdouble-check": [two],
-        "procedure=tinytroupe%2Bsimulated": [three],
-    }.items():
-        assert listed(client, f"{RUNS}?{query}") == [run.pk for run in expected], query
-
-
-def test_the_list_costs_the_same_queries_however_long_it_is(client: Program) -> None:
-    make_run(make_agent("ada"))
-    few = queries(client, RUNS)
-    for n in range(8):
-        run, channel_run = make_run(make_agent(f"agent-{n}")), EvaluationRun(channel=make_channel(f"c{n}"), judge=LLM)
-        channel_run.dimensions = ["convergence"]
-        channel_run.save()
-        ChannelShare.objects.create(agent_run=run, channel_run=channel_run, messages=1)
-        make_score(run, 4)
-
-    assert queries(client, RUNS) == few == 4  # token with user; runs with targets; shares; counts
 
 
 # -- one of them
@@ -149,18 +118,6 @@ def test_people_who_label_are_not_shown_what_the_judge_said(client: Program, llm
     assert len(rows) == 6, "only what was scored can be labelled"
     assert rows[0]["context_snippet"] == "No."
     assert not {"score", "raw_score", "reasoning", "justification", "flaws", "judge", "confidence"} & set(rows[0])
-
-
-def test_scores_cost_the_same_queries_however_many(client: Program) -> None:
-    ada = make_agent("ada")
-    run = make_run(ada)
-    make_score(run, 4, message=talk(ada, ["one"])[0])
-    few = [queries(client, f"{RUNS}{run.pk}/{rest}") for rest in ("", "scores/")]
-
-    for n, message in enumerate(talk(ada, ["more"] * 20)):
-        make_score(run, 4, message=message, proposition_id=f"p{n}")
-
-    assert [queries(client, f"{RUNS}{run.pk}/{rest}") for rest in ("", "scores/")] == few
 
 
 def test_an_agent_s_evaluation_leads_to_those_of_its_channels(client: Program, llm_server: LLMServer) -> None:

@@ -93,17 +93,3 @@ def test_the_list_of_agents_never_replaces_a_baseline_of_tagged_messages(root: C
     assert "build=7" in answer
     assert reverse("admin:evaluation_agent_capture", args=[ada.pk]) in answer
     assert list(EvaluationRun.objects.filter(status="pending").values_list("agent", flat=True)) == [bob.pk]
-
-
-def test_asking_for_a_baseline_names_propositions_that_cannot_be_used(
-    root: Client, settings: Settings, tmp_path: Path
-) -> None:
-    (tmp_path / "adherence").mkdir()
-    (tmp_path / "adherence" / "_default.yaml").write_text("dimension: adherence\npropositions: 7\n")
-    settings.PROPOSITIONS_DIR = tmp_path
-    ada = make_agent()
-    chosen = {"action": "capture_baseline", "confirmed": "1", "_selected_action": [str(ada.pk)]}
-    answer = root.post(list_of(Agent), chosen, follow=True).content.decode()
-
-    assert "_default.yaml" in answer
-    assert "queued" not in answer

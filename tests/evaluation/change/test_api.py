@@ -11,7 +11,7 @@ from evaluation.calibration.models import JudgeCalibration
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import work_one
-from tests.api_client import BASELINES, RUNS, Program, program, refused
+from tests.api_client import BASELINES, Program, program, refused
 from tests.console import superuser
 from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run
 from tests.evaluation.judging import answers
@@ -175,18 +175,6 @@ def test_a_comparison_shows_its_judge_s_reliability_and_messages_without_a_time(
     change = comparison["dimensions"]["adherence"]
     assert (change["calibration"]["kappa"], change["swap_test"]) == (0.71, None)
     assert any(note.startswith("undated: 1 of ") for note in comparison["notes"])
-
-
-def test_an_evaluation_may_be_named(client: Program, llm_server: LLMServer, ada: Agent) -> None:
-    llm_server.respond = answers(lambda claim: 8)
-    measured(ada)
-    chosen = evaluate_agent(agent=ada, dimensions=("adherence",), seed=1).run
-    evaluate_agent(agent=ada, dimensions=("adherence",), seed=2)
-
-    found = client.get(client.get(f"{RUNS}{chosen.pk}/").json()["compare_url"]).json()
-
-    assert found["run"]["id"] == chosen.pk
-    assert found["comparison"]["dimensions"]["adherence"]["delta"] == 0.0
 
 
 def test_what_cannot_be_compared_says_why(client: Program) -> None:

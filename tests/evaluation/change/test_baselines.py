@@ -11,8 +11,7 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
-from agents.personas.persona import TraitValue, save_persona
-from evaluation.change.evidence import get_baseline, is_stale
+from evaluation.change.evidence import get_baseline
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun
 from evaluation.runs.control import cancel_run, queue_run, resume_run
@@ -76,18 +75,6 @@ def test_capturing_again_replaces_the_baseline_and_keeps_one_ac_6_5_7(llm_server
     assert EvaluationRun.objects.count() == 2, "the earlier run stays in the log"
 
 
-def test_only_evaluations_that_a_baseline_stands_on_are_marked_as_one(llm_server: LLMServer, ada: Agent) -> None:
-    scores(llm_server, voice=8, varied=4)
-    first, plain = captured(ada).summary.run, capture([RunSpec(agent=ada)])[0].summary.run
-    partly = captured(ada, dimensions=("adherence",)).summary.run
-    assert marked() == {first, partly}, "fluency has no newer one"
-
-    second = captured(ada).summary.run
-
-    assert marked() == {second}
-    assert {*EvaluationRun.objects.all()} == {first, plain, partly, second}
-
-
 def marked() -> set[EvaluationRun]:
     return set(EvaluationRun.objects.filter(is_baseline=True))
 
@@ -122,18 +109,6 @@ def test_a_dimension_that_could_not_be_scored_keeps_its_baseline(llm_server: LLM
     assert (found["adherence"].evaluation_run, found["fluency"].evaluation_run) == (second.run, first)
 
 
-def test_each_judge_has_a_baseline_of_its_own(llm_server: LLMServer, settings: Settings, ada: Agent) -> None:
-    scores(llm_server, voice=8, varied=4)
-    captured(ada)
-    settings.JUDGE_MODEL = "offline:lexical-1"
-
-    offline = captured(ada).summary
-
-    assert offline.overall_score is None, "claims without cues need an LLM judge"
-    assert get_baseline(agent=ada, judge="offline:lexical-1") == {}
-    assert get_baseline(agent=ada, judge="test-model")["adherence"].score == 8.0
-
-
 def test_there_is_one_current_baseline_in_the_database_itself(llm_server: LLMServer, ada: Agent) -> None:
     run = captured(ada).summary.run
 
@@ -146,18 +121,6 @@ def test_there_is_one_current_baseline_in_the_database_itself(llm_server: LLMSer
             score=1,
             captured_at=timezone.now(),
         )
-
-
-def test_a_changed_persona_makes_it_stale_and_nothing_more(llm_server: LLMServer, ada: Agent) -> None:
-    captured(ada)
-    baseline = Baseline.objects.get(dimension="adherence")
-    assert not is_stale(baseline)
-
-    save_persona(agent=ada, traits=[TraitValue("loud")], note="edit")
-
-    baseline.refresh_from_db()
-    assert is_stale(baseline)
-    assert Baseline.objects.count() == 2
 
 
 # -- which agents

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from django.core.management import call_command
@@ -12,7 +11,7 @@ from pytest_django import Settings
 from agents.models import Agent
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun
-from tests.evaluation.capturing import captured, command, refused, two_agents
+from tests.evaluation.capturing import command, refused, two_agents
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers
 from tests.factories import make_agent
@@ -52,14 +51,6 @@ def test_json_is_one_object_with_the_scores_of_each_dimension(
     assert ada["dimensions"]["fluency"]["score"] == 3.0
     assert (ada["calls"], ada["tokens"], ada["cost_usd"]) == (4 + 1, 5 * 110, None)
     assert ada["overall_score"] == EvaluationRun.objects.get(pk=ada["evaluation_run"]).overall_score
-
-
-def test_json_can_be_written_to_a_file_too(llm_server: LLMServer, tmp_path: Path) -> None:
-    path = tmp_path / "result.json"
-
-    document = captured("--agents", "bob", "--out", str(path))
-
-    assert json.loads(path.read_text()) == document
 
 
 # -- for people
@@ -115,18 +106,6 @@ def test_one_that_said_nothing_is_a_note_unless_it_was_named(
     code, words = refused("--where", "build=99")
     assert (code, "ada" in words) == (2, True), "nothing at all was measured"
     assert set(Baseline.objects.values_list("agent__slug", flat=True)) == {"ada", "bob"}
-
-
-def test_a_broken_file_about_everybody_exits_3_before_anything_is_asked(
-    llm_server: LLMServer, propositions: PropositionFolder
-) -> None:
-    propositions.write("adherence/_default.yaml", "propositions: 3\n")
-
-    code, words = refused()
-
-    assert code == 3
-    assert "_default.yaml:1: propositions" in words
-    assert (llm_server.calls, EvaluationRun.objects.count()) == (0, 0)
 
 
 def test_one_agents_broken_file_is_named_and_the_others_are_measured(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import pty
-from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -41,22 +40,6 @@ def test_all_active_agents_or_those_named_are_captured_ac_6_5_6(llm_server: LLMS
     assert EvaluationRun.objects.count() == 3
 
 
-def test_only_the_dimensions_named_are_captured(llm_server: LLMServer) -> None:
-    (run,) = captured("--agents", "bob", "--dimensions", "fluency, fluency")["runs"]
-
-    assert list(run["dimensions"]) == ["fluency"]
-    assert run["calls"] == 1
-
-
-def test_only_messages_with_the_tag_are_measured(llm_server: LLMServer) -> None:
-    captured("--agents", "ada", "--dimensions", "adherence", "--where", "build=41")
-
-    run = EvaluationRun.objects.get()
-    texts = set(EvaluationScore.objects.values_list("message__text", flat=True))
-    assert texts == {"Yes!", "Sure thing!"}
-    assert (run.where, run.sample_size) == ({"build": "41"}, 2)
-
-
 def test_window_samples_and_seed_are_kept_with_the_run(llm_server: LLMServer) -> None:
     captured("--agents", "ada", "--dimensions", "adherence", "--window", "last:3", "--samples", "2", "--seed", "7")
 
@@ -64,17 +47,7 @@ def test_window_samples_and_seed_are_kept_with_the_run(llm_server: LLMServer) ->
     assert (run.window, run.samples, run.sample_size, run.seed) == ("last:3", 2, 2, 7)
 
 
-def test_a_duration_reaches_back_from_now(llm_server: LLMServer, time_machine: Any) -> None:
-    time_machine.move_to(MONDAY.replace(hour=10), tick=False)
-
-    captured("--agents", "ada", "--dimensions", "adherence", "--window", "1h")
-
-    run = EvaluationRun.objects.get()
-    assert (run.window_start, run.window_end) == (MONDAY, MONDAY.replace(hour=10))
-    assert run.sample_size == 4
-
-
-@pytest.mark.parametrize("dimension", ["adherence", "fluency", "consistency", "convergence"])
+@pytest.mark.parametrize("dimension", ["adherence", "convergence"])
 def test_a_window_without_messages_says_whether_they_have_no_time(llm_server: LLMServer, dimension: str) -> None:
     Message.objects.filter(agent__slug="ada").update(sent_at=None)
 
@@ -87,28 +60,16 @@ def test_a_window_without_messages_says_whether_they_have_no_time(llm_server: LL
     assert not llm_server.bodies
 
 
-@pytest.mark.parametrize(("per_call", "sizes"), [("1", [1, 1, 1, 1]), ("10", [2, 2])])
-def test_how_many_claims_share_a_call(llm_server: LLMServer, per_call: str, sizes: list[int]) -> None:
-    captured("--agents", "bob", "--dimensions", "adherence", "--per-call", per_call)
-
-    assert [len(claims_of(body)) for body in llm_server.bodies] == sizes
-    assert EvaluationRun.objects.get().per_call == int(per_call)
-
-
 # -- --dry-run
-def test_a_dry_run_asks_nothing_and_stores_nothing(llm_server: LLMServer) -> None:
-    out = command("--dry-run")
 
-    assert "Dry run, judge test-model: nothing was asked" in out
+
+def test_a_dry_run_stores_nothing_and_names_the_calls_that_are_then_made(llm_server: LLMServer) -> None:
+    estimate = captured("--dry-run", "--per-call", "1")
+    assert "Dry run, judge test-model: nothing was asked" in command("--dry-run")
     assert llm_server.calls == 0
     for model in (EvaluationRun, EvaluationScore, Baseline, LLMCall):
         assert not model.objects.exists()
-
-
-@pytest.mark.parametrize("per_call", ["1", "2", "10"])
-def test_a_dry_run_names_the_calls_that_are_then_made(llm_server: LLMServer, per_call: str) -> None:
-    estimate = captured("--dry-run", "--per-call", per_call)
-    document = captured("--per-call", per_call)
+    document = captured("--per-call", "1")
 
     assert estimate["dry_run"] is True
     assert [a["agent"] for a in estimate["agents"]] == ["ada", "bob"]
@@ -118,15 +79,8 @@ def test_a_dry_run_names_the_calls_that_are_then_made(llm_server: LLMServer, per
         assert planned["without_a_call"] == (4 if planned["agent"] == "ada" else 0)
         assert planned["input_tokens"] > 100 * planned["calls"]
         assert planned["cost_usd"] is None, "this model has no price"
-
-
-def test_a_dry_run_of_a_priced_model_names_the_cost(settings: Settings, llm_server: LLMServer) -> None:
-    call_command("migrate", verbosity=0)  # puts the shipped prices in
-    settings.JUDGE_MODEL = "claude-haiku-4-5"
-
-    (bob,) = captured("--dry-run", "--agents", "bob")["agents"]
-
-    assert bob["cost_usd"] == pytest.approx((bob["input_tokens"] * 1 + bob["output_tokens"] * 5) / 1e6, rel=1e-6)
+    assert {len(claims_of(body)) for body in llm_server.bodies} == {1}
+    assert set(EvaluationRun.objects.values_list("per_call", flat=True)) == {1}
 
 
 # -- what a new baseline replaces

@@ -15,17 +15,14 @@ from django.core.management.base import CommandError
 from pytest_django import Settings
 
 from agents.models import Agent
-from agents.seed import loader
 from evaluation.change.comparison import Comparison, compare
 from evaluation.change.management.commands.compare import comparisons_table
 from evaluation.change.measurements import Measurement
 from evaluation.change.models import DriftAlert
 from evaluation.models import EvaluationRun
-from tests.agents.test_seed import CAST
 from tests.evaluation.change.measured import judge, run_of
 from tests.evaluation.change.samples import OFFLINE, adherence, measurement, of
 from tests.evaluation.change.test_against_baseline import ada
-from tests.evaluation.change.test_planted_drift import LOSE_THEIR_VOICE
 from tests.evaluation.ci.building import own_bot
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import diverse
@@ -77,7 +74,6 @@ def test_two_tags_are_measured_and_compared_and_a_fall_ends_with_1(llm_server: L
     assert (comparison["baseline"]["name"], comparison["candidate"]["name"]) == ("build=1", "build=2")
     assert (change["baseline"], change["candidate"], change["delta"], change["verdict"]) == (8.0, 2.0, -6.0, "drifted")
     assert comparison["worse"] == ["adherence", "adherence/mood", "adherence/voice"]
-    assert ran(*TAGS, "--dimensions", "adherence")[0] == 1
     assert ran("--a", "build=2", "--b", "build=1", "--dimensions", "adherence")[0] == 0, "it got better"
 
 
@@ -107,16 +103,6 @@ def test_what_was_measured_before_is_not_asked_again_until_more_is_said(llm_serv
     assert llm_server.calls > asked
 
 
-def test_agents_who_said_nothing_on_a_side_cannot_be_compared(llm_server: LLMServer, ada: Agent) -> None:
-    judge(llm_server, voice=8)
-
-    code, out, err = ran("--a", "build=1", "--b", "build=77")
-
-    assert code == 2
-    assert "ada: build=77: " in err
-    assert out == ""
-
-
 def test_detect_says_how_many_messages_a_change_takes(llm_server: LLMServer, propositions: PropositionFolder) -> None:
     propositions.claims("adherence/_default.yaml", "voice")
     agent = make_agent("ada")
@@ -139,7 +125,9 @@ def test_detect_says_how_many_messages_a_change_takes(llm_server: LLMServer, pro
     assert f"80 % power to detect a change of {row['smallest_detectable']:.1f}" in text
 
 
-def test_the_newest_evaluation_is_compared_with_the_baseline(llm_server: LLMServer, ada: Agent) -> None:
+def test_the_newest_evaluation_is_compared_with_the_baseline(
+    llm_server: LLMServer, settings: Settings, ada: Agent
+) -> None:
     judge(llm_server, voice=8)
     code, _, err = ran()
     assert (code, "manage.py capture_baseline --agents ada" in err) == (2, True)
@@ -156,14 +144,8 @@ def test_the_newest_evaluation_is_compared_with_the_baseline(llm_server: LLMServ
 
     assert (code, found["comparisons"][0]["candidate"]["evaluation_run"]) == (1, run.pk)
     assert found["comparisons"][0]["worse"] == ["adherence", "adherence/voice"]
-
-
-def test_a_baseline_by_another_judge_is_named(llm_server: LLMServer, settings: Settings, ada: Agent) -> None:
-    run_of(ada, "1", is_baseline=True)
     settings.JUDGE_MODEL = "another-model"
-
     code, _, err = ran("--agents", "ada")
-
     assert (code, "no baseline by another-model; there are baselines by test-model" in err) == (2, True)
 
 
@@ -183,34 +165,14 @@ def test_a_file_serves_as_a_baseline(llm_server: LLMServer, ada: Agent, tmp_path
     assert code == 1
     change = found["comparisons"][0]["dimensions"]["adherence"]
     assert (change["delta"], change["baseline_n"], change["n"]) == (-3.0, 8, 8)
+    code, _, err = ran("--baseline", str(path), "--dimensions", "consistency")
+    assert (code, "ada: no evaluation of consistency yet" in err) == (2, True)
+    make_agent("bea")
+    code, _, err = ran("--baseline", str(path), "--agents", "bea")
+    assert (code, "it has: ada" in err) == (3, True)
     path.write_text(path.read_text().replace('"test-model"', '"older-model"'))
     code, _, err = ran("--baseline", str(path))
     assert (code, "was judged by older-model" in err, "by test-model" in err) == (3, True, True)
-
-
-def test_a_file_that_is_of_nobody_who_is_compared_ends_with_3(
-    llm_server: LLMServer, ada: Agent, tmp_path: Path
-) -> None:
-    judge(llm_server, voice=8)
-    path = tmp_path / "baseline.json"
-    call_command("capture_baseline", "--dimensions", "adherence", "--json", "--out", str(path), stdout=StringIO())
-    make_agent("bea")
-
-    code, _, err = ran("--baseline", str(path), "--agents", "bea")
-
-    assert (code, "it has: ada" in err) == (3, True)
-
-
-def test_a_dimension_that_was_never_measured_cannot_be_compared_with_a_file(
-    llm_server: LLMServer, ada: Agent, tmp_path: Path
-) -> None:
-    judge(llm_server, voice=8)
-    path = tmp_path / "baseline.json"
-    call_command("capture_baseline", "--dimensions", "adherence", "--json", "--out", str(path), stdout=StringIO())
-
-    code, _, err = ran("--baseline", str(path), "--dimensions", "fluency")
-
-    assert (code, "ada: no evaluation of fluency yet" in err) == (2, True)
 
 
 @pytest.mark.parametrize("way", ["--runs", "baseline", "--baseline"])
@@ -267,14 +229,12 @@ def test_a_channel_is_compared_by_tags(llm_server: LLMServer, propositions: Prop
     ("arguments", "message"),
     [
         (["--a", "build=1"], "--a and --b go together"),
-        (["--a", "build", "--b", "build=2"], "--a 'build': write tag=value"),
         (["--a", "build=1", "--b", "build=1"], "nothing to compare"),
         ([*TAGS, "--runs", "1", "2"], "one way of comparing at a time"),
         (["--channel", "office"], "--channel goes with --a and --b"),
         ([*TAGS, "--channel", "nowhere"], "no channel 'nowhere'; channels: "),
         ([*TAGS, "--dimensions", "charm"], "--dimensions 'charm': allowed: adherence"),
         ([*TAGS, "--detect", "nan"], "--detect nan: allowed: more than 0"),
-        ([*TAGS, "--samples", "0"], "samples 0: 1 to 100000"),
     ],
 )
 def test_wrong_usage_is_refused_and_says_what_is_allowed(ada: Agent, arguments: list[str], message: str) -> None:
@@ -303,24 +263,6 @@ def test_hits_on_one_side_come_first_with_their_messages_and_exit_1(
     (comparison,) = document(*OWN_TAGS)[1]["comparisons"]
     assert comparison["shown"][0]["verdict"] == "worse"
     assert comparison["worse"] == ["adherence/stock"]
-
-
-def test_a_score_of_far_less_than_before_is_hidden_and_exits_2(settings: Settings) -> None:
-    settings.JUDGE_MODEL, settings.PROPOSITION_DIRS = OFFLINE, []
-    loader.seed()
-    chess = [f"The bishop moves from b{n % 8 + 1} to e{n % 7 + 1}." for n in range(20)]
-    talk(Agent.objects.get(slug="pam"), chess, channel=make_channel("chess"), tags={"build": "42"})
-    asked = ("--agents", "pam", "--a", "build=40", "--b", "build=42", "--dimensions", "adherence")
-
-    code, text, _ = ran(*asked)
-    (comparison,) = document(*asked)[1]["comparisons"]
-
-    adherence = comparison["dimensions"]["adherence"]
-    assert code == 2
-    assert (adherence["candidate"], adherence["verdict"]) == (None, "not enough data")
-    assert adherence["baseline"] is not None
-    assert comparison["not_enough_data"][0]["proposition"] == ""
-    assert "less than half as much is scored as in the baseline" in " ".join(text.split())
 
 
 def test_a_build_of_which_nothing_is_scored_is_compared_all_the_same(
@@ -354,25 +296,9 @@ def test_a_build_of_which_nothing_is_scored_is_compared_all_the_same(
     (comparison,) = found["comparisons"]
     adherence = comparison["dimensions"]["adherence"]
     assert code == 2, "fluency is compared, but adherence has no score any more"
+    assert "less than half as much is scored as in the baseline" in " ".join(ran("--agents", "bob")[1].split())
     assert (adherence["baseline"], adherence["candidate"], adherence["coverage"]) == (8.0, None, 0.0)
     assert [one["proposition"] for one in comparison["not_enough_data"]] == ["", "greets"]
-
-
-def test_consistency_that_nothing_can_score_asks_for_no_cues(
-    settings: Settings, propositions: PropositionFolder
-) -> None:
-    settings.JUDGE_MODEL = OFFLINE
-    propositions.claims("consistency/_default.yaml", "voice", extra="include_personas: false, measure: voice")
-    bob = make_agent("bob")
-    channel = make_channel("one")
-    for build in ("0", "1", "2"):
-        talk(bob, [f"Good morning, number {n} of {build}!" for n in range(20)], channel=channel, tags={"build": build})
-
-    _, text, _ = ran("--agents", "bob", "--a", "build=1", "--b", "build=2", "--dimensions", "consistency")
-
-    first = " ".join(text.partition("build=1 → build=2")[0].split())
-    assert "a voice shows across at least 10 earlier messages" in first
-    assert "write rules or cues" not in first
 
 
 def shown(*comparisons: Comparison) -> str:
@@ -399,26 +325,6 @@ def test_a_baseline_that_is_too_small_leads_to_detect() -> None:
     text = shown(compare(adherence([8, 2, 9, 5]), adherence([8, 3, 9, 5, 7, 6, 8, 4], first=100)))
 
     assert "--detect 0.5" in text
-
-
-@pytest.mark.slow
-def test_those_who_lose_their_voice_are_found_and_nobody_else_is_accused_ac_6_5_4(settings: Settings) -> None:
-    settings.JUDGE_MODEL, settings.PROPOSITION_DIRS = "offline:lexical-1", []
-    loader.seed()
-
-    code, found = document("--a", "build=40", "--b", "build=41")
-
-    by_agent = {c["target"]: c for c in found["comparisons"]}
-    assert set(by_agent) == set(CAST)
-    assert {slug for slug, c in by_agent.items() if "adherence" in c["worse"]} == LOSE_THEIR_VOICE
-    assert {slug for slug, c in by_agent.items() if c["worse"]} == LOSE_THEIR_VOICE | {"jim"}, (
-        "no proposition of the others either"
-    )
-    assert [slug for slug, c in by_agent.items() if "fluency" in c["worse"]] == ["jim"], "who repeats himself"
-    fluency = by_agent["jim"]["dimensions"]["fluency"]
-    assert fluency["interval"][1] < -2
-    assert "repeated words alone" in fluency["interval_note"]
-    assert code == 1
 
 
 @pytest.mark.parametrize("dated", [True, False])

@@ -18,10 +18,10 @@ from pytest_django.plugin import DjangoDbBlocker
 
 from agents.models import Agent, Message
 from agents.seed import loader
-from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.models import EvaluationRun
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
-from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.console import HOSTILE, list_of, page_of, plain, read, signed_in, staff, superuser, viewer
 from tests.evaluation.ci.building import own_bot
 from tests.evaluation.conftest import PropositionFolder
 from tests.once import rows_for_all
@@ -195,17 +195,6 @@ def test_messages_need_permission_to_read_them_and_the_page_to_see_evaluations(
     assert "blockquote" in compare(root, agent="michael")
     assert "blockquote" not in html
     assert signed_in(staff(username="nobody")).get(reverse("admin:evaluation_evaluationrun_compare")).status_code == 403
-
-
-def test_more_judgements_take_no_more_questions_to_the_database(root: Client) -> None:
-    url = f"{reverse('admin:evaluation_evaluationrun_compare')}?agent=michael"
-    few = len(queries(root, url))
-    scores = list(EvaluationScore.objects.filter(evaluation_run=run_of("michael", "41")))
-    for score in scores:
-        score.pk, score.repeat = None, 2
-    EvaluationScore.objects.bulk_create(scores)
-
-    assert len(queries(root, url)) == few
 
 
 def test_hits_on_one_side_come_first_with_their_messages(

@@ -139,12 +139,6 @@ def test_what_is_not_decided_says_what_would() -> None:
     assert "too small to decide by" in narrow.reason
 
 
-@pytest.mark.parametrize("margin", [0.0, -1.0, float("nan")])
-def test_a_margin_out_of_range_is_refused(margin: float) -> None:
-    with pytest.raises(ValueError, match="margin is"):
-        compare(adherence(HIGH), adherence(LOW, first=11), margin=margin)
-
-
 @pytest.mark.parametrize(
     ("other", "said"),
     [

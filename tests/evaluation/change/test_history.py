@@ -6,13 +6,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from agents.builds import first_said_with_tag
 from agents.models import Agent
 from evaluation.change.evidence import Judged
-from evaluation.change.history import ROLLING, History, histories
+from evaluation.change.history import History, histories
 from tests.evaluation.change.measured import imported
 from tests.evaluation.judged import LLM, OFFLINE, make_run, make_score
 from tests.factories import MONDAY, make_agent
@@ -121,19 +119,3 @@ def test_only_the_newest_messages_are_read() -> None:
     (one,) = read(ada, most=3)
 
     assert (values(one), one.older) == ([7, 6, 5], True)
-
-
-def test_the_number_of_queries_does_not_grow() -> None:
-    def asked(*agents: Agent) -> int:
-        with CaptureQueriesContext(connection) as captured:
-            assert len(read(*agents)) == len(agents)
-        return len(captured.captured_queries)
-
-    ada, bob = make_agent("ada"), make_agent("bob")
-    imported(ada, [8] * (ROLLING + 2))
-    few = asked(ada)
-    for _ in range(3):
-        imported(ada, [7, 8])
-        imported(bob, [7] * 4)
-
-    assert asked(ada, bob) == few <= 10

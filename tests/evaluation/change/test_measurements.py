@@ -22,13 +22,13 @@ from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import RunSummary, Share, percent, summarize
 from evaluation.statistics.bootstrap import Observation
-from tests.evaluation.change.samples import LLM, measurement, of, only, run_json
+from tests.evaluation.change.samples import LLM, measurement, only, run_json
 from tests.evaluation.ci.building import own_bot
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import converged, diverse
 from tests.evaluation.judged import make_run, make_score
 from tests.evaluation.judging import answers
-from tests.evaluation.measuring import evaluate_agent, evaluate_channel
+from tests.evaluation.measuring import evaluate_agent
 from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
@@ -100,22 +100,6 @@ def test_an_agents_channels_have_the_numbers_of_its_run(llm_server: LLMServer, p
     }
 
 
-def test_a_channel_is_named_with_its_mark_and_has_its_repeats(
-    llm_server: LLMServer, propositions: PropositionFolder
-) -> None:
-    propositions.write(
-        "convergence/_default.yaml",
-        "dimension: convergence\ntarget_type: environment\npropositions: [{id: apart, claim: voices stay apart}]\n",
-    )
-    llm_server.respond = answers(lambda claim: 6)
-
-    summary = evaluate_channel(channel=diverse(), dimensions=("convergence",), repeats=3)
-    found = measurement_of(summary.run)
-
-    assert (found.target, clusters(found, "convergence")) == ("#diverse", {"repeat:1", "repeat:2", "repeat:3"})
-    same_numbers(found, summary)
-
-
 def test_counts_are_the_runs_counts_and_a_repeat_each() -> None:
     run = make_run(dimensions=["ideas_quantity"])
     for repeat, count in enumerate((4, 9, 6), 1):
@@ -177,7 +161,7 @@ def test_a_run_that_is_not_completed_does_not_compare(ada: Agent) -> None:
 
 def test_many_messages_take_no_more_queries_than_few() -> None:
     counts = []
-    for n, slug in ((3, "few"), (300, "many")):
+    for n, slug in ((3, "few"), (30, "many")):
         agent = make_agent(slug)
         run = make_run(agent)
         for message in talk(agent, [f"line {i}" for i in range(n)], channel=make_channel(slug)):
@@ -189,16 +173,6 @@ def test_many_messages_take_no_more_queries_than_few() -> None:
         assert summarize(run).dimensions["adherence"].score == 5.0
 
     assert counts == [2, 2]
-
-
-def test_which_messages_a_run_measured_is_said_for_people(ada: Agent) -> None:
-    run = make_run(ada, window="7d", where={"build": "41"}, position_bins=[[1, 5]])
-
-    assert measurement_of(run).scope == "7d, build=41, evenly by position"
-    assert measurement_of(make_run(ada)).scope == ""
-
-
-HIGH, LOW = [8, 9, 8, 7, 9, 8], [3, 4, 2, 3, 5, 3]
 
 
 def written(path: Path, document: Any) -> Path:
@@ -261,7 +235,6 @@ def test_a_file_has_the_scored_shares_of_its_evaluation(
         ({"coverage": 0.5714, "scored": 8, "unscored": 6}, "57 %"),
         ({"coverage": 0.0, "scored": 0, "unscored": 8}, "0 %"),
         ({"coverage": None}, ""),
-        ({}, ""),
     ],
 )
 def test_a_file_has_the_share_that_it_states(tmp_path: Path, fields: dict[str, Any], share: str) -> None:
@@ -278,15 +251,6 @@ def test_every_judgement_comes_back(tmp_path_factory: pytest.TempPathFactory, ro
 
     read = measurements_of_file(path)["ada"].dimensions["adherence"].propositions["voice"].observations
     assert sorted(map(tuple, read)) == sorted((v / 10, 1.5, f"situation:{n}", None) for v, n in rows)
-
-
-def test_channels_keep_the_weight_of_each(tmp_path: Path) -> None:
-    rows = [Observation(5.0, 30.0, "channel:a"), Observation(9.0, 10.0, "channel:b")]
-    found = measurement({"convergence": {"apart": rows}})
-    path = written(tmp_path / "b.json", {"judge": LLM, "runs": [run_json(found)]})
-
-    read = measurements_of_file(path)["ada"].dimensions["convergence"]
-    assert read.propositions["apart"].observations == tuple(rows)
 
 
 def test_channels_and_agents_of_one_slug_are_kept_apart(tmp_path: Path) -> None:
@@ -314,7 +278,6 @@ def test_runs_that_are_not_completed_are_left_out(tmp_path: Path) -> None:
         ("nonsense", "not valid JSON"),
         ("[" * 100_000, "b.json: n"),
         ("[]", "expected an object with judge and runs"),
-        ({"runs": []}, "judge: is required"),
         ({"judge": LLM, "runs": 7}, "runs: "),
         (document(observations={}), "dimensions.adherence has a score, but observations.adherence has no judgements"),
         (document(agent=None), r"runs\[0\]: names no target; allowed: agent or channel"),
@@ -323,7 +286,6 @@ def test_runs_that_are_not_completed_are_left_out(tmp_path: Path) -> None:
             document(dimensions={"adherence": {"score": 12}}),
             r"runs\[0\].dimensions.adherence.score: .*less than or equal to 9.*12",
         ),
-        (document(dimensions={"adherence": {"score": "8"}}), r"dimensions.adherence.score: .*'8'"),
         (document(dimensions={"adherence": {"score": True}}), r"dimensions.adherence.score: .*True"),
         (
             document(dimensions={"adherence": {"propositions": {"voice": 10}}}),
@@ -331,19 +293,12 @@ def test_runs_that_are_not_completed_are_left_out(tmp_path: Path) -> None:
         ),
         (document(observations={"adherence": {"voice": {"scores": {"message:1": 90}}}}), "is 90.*; allowed: 0 to 9"),
         (
-            document(observations={"adherence": {"voice": {"scores": {"m": -1}}}}),
-            r"voice.scores.m.*greater than or equal to 0",
-        ),
-        (
             document(observations={"adherence": {"voice": {"weight": 0, "scores": {}}}}),
             "voice.weight: .*greater than 0",
         ),
-        (document(observations={"adherence": {"voice": {}}}), "voice.scores: is required"),
         ('{"judge": "j", "runs": [{"agent": "a", "dimensions": {"adherence": {"score": NaN}}}]}', "NaN is not allowed"),
         ({"judge": LLM, "runs": document()["runs"] * 2}, "ada stands twice"),
-        ({"judge": "a\x1b[31m", "runs": []}, "judge: "),
         (document(procedure="a\x1b[31m"), r"'a\\x1b\[31m' holds control characters; allowed: one line"),
-        (document(observations={"adherence": {"a\u202eb": {"scores": {}}}}), "holds control characters"),
     ],
 )
 def test_a_wrong_file_names_the_file_the_field_and_what_is_allowed(tmp_path: Path, content: Any, message: str) -> None:
@@ -363,9 +318,3 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
             measurements_of_file(tmp_path / name)
     with pytest.raises(UnreadableFile, match="Is a directory"):
         measurements_of_file(tmp_path)
-
-
-def test_observations_are_documented_as_they_are_printed() -> None:
-    assert observations_json(measurement({"adherence": {"voice": of([7, 6.5])}})) == {
-        "adherence": {"voice": {"digest": "same", "weight": 1.0, "scores": {"message:1": 7, "message:2": 6.5}}}
-    }

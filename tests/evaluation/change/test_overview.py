@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 import pytest
 
 from agents.models import Agent
-from agents.personas.persona import TraitValue, save_persona
 from evaluation.change.choosing import compare_to_baseline
 from evaluation.change.evidence import judged_ways
 from evaluation.change.models import Baseline
@@ -130,11 +129,6 @@ def ada() -> Agent:
             {"dry": STEADY[:6]},
             *("not enough data", "Not enough data to call it steady: adherence 7.5 → 7.5 (−0.7 to +0.7) since the"),
         ),
-        (
-            {"dry": [3, 4, 3, 4, 3, 4], "voice": [8, 7, 8, 7, 8, 7]},
-            {"dry": [8, 8, 9, 8, 8, 9], "voice": [8, 6, 8, 6, 8, 6]},
-            *("improved", "More “dry”: 3.5 → 8.3 since build 41."),
-        ),
         ({"dry": STEADY}, {"witty": STEADY}, "not comparable", "Measured, but nothing was scored both in the baseline"),
     ],
 )
@@ -154,25 +148,18 @@ def test_a_change_is_called_by_what_it_is(
 
 
 @pytest.mark.databases_differ
-@pytest.mark.parametrize("judge", [LLM, OFFLINE])
 @pytest.mark.parametrize(
     ("before", "now"),
     [
-        ({"dry": STEADY, "voice": STEADY}, {"dry": STEADY, "voice": [6, 8] * 8}),
-        ({"dry": [7, 8] * 40, "voice": [8, 7] * 40}, {"dry": [7, 8] * 40, "voice": [8, 7, 7] * 20}),
         ({"dry": STEADY, "voice": STEADY}, {"dry": [3, 4, 9] * 4, "voice": [2, 9] * 6}),
-        ({"dry": [9] * 12, "voice": [9, 0, 9] * 4}, {"dry": [9] * 11 + [0], "voice": [9, 0] * 6}),
-        ({"dry": [3, 4] * 6}, {"dry": [8, 9] * 6}),
-        ({"dry": [8] * 3}, {"dry": [4] * 3}),
         ({"dry": [8] * 12, "only-before": [1] * 12}, {"dry": [8] * 12, "only-now": [9] * 12}),
     ],
 )
 def test_a_dimension_has_the_verdict_that_compare_gives(
-    ada: Agent, judge: str, before: dict[str, list[int]], now: dict[str, list[int]]
+    ada: Agent, before: dict[str, list[int]], now: dict[str, list[int]]
 ) -> None:
-    capture(ada, before, judge=judge)
-    run = measure(ada, now, judge=judge)
-    compared = compare_to_baseline(run)
+    capture(ada, before)
+    compared = compare_to_baseline(measure(ada, now))
 
     assert compared is not None
     drift = drift_of(ada)
@@ -250,34 +237,13 @@ def test_unscored_and_trivial_judgements_are_in_no_mean(ada: Agent) -> None:
     assert (row.candidate, row.scored, row.unscored) == (8.0, 4, 5)
 
 
-def test_a_claim_that_was_reworded_is_named_and_not_compared(ada: Agent) -> None:
-    capture(ada, {"dry": [9] * 4, "voice": STEADY}, proposition_digests={"adherence": {"dry": "old", "voice": "same"}})
-    measure(ada, {"dry": [1] * 4, "voice": STEADY}, proposition_digests={"adherence": {"dry": "new", "voice": "same"}})
-    drift = drift_of(ada)
-
-    assert drift.changed == ["adherence/dry"]
-    assert [row.proposition for row in drift.propositions] == ["voice"]
-    assert drift.state == "steady"
-
-
-def test_an_edit_of_the_persona_between_the_two_is_noticed(ada: Agent) -> None:
-    capture(ada, {"dry": STEADY})
-    save_persona(agent=ada, traits=[TraitValue("dry", strength=0.0)], note="edit")
-    measure(ada, {"dry": [1] * 8})
-
-    assert drift_of(ada).persona_edited
-
-
 @pytest.mark.parametrize(
     ("proposition", "name"),
     [
         ("ada-no-lists", "no lists"),
         ("default-generic-assistant", "generic assistant"),
-        ("trait-concise-replies", "concise replies"),
         ("trait-stolz-3f9a21", "stolz"),
         ("fluency-varied", "varied"),
-        ("swears", "swears"),
-        ("ada", "ada"),
         ("default-", "default"),
     ],
 )

@@ -7,8 +7,8 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import reverse
 
-from tests.console import HOSTILE, plain, queries, read, signed_in, staff
-from tests.evaluation.change.measured import capture, flattened, measure
+from tests.console import plain, read, signed_in, staff
+from tests.evaluation.change.measured import flattened
 from tests.evaluation.judged import OFFLINE
 from tests.factories import make_agent
 
@@ -65,17 +65,6 @@ def test_filters_stand_in_the_url(root: Client, overview_url: str, query: str, n
     assert sorted(card["drift"].agent.slug for card in cards) == names
 
 
-def test_two_builds_are_compared_and_the_page_says_how_to_measure_them(root: Client, overview_url: str) -> None:
-    ada = make_agent()
-    capture(ada, {"dry": STEADY})
-    measure(ada, {"dry": [9] * 6}, build="40", where={"build": "40"})
-    measure(ada, {"dry": [2] * 6}, build="41", where={"build": "41"})
-    text = plain(read(root, overview_url + "?baseline=build%3D40&candidate=build%3D41"))
-
-    assert "No longer “dry”: 9.0 → 2.0 since build 41." in text
-    assert "manage.py compare --a build=40 --b build=41" in text
-
-
 @pytest.mark.parametrize("wrong", ["baseline=build", "candidate=%3D41", "baseline=1%3D2", "judge=nobody", "state=x"])
 def test_a_filter_that_means_nothing_is_named(root: Client, overview_url: str, wrong: str) -> None:
     make_agent()
@@ -97,21 +86,6 @@ def test_one_judge_at_a_time_and_heuristics_are_marked(root: Client, overview_ur
     assert "goes by word lists" in by_heuristic
 
 
-def test_texts_of_agents_and_people_stay_texts(root: Client, overview_url: str) -> None:
-    ada = make_agent(display_name=HOSTILE, title=HOSTILE)
-    capture(ada, {"<b>dry</b>": STEADY})
-    measure(ada, {"<b>dry</b>": [1] * 8}, build="<b>41</b>")
-    ada.messages.update(text=HOSTILE)
-    ada.evaluation_runs.get(is_baseline=False).scores.update(claim=HOSTILE)
-    page = read(root, overview_url)
-
-    assert HOSTILE not in page
-    assert "<b>dry</b>" not in page
-    assert "<b>41</b>" not in page
-    assert page.count("&lt;script&gt;alert(") >= 4
-    assert "&lt;b&gt;41&lt;/b&gt;" in page
-
-
 @pytest.mark.parametrize(("group", "steps"), [("Viewer", False), ("Operator", True), ("Editor", True)])
 def test_every_group_sees_the_cards_and_steps_it_may_take(overview_url: str, group: str, steps: bool) -> None:
     bob = make_agent("bob")
@@ -129,18 +103,3 @@ def test_without_the_right_to_read_messages_there_are_no_quotes(overview_url: st
 
     assert "No longer “dry wit”" in page
     assert "Noted. 2" not in page
-
-
-@pytest.mark.parametrize("rights", [[], ["change.view_baseline"], ["agents.view_agent"]])
-def test_without_the_right_to_see_baselines_and_agents_it_is_refused(overview_url: str, rights: list[str]) -> None:
-    assert signed_in(staff(*rights)).get(overview_url).status_code == 403
-
-
-def test_more_agents_take_no_more_queries(root: Client, overview_url: str) -> None:
-    flattened(make_agent())
-    few = queries(root, overview_url)
-    for number in range(5):
-        flattened(make_agent(f"agent-{number}"))
-    many = queries(root, overview_url)
-
-    assert len(many) == len(few), "\n".join(many)

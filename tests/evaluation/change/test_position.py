@@ -12,10 +12,8 @@ import pytest
 from agents.models import Agent, Message
 from evaluation.change.position import PositionProfile, position_profile
 from evaluation.ci.terminal import position_table
-from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.planning import RunSpec, prepare_run
 from evaluation.scorers.subjects import Bin, messages_of_agent, parse_bins, positions_of, sample_by_position
-from evaluation.windows import MessageWindow, parse_window
+from evaluation.windows import parse_window
 from tests.evaluation.change.talking import BINS, chat
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import make_run, make_score
@@ -53,11 +51,6 @@ def test_bins_that_cannot_be_meant_are_refused_with_what_is_allowed(text: str, n
     with pytest.raises(ValueError, match=r"allowed: up to 12 stretches .* such as 1-5,6-15,16-30,31\+") as caught:
         parse_bins(text)
     assert named in str(caught.value)
-
-
-def test_a_spec_has_at_least_one_message_for_each_bin() -> None:
-    with pytest.raises(ValueError, match="samples 3: at least one for each of the 4 bins"):
-        RunSpec(agent=make_agent(), samples=3, position_bins=BINS)
 
 
 # -- what is drawn
@@ -141,17 +134,6 @@ def test_played_speech_and_other_agents_are_not_drawn() -> None:
     say(channel, ada, "simulated", synthetic=True)
 
     assert positions(ada, draw(ada)) == [1, 2, 3]
-
-
-def test_a_sample_keeps_tags() -> None:
-    ada = make_agent("ada")
-    for n in range(1, 9):
-        talk(ada, [f"line {n}"], tags={"build": str(n % 2)})
-
-    eligible = messages_of_agent(agent=ada, window=MessageWindow(), where={"build": "0"})
-    drawn = sample_by_position(agent=ada, eligible=eligible, bins=parse_bins("1-4,5+"), samples=20, seed=0)
-
-    assert positions(ada, drawn) == [2, 4, 6, 8]
 
 
 # -- what a run says
@@ -241,19 +223,6 @@ def test_a_long_conversation_weighs_no_more_than_a_short_one() -> None:
     assert (within.baseline, within.candidate, within.conversations) == (8.0, 5.0, 2)
 
 
-def test_judgements_that_could_not_be_made_are_counted_not_guessed(llm_server: LLMServer, speaker: Agent) -> None:
-    chat(speaker, "long", 8)
-    run = measured(speaker, position_bins=BINS).summary.run
-    EvaluationScore.objects.filter(evaluation_run=run).update(status="unscored", score=None)
-
-    (found,) = position_profile(run).dimensions.values()
-
-    assert [(row.scored, row.unscored, row.score) for row in found.bins[:2]] == [
-        (0, 5, None),
-        (0, 3, None),
-    ]
-
-
 def test_deleted_messages_and_positions_outside_are_said(
     llm_server: LLMServer, propositions: PropositionFolder
 ) -> None:
@@ -277,31 +246,20 @@ def test_a_run_that_was_not_sampled_by_position_asks_for_bins(llm_server: LLMSer
     assert [row.messages for row in position_profile(run, parse_bins("1,2+")).dimensions["adherence"].bins] == [1, 2]
 
 
-def test_runs_by_position_are_runs_of_their_own(ada: Agent, llm_server: LLMServer) -> None:
-    plain, _ = prepare_run(RunSpec(agent=ada, dimensions=("adherence",)))
-    by, _ = prepare_run(RunSpec(agent=ada, dimensions=("adherence",), position_bins=BINS))
-    again, resumed = prepare_run(RunSpec(agent=ada, dimensions=("adherence",), position_bins=BINS))
-
-    assert plain.pk != by.pk
-    assert (again.pk, resumed) == (by.pk, True)
-    assert EvaluationRun.objects.get(pk=by.pk).position_bins == [[1, 5], [6, 15], [16, 30], [31, None]]
-
-
 # -- how it is shown
-@pytest.fixture
-def shown(llm_server: LLMServer, propositions: PropositionFolder) -> PositionProfile:
+
+
+def test_the_table_fits_eighty_columns_and_names_judge_and_verdict(
+    llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
     propositions.claims("adherence/_default.yaml", "voice")
     propositions.claims("fluency/_default.yaml", "varied")
     ada = make_agent("ada")
     chat(ada, "long", 50)
     llm_server.respond = lambda body: fading(body) if "Ada acts: " in tail_of(body) else None
-    return by_position(ada, dimensions=("adherence", "fluency"))
-
-
-def test_the_table_fits_eighty_columns_and_names_judge_and_verdict(shown: PositionProfile) -> None:
     out = io.StringIO()
 
-    position_table(shown, out)
+    position_table(by_position(ada, dimensions=("adherence", "fluency")), out)
 
     table = out.getvalue()
     assert "Adherence of ada by position, by test-model" in table
@@ -319,20 +277,3 @@ def test_an_agent_nobody_heard_gets_a_sentence_and_no_empty_table(ada: Agent) ->
     )
 
     assert out.getvalue().strip() == "Adherence of kevin by position: no message was judged."
-
-
-def test_no_interval_leaves_the_scale(llm_server: LLMServer, speaker: Agent) -> None:
-    chat(speaker, "short", 8)
-    llm_server.respond = lambda body: answers(
-        lambda claim: 9 if int(re.findall(r"line (\d+)", tail_of(body))[-1]) % 2 else 0
-    )(body)
-
-    (found,) = position_profile(measured(speaker, samples=40, position_bins=BINS).summary.run).dimensions.values()
-
-    for row in found.bins[:2]:
-        assert row.interval is not None
-        assert 0 <= row.interval.low < row.interval.high <= 9
-    assert found.bins[1].interval is not None
-    assert (found.bins[1].interval.low, found.bins[1].interval.high) == (0, 9)
-    assert found.within.interval is not None
-    assert -9 <= found.within.interval.low < found.within.interval.high <= 9

@@ -11,6 +11,7 @@ from django.core.management import call_command
 from pytest_django import Settings
 
 from tests.evaluation.change.measured import drift_of
+from tests.evaluation.change.test_compare_command import ran
 from tests.evaluation.ci.building import run
 from tests.evaluation.conftest import PropositionFolder
 from tests.factories import MONDAY, make_agent, make_channel, talk
@@ -62,17 +63,7 @@ def verdicts_of(*builds: list[str]) -> tuple[str, int, int]:
             call_command("capture_baseline", *asked, "--where", "build=0", "--no-simulate", "--json", stdout=StringIO())
         else:
             evaluated, _, _ = run(*asked, "--where", f"build={day}")
-    return drift_of(nora).state, compared("--agents", "nora")[0], evaluated
-
-
-def compared(*arguments: str) -> tuple[int, str]:
-    """Return the exit code of `compare`, and what it complained of."""
-    err = StringIO()
-    try:
-        call_command("compare", *arguments, stdout=StringIO(), stderr=err)
-    except SystemExit as end:
-        return int(end.code or 0), err.getvalue()
-    return 0, err.getvalue()
+    return drift_of(nora).state, ran("--agents", "nora")[0], evaluated
 
 
 @pytest.fixture
@@ -83,35 +74,20 @@ def folder(propositions: PropositionFolder, settings: Settings) -> PropositionFo
 
 
 HITS = [
-    (Build(0, 28), Build(7, 24), "drifted", 1),
-    (Build(0, 28), Build(5, 24, supporting=10), "drifted", 1),
-    (Build(0, 28, supporting=1), Build(7, 24), "drifted", 1),
-    (Build(40, 60), Build(60, 60), "drifted", 1),
-    (Build(10, 28), Build(22, 24), "drifted", 1),
-    (Build(0, 28), Build(3, 24), "possibly drifted", 0),
-    (Build(22, 28), Build(8, 24), "improved", 0),
+    (Build(0, 28), Build(7, 24), "drifted", 1, BRIEF),
+    (Build(40, 60), Build(60, 60), "drifted", 1, ""),
+    (Build(0, 28), Build(3, 24), "possibly drifted", 0, ""),
+    (Build(22, 28), Build(8, 24), "improved", 0, ""),
 ]
 
 
-@pytest.mark.parametrize("rule", ["", BRIEF], ids=["cues alone", "beside a rule that is kept"])
-@pytest.mark.parametrize(("before", "now", "state", "code"), HITS)
+@pytest.mark.parametrize(("before", "now", "state", "code", "rule"), HITS)
 def test_hits_of_cues_say_the_same_everywhere(
-    folder: PropositionFolder, rule: str, before: Build, now: Build, state: str, code: int
+    folder: PropositionFolder, before: Build, now: Build, state: str, code: int, rule: str
 ) -> None:
     folder.write("adherence/_default.yaml", STOCK + rule)
 
     assert verdicts_of(before.texts, now.texts) == (state, code, code)
-
-
-@pytest.mark.parametrize(("before", "now", "code"), [(Build(0, 28), Build(7, 24), 1), (Build(22, 28), Build(8, 24), 0)])
-def test_two_builds_are_compared_by_hits_alone(folder: PropositionFolder, before: Build, now: Build, code: int) -> None:
-    folder.write("adherence/_default.yaml", STOCK)
-    nora = make_agent("nora")
-    for build, of in enumerate((before, now)):
-        talk(nora, of.texts, channel=make_channel(f"nora-{build}"), tags={"build": str(build)})
-
-    asked = ("--agents", "nora", "--dimensions", "adherence", "--samples", "100")
-    assert compared(*asked, "--a", "build=0", "--b", "build=1") == (code, "")
 
 
 def test_without_any_hit_nothing_is_called_steady_and_nothing_fails(folder: PropositionFolder) -> None:
@@ -130,10 +106,3 @@ def test_a_dimension_that_lost_its_score_is_steady_nowhere(folder: PropositionFo
         return [" ".join(f"cue{(n * 7 + k) % 20}z" for k in range(size)) + "." for n, size in enumerate(sizes)]
 
     assert verdicts_of(texts(8, 9), texts(4, 4)) == ("not enough data", 2, 2)
-
-
-def test_the_newest_build_is_compared_also_where_nothing_of_it_is_scored(folder: PropositionFolder) -> None:
-    folder.write("adherence/_default.yaml", STOCK)
-    itself = Build(0, 28, supporting=20).texts
-
-    assert verdicts_of(itself, itself, Build(0, 28).texts) == ("not enough data", 2, 2)

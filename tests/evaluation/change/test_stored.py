@@ -207,16 +207,6 @@ def test_what_rows_rest_on_is_another_one_and_they_are_computed_again(happens: C
     assert refresh_changes() == "", "once"
 
 
-def test_without_its_baseline_nothing_is_current() -> None:
-    ada = make_agent()
-    flattened(ada)
-    Baseline.objects.all().delete()
-    refresh_changes()
-
-    assert not current_changes([ada.pk])
-    assert drift_of(ada).state == "never measured", "by no judge there is a baseline of"
-
-
 def test_the_api_lists_changes_by_agent_verdict_and_dimension() -> None:
     ada, bob = make_agent("ada"), make_agent("bob")
     for agent in (ada, bob):

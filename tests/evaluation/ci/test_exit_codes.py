@@ -32,13 +32,7 @@ from tests.evaluation.test_resume import (
 from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
-COMMANDS = (
-    "evaluate",
-    "capture_baseline",
-    "compare --a build=40 --b build=41",
-    "import_agents p",
-    "import_transcript t",
-)
+COMMANDS = ("capture_baseline", "compare --a build=40 --b build=41")
 
 
 def shell(command: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -76,9 +70,7 @@ def test_every_command_of_the_table_says_3(command: str) -> None:
     assert shell(command, JUDGE_MODEL="claude-haiku-5-5").returncode == 3
 
 
-@pytest.mark.parametrize(
-    "command", ["evaluate --threshold ten", "draft_propositions --nonsense", "try_proposition x:y --nonsense"]
-)
+@pytest.mark.parametrize("command", ["evaluate --threshold ten", "try_proposition x:y --nonsense"])
 def test_a_command_line_that_makes_no_sense_is_2(command: str) -> None:
     done = shell(command)
 
@@ -90,9 +82,7 @@ def test_a_command_line_that_makes_no_sense_is_2(command: str) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("import_agents", "no-such-folder"),
         ("import_agents", "{tmp}/bad.yaml"),
-        ("import_transcript", "no-such-file"),
         ("import_transcript", "{tmp}/bad.jsonl"),
         ("import_transcript", "{tmp}/bad.jsonl", "--map", "assistant"),
     ],
@@ -110,7 +100,7 @@ def test_files_that_cannot_be_imported_are_refused(arguments: tuple[str, ...], t
 @pytest.mark.django_db
 @pytest.mark.parametrize(
     ("status", "words"),
-    [(401, "invalid x-api-key"), (404, "model: nope"), (400, "Invalid model name passed in model=nope")],
+    [(401, "invalid x-api-key"), (400, "Invalid model name passed in model=nope")],
 )
 def test_a_judge_that_refuses_key_or_model_is_3(two: Agent, llm_server: LLMServer, status: int, words: str) -> None:
     llm_server.always(status=status, message=words)
@@ -163,7 +153,7 @@ def test_a_judge_that_answered_nothing_has_no_score(
 # -- a reader that leaves early
 @pytest.mark.parametrize(
     ("threshold", "agents", "code", "lines"),
-    [("5", "ada", 0, 0), ("9", "ada", 1, 0), ("9", "ada", 1, 1), ("5", "ada,bob", 2, 1)],
+    [("9", "ada", 1, 1), ("5", "ada,bob", 2, 1)],
 )
 def test_a_closed_pipe_keeps_the_verdicts_code(
     threshold: str, agents: str, code: int, lines: int, tmp_path: Path

@@ -23,17 +23,11 @@ pytestmark = pytest.mark.django_db
         ("--threshold 12", "a number from 0 to 9"),
         ("--threshold fluency=4 --dimensions adherence", "not among the dimensions measured"),
         ("--regression-delta 0", "--regression-delta 0: allowed: above 0"),
-        ("--regression-delta few", "invalid float value"),
-        ("--margin 10", "--margin 10: allowed"),
-        ("--max-unscored half", "invalid float value"),
         ("--max-unscored 2", "allowed: 0 to 1"),
         ("--by position --dimensions consistency", "--by position needs one of adherence"),
         ("--by position --baseline b.json", "not with a --baseline"),
-        ("--baseline no-such.json", "no-such.json"),
-        ("--transcript t.jsonl", "--transcript needs --personas"),
         ("--personas p", "--personas needs --transcript"),
         ("--personas p --transcript t --simulate s", "not both"),
-        ("--personas no-such --transcript t", "--personas no-such"),
         ("--propositions no-such", "no such folder"),
         ("--map a=b", "--map is for --transcript"),
         ("--dry-run --junit x.xml", "nothing to write"),
@@ -43,17 +37,6 @@ pytestmark = pytest.mark.django_db
 def test_wrong_usage_is_refused_and_asks_nothing(two: Agent, llm_server: LLMServer, arguments: str, said: str) -> None:
     assert said in refused(*arguments.split())
     assert llm_server.calls == 0
-
-
-def test_no_agents_at_all_is_wrong_usage() -> None:
-    assert "there are no agents yet" in refused()
-
-
-def test_a_broken_proposition_file_is_wrong_usage(two: Agent, tmp_path: Path) -> None:
-    (tmp_path / "claims").mkdir()
-    (tmp_path / "claims" / "x.yaml").write_text("dimension: charm\n")
-
-    assert "dimension" in refused("--propositions", str(tmp_path / "claims"))
 
 
 @pytest.mark.parametrize(("mood", "code"), [(8, 3), (2, 1)])
@@ -79,37 +62,20 @@ def test_one_agents_broken_file_is_named_and_the_others_are_evaluated(
     assert "✅" not in comment.read_text()
 
 
-def test_a_dry_run_names_one_agents_broken_file_and_estimates_the_others(
-    two: Agent, propositions: PropositionFolder
-) -> None:
-    two_builds(propositions, "bob")
-    propositions.write("adherence/bob.yaml", "propositions:\n  - {id: dry, clam: dry}\n")
-
-    code, out, said = run("--dry-run", "--dimensions", "adherence", "--json")
-
-    assert (code, [one["agent"] for one in json.loads(out)["agents"]]) == (3, ["ada"])
-    assert "bob.yaml:2: propositions[0].clam (dry)" in said
-
-
 # -- What a build is held to: how it is written, and what makes no sense
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", {}),
         ("5", {ALL_DIMENSIONS: 5.0}),
-        ("adherence=6,fluency=4", {"adherence": 6.0, "fluency": 4.0}),
         (" 5 , fluency = 0 ", {ALL_DIMENSIONS: 5.0, "fluency": 0.0}),
         ("overall=6.5", {"overall": 6.5}),
-        ("ideas_quantity=12", {"ideas_quantity": 12.0}),
     ],
 )
 def test_thresholds_are_read(text: str, expected: dict[str, float]) -> None:
     assert parse_thresholds(text) == expected
 
 
-@pytest.mark.parametrize(
-    "text", ["ten", "10", "-1", "nan", "adherence=", "=5", "charm=5", "5,6", "fluency=4,fluency=4"]
-)
+@pytest.mark.parametrize("text", ["ten", "10", "nan", "adherence=", "charm=5", "fluency=4,fluency=4"])
 def test_a_threshold_that_makes_no_sense_names_itself_and_what_is_allowed(text: str) -> None:
     with pytest.raises(ValueError, match=r"--threshold .*(allowed|twice)"):
         parse_thresholds(text)

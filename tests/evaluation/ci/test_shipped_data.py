@@ -11,7 +11,7 @@ import pytest
 from django.core.management import call_command
 from pytest_django.plugin import DjangoDbBlocker
 
-from agents.models import Agent, Message
+from agents.models import Agent
 from agents.seed import loader
 from tests.evaluation.ci.building import report, run
 from tests.factories import make_channel, talk
@@ -64,13 +64,7 @@ def test_build_41_fails_only_for_those_who_lose_their_voice() -> None:
     assert document["not_enough_data"] == [] or {e["agent"] for e in document["not_enough_data"]} <= LOSE_THEIR_VOICE
 
 
-def test_build_40_against_itself_passes() -> None:
-    document = report("--where", "build=40", *ASKED)
-
-    assert (document["regressions"], document["summary"]["exit_code"]) == ([], 0)
-
-
-@pytest.mark.parametrize("slug", ["jim", "pam", "ryan", "toby"])
+@pytest.mark.parametrize("slug", ["jim", "toby"])
 def test_who_says_nothing_of_their_own_any_more_does_not_pass(slug: str, tmp_path: Path) -> None:
     talk(Agent.objects.get(slug=slug), OFF_TOPIC, channel=make_channel("off"), tags={"build": "42"})
     result = tmp_path / "result.json"
@@ -90,14 +84,3 @@ def test_who_says_nothing_of_their_own_any_more_does_not_pass(slug: str, tmp_pat
     for entry in document["not_enough_data"]:  # named with both shares
         assert entry["coverage"] < entry["baseline_coverage"]
         assert entry["why"].removeprefix("not enough data: ") in " ".join(out.split())
-
-
-def test_what_another_persona_says_does_not_pass_for_the_agents_own() -> None:
-    others = [m.text for m in Message.objects.filter(agent__slug="dwight", tags__build="40")]
-    talk(Agent.objects.get(slug="andy"), others, channel=make_channel("off"), tags={"build": "42"})
-
-    document = report("--agents", "andy", "--where", "build=42", *ASKED)
-
-    assert document["summary"]["verdict"] in ("regression", "not enough data")
-    named = {entry["proposition"] for entry in document["not_enough_data"]}
-    assert named & {"andy-aloof", "andy-emotional", "andy-flat"}

@@ -62,14 +62,6 @@ def test_a_worse_model_is_found_before_release_paired_by_situation(
     assert Channel.objects.filter(synthetic=False).count() == 0
 
 
-def test_repeats_simulation_each_situation_again_and_judge_each_line_once(actor: Agent, situations: Path) -> None:
-    document = report("--simulate", str(situations), "--actor-model", "good-model", "--repeats", "2")
-
-    assert Message.objects.filter(agent=actor, synthetic=True).count() == 2 * len(SITUATIONS)
-    assert document["summary"]["judgements"]["scored"] == 2 * len(SITUATIONS)
-    assert document["runs"][0]["repeats"] == 1
-
-
 def test_simulates_of_other_situations_are_not_compared(actor: Agent, situations: Path, tmp_path: Path) -> None:
     baseline, other = tmp_path / "good.json", tmp_path / "other.yaml"
     other.write_text("situations:\n  - {id: elsewhere, lines: ['Hello?']}\n  - {id: nowhere, lines: ['Who?']}\n")
@@ -126,17 +118,3 @@ def test_a_dry_run_estimates_turns_and_judgements_and_asks_and_stores_nothing(
     report(*command)
     real = {purpose: LLMCall.objects.filter(purpose=purpose) for purpose in ("turn", "evaluation")}
     assert (real["turn"].count(), real["evaluation"].count()) == (simulation["calls"], judging["calls"])
-
-
-def test_a_dry_run_estimates_beside_a_simulation_that_came_to_nothing(
-    actor: Agent, situations: Path, llm_server: LLMServer
-) -> None:
-    answering, llm_server.respond = llm_server.respond, lambda body: {"status": 500}
-    assert run("--simulate", str(situations))[0] == 2
-    llm_server.respond = answering
-    stored = Message.objects.count()
-
-    code, out, _ = run("--simulate", str(situations), "--dry-run", "--json")
-
-    assert (code, json.loads(out)["simulations"][0]["lines"]) == (0, len(SITUATIONS))
-    assert Message.objects.count() == stored > 0

@@ -7,11 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from django.test import override_settings
 from pytest_django import Settings
 
 from agents.kit.models import LLMCall
-from evaluation.models import EvaluationRun
 from evaluation.propositions.files import load_file
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import document, file_of, make_ada, proposal, reply, run
@@ -38,18 +36,6 @@ def test_suggestions_go_to_the_teams_first_folder_and_are_shown(llm_server: LLMS
     for fact in ("test-model", "ada-sales-talk (cues)", "Sales talk makes you wince", "no such words", "unpriced"):
         assert fact in out
     assert [p.id for p in load_file(file_of(team)).inactive] == ["ada-sales-talk"]
-
-
-def test_a_second_time_nothing_is_written_twice(llm_server: LLMServer, team: Path) -> None:
-    make_ada()
-    llm_server.always(**reply(proposal()))
-    run("draft_propositions")
-    before = file_of(team).read_bytes()
-    code, out = run("draft_propositions")
-
-    assert code == 0
-    assert "dropped: says the same as ada-sales-talk" in out
-    assert file_of(team).read_bytes() == before
 
 
 def test_a_dry_run_writes_nothing_and_json_has_everything(llm_server: LLMServer, team: Path) -> None:
@@ -79,16 +65,6 @@ def test_one_agent_without_an_answer_costs_the_others_nothing(llm_server: LLMSer
     assert file_of(team).exists()
 
 
-def test_a_file_that_cannot_be_written_ends_with_2_and_a_reason(llm_server: LLMServer, team: Path) -> None:
-    make_ada()
-    (team / "adherence").write_text("a file where a folder should be")
-    llm_server.reply(**reply(proposal()))
-    code, out = run("draft_propositions")
-
-    assert code == 2
-    assert "cannot be" in out
-
-
 @pytest.mark.usefixtures("propositions")
 def test_without_a_folder_one_must_be_named() -> None:
     make_ada()
@@ -108,18 +84,6 @@ def test_offline_it_says_that_suggestions_need_a_model(team: Path, settings: Set
     assert not LLMCall.objects.exists()
 
 
-def test_terminal_markup_in_a_persona_is_shown_as_it_is(llm_server: LLMServer, team: Path) -> None:
-    make_ada(system_prompt="You say [bold]hello[/bold] \x1b[31m")
-    llm_server.reply(
-        **reply(proposal("{{agent_name}} says [red]hi[/red] \x1b[31m", quote="You say [bold]hello[/bold]"))
-    )
-    _, out = run("draft_propositions")
-
-    assert "says [red]hi[/red] <U+001B>[31m" in out
-    assert "You say [bold]hello[/bold]" in out
-    assert "\x1b" not in out
-
-
 def test_suggestions_are_shown_by_the_check(propositions: PropositionFolder) -> None:
     propositions.write(
         "adherence/ada.suggestions.yaml",
@@ -136,15 +100,3 @@ def test_suggestions_are_shown_by_the_check(propositions: PropositionFolder) -> 
     assert "adherence/ada: 1 proposition (1 judge only), 1 suggestion, 1 rejected" in out
     assert "adherence/bob: 1 suggestion" in out
     assert "2 suggestions not judged before you accept them." in out
-
-
-def test_suggestions_alone_are_not_measured(llm_server: LLMServer, propositions: PropositionFolder) -> None:
-    make_ada()
-    propositions.claims("adherence/ada.suggestions.yaml", "d", extra="active: false")
-
-    with override_settings(LLM_EVALUATION_RETRIES=0):
-        code, _ = run("capture_baseline", "--agents", "ada")
-
-    assert code != 0
-    assert LLMCall.objects.count() == 0
-    assert not EvaluationRun.objects.filter(overall_score__isnull=False).exists()

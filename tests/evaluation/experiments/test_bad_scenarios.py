@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from pathlib import Path
 
 import pytest
-import yaml
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from agents.kit.models import LLMCall
 from agents.models import Agent, Channel
 from evaluation.experiments.models import Experiment
-from tests.evaluation.experiments.playing import scenario
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -78,9 +75,9 @@ def refused(path: Path, text: str, *arguments: str) -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize("dry", [(), ("--dry-run",)], ids=["run", "dry run"])
-def test_every_problem_of_a_file_is_named_with_its_line_and_field(tmp_path: Path, dry: tuple[str, ...]) -> None:
-    said = refused(tmp_path / "many.yaml", MANY, *dry)
+def test_every_problem_of_a_file_is_named_with_its_line_and_field(tmp_path: Path) -> None:
+    said = refused(tmp_path / "many.yaml", MANY)
+    assert refused(tmp_path / "many.yaml", MANY, "--dry-run") == said
 
     places = [line.removeprefix(f"{tmp_path}/many.yaml:").split(": ")[:2] for line in said.splitlines()[1:-1]]
     assert {(int(line), field) for line, field in places} == {
@@ -110,29 +107,18 @@ def test_every_problem_of_a_file_is_named_with_its_line_and_field(tmp_path: Path
     ("old", "new", "named"),
     [
         ("joe]", "ada]", "2: cast[3]: agent 'ada' is named twice"),
-        ("joe]", "nobody]", "2: cast[3]:"),
         ("agents: 2", "agents: 3", "3: environments: environments × agents = 6; allowed: at most 4"),
         ("name: plain", "name: gated", "9: arms[1].name: arm 'gated' is named twice"),
         ("{stages: []}", "{stages: gate}", "8: arms[0].overrides.stages:"),
         ("{stages: []}", "{model: 7}", "8: arms[0].overrides.model: 7"),
         ("{stages: []}", "{tags: {}}", "8: arms[0].overrides: tags: set by the experiment"),
-        ("gate_mode: enforce", "gate_mode: 2026-01-01", "9: arms[1].overrides.gate_mode: is a date"),
         ("gate_mode: enforce", "gate_max_retries: 0x" + "f" * 90, "9: arms[1].overrides.gate_max_retries:"),
         ("gate_mode: enforce", "gate_max_retries: 0x" + "f" * 5_000, "9: not valid YAML: a number of 5,002 digits"),
-        ("gate_mode: enforce", "gate_max_retries: -1", "9: arms[1].overrides.gate_max_retries:"),
         ("name: small", "name: small\npopulation: {size: 4, about: x}", "3: cast: exactly one of population and cast"),
-        (
-            "- says: What",
-            "- lines: {ann: [x]}\n    says: What",
-            "6: steps[0].lines.ann: agent 'ann' is not in the cast",
-        ),
-        ("name: small", "name: small\nname: other", "2: not valid YAML: name: stands twice"),
-        ("name: small", "name: small\nrepeats: 21", "2: repeats:"),
         ("{gate_mode: enforce}", "&a {b: *a}", "not valid YAML: aliases are not allowed"),
         ("{gate_mode: enforce}", "[" * 3_000 + "]" * 3_000, "nested too deeply"),
         ("{gate_mode: enforce}", "{x: " + "[" * 40 + "]" * 40 + "}", "nested too deeply; allowed: 20 levels"),
     ],
-    ids=range(18),
 )
 def test_a_wrong_value_is_refused_with_its_line(tmp_path: Path, old: str, new: str, named: str) -> None:
     assert old in GOOD
@@ -143,38 +129,9 @@ def test_a_large_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
     assert "allowed: 2,000,000" in refused(tmp_path / "large.yaml", GOOD + "about: |\n" + "  words\n" * 1_300_000)
 
 
-@pytest.mark.parametrize("bomb", ["[ALIASES]", "{<<: [ALIASES]}"], ids=["list", "merge"])
+@pytest.mark.parametrize("bomb", ["{<<: [ALIASES]}"])
 def test_aliases_that_stand_for_billions_of_values_are_refused(tmp_path: Path, bomb: str) -> None:
     levels = [f"x{n + 1}: &x{n + 1} {bomb.replace('ALIASES', ', '.join([f'*x{n}'] * 9))}" for n in range(12)]
     said = refused(tmp_path / "bomb.yaml", "\n".join([GOOD.strip(), "x0: &x0 {a: 1}", *levels]))
 
     assert "aliases are not allowed" in said
-
-
-def test_the_shipped_scenarios_and_the_good_one_are_accepted(tmp_path: Path) -> None:
-    path = tmp_path / "good.yaml"
-    path.write_text(GOOD.lstrip("\n"), encoding="utf-8")
-
-    call_command("experiment", "run", str(path), "--dry-run", "--json")
-    call_command("experiment", "run", "paper-exp-1", "--dry-run", "--json", "--scale", "0.1")
-
-
-def test_what_one_environment_takes_is_estimated(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "single.yaml"
-    path.write_text(yaml.safe_dump(scenario(environments=1).model_dump(mode="json")), encoding="utf-8")
-
-    call_command("experiment", "run", str(path), "--dry-run", "--json")
-
-    estimate = json.loads(capsys.readouterr().out)
-    assert estimate["conversations"] == 2, "one of each arm"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (("--model", "replay:nowhere.zip"), "no such file"),
-        (("--seed", "-1"), "--seed -1"),
-    ],
-)
-def test_a_wrong_option_is_refused(tmp_path: Path, arguments: tuple[str, str], named: str) -> None:
-    assert named in refused(tmp_path / "good.yaml", GOOD, *arguments)

@@ -36,7 +36,7 @@ def said(row: Row) -> str:
 
 @pytest.mark.parametrize("pairs", [2, 6, 7])
 def test_too_few_conversations_for_the_family_are_said_however_large_the_difference(pairs: int) -> None:
-    for seed in range(20):
+    for seed in range(5):
         first, *_ = compared(seed, pairs, higher=9.5)
 
         assert (first.verdict, first.detectable) == ("not enough data", None)
@@ -50,13 +50,13 @@ def test_as_many_conversations_as_asked_for_find_it() -> None:
 
 
 def test_no_row_states_power_for_a_difference_it_did_not_find() -> None:
-    for seed in range(60):
+    for seed in range(20):
         for row in compared(seed, 8 + seed % 8, higher=1.3):
             if row.verdict == "no difference seen" and row.detectable is not None:
                 assert abs(row.delta or 0) < row.detectable
 
 
-@pytest.mark.parametrize(("pairs", "rows"), [(6, 1), (8, 5), (9, 5), (12, 5), (24, 5), (14, 3)])
+@pytest.mark.parametrize(("pairs", "rows"), [(6, 1), (9, 5), (24, 5)])
 def test_a_difference_of_the_stated_size_is_found_four_times_in_five(pairs: int, rows: int) -> None:
     size = detectable_d(pairs, rows)
     assert size is not None

@@ -10,7 +10,7 @@ from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.play import play
 from evaluation.experiments.report import report
 from evaluation.experiments.starting import start_experiment
-from tests.console import list_of, page_of, plain, queries, read, signed_in, superuser
+from tests.console import list_of, page_of, plain, read, signed_in, superuser
 from tests.evaluation.experiments.playing import scenario
 
 pytestmark = pytest.mark.django_db
@@ -56,11 +56,3 @@ def test_a_paused_one_says_why_and_goes_on_at_a_button() -> None:
     assert set(experiment.environments.values_list("status", flat=True)) == {"pending"}
     experiment.refresh_from_db()
     assert experiment.state == "playing"
-
-
-@pytest.mark.slow
-def test_a_page_takes_as_many_statements_for_many_conversations_as_for_few() -> None:
-    small, large, client = finished(4), finished(12), signed_in(superuser())
-
-    read(client, page_of(small))
-    assert len(queries(client, page_of(large))) <= len(queries(client, page_of(small))) + 6  # channels it links to

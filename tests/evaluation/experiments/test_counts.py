@@ -10,11 +10,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
-from agents.models import Agent, Run
-from agents.turn.orchestrator import finish_turn, start_turn
-from agents.turn.receive import receive_message
 from evaluation.experiments.measuring import evaluations, judge_here
-from evaluation.experiments.models import Experiment, ExperimentEnvironment
+from evaluation.experiments.models import Experiment
 from evaluation.experiments.play import play, work_one
 from evaluation.experiments.report import report
 from evaluation.experiments.starting import start_experiment
@@ -45,28 +42,6 @@ def started(environments: int, *, steps: int = 2) -> Experiment:
             steps=[{"says": f"Question {n}?"} for n in range(steps)],
         )
     )
-
-
-@pytest.mark.slow
-def test_a_further_step_asks_no_more_than_its_turns_do() -> None:
-    short, long = started(2, steps=3), started(2, steps=6)
-    extra = statements(lambda: play(long)) - statements(lambda: play(short))
-    alone = started(2, steps=6)
-
-    def step(environment: ExperimentEnvironment, number: int) -> None:
-        said = receive_message(channel=environment.channel, outsider="Facilitator", text=f"Question {number}?")
-        for agent in Agent.objects.filter(pk__in=environment.agents):
-            overrides: dict[str, Any] = {"stages": []}
-            finish_turn(start_turn(agent=agent, channel=environment.channel, trigger=said, overrides=overrides))
-
-    asked = 0
-    for environment in alone.environments.select_related("channel"):
-        for number in range(6):
-            n = statements(lambda environment=environment, number=number: step(environment, number))  # type: ignore[misc]
-            asked += n if number >= 3 else 0
-
-    assert Run.objects.filter(channel__experiment_environment__experiment=long).count() == 2 * 2 * 2 * 6
-    assert extra <= asked
 
 
 @pytest.mark.slow

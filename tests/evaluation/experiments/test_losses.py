@@ -54,8 +54,9 @@ def reported(experiment: Experiment) -> ExperimentReport:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("failing", "verdict"), [(2, "gain"), (3, "not enough data")])
-def test_more_than_a_tenth_of_failed_agents_leave_no_verdict(llm_server: LLMServer, failing: int, verdict: str) -> None:
+def test_more_than_a_tenth_of_failed_agents_leave_no_verdict(llm_server: LLMServer) -> None:
+    failing = 3
+
     def some_fail(body: dict[str, Any]) -> dict[str, Any]:
         acted = "tools" in body and body["model"] == "other-model"
         named = json.dumps(body["system"])
@@ -73,20 +74,8 @@ def test_more_than_a_tenth_of_failed_agents_leave_no_verdict(llm_server: LLMServ
     assert [arm.missing for arm in shown.arms] == [0, 2 * failing]
     silence = next(row for row in shown.rows if row.measure == "silence")
     assert silence.treatment.mean == 0, "a turn that failed is missing, and no silence of the agent"
-    assert row.verdict == verdict
-    assert (row.p is None) == (verdict == "not enough data")
-    assert ("missing" in row.why) == (verdict == "not enough data")
-
-
-@pytest.mark.slow
-def test_an_agent_that_is_made_inactive_meanwhile_is_counted_as_missing() -> None:
-    experiment = started()
-    Agent.objects.filter(slug=CAST[0]).update(is_active=False)
-
-    shown = reported(experiment)
-
-    assert [arm.missing for arm in shown.arms] == [2, 2]
-    assert [arm.turns for arm in shown.arms] == [38, 38]
+    assert (row.verdict, row.p) == ("not enough data", None)
+    assert "missing" in row.why
 
 
 @pytest.mark.slow
@@ -117,33 +106,11 @@ def test_what_a_server_does_not_count_is_no_figure_of_an_arm(llm_server: LLMServ
     assert tokens.verdict == "not enough data"
 
 
-def test_an_arm_in_which_nothing_was_said_has_no_figure_a_message(llm_server: LLMServer) -> None:
-    def mute(body: dict[str, Any]) -> dict[str, Any]:
-        if "tools" in body and body["model"] == "other-model":
-            return {"text": "I keep quiet."}
-        return respond(body)
-
-    llm_server.respond = mute
-
-    rows = {row.measure: row for row in reported(started(environments=3)).rows}
-
-    assert rows["silence"].treatment.mean == 1
-    assert (rows["tokens"].treatment.mean, rows["length"].treatment.mean) == (None, None)
-
-
 IDLE = {
-    "gate whose threshold is 0": {
-        "overrides": {"gate_mode": "enforce", "gate_adherence_enabled": True, "gate_adherence_threshold": 0},
-        "treatment": ["gate"],
-    },
     "gate without a dimension": {"overrides": {"gate_mode": "enforce"}, "treatment": ["gate"]},
     "gate whose stage is left out": {
         "overrides": {"stages": [], "gate_mode": "enforce", "gate_adherence_enabled": True},
         "treatment": ["gate"],
-    },
-    "nudges after messages that are never said": {
-        "overrides": {"variety_intervention_enabled": True, "variety_message_threshold": 50},
-        "treatment": ["interventions"],
     },
     "repetition that is switched off": {
         "overrides": {"repetition_suppression_enabled": False},
@@ -167,20 +134,6 @@ def test_a_treatment_that_cannot_act_ends_void(name: str, capsys: pytest.Capture
         call_command("experiment", "report", str(experiment.pk), "--format", "markdown")
     assert error.value.returncode == 2
     assert capsys.readouterr().out.startswith("**VOID: treated was not treated")
-
-
-def test_a_gate_without_propositions_ends_void(settings: Settings, tmp_path: Any) -> None:
-    settings.PROPOSITIONS_DIR, settings.PROPOSITION_DIRS = tmp_path, []
-    gated = {
-        "name": "gated",
-        "overrides": {"gate_mode": "enforce", "gate_adherence_enabled": True},
-        "treatment": ["gate"],
-    }
-
-    shown = reported(started(environments=2, arms=[{"name": "plain"}, gated]))
-
-    assert shown.void
-    assert {row.verdict for row in shown.rows if row.measure == "adherence"} == {"not enough data"}
 
 
 @pytest.mark.slow

@@ -51,10 +51,9 @@ OTHER = {"overrides": {"model": "other-model"}}
     ("arms", "said"),
     [
         (({"name": "north"}, {"name": "south", **OTHER}), {"adherence": "gain", "fluency": "harm"}),
-        (({"name": "south", **OTHER}, {"name": "north"}), {"adherence": "harm", "fluency": "gain"}),
         (({"name": "north"}, {"name": "south"}), {"adherence": "no difference seen", "fluency": "no difference seen"}),
     ],
-    ids=["treated", "arms swapped", "equal"],
+    ids=["treated", "equal"],
 )
 def test_gain_and_harm_are_seen_and_no_prompt_names_an_arm(
     arms: tuple[dict[str, Any], ...], said: dict[str, str], llm_server: LLMServer

@@ -103,11 +103,3 @@ def test_a_deleted_experiment_leaves_what_was_said_and_its_evaluations() -> None
 
     assert (Message.objects.count(), EvaluationRun.objects.count()) == before
     assert not ExperimentEnvironment.objects.exists()
-
-
-def test_a_deleted_evaluation_leaves_its_environment() -> None:
-    experiment = play(start_experiment(scenario()))
-    evaluations(experiment).delete()
-
-    assert experiment.environments.count() == 4
-    assert not evaluations(experiment).exists()

@@ -41,14 +41,6 @@ def test_an_offline_judge_makes_no_claim_but_counts_stand() -> None:
     assert {"silence", "repetition", "length", "seconds"} <= by_measure.keys()
 
 
-def test_an_arm_whose_treatment_left_no_trace_makes_the_report_void() -> None:
-    untouched = {"name": "gated", "overrides": {"gate_mode": "off"}, "treatment": ["gate"]}
-
-    shown = reported(arms=[{"name": "plain", "overrides": {"stages": []}}, untouched])
-
-    assert "gated was not treated" in shown.void[0]
-
-
 def test_every_form_of_the_report_says_how_far_to_trust_the_judge() -> None:
     shown = reported()
 

@@ -20,10 +20,8 @@ pytestmark = pytest.mark.django_db
 PAGE, ROUTE, SHIPPED = "/admin/experiments/experiment/add/", "/api/experiments/", "gate-on-off"
 CASES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"scale": 0.0}, ("0.0", "allowed: greater than 0")),
-    ({"scale": 1.5}, ("1.5", "allowed: less than or equal to 1")),
     ({"scale": "all"}, ("'all'", "allowed: a valid number")),
     ({"seed": -1}, ("-1", "allowed: greater than or equal to 0")),
-    ({"seed": 2**63}, (str(2**63), "allowed: less than")),
     ({"judge": "offline:nothing"}, ("'offline:nothing'", "no such offline model; allowed: ")),
     ({"actor_model": "offline:nothing"}, ("'offline:nothing'", "no such offline model; allowed: ")),
 ]
@@ -60,14 +58,6 @@ def test_a_route_takes_a_scenario_or_the_name_of_one(body: dict[str, Any]) -> No
     said = RouteDoor(program(superuser()), ROUTE, {}).refusal(body)
 
     assert said == ("scenario", "exactly one of scenario and shipped is needed")
-
-
-def test_a_shipped_name_sent_as_a_scenario_is_told_its_field() -> None:
-    field, sentence = RouteDoor(program(superuser()), ROUTE, {}).refusal({"scenario": SHIPPED})
-
-    assert field == "scenario"
-    assert repr(SHIPPED) in sentence
-    assert "shipped" in sentence
 
 
 def test_a_scenario_that_is_typed_takes_the_place_of_the_chosen_one() -> None:

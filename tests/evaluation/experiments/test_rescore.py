@@ -65,7 +65,7 @@ def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 @pytest.mark.slow
 def test_further_judges_get_reports_of_their_own_and_their_agreement(
-    experiment: Experiment, llm_server: LLMServer, capsys: pytest.CaptureFixture[str]
+    experiment: Experiment, settings: Settings, llm_server: LLMServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = report(experiment)
     shown = json.loads(output(capsys, str(experiment.pk), "--judges", "twin,contrary", "--json"))
@@ -86,46 +86,19 @@ def test_further_judges_get_reports_of_their_own_and_their_agreement(
 
     experiment.refresh_from_db()
     assert report(experiment) == before
-
-
-@pytest.mark.slow
-def test_what_a_further_judge_has_scored_is_not_asked_again(
-    experiment: Experiment, llm_server: LLMServer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    first = output(capsys, str(experiment.pk), "--judges", "twin", "--json")
     calls, made = llm_server.calls, evaluations(experiment).count()
-
-    again = output(capsys, str(experiment.pk), "--judges", "twin, twin, judge-model", "--json")
-
-    assert (llm_server.calls, evaluations(experiment).count()) == (calls, made)
-    assert again == first
-
-
-@pytest.mark.slow
-def test_every_form_names_the_judges(experiment: Experiment, capsys: pytest.CaptureFixture[str]) -> None:
-    page = output(capsys, str(experiment.pk), "--judges", "twin", "--format", "markdown")
+    page = output(capsys, str(experiment.pk), "--judges", "twin, twin, judge-model", "--format", "markdown")
     rows = list(csv.DictReader(io.StringIO(output(capsys, str(experiment.pk), "--judges", "twin", "--format", "csv"))))
-
     assert "Judge twin" in page
     assert "judge-model and twin" in page
     assert {row["judge"] for row in rows} == {"judge-model", "twin"}
     assert "Spearman" in output(capsys, str(experiment.pk), "--judges", "twin")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("judges", ["twin,,contrary", "claude-x"])
-def test_a_judge_that_cannot_be_asked_is_refused(
-    experiment: Experiment, settings: Settings, judges: str, llm_server: LLMServer
-) -> None:
-    if judges == "claude-x":
-        settings.ANTHROPIC_API_KEY = settings.ANTHROPIC_BASE_URL = settings.JUDGE_BASE_URL = ""
-    calls = llm_server.calls
-
-    with pytest.raises(CommandError) as error:
-        call_command("experiment", "report", str(experiment.pk), "--judges", judges)
-
-    assert error.value.returncode == 3
-    assert llm_server.calls == calls
+    assert (llm_server.calls, evaluations(experiment).count()) == (calls, made), "what it scored is not asked again"
+    settings.ANTHROPIC_API_KEY = settings.ANTHROPIC_BASE_URL = settings.JUDGE_BASE_URL = ""
+    for judges in ("twin,,contrary", "claude-x"):
+        with pytest.raises(CommandError) as error:
+            call_command("experiment", "report", str(experiment.pk), "--judges", judges)
+        assert error.value.returncode == 3, judges
 
 
 def test_one_that_is_still_played_cannot_be_judged_again(settings: Settings) -> None:

@@ -12,9 +12,8 @@ from agents.admin.transcript import transcript_url
 from agents.kit.models import ModelPrice
 from evaluation.drafting.admin.propositions import propositions_url
 from evaluation.models import Proposition
-from evaluation.propositions.entries import all_entries
 from evaluation.propositions.files import load_file
-from tests.console import HOSTILE, Browser, list_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.console import HOSTILE, Browser, list_of, plain, read, signed_in, staff, superuser
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import make_ada
 from tests.evaluation.judging import entry
@@ -61,46 +60,31 @@ def test_saving_what_was_not_changed_leaves_the_file_byte_for_byte(root: Client,
     assert path.read_text() == before
 
 
-def test_a_rule_is_typed_and_taken_away_again(root: Client, team: PropositionFolder) -> None:
-    change(root, url_of("new"), claim="{{agent_name}} is brief", id="brief", rule="max_words: 5\r\nno_emoji: true")
+def test_a_rule_is_typed_comes_back_so_and_is_taken_away_again(root: Client, team: PropositionFolder) -> None:
+    rule = "max_words: 5\r\nno_emoji: true\r\nonly: {numbers: '9:00 to 17:30', links: ''}"
+    change(root, url_of("new"), claim="{{agent_name}} is brief", id="brief", rule=rule)
     path = team.path / "adherence" / "ada.yaml"
-    rule = load_file(path).propositions[0].rule
-    assert rule is not None
-    assert rule.checks() == {"max_words": 5, "no_emoji": True}
+    change(root, url_of("edit", name="brief"), weight="2")
+    [proposition] = load_file(path).propositions
+    assert proposition.weight == 2
+    assert proposition.rule is not None
+    assert proposition.rule.checks() == {
+        "max_words": 5,
+        "no_emoji": True,
+        "only": {"numbers": "9:00 to 17:30", "links": ""},
+    }
     sent = filled_in(read(root, url_of("edit", name="brief"))) | {"prop-rule": "", "_save": ""}
     root.post(url_of("edit", name="brief"), sent)
 
     assert load_file(path).propositions[0].rule is None
 
 
-def test_texts_by_guard_are_typed_a_line_each_and_come_back_so(root: Client, team: PropositionFolder) -> None:
-    change(
-        root,
-        url_of("new"),
-        claim="{{agent_name}} knows the hours",
-        id="hours",
-        rule="only: {numbers: '9:00 to 17:30', links: ''}",
-    )
-    path = team.path / "adherence" / "ada.yaml"
-    sent = filled_in(read(root, url_of("edit", name="hours"))) | {"prop-weight": "2", "_save": ""}
-    root.post(url_of("edit", name="hours"), sent)
-
-    [proposition] = load_file(path).propositions
-    assert proposition.weight == 2
-    assert proposition.rule is not None
-    assert proposition.rule.checks() == {"only": {"numbers": "9:00 to 17:30", "links": ""}}
-
-
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
         ({"claim": ""}, "This field is required"),
-        ({"claim": "{{nobody}} is dry"}, "unknown variable {{nobody}}; allowed"),
-        ({"id": "Not kebab"}, "match pattern"),
         ({"rule": "max_words: 5", "supports": "dry"}, "rule stands alone"),
-        ({"rule": "matches: '('"}, "regular expression"),
         ({"rule": "only: {prices: 5 dollars}"}, "unknown guard 'prices'; allowed: form, links"),
-        ({"dimension": "fluency", "precondition": "is_reply"}, "a precondition looks at one message"),
     ],
 )
 def test_what_the_loader_refuses_is_said_and_nothing_is_saved(
@@ -128,24 +112,6 @@ def test_without_a_folder_of_ones_own_it_can_only_be_exported(root: Client, prop
 
 
 # -- who may
-def test_who_may_only_view_reads(team: PropositionFolder) -> None:
-    team.claims("adherence/ada.yaml", "dry")
-    path = team.claims("adherence/ada.suggestions.yaml", "kind", extra="active: false")
-    before = path.read_text()
-    looking = signed_in(viewer())
-    html = read(looking, propositions_url("ada"))
-
-    assert "claim dry" in html
-    assert 'name="retire"' not in html
-    assert 'name="accept"' not in html
-    assert url_of("new") not in html
-    for url in (url_of("new"), url_of("edit", name="dry")):
-        assert looking.get(url).status_code == 403
-        assert looking.post(url, {"prop-claim": "x", "_save": ""}).status_code == 403
-    for decision, name in (("retire", "dry"), ("accept", "kind")):
-        mark = next(entry.mark for entry in all_entries() if entry.proposition.id == name)
-        assert looking.post(propositions_url("ada"), {decision: mark}).status_code == 403
-    assert path.read_text() == before
 
 
 def test_an_editor_without_the_right_to_evaluate_only_saves(team: PropositionFolder) -> None:
@@ -184,18 +150,6 @@ def test_an_address_of_nothing_is_not_found(root: Client, team: PropositionFolde
     team.claims("adherence/ada.yaml", "dry")
     assert root.get(f"{url_of('edit')}?at={quote(key)}").status_code == 404
     assert root.get(url_of("new", "nobody")).status_code == 404
-
-
-def test_the_number_of_queries_does_not_grow(root: Client, team: PropositionFolder) -> None:
-    talk(ada(), ["One."])
-    team.claims("adherence/ada.yaml", "p0")
-    pages = [propositions_url("ada"), url_of("edit", name="p0"), list_of(Proposition)]
-    few = [len(queries(root, page)) for page in pages]
-    team.claims("adherence/ada.yaml", *(f"p{n}" for n in range(30)))
-    for n in range(8):
-        make_ada(f"ada{n}", display_name=f"Ada {n}")
-
-    assert [len(queries(root, page)) for page in pages] == few
 
 
 # -- trying on ten messages

@@ -41,7 +41,9 @@ def ids(slug: str, dimension: str = "adherence", level: str = "evaluation") -> l
 
 
 # -- errors: file, line, field, allowed values (AC-6.0.2)
-def test_an_unknown_field_is_reported_with_its_line_and_the_allowed_ones(propositions: PropositionFolder) -> None:
+def test_an_unknown_field_is_reported_with_its_line_and_the_allowed_ones_ac_6_0_2(
+    propositions: PropositionFolder,
+) -> None:
     path = propositions.write("adherence/ada.yaml", GOOD + "    wieght: 2\n")
 
     (result,) = problems(path)
@@ -51,38 +53,15 @@ def test_an_unknown_field_is_reported_with_its_line_and_the_allowed_ones(proposi
     )
 
 
-def test_an_unknown_field_of_the_file_names_the_files_fields(propositions: PropositionFolder) -> None:
-    path = propositions.write("adherence/ada.yaml", GOOD + "last: 5\n")
-
-    assert problems(path) == [
-        f"{path}:7: last: unknown field; allowed: dimension, agent_id, include_personas, target_type, level, first_n, "
-        "last_n, propositions"
-    ]
-
-
-def test_unknown_fields_inside_a_rule_and_cues_name_theirs(propositions: PropositionFolder) -> None:
-    rule = problems(propositions.write("adherence/a.yaml", GOOD + "    rule: {max_wrods: 3}\n"))
-    cues = problems(propositions.write("adherence/b.yaml", GOOD + "    cues: {suports: [a]}\n"))
-
-    assert ":7: propositions[0].rule.max_wrods (terse): unknown field; allowed: max_sentences, min_sen" in rule[0]
-    assert ":7: propositions[0].cues.suports (terse): unknown field; allowed: supports, contradicts" in cues[0]
-
-
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        ("    weight: heavy\n", "7: propositions[0].weight (terse): input should be a valid number"),
         ("    hard: true\n    inverted: true\n", "4: propositions[0] (terse): hard and inverted exclude each other"),
-        (
-            "    rule: {matches: '('}\n",
-            "7: propositions[0].rule.matches (terse): /(/ is not a valid regular expression",
-        ),
         ("  - claim: no id\n", "7: propositions[1].id: is required"),
         (
             "  - {id: action, claim: '{{action}} x'}\n",
             "(action): {{action}} has no value in adherence at evaluation level",
         ),
-        ("level: draft\n", "7: level: 'draft' is not allowed; allowed: 'evaluation' or 'action'"),
     ],
 )
 def test_every_problem_has_file_line_field_and_what_is_allowed(
@@ -94,12 +73,6 @@ def test_every_problem_has_file_line_field_and_what_is_allowed(
 
     assert result.startswith(f"{path}:")
     assert expected in result
-
-
-def test_every_problem_of_a_file_is_reported_at_once(propositions: PropositionFolder) -> None:
-    path = propositions.write("adherence/ada.yaml", GOOD + "    inverted: 3\n    hard: 4\nfirst_n: -1\n")
-
-    assert len(problems(path)) == 3
 
 
 def test_problems_of_propositions_in_their_file_have_the_line_of_each(propositions: PropositionFolder) -> None:
@@ -125,15 +98,9 @@ def test_a_key_that_stands_twice_is_not_silently_overwritten(propositions: Propo
     ("text", "words"),
     [
         ("", "expected a mapping with dimension and propositions at the top"),
-        ("- a\n- b\n", "expected a mapping"),
-        ("just words", "expected a mapping"),
         ("a: [1\n", "not valid YAML"),
-        ("a: b: c\n", "not valid YAML"),
         ("a: \x00\n", "not valid YAML"),
-        ("--- 1\n--- 2\n", "not valid YAML"),
         ("a: !!python/object:os.system x\n", "not valid YAML"),
-        ("? [a, b]\n: c\n", "not valid YAML"),
-        ("a: 2026-13-45\n", "not valid YAML"),
         ("1: x\npropositions: []\n", "keys should be strings"),
         ("propositions: &a [*a]\n", "aliases are not allowed"),
         ("[" * 3_000, "YAML"),
@@ -178,13 +145,6 @@ def test_an_id_in_the_defaults_and_an_agents_file_is_an_error(propositions: Prop
     assert [p.id for p in propositions_for(agent_slug="bob", dimension="adherence")] == ["terse", "kind"]
 
 
-def test_two_agents_may_use_the_same_id(propositions: PropositionFolder) -> None:
-    propositions.claims("adherence/ada.yaml", "terse")
-    propositions.claims("adherence/bob.yaml", "terse")
-
-    assert len(load_all()) == 2
-
-
 def test_a_missing_folder_is_named(propositions: PropositionFolder, settings: Settings) -> None:
     propositions.claims("adherence/_default.yaml", "terse")
     settings.PROPOSITION_DIRS = [propositions.path / "nowhere"]
@@ -193,29 +153,11 @@ def test_a_missing_folder_is_named(propositions: PropositionFolder, settings: Se
         load_all()
 
 
-def test_what_an_editor_leaves_lying_about_is_not_read(propositions: PropositionFolder) -> None:
-    """Emacs marks an open file by a hidden symbolic link to nothing that also ends in .yaml."""
-    path = propositions.claims("adherence/ada.yaml", "terse")
-    (path.parent / ".#ada.yaml").symlink_to("user@host.1234")
-    (path.parent / ".ada.yaml").write_text("half a: [file")
-
-    assert [file.path for file in load_all()] == [path]
-
-
-def test_a_link_to_nothing_is_an_error_of_that_file(propositions: PropositionFolder) -> None:
-    path = propositions.claims("adherence/ada.yaml", "terse").with_name("bob.yaml")
-    path.symlink_to("gone.yaml")
-
-    with pytest.raises(PropositionError, match=r"bob.yaml: cannot be read"):
-        propositions_for(agent_slug="bob", dimension="adherence")
-
-
 @pytest.mark.parametrize(
     ("name", "text", "spoilt"),
     [
         ("adherence/ada.yaml", "propositons: []\n", [("ada", "adherence", "evaluation")]),
         ("adherence/team.yaml", "agent_id: ada\npropositions: [\n", [("ada", "adherence", "evaluation")]),
-        ("adherence/ada.action.yaml", "level: action\npropositions: 3\n", [("ada", "adherence", "action")]),
         (
             "adherence/_default.yaml",
             "propositions: 3\n",
@@ -302,15 +244,6 @@ def test_a_teams_folder_adds_and_overrides(propositions: PropositionFolder, sett
     assert result["terse"].rule is not None
 
 
-def test_where_a_proposition_stands_is_known(propositions: PropositionFolder) -> None:
-    propositions.claims("adherence/_default.yaml", "voice", "mood")
-
-    assert [p.source for p in propositions_for(agent_slug="ada", dimension="adherence")] == [
-        "_default.yaml:3",
-        "_default.yaml:4",
-    ]
-
-
 # -- the doors: system check and command
 def test_the_system_check_names_each_broken_file_and_what_to_do(propositions: PropositionFolder) -> None:
     assert list(proposition_files_are_valid(None)) == []
@@ -326,7 +259,7 @@ def test_the_system_check_names_each_broken_file_and_what_to_do(propositions: Pr
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("command", [["migrate", "--check"], ["work", "--once"], ["configure", "ada"], ["costs"]])
+@pytest.mark.parametrize("command", [["work", "--once"], ["costs"]])
 def test_a_broken_file_is_a_warning_to_commands_that_need_none(
     propositions: PropositionFolder, command: list[str]
 ) -> None:

@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from pathlib import Path
 
-import pytest
 from django.conf import settings as configured
 
 from evaluation.propositions.files import DEFAULT, load_file, propositions_for
@@ -18,19 +17,16 @@ def shipped() -> list[Path]:
     return sorted(Path(configured.PROPOSITIONS_DIR).rglob("*.yaml"))
 
 
-@pytest.mark.parametrize("path", shipped(), ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_shipped_file_loads(path: Path) -> None:
-    result = load_file(path)
+def test_shipped_files_load_and_no_id_stands_twice() -> None:
+    counts: Counter[str] = Counter()
+    for path in shipped():
+        result = load_file(path)
+        counts.update(p.id for p in result.propositions)
 
-    assert result.dimension == path.parent.name
-    assert result.agent_id == path.stem.removesuffix(".action")
-    assert result.level == ("action" if path.stem.endswith(".action") else "evaluation")
-    assert all(p.recommendations or p.rule for p in result.propositions)
-
-
-def test_every_shipped_id_is_unique() -> None:
-    counts = Counter(p.id for path in shipped() for p in load_file(path).propositions)
-
+        assert result.dimension == path.parent.name
+        assert result.agent_id == path.stem.removesuffix(".action")
+        assert result.level == ("action" if path.stem.endswith(".action") else "evaluation")
+        assert all(p.recommendations or p.rule for p in result.propositions)
     assert [name for name, count in counts.items() if count > 1] == []
 
 
@@ -51,18 +47,15 @@ def test_channel_dimensions_are_shipped_as_environment_ac_6_4_5_ac_6_6_5() -> No
 AGENTS = [path.stem for path in shipped() if path.parent.name == "adherence" and not path.stem.startswith(DEFAULT)]
 
 
-def test_each_of_the_sixteen_agents_has_propositions_of_its_own() -> None:
+def test_each_of_sixteen_agents_has_six_to_ten_of_its_own_and_an_anti_pattern() -> None:
     assert len(AGENTS) == 16
+    for slug in AGENTS:
+        asked = propositions_for(agent_slug=slug, dimension="adherence", seeded=True)
+        own = [p for p in asked if p.source.startswith(slug)]
 
-
-@pytest.mark.parametrize("slug", AGENTS)
-def test_an_agents_file_holds_six_to_ten_and_an_anti_pattern(slug: str) -> None:
-    asked = propositions_for(agent_slug=slug, dimension="adherence", seeded=True)
-    own = [p for p in asked if p.source.startswith(slug)]
-
-    assert 6 <= len(own) <= 10
-    assert any(p.inverted for p in own)
-    assert all(p.rule or p.cues for p in own), "the offline judge needs something to go by"
+        assert 6 <= len(own) <= 10
+        assert any(p.inverted for p in own)
+        assert all(p.rule or p.cues for p in own), "the offline judge needs something to go by"
 
 
 def test_the_json_schema_for_editors_is_the_current_one() -> None:

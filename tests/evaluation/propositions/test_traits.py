@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pytest_django import Settings
 
 from agents.models import Agent
 from agents.personas.persona import TraitValue
@@ -37,12 +36,9 @@ def digest(*propositions: Proposition) -> dict[str, str]:
     ("strength", "over_window", "inverted", "words"),
     [
         (0.0, False, True, "ruled out under “Never”: “Dry wit”"),
-        (0.05, False, False, "does rarely: “Dry wit: Jokes with a straight face.”"),
         (0.1, False, False, "does rarely"),
         (0.11, True, False, "does this rarely, as the persona says"),
         (0.3, True, False, "does this sometimes"),
-        (0.69, True, False, "does this usually"),
-        (0.7, False, False, "what the persona usually does"),
         (0.1 + 0.6, False, False, "what the persona usually does"),
         (1.0, False, False, "what the persona always does"),
     ],
@@ -191,33 +187,3 @@ def test_traits_join_the_calls_of_messages_the_window_has_its_own(llm_server: LL
     }
     rows = EvaluationScore.objects.filter(proposition_id="trait-warm")
     assert rows.filter(message__isnull=True, over_window=True).count() == rows.count() == 1
-
-
-def test_offline_an_automatic_claim_is_unscored_and_seen(settings: Settings, ada: Agent) -> None:
-    settings.JUDGE_MODEL = "offline:lexical-1"
-
-    result = measured(ada).summary.dimensions["adherence"]
-
-    assert {p.id: (p.score, p.unscored) for p in result.propositions if p.id.startswith("trait")} == {
-        "trait-dry-wit": (None, 3),
-        "trait-small-talk": (None, 3),
-        "trait-warm": (None, 1),
-    }
-    assert all("needs an LLM judge" in reason for reason in EvaluationScore.objects.values_list("reason", flat=True))
-
-
-def test_they_can_be_switched_off(settings: Settings, llm_server: LLMServer, ada: Agent) -> None:
-    settings.TRAIT_PROPOSITIONS = False
-    llm_server.respond = answers(lambda claim: 7)
-
-    assert [p.id for p in measured(ada).summary.dimensions["adherence"].propositions] == ["voice"]
-
-
-def test_a_deleted_message_is_not_taken_for_a_window(llm_server: LLMServer, ada: Agent) -> None:
-    llm_server.respond = answers(lambda claim: 7)
-    run = measured(ada).summary.run
-    ada.messages.all().delete()
-
-    rows = EvaluationScore.objects.filter(evaluation_run=run, message__isnull=True)
-    assert rows.filter(over_window=True).count() == 1
-    assert rows.filter(over_window=False).count() == 9

@@ -7,14 +7,12 @@ import json
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 from django.test import Client
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, Run
 from evaluation.change.models import Baseline
-from evaluation.models import EvaluationRun
-from evaluation.runs.control import queue_run
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.simulating import simulation_spec
@@ -51,7 +49,7 @@ def captured(*arguments: str) -> dict[str, Any]:
     return result
 
 
-@pytest.mark.parametrize(("messages", "is_simulated"), [(0, True), (9, True), (10, False)])
+@pytest.mark.parametrize(("messages", "is_simulated"), [(9, True), (10, False)])
 def test_agents_with_fewer_than_ten_messages_are_simulated_ac_6_5_2(messages: int, is_simulated: bool) -> None:
     speaker(messages=messages)
 
@@ -92,22 +90,11 @@ def test_the_table_says_who_was_simulated_and_by_whom() -> None:
     assert "no measure of a model" in table
 
 
-def test_no_simulation_measures_what_there_is() -> None:
-    speaker(messages=3)
-
-    (run,) = captured("--no-simulate")["runs"]
-
-    assert "simulated" not in run
-    assert run["dimensions"]["adherence"]["scored"] == 3
-    assert not Channel.objects.filter(synthetic=True).exists()
-
-
-@pytest.mark.parametrize("option", ["--where", "--history-where"])
-def test_who_asks_for_tagged_speech_asks_for_real_speech(option: str) -> None:
+def test_who_asks_for_tagged_speech_asks_for_real_speech() -> None:
     agent = speaker()
     talk(agent, ["real"] * 3, tags={"build": "41"})
 
-    (run,) = captured(option, "build=41")["runs"]
+    (run,) = captured("--history-where", "build=41")["runs"]
 
     assert "simulated" not in run
 
@@ -133,52 +120,6 @@ def test_an_agent_without_lines_is_measured_by_its_own_messages() -> None:
     assert "no sample lines" in " ".join(command().split())
     assert not Channel.objects.filter(synthetic=True).exists()
     assert not Run.objects.exists(), "no turn was run"
-
-
-def test_queueing_an_agent_without_lines_measures_its_own_messages() -> None:
-    ada = speaker(messages=3, lines=())
-
-    run, _ = queue_run(RunSpec(agent=ada, dimensions=("adherence",)), simulate=True)
-
-    assert (run.simulated, run.sample_size) == (False, 3)
-
-
-def test_a_dry_run_says_who_would_not_be_simulated() -> None:
-    speaker(messages=3, lines=())
-    out, err = io.StringIO(), io.StringIO()
-
-    call_command("capture_baseline", "--dry-run", "--json", stdout=out, stderr=err)
-
-    assert "ada: not simulated: no sample lines" in err.getvalue()
-    assert "simulations" not in json.loads(out.getvalue())
-
-
-def test_an_agent_that_got_sample_lines_is_simulated_again() -> None:
-    ada = speaker(lines=())
-    with pytest.raises(CommandError, match="no message of the agent"):
-        command()
-    ada.sample_lines = ["Good.", "Fine."]
-    ada.save()
-
-    (run,) = captured()["runs"]
-
-    assert run["simulated"]
-    assert run["dimensions"]["adherence"]["scored"] == 17
-
-
-def test_an_actor_that_is_down_leaves_only_its_agent_unmeasured(llm_server: LLMServer, settings: Settings) -> None:
-    settings.ACTOR_MODEL = "test-model"
-    speaker(messages=2)
-    speaker("bob", messages=10)
-    llm_server.always(status=401)
-
-    with pytest.raises(CommandError) as caught:
-        command()
-
-    assert caught.value.returncode == 2
-    assert "ada: failed: 10 of 10 conversations not finished" in str(caught.value)
-    assert "the model call failed: rejected" in str(caught.value)
-    assert [run.agent.slug for run in EvaluationRun.objects.select_related("agent") if run.agent] == ["bob"]
 
 
 def test_a_real_model_acts_and_a_real_judge_judges(

@@ -16,7 +16,7 @@ from agents.turn.orchestrator import run_turn, start_turn
 from agents.turn.pipeline import Revise
 from correction.models import AgentEvaluationConfig
 from evaluation.simulation.conversations import simulate
-from tests.agents.turn.playing import join, shown, take_turn
+from tests.agents.turn.playing import join, shown
 from tests.evaluation.judged import make_run
 from tests.evaluation.simulation.acting import HELLO, QUARREL, acts, place, said, simulated, situation
 from tests.factories import make_agent, make_channel, say
@@ -113,23 +113,6 @@ def test_nothing_simulated_reaches_a_real_channel_or_a_memory(llm_server: LLMSer
     assert "the agent said nothing in any of 1 conversations" in result.problem
 
 
-def test_a_real_turn_never_hears_of_simulated_channels(llm_server: LLMServer, ada: Agent) -> None:
-    llm_server.respond = acts(lambda body: "Hm.")
-    result = simulated(ada)
-    office = make_channel("office")
-    join(office, ada)
-
-    llm_server.respond = lambda body: {
-        "tool_calls": [("send_message", {"channel": result.conversations[0].channel, "text": "x"})]
-        if len(body["messages"]) == 1
-        else [("do_nothing", {"reason": "lost"})]
-    }
-    take_turn(ada, office)
-
-    assert "-talk-" not in shown(llm_server.bodies[-1])
-    assert Message.objects.filter(agent=ada).count() == result.messages, "nothing was added to the simulation"
-
-
 def test_every_mechanism_is_off(llm_server: LLMServer, ada: Agent, settings: Settings) -> None:
     settings.TURN_PIPELINE = [f"{__name__}.Refusing"]
     llm_server.respond = acts(lambda body: "Said as it is.")
@@ -190,7 +173,6 @@ def test_a_measured_simulation_is_made_again_unless_reused(scripted: Agent) -> N
     ("options", "message"),
     [
         ({"repeats": 0}, "repeats 0: 1 to 20"),
-        ({"repeats": 21}, "1 to 20"),
         ({"situations": ()}, "no situation to simulate"),
     ],
 )
@@ -263,12 +245,6 @@ def test_what_another_process_simulates_meanwhile_is_not_simulated_twice(scripte
     assert (Run.objects.count(), result.messages, len(said(result))) == (3, 3, 6)
 
 
-def test_an_inactive_agent_is_not_simulated(scripted: Agent) -> None:
-    Agent.objects.update(is_active=False)
-
-    assert "agent 'ada' is inactive" in simulated(scripted).problem
-
-
 def test_a_used_up_budget_stops_a_simulation_of_a_paid_model(llm_server: LLMServer, ada: Agent) -> None:
     AgentEvaluationConfig.objects.create(agent=ada, budget_enabled=True, daily_budget_usd=0)
 
@@ -291,16 +267,6 @@ def test_a_turn_that_was_left_unfinished_is_named_and_not_waited_for(scripted: A
     assert not result.messages
     assert lost.finish(owner="elsewhere:1:x", status=Run.Status.ERRORED)
     assert simulated(scripted).complete
-
-
-def test_a_queued_turn_of_the_agent_stands_in_nobodys_way(scripted: Agent) -> None:
-    office = make_channel("office")
-    join(office, scripted)
-    waiting = start_turn(agent=scripted, channel=office)
-
-    assert simulated(scripted).complete
-    waiting.refresh_from_db()
-    assert waiting.status == Run.Status.PENDING
 
 
 @pytest.mark.django_db(transaction=True)

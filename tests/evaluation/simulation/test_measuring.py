@@ -91,12 +91,6 @@ def test_what_cannot_be_measured_of_simulated_speech_says_why(llm_server: LLMSer
     assert "what was simulated has no past" in unscored.reason
 
 
-def test_everything_simulated_is_measured_however_small_the_sample_asked_for(ada: Agent) -> None:
-    simulation = simulated(ada, repeats=2)
-
-    assert spec_of(ada, simulation, samples=1).samples == 6
-
-
 def test_a_simulation_of_another_agent_is_refused(ada: Agent) -> None:
     bob = make_agent("bob", sample_lines=["x"])
     simulation = simulated(ada)

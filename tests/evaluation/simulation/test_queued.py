@@ -13,7 +13,7 @@ from agents.models import Agent, Message, Run
 from correction.config.configure import configure
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun
-from evaluation.runs.control import cancel_run, queue_run, resume_run
+from evaluation.runs.control import cancel_run, resume_run
 from evaluation.runs.execute import work_one
 from evaluation.runs.planning import RunSpec
 from evaluation.simulation.situations import load_situations
@@ -79,18 +79,6 @@ def test_enough_speech_or_no_simulation_measures_real_speech(ada: Agent) -> None
         run.refresh_from_db()
     assert [(run.status, run.simulated) for run in runs] == [("completed", False)] * 2
     assert not Run.objects.exists()
-
-
-def test_an_agent_that_keeps_silent_is_measured_by_what_it_said(ada: Agent) -> None:
-    ada.sample_lines = []
-    ada.save()
-    talk(ada, ["Hello."])
-
-    run = queued(ada)
-    work()
-
-    run.refresh_from_db()
-    assert (run.status, run.simulated, run.sample_size) == ("completed", False, 1)
 
 
 def test_asking_twice_is_one_capture_and_simulates_nothing_again(ada: Agent) -> None:
@@ -182,14 +170,6 @@ def test_a_budget_that_is_used_up_pauses_it_until_there_is_room(
     work()
     run.refresh_from_db()
     assert (run.status, spoken(ada)) == ("completed", LINES)
-
-
-def test_an_evaluation_that_is_no_baseline_simulates_nobody(ada: Agent) -> None:
-    talk(ada, ["Hello."])
-    run, _ = queue_run(RunSpec(agent=ada, dimensions=("adherence",)))
-
-    assert not run.awaits_simulation
-    assert cancel_run(run).status == "cancelled"
 
 
 def test_the_console_simulates_first_and_says_so(ada: Agent) -> None:

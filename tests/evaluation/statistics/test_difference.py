@@ -89,11 +89,6 @@ def test_an_impossible_question_is_refused(options: dict[str, float]) -> None:
         decide(0, Interval(-1, 1), **options)  # type: ignore[arg-type]
 
 
-def test_an_interval_has_a_low_and_a_high_end() -> None:
-    with pytest.raises(ValueError, match="low must not exceed high"):
-        Interval(1, 0)
-
-
 # -- how much it takes
 # Cohen, "Statistical Power Analysis" (1988), table 2.4.1, two-sided 0.05, power 0.80: medium and large effects
 @pytest.mark.parametrize(("effect", "published"), [(0.5, 64), (0.8, 26)])
@@ -101,7 +96,7 @@ def test_sample_sizes_of_cohens_tables(effect: float, published: int) -> None:
     assert n_to_detect(effect, sd=1) == published
 
 
-@pytest.mark.parametrize("n", [4, 8, 20, 100, 1000])
+@pytest.mark.parametrize("n", [4, 20, 1000])
 @pytest.mark.parametrize("paired", [False, True])
 def test_the_smallest_change_is_found_with_the_power_promised(n: int, paired: bool) -> None:
     change = smallest_detectable_change(n, 1.7, paired=paired)

@@ -10,8 +10,9 @@ from django.utils import timezone
 
 from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationSchedule
+from evaluation.runs.schedules import work_one
 from tests.evaluation.judged import LLM, make_run, make_score
-from tests.factories import MONDAY, say
+from tests.factories import MONDAY, make_agent, say, talk
 
 DAY = timedelta(days=1)
 
@@ -46,3 +47,15 @@ def measured_day(
         said = say(channel.channel, agent, f"{day}: {score}", sent_at=at) if channel else None
         make_score(run, score, message=said)
     return run
+
+
+def fallen(slug: str = "ada", name: str = "nightly") -> tuple[EvaluationSchedule, Agent]:
+    """Have an agent's scores fall on the fifteenth of eighteen days, with the alert."""
+    agent = make_agent(slug)
+    talk(agent, ["hello"])
+    schedule = make_schedule(name, agent, due=MONDAY + 999 * DAY)
+    for day in range(18):
+        measured_day(schedule, agent, day, (7, 8, 7, 6 + day % 2) if day < 14 else (4, 5, 4, 3 + day % 2))
+    while work_one(owner="test"):
+        pass
+    return schedule, agent

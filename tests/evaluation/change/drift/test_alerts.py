@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pytest_django.plugin import DjangoDbBlocker
 
 from agents.alerts.models import Alert
 from agents.models import Agent
@@ -18,6 +20,7 @@ from evaluation.runs.summary import reopen_failed
 from tests.evaluation.change.drift.scheduling import DAY, make_schedule, measured_day
 from tests.evaluation.judged import OFFLINE, make_run, make_score
 from tests.factories import MONDAY, make_agent, speaking
+from tests.once import rows_for_all
 from tests.tracing import Caught
 
 pytestmark = pytest.mark.django_db
@@ -25,15 +28,23 @@ pytestmark = pytest.mark.django_db
 GOOD, LOW = (7, 8, 7, 6, 8, 7), (5, 5, 4, 6, 5, 4)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _good_fortnight(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """An agent that a nightly schedule measured well for fourteen days."""
+    with rows_for_all(django_db_blocker):
+        agent = speaking("ada", ["a secret that was said"])
+        days(make_schedule("nightly", agent, due=MONDAY + 400 * DAY), agent, 0, 14, GOOD)
+        yield
+
+
 @pytest.fixture
 def ada() -> Agent:
-    agent = speaking("ada", ["a secret that was said"])
-    return agent
+    return Agent.objects.get(slug="ada")
 
 
 @pytest.fixture
-def nightly(ada: Agent) -> EvaluationSchedule:
-    return make_schedule("nightly", ada, due=MONDAY + 400 * DAY)
+def nightly() -> EvaluationSchedule:
+    return EvaluationSchedule.objects.get(name="nightly")
 
 
 def days(
@@ -54,7 +65,6 @@ def look_at_all() -> None:
 def test_a_lasting_fall_is_reported_to_people_log_and_sentry(
     ada: Agent, nightly: EvaluationSchedule, sentry: Caught, caplog: pytest.LogCaptureFixture
 ) -> None:
-    days(nightly, ada, 0, 14, GOOD)
     assert not DriftAlert.objects.exists()
 
     with caplog.at_level(logging.WARNING, "evaluation.drift"):
@@ -86,23 +96,13 @@ def test_a_lasting_fall_is_reported_to_people_log_and_sentry(
     assert (line.levelname, "adherence of ada fell from" in line.getMessage()) == ("WARNING", True)
     assert "nightly" in line.getMessage()
     assert "secret" not in caplog.text
-
-
-def test_looking_again_finds_nothing_new(ada: Agent, nightly: EvaluationSchedule) -> None:
-    days(nightly, ada, 0, 14, GOOD)
-    days(nightly, ada, 14, 6, LOW)
-
     for run in EvaluationRun.objects.all():
-        assert look_for_drift(run) == []
-
-    assert next_to_look_at() is None
-    assert DriftAlert.objects.count() == 1
+        assert look_for_drift(run) == [], "it is reported once"
 
 
 def test_a_look_that_crashed_is_made_again(
     ada: Agent, nightly: EvaluationSchedule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    days(nightly, ada, 0, 14, GOOD)
     for day in (14, 15, 16):
         measured_day(nightly, ada, day, LOW)
 
@@ -120,19 +120,18 @@ def test_a_look_that_crashed_is_made_again(
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
+    "changed",
     [
-        ({"persona_digest": "p1"}, {"persona_digest": "p2"}),
-        ({"proposition_digests": {"adherence": {"dry": "a"}}}, {"proposition_digests": {"adherence": {"dry": "b"}}}),
-        ({"where": {"build": "40"}}, {"where": {"build": "41"}}),
-        ({"window": "24h"}, {"window": "1d"}),
+        {"persona_digest": "p2"},
+        {"proposition_digests": {"adherence": {"dry": "b"}}},
+        {"where": {"build": "41"}},
+        {"window": "1d"},
     ],
 )
 def test_a_change_that_was_asked_for_starts_the_series_again(
-    ada: Agent, nightly: EvaluationSchedule, before: dict[str, Any], after: dict[str, Any]
+    ada: Agent, nightly: EvaluationSchedule, changed: dict[str, Any]
 ) -> None:
-    days(nightly, ada, 0, 14, GOOD, **before)
-    days(nightly, ada, 14, 6, LOW, **after)
+    days(nightly, ada, 14, 6, LOW, **changed)
 
     (series,) = series_of(ada)
     assert not DriftAlert.objects.exists()
@@ -140,25 +139,24 @@ def test_a_change_that_was_asked_for_starts_the_series_again(
 
 
 def test_judges_schedules_and_agents_have_series_of_their_own(ada: Agent, nightly: EvaluationSchedule) -> None:
-    hourly, bea = make_schedule("other", ada, due=MONDAY + 400 * DAY), make_agent("bea")
-    days(nightly, ada, 0, 7, GOOD)
-    days(nightly, ada, 7, 7, LOW, judge=OFFLINE)
-    days(hourly, ada, 14, 7, LOW)
-    days(nightly, bea, 14, 7, LOW)
+    bea = make_agent("bea")
+    hourly = make_schedule("other", bea, due=MONDAY + 400 * DAY)
+    days(nightly, bea, 0, 3, GOOD)
+    days(nightly, bea, 3, 3, LOW, judge=OFFLINE)
+    days(hourly, bea, 6, 3, LOW)
 
-    found = series_of(ada)
+    found = series_of(bea)
 
     assert [(s.schedule.name, s.judge == OFFLINE, len(s.points)) for s in found] == [
-        ("nightly", False, 7),
-        ("nightly", True, 7),
-        ("other", False, 7),
+        ("nightly", False, 3),
+        ("nightly", True, 3),
+        ("other", False, 3),
     ]
     assert all("at least 9 are needed" in s.note for s in found)
     assert not DriftAlert.objects.exists()
 
 
 def test_runs_that_end_out_of_order_raise_one_alert(ada: Agent, nightly: EvaluationSchedule) -> None:
-    days(nightly, ada, 0, 14, GOOD)
     late = [measured_day(nightly, ada, day, LOW) for day in range(14, 20)]
 
     for run in (late[1], late[3], late[0], late[2], late[5], late[4]):
@@ -167,36 +165,33 @@ def test_runs_that_end_out_of_order_raise_one_alert(ada: Agent, nightly: Evaluat
     assert DriftAlert.objects.count() == 1
 
 
-def test_evaluations_that_share_messages_are_tested_once_per_window(ada: Agent, nightly: EvaluationSchedule) -> None:
-    for day in range(21):
+def test_evaluations_that_share_messages_are_tested_once_per_window(nightly: EvaluationSchedule) -> None:
+    bea = make_agent("bea")
+    for day in range(9):
         end = MONDAY + (day + 1) * DAY
-        measured_day(nightly, ada, day, GOOD, window="7d", window_start=end - 7 * DAY, window_end=end)
+        measured_day(nightly, bea, day, (7,), window="4d", window_start=end - 4 * DAY, window_end=end)
         schedules.work_one(owner="test")
 
-    (series,) = series_of(ada)
+    (series,) = series_of(bea)
 
-    assert [n for n, point in enumerate(series.points) if point.tested] == [0, 7, 14]
+    assert [n for n, point in enumerate(series.points) if point.tested] == [0, 4, 8]
 
 
-def test_a_window_that_is_no_duration_is_shown_but_not_tested(ada: Agent, nightly: EvaluationSchedule) -> None:
-    for day in range(14):
-        measured_day(nightly, ada, day, LOW, window="last:5", window_start=None, window_end=None)
+def test_a_window_that_is_no_duration_is_shown_but_not_tested(nightly: EvaluationSchedule) -> None:
+    bea = make_agent("bea")
+    for day in range(3):
+        measured_day(nightly, bea, day, LOW, window="last:5", window_start=None, window_end=None)
         schedules.work_one(owner="test")
 
-    (series,) = series_of(ada)
+    (series,) = series_of(bea)
 
-    assert len(series.points) == 14
+    assert len(series.points) == 3
     assert (series.drops, "not tested for drift" in series.note) == ((), True)
 
 
-@pytest.mark.parametrize("status", ["failed", "cancelled", "errored", "running", "pending", "paused_budget"])
-def test_only_completed_runs_are_looked_at(ada: Agent, nightly: EvaluationSchedule, status: str) -> None:
-    measured_day(nightly, ada, 0, GOOD, status=status)
-
-    assert next_to_look_at() is None
-
-
-def test_runs_of_no_schedule_and_of_channels_are_not_looked_at(ada: Agent, nightly: EvaluationSchedule) -> None:
+def test_only_completed_runs_of_an_agent_by_a_schedule_are_looked_at(ada: Agent, nightly: EvaluationSchedule) -> None:
+    for status in ("failed", "cancelled", "errored", "running", "pending", "paused_budget"):
+        measured_day(nightly, ada, 14, GOOD, status=status)
     make_run(ada)
     make_run(schedule=nightly, dimensions=["convergence"])
 
@@ -204,7 +199,7 @@ def test_runs_of_no_schedule_and_of_channels_are_not_looked_at(ada: Agent, night
 
 
 def test_a_run_that_is_judged_further_is_looked_at_again(ada: Agent, nightly: EvaluationSchedule) -> None:
-    run = measured_day(nightly, ada, 0, (7,))
+    run = measured_day(nightly, ada, 14, (7,))
     schedules.work_one(owner="test")
     row = make_score(run, None, proposition_id="mood", reason="timeout: no answer")
     run.refresh_from_db()

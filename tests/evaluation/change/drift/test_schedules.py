@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from agents.kit.models import owner_name
-from agents.kit.work.queues import work_queues
 from agents.kit.work.tasks import work
 from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationSchedule
@@ -62,12 +63,6 @@ def test_a_schedule_that_is_due_is_fired_by_the_worker_and_measured(recent: Agen
     assert not work()
 
 
-def test_schedules_stand_in_the_workers_queues_before_the_evaluations_they_make() -> None:
-    queues = list(work_queues().values())
-
-    assert queues.index(schedules.work_one) < queues.index(work_one)
-
-
 @pytest.mark.parametrize("fields", [{"is_active": False}, {"due": timezone.now() + timedelta(days=400)}])
 def test_a_schedule_that_is_paused_or_not_due_is_left_alone(recent: Agent, fields: dict[str, object]) -> None:
     make_schedule("nightly", recent, **fields)  # type: ignore[arg-type]
@@ -86,19 +81,6 @@ def test_what_was_missed_is_measured_once_and_the_timetable_kept(recent: Agent, 
     schedule.refresh_from_db()
     assert schedule.next_at == due + 11 * DAY
     assert EvaluationRun.objects.get(schedule=schedule).window_end == due + 10 * DAY
-
-
-def test_a_run_that_was_killed_goes_on_as_itself(recent: Agent, llm_server: LLMServer) -> None:
-    llm_server.respond = answers(lambda claim: 7)
-    schedule = make_schedule("nightly", recent)
-    assert fire()
-    lost = EvaluationRun.objects.get(schedule=schedule)
-    lost.acquire(owner="gone:1:x", lease=timedelta(seconds=-1))
-
-    assert measure()
-
-    run = EvaluationRun.objects.get(schedule=schedule)
-    assert (run.pk, run.status, run.attempt) == (lost.pk, "completed", 2)
 
 
 def test_an_agent_with_an_unfinished_run_is_skipped_and_that_is_said(
@@ -129,14 +111,33 @@ def schedule_again(schedule: EvaluationSchedule) -> EvaluationSchedule:
     return schedule
 
 
-def test_a_failed_run_does_not_stop_the_next(recent: Agent, llm_server: LLMServer) -> None:
+def test_two_workers_that_saw_it_due_fire_it_once(recent: Agent) -> None:
     schedule = make_schedule("nightly", recent)
-    assert fire()
-    EvaluationRun.objects.update(status="failed")
+    seen_by_another = EvaluationSchedule.objects.get()
 
-    assert fire_if_due(schedule_again(schedule))
+    assert fire_if_due(schedule) is not None
+    assert fire_if_due(seen_by_another) is None
+    assert EvaluationRun.objects.count() == 1
 
-    assert sorted(EvaluationRun.objects.values_list("status", flat=True)) == ["failed", "pending"]
+
+@pytest.mark.service
+@pytest.mark.django_db(transaction=True)
+def test_ten_threads_fire_a_schedule_once_on_postgresql(recent: Agent) -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("DATABASE_URL names no PostgreSQL: threads cannot share an in-memory SQLite")
+    schedule = make_schedule()
+
+    def fire_in_thread(number: int) -> bool:
+        try:
+            return fire_if_due(schedule) is not None
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(10) as pool:
+        fired = list(pool.map(fire_in_thread, range(10)))
+
+    assert fired.count(True) == 1
+    assert EvaluationRun.objects.filter(schedule=schedule).count() == 1
 
 
 # -- whom and what

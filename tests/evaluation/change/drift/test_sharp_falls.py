@@ -13,7 +13,7 @@ from django.utils import timezone
 from numpy.typing import NDArray
 
 from agents.alerts.models import Alert
-from agents.models import Agent, Message
+from agents.models import Message
 from agents.personas.persona import TraitValue, save_persona
 from evaluation.change.change import ChangeResult, fell_sharply, with_verdict
 from evaluation.change.models import DriftAlert, Evidence
@@ -187,16 +187,3 @@ def test_a_sharp_fall_is_not_reported_again_as_a_lasting_one() -> None:
 
     assert [(alert.evaluation_run, alert.schedule) for alert in alerts] == [(fell, schedule)]
     assert DriftAlert.objects.count() == 1
-
-
-@pytest.mark.django_db
-def test_a_steady_schedule_raises_no_alert(ada: Agent) -> None:
-    rng = np.random.default_rng(3)
-    capture(ada, {"dry": [int(score) for score in usual(rng, 10)]})
-    for _ in range(30):
-        assert look_for_sharp_fall(measure(ada, {"dry": [int(score) for score in usual(rng, 10)]})) == []
-
-
-@pytest.fixture
-def ada() -> Agent:
-    return make_agent()

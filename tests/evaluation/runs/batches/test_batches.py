@@ -13,7 +13,6 @@ from evaluation.models import EvaluationRun
 from evaluation.runs.execute import capture
 from evaluation.runs.summary import waiting_words
 from tests.batch_server import BatchServer
-from tests.evaluation.judging import entry
 from tests.evaluation.measuring import spec, statuses
 from tests.evaluation.runs.batches.working import handed_in, look, only_batch, scores, work
 
@@ -64,12 +63,6 @@ def handed_in_nothing(run: EvaluationRun) -> EvaluationRun:
     return work(run)
 
 
-def test_rules_are_settled_at_once(ada: Agent, server: BatchServer, propositions) -> None:  # type: ignore[no-untyped-def]
-    propositions.claims("adherence/ada.yaml", "brief", extra="rule: {max_words: 9}")
-    run = handed_in(ada)
-    assert statuses(run) == {"scored": 3, "pending": 6}
-
-
 def test_what_the_server_refuses_is_asked_once_more_live(ada: Agent, server: BatchServer, price: ModelPrice) -> None:
     run = handed_in(ada)
     server.end(errored={1})
@@ -107,26 +100,6 @@ def test_a_malformed_answer_is_asked_again_in_the_next_batch(ada: Agent, server:
     look()
     assert (work(run).status, statuses(run), server.live()) == ("completed", {"scored": 6}, 0)
     assert LLMCall.objects.filter(work_id=run.work_id, status="malformed").count() == 1
-
-
-def test_an_answer_that_stays_malformed_is_unscored(ada: Agent, server: BatchServer) -> None:
-    run = handed_in(ada)
-    for _ in range(2):
-        server.respond = lambda body: {"json": entry(42)}
-        server.end()
-        look()
-        work(run)
-    assert statuses(run) == {"unscored": 6}
-    assert run.status == "completed"
-
-
-def test_repeats_are_different_questions(ada: Agent, server: BatchServer) -> None:
-    run = handed_in(ada, repeats=3)
-    assert len(server.batches["msgbatch_01"].requests) == 9
-    server.end()
-    look()
-    assert work(run).status == "completed"
-    assert LLMCall.objects.filter(evaluation_scores__evaluation_run=run).distinct().count() == 9
 
 
 def test_a_double_check_takes_a_second_batch(ada: Agent, server: BatchServer) -> None:

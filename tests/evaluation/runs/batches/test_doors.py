@@ -11,14 +11,14 @@ from django.core.management import call_command
 
 from agents.kit.models import ModelPrice
 from agents.models import Agent
-from evaluation.models import EvaluationRun, EvaluationSchedule
+from evaluation.models import EvaluationSchedule
 from evaluation.runs.estimate import estimate
 from evaluation.runs.execute import work_one
 from evaluation.runs.schedules import fire_now
 from tests.api_client import program
 from tests.batch_server import BatchServer
 from tests.console import superuser
-from tests.evaluation.measuring import spec, statuses
+from tests.evaluation.measuring import spec
 
 pytestmark = pytest.mark.django_db
 
@@ -40,19 +40,6 @@ def test_the_command_stays_until_the_answers_are_there(ada: Agent, server: Batch
     assert found["runs"][0]["status"] == "completed"
     assert found["actual"]["cost_usd"] == pytest.approx(0.00018)
     assert server.live() == 0
-
-
-def test_the_same_command_resumes_an_open_batch_without_the_option(ada: Agent, server: BatchServer) -> None:
-    from tests.evaluation.runs.batches.working import queued
-
-    queued(ada, dimensions=("adherence",))
-    work_one(owner="test")
-    when_looked_at(server)
-    call_command(
-        "capture_baseline", "--no-simulate", "--agents", "ada", "--dimensions", "adherence", stdout=io.StringIO()
-    )
-    assert (server.made(), server.live(), EvaluationRun.objects.count()) == (1, 0, 1)
-    assert statuses() == {"scored": 6}
 
 
 def test_a_dry_run_estimates_half(ada: Agent, server: BatchServer, price: ModelPrice) -> None:

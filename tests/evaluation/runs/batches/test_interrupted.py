@@ -151,12 +151,3 @@ def test_answers_of_a_deleted_agent_are_in_the_ledger_without_it(
     batch.refresh_from_db()
     assert batch.status == "completed"
     assert {call.agent_id for call in LLMCall.objects.filter(batch=True)} == {None}
-
-
-def test_another_endpoint_is_not_asked_for_this_ones_batch(ada: Agent, server: BatchServer, settings) -> None:  # type: ignore[no-untyped-def]
-    handed_in(ada)
-    asked = len(server.asked)
-    settings.JUDGE_BASE_URL = server.url.replace("127.0.0.1", "localhost")
-    look()
-    assert len(server.asked) == asked
-    assert "was given this batch" in only_batch().error
