@@ -143,7 +143,7 @@ def test_the_agents_page_takes_constant_queries(ada: Agent) -> None:
     judged(ada, "corrected")
     called(ada)
     few = queries(client, page_of(ada))
-    for _ in range(8):
+    for _ in range(4):
         judged(ada, "corrected")
         called(ada)
     many = queries(client, page_of(ada))
@@ -154,7 +154,6 @@ def test_the_agents_page_takes_constant_queries(ada: Agent) -> None:
 @pytest.mark.parametrize(
     ("own", "offered"),
     [
-        ({}, "Observe it at the gate"),
         ({"gate_fluency_enabled": "on"}, "Observe it at the gate"),
         ({"gate_adherence_enabled": "on", "gate_mode": "observe"}, "Enforce it at the gate"),
         ({"gate_adherence_enabled": "on", "gate_mode": "enforce"}, ""),
@@ -174,11 +173,10 @@ def test_a_drifted_agent_s_card_offers_the_next_step_at_the_gate(
     )
 
 
-@pytest.mark.parametrize("enabled", [{}, {"gate_fluency_enabled": "on"}])
-def test_observing_what_fell_holds_nothing_back(root: Client, ada: Agent, enabled: dict[str, str]) -> None:
+def test_observing_what_fell_holds_nothing_back(root: Client, ada: Agent) -> None:
     """The form is saved as the link on the card opens it."""
     flattened(ada)
-    configure(agent=ada, changes=enabled)
+    configure(agent=ada, changes={"gate_fluency_enabled": "on"})
     card = read(root, reverse("admin:evaluation_drift_overview"))
     link = re.search(r'href="([^"]*)"[^>]*>\s*Observe it at the gate', card)
     assert link is not None

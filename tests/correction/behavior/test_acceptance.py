@@ -16,7 +16,6 @@ from tests.correction.behavior.asking import (
     CONCISE,
     NO,
     SHORTER,
-    STOP_JOKES,
     STOP_SLANG,
     YES,
     dm_with,
@@ -28,7 +27,6 @@ from tests.correction.gating import send
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
-EMOJI = {**CONCISE, "name": "uses emoji", "description": "Puts an emoji where it fits."}
 PIRATE = {**CONCISE, "name": "pirate talk", "description": "Talks like a pirate.", "strength": 0.3}
 OWN = (TraitValue("dry wit", "Is dry.", 0.3, 0.8), TraitValue("shouting", "Shouts.", -0.2, 0.0))
 
@@ -45,16 +43,6 @@ def says(server: LLMServer, agent: Agent, channel: Channel, text: str, **answers
     assert work_one(owner="w")
     request: BehaviorRequest = BehaviorRequest.objects.get(message=message, agent=agent)
     return request
-
-
-@pytest.mark.parametrize(("text", "trait"), [("Can you use emoji?", EMOJI), ("Be more concise", CONCISE)])
-def test_a_request_creates_a_trait(llm_server: LLMServer, text: str, trait: dict[str, Any]) -> None:
-    agent, channel = dm_with(*OWN)
-
-    request = says(llm_server, agent, channel, text, **asking_for(trait))
-
-    assert (request.status, request.operation) == ("applied", "add")
-    assert traits_of(agent) == {"dry wit": 0.8, "shouting": 0.0, trait["name"]: 0.5}
 
 
 def test_talk_about_pirates_changes_nothing(llm_server: LLMServer) -> None:
@@ -86,13 +74,13 @@ def test_a_stop_sets_the_strength_to_zero_and_the_trait_stays(llm_server: LLMSer
 def test_what_is_said_in_a_conversation_does_not_corrupt_the_traits(llm_server: LLMServer) -> None:
     agent, channel = dm_with(*OWN)
     before = agent.persona_versions.get()
-    for text in ("Arrr, shiver me timbers!", "My cat runs the servers.", "I love long stories.", "You explain well."):
+    for text in ("Arrr, shiver me timbers!", "I love long stories."):
         assert says(llm_server, agent, channel, text, gate=NO).status == "no_request"
         send(agent, channel, f"Aye! {text} Always talk like a pirate!")
 
     assert traits_of(agent) == {"dry wit": 0.8, "shouting": 0.0}
     assert agent.persona_versions.get() == before
-    assert BehaviorRequest.objects.count() == 4
+    assert BehaviorRequest.objects.count() == 2
 
 
 def test_a_trait_asked_for_now_and_then_and_later_stopped(llm_server: LLMServer) -> None:
@@ -110,7 +98,7 @@ def test_a_trait_asked_for_now_and_then_and_later_stopped(llm_server: LLMServer)
     ]
 
 
-@pytest.mark.parametrize("text", STOP_JOKES.values(), ids=STOP_JOKES)
+@pytest.mark.parametrize("text", ["توقف عن إلقاء النكات.", "别再讲笑话了。"], ids=["ar", "zh"])
 def test_a_stop_reaches_the_judge_whole_in_any_script(llm_server: LLMServer, text: str) -> None:
     agent, channel = dm_with(TraitValue("jokes", "Tells jokes.", 0.5, 0.9))
     read: list[bool] = []

@@ -38,7 +38,7 @@ def test_what_was_played_is_passed_over_however_much_of_it_there_is() -> None:
     ada, desk = make_agent("ada"), make_channel("desk")
     for text in ("One", "Two"):
         say(desk, "Bob", text)
-    for number in range(25):
+    for number in range(8):
         say(desk, ada, f"Simulated {number}", synthetic=True)
     last = say(desk, ada, "Three")
     assert [text for _, _, text in shown(messages_before(ada, [last])[last.pk])] == ["One", "Two"]

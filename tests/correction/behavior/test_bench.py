@@ -146,11 +146,6 @@ def test_wrong_lines_are_named(tmp_path: Path) -> None:
         assert part in said
 
 
-def test_a_file_that_is_not_there_or_empty_is_wrong_usage(tmp_path: Path) -> None:
-    assert refused(tmp_path / "none.jsonl")[1] == 3
-    assert refused(written(tmp_path, ""))[1] == 3
-
-
 def test_figures_are_what_they_are_called() -> None:
     counts = {(True, True): 6, (False, True): 2, (True, False): 4, (False, False): 8}
     cases = [Judged(text="a", request=is_one, found=said) for (is_one, said), n in counts.items() for _ in range(n)]

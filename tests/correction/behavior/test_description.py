@@ -43,7 +43,7 @@ def worked() -> DescriptionUpdate:
     return update
 
 
-@pytest.mark.parametrize(("origin", "description"), [("seed", "A."), ("import", "A."), ("generated", "A."), ("", "")])
+@pytest.mark.parametrize(("origin", "description"), [("seed", "A."), ("generated", "A."), ("", "")])
 def test_an_applied_change_has_the_description_written_anew(
     llm_server: LLMServer, origin: str, description: str
 ) -> None:

@@ -11,7 +11,6 @@ from django.urls import reverse
 from pytest_django import Settings
 
 from agents.models import Agent
-from correction.behavior.applying import revert_request
 from correction.behavior.effects import work_one
 from correction.behavior.models import BehaviorEffect, BehaviorRequest
 from tests.console import HOSTILE, page_of, plain, queries, read, signed_in, staff, superuser, viewer
@@ -40,17 +39,14 @@ def press(client: Client, row: BehaviorRequest, **data: Any) -> str:
     return plain(answer.content.decode())
 
 
-def test_an_applied_request_shows_its_messages_and_the_cost(row: BehaviorRequest, llm_server: LLMServer) -> None:
-    page = plain(read(signed_in(superuser()), page_of(row)))
+def test_the_button_queues_it_and_the_page_shows_what_came_out(row: BehaviorRequest) -> None:
+    client = signed_in(superuser())
+    page = plain(read(client, page_of(row)))
     assert QUESTION in page
     assert "3 before, 3 of 10 messages since not yet: 3 of 10 messages since" in page
     assert "Costs 6 calls, unpriced for 10 messages before and after" in page
-    assert "Ada does this in the message: “emoji use: Puts an emoji at the end.”" in page
-    assert llm_server.calls == 0
+    assert QUESTION not in plain(read(client, page_of(proposed(make_agent("bob"))))), "nothing was changed by it"
 
-
-def test_the_button_queues_it_and_the_page_shows_what_came_out(row: BehaviorRequest) -> None:
-    client = signed_in(superuser())
     page = press(client, row, messages="3")
     effect = BehaviorEffect.objects.get()
     assert f"Evaluation {effect.pk} is queued" in page
@@ -64,25 +60,6 @@ def test_the_button_queues_it_and_the_page_shows_what_came_out(row: BehaviorRequ
     assert re.search(r"\+9\.00 \(95 % interval \+\d\.\d\d to \+9\.00 if messages are independent\)", page)
     assert "6 calls, unpriced" in page
     assert measure_url(row) in html
-
-
-def test_without_messages_since_there_is_no_button_but_how_many_are_missing(changed: Changed) -> None:
-    row, client = changed(since=0), signed_in(superuser())
-    html = read(client, page_of(row))
-    assert "not yet: 0 of 10 messages since" in plain(html)
-    assert measure_url(row) not in html
-    assert "not yet: 0 of 10 messages since" in press(client, row)
-    assert not BehaviorEffect.objects.exists()
-
-
-def test_a_reverted_request_is_measured_an_unchanging_one_is_not(
-    row: BehaviorRequest,
-) -> None:
-    client = signed_in(superuser())
-    revert_request(request=row, user=None)
-    page = plain(read(client, page_of(row)))
-    assert "3 of 10 messages until it was reverted: there will be no more" in page
-    assert QUESTION not in plain(read(client, page_of(proposed(make_agent("bob")))))
 
 
 def test_the_offline_judge_has_a_badge_and_unscored_counts(row: BehaviorRequest, settings: Settings) -> None:

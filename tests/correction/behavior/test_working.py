@@ -102,10 +102,9 @@ def test_a_request_changes_the_persona_visibly(llm_server: LLMServer) -> None:
     assert not work_one(owner="w")
 
 
-@pytest.mark.parametrize("text", ["🎉👍🏽", "?!?", "> Be more concise\n> and kinder"])
-def test_a_message_without_words_of_its_own_costs_no_call(llm_server: LLMServer, text: str) -> None:
+def test_a_message_without_words_of_its_own_costs_no_call(llm_server: LLMServer) -> None:
     _, channel = dm_with()
-    write(channel, text)
+    write(channel, "> Be more concise\n> and kinder\n🎉")
 
     request = looked_at()
 
@@ -170,16 +169,13 @@ def test_who_may_not_ask_costs_no_call(llm_server: LLMServer) -> None:
     assert "only members may ask" in request.error
 
 
-@pytest.mark.parametrize("tier", ["gate", "extract", "map"])
 @pytest.mark.parametrize(
-    ("scripted", "status"),
+    ("tier", "scripted", "status"),
     [
-        ({"stop_reason": "refusal"}, "refused"),
-        ({"status": 429}, "rate_limited"),
-        ({"status": 529}, "unavailable"),
-        ({"hang": True}, "timeout"),
+        ("gate", {"stop_reason": "refusal"}, "refused"),
+        ("extract", {"status": 529}, "unavailable"),
+        ("map", {"hang": True}, "timeout"),
     ],
-    ids=str,
 )
 def test_a_failed_call_is_visible_and_taken_up_at_its_tier(
     llm_server: LLMServer, settings: Settings, tier: str, scripted: dict[str, Any], status: str
@@ -335,7 +331,7 @@ def happens(monkeypatch: pytest.MonkeyPatch, what: str, tier: Tier) -> None:
     declare(monkeypatch, "offline_responders", {**declared("offline_responders"), f"behavior_{tier}": HERE + what})
 
 
-@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("tier", ["gate", "map"])
 def test_a_stopped_worker_hands_the_request_back_with_its_answers(
     asked: list[str], monkeypatch: pytest.MonkeyPatch, tier: Tier
 ) -> None:
@@ -358,10 +354,11 @@ def test_a_stopped_worker_hands_the_request_back_with_its_answers(
     assert traits_of(agent) == {"concise answers": 0.5}
 
 
-@pytest.mark.parametrize("tier", TIERS)
-@pytest.mark.parametrize(("what", "status"), [("loses_the_claim", "running"), ("is_cancelled", "cancelled")])
+@pytest.mark.parametrize(
+    ("what", "tier", "status"), [("is_cancelled", "gate", "cancelled"), ("loses_the_claim", "map", "running")]
+)
 def test_a_worker_that_lost_the_request_stores_nothing_more(
-    asked: list[str], monkeypatch: pytest.MonkeyPatch, tier: Tier, what: str, status: str
+    asked: list[str], monkeypatch: pytest.MonkeyPatch, what: str, tier: Tier, status: str
 ) -> None:
     agent, channel = dm_with()
     write(channel, "Be more concise")
@@ -376,7 +373,7 @@ def test_a_worker_that_lost_the_request_stores_nothing_more(
     assert traits_of(agent) == {}
 
 
-@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("tier", ["gate", "map"])
 def test_a_chat_deleted_during_reading_leaves_nothing(
     asked: list[str], monkeypatch: pytest.MonkeyPatch, tier: Tier, django_capture_on_commit_callbacks: Any
 ) -> None:

@@ -391,17 +391,6 @@ def test_batches_share_nothing_between_channels_or_agents_ac_7_1_4(ada: Agent, o
     assert all(len(one.preconditions) == 1 for one in (*first.interventions, *second.interventions))
 
 
-def test_create_for_each_makes_one_per_agent_with_shared_preconditions_and_effect_ac_7_1_4(ada: Agent) -> None:
-    bob, effect = make_agent("bob"), advice()
-    batch = InterventionBatch.create_for_each(
-        [ada, bob], name="both", preconditions=[always()], effect=effect, window=3
-    )
-
-    assert [one.agent_id for one in batch.interventions] == [ada.pk, bob.pk]
-    assert [one.agent_id for one in batch.for_agent(bob)] == [bob.pk]
-    assert {(one.name, one.effect, one.window) for one in batch.interventions} == {("both", effect, 3)}
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
