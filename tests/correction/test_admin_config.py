@@ -7,7 +7,6 @@ import re
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
-from django.urls import reverse
 
 from correction.config.configure import config_history, configure
 from correction.gate.thresholds import mark_result
@@ -48,14 +47,6 @@ def test_saving_stores_what_was_changed_with_user_and_reason(root: Client) -> No
     assert "Ada: corrections saved." in plain(answer.content.decode())
 
 
-def test_what_another_person_changed_meanwhile_stays(root: Client) -> None:
-    ada = make_agent()
-    configure(agent=ada, changes={"gate_mode": "observe", "gate_fluency_enabled": "on"})
-    save(root, ada, "?mechanism=adherence", gate_adherence_enabled="on")
-
-    assert own(ada) == {"gate_mode": "observe", "gate_adherence_enabled": True, "gate_fluency_enabled": True}
-
-
 def test_an_outdated_page_does_not_undo_another_person_s_change(root: Client) -> None:
     ada = make_agent()
     configure(agent=ada, changes={"gate_adherence_threshold": "6.5"})
@@ -86,20 +77,6 @@ def test_a_wrong_value_is_refused_beside_its_field(root: Client, typed: dict[str
     assert not AgentEvaluationConfig.objects.exists()
 
 
-def test_advanced_settings_are_folded_unless_one_is_wrong(root: Client) -> None:
-    ada = make_agent()
-
-    def fold(html: str) -> str:
-        return html.partition('id="advanced"')[2].partition("</details>")[0]
-
-    folded = fold(read(root, url_of(ada)))
-    assert not folded.startswith(" open")
-    assert 'name="gate_deadline_seconds"' in folded
-    assert 'name="gate_adherence_threshold"' not in folded
-    assert fold(save(root, ada, gate_deadline_seconds="x").content.decode()).startswith(" open")
-    assert fold(read(root, url_of(ada, query="?mechanism=budget"))).startswith(" open")
-
-
 def test_one_mechanism_is_edited_alone_and_leads_back_to_its_cell(root: Client) -> None:
     ada = make_agent()
     html = read(root, url_of(ada, query="?mechanism=variety"))
@@ -110,11 +87,6 @@ def test_one_mechanism_is_edited_alone_and_leads_back_to_its_cell(root: Client) 
     assert answer["Location"].endswith(f"#cell-{ada.pk}-variety")
     assert own(ada) == {"variety_message_threshold": 12}
     assert root.get(url_of(ada, query="?mechanism=nonsense")).status_code == 404
-
-
-@pytest.mark.parametrize(("page", "key"), [("change", "abc"), ("history", "9" * 30)])
-def test_an_address_of_no_configuration_is_not_found(root: Client, page: str, key: str) -> None:
-    assert root.get(reverse(f"admin:correction_agentevaluationconfig_{page}", args=[key])).status_code == 404
 
 
 def test_the_number_of_queries_does_not_grow_with_drafts_marks_or_changes(root: Client) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 
 import pytest
@@ -20,20 +19,6 @@ pytestmark = pytest.mark.django_db
 def transcript(message: Message) -> str:
     assert message.channel is not None
     return page_of(message.channel, "transcript")
-
-
-def test_a_message_says_how_its_session_ended_and_leads_to_it(root: Client) -> None:
-    message = corrected(make_agent(), text="Hooray, it is done!", said="It is done.", feedback="Drier, please.")
-    last = CorrectionLog.objects.get(session__message=message, attempt=2)
-    html = read(root, transcript(message))
-    note = re.search(r'<span class="pl-gate-note">.*?</a></span>', html, flags=re.S)
-
-    assert note is not None
-    assert plain(note.group()) == "forced through ✗ failed: adherence 4 < 5 gate, 2 attempts"
-    assert page_of(last) in note.group()
-    session = read(root, page_of(last))
-    assert "<del>Hooray, it </del><ins>It </ins>" in re.sub(r"</del><del>|</ins><ins>", "", session)
-    assert "Feedback to the agent Drier, please." in plain(session)
 
 
 def test_notes_take_constant_queries(root: Client) -> None:

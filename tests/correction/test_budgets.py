@@ -17,7 +17,6 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
 from agents.kit.models import LLMCall, ModelPrice
-from agents.kit.ops.sums import sum_up
 from agents.models import Agent, Channel
 from correction.config.configure import configure
 from correction.config.settings import resolve_config
@@ -207,15 +206,6 @@ def test_a_watcher_that_cannot_be_asked_is_an_error_at_start_up(path: str, monke
         call_command("check")
 
 
-def test_without_a_watcher_no_evaluation_pauses(
-    paid: LLMServer, chatty: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cap(chatty, "0")
-    declare(monkeypatch, "evaluation_budget", "")
-
-    assert evaluate(chatty).status == "completed"
-
-
 def test_a_capture_over_budget_ends_with_the_reason(paid: LLMServer, chatty: Agent) -> None:
     cap(chatty, "0")
 
@@ -294,18 +284,6 @@ def test_the_defaults_budget_active_agents_and_all_channels_together() -> None:
 
     assert (got.budgets, got.budget) == (2, Decimal("2.0000")), "Ada's and that of the channels"
     assert (got.capped, got.used_up) == (Decimal("1.70"), 1)
-
-
-def test_the_figures_are_the_same_once_hours_are_summed_up() -> None:
-    ada = make_agent()
-    with_budget(ada, "1")
-    for hour in (1, 5, 11):
-        call(ada, cost="0.10", at=TODAY_NOON.replace(hour=hour, minute=30))
-    before = today()
-    sum_up()
-
-    assert today() == before
-    assert before.capped == Decimal("0.30")
 
 
 PAID = "claude-haiku-5-5"

@@ -194,15 +194,6 @@ def test_a_proposition_file_that_cannot_be_used_lets_pass_as_an_error(
     assert "max_wrods" in note  # said before anything passes
 
 
-def test_a_broken_file_about_another_agent_does_not_touch_the_gate(
-    llm_server: LLMServer, tmp_path: Path, settings: Settings
-) -> None:
-    agent, channel = gated(*DIMENSIONS)
-    team_file(settings, tmp_path, "adherence/ada.yaml", "rule: {max_words: 4}")
-    team_file(settings, tmp_path, "adherence/bob.yaml", "rule: {max_wrods: 4}")
-    assert not send(agent, channel, "This is by far too long for Ada.").committed
-
-
 def test_a_crashing_gate_lets_the_message_through_visibly(llm_server: LLMServer, settings: Settings) -> None:
     agent, channel = gated("adherence")
     settings.LLM_MAX_CONCURRENCY = "many"  # as a broken deployment has it

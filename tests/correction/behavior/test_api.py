@@ -84,11 +84,6 @@ def test_a_request_is_edited_and_applied_or_rejected_with_a_reason(client: Progr
     assert (rejected.json()["status"], "not our style" in rejected.json()["why"]) == ("rejected", True)
 
 
-def test_the_queue_says_why_one_was_cancelled(client: Program, ada: Agent) -> None:
-    proposed(ada, status=Status.CANCELLED, why="", error="'zoe' is not a member of the channel")
-    assert client.get(REQUESTS).json()["results"][0]["why"] == "'zoe' is not a member of the channel"
-
-
 def test_deciding_and_reading_need_their_own_rights(ada: Agent) -> None:
     row = proposed(ada)
     reader = program(staff("behavior.view_behaviorrequest", username="reader"))

@@ -89,6 +89,7 @@ def test_an_edit_while_the_update_waits_wins(llm_server: LLMServer) -> None:
     assert "a person wrote it" in update.error
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_an_edit_while_the_model_writes_wins(llm_server: LLMServer) -> None:
     queue_description(agent=clerk())

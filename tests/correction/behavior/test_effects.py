@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from io import StringIO
@@ -13,10 +12,9 @@ import pytest
 import time_machine
 from django.contrib.auth.models import User
 from django.core.management import call_command
-from django.db import connection
 from django.utils import timezone
 
-from agents.kit.models import LLMCall, ModelPrice, owner_name
+from agents.kit.models import LLMCall, ModelPrice
 from agents.kit.models.lease import LeaseLost
 from agents.models import Channel, Message
 from agents.personas.persona import changes_since
@@ -249,37 +247,6 @@ def test_a_budget_that_is_used_up_pauses_it_until_midnight(changed: Changed, llm
         assert work_one(owner="w")
         effect.refresh_from_db()
         assert (effect.status, llm_server.calls) == ("completed", 12)
-
-
-@pytest.mark.service
-@pytest.mark.django_db(transaction=True)
-def test_asked_for_by_many_at_once_it_is_queued_once(changed: Changed, llm_server: LLMServer) -> None:
-    if connection.vendor != "postgresql":
-        pytest.skip("DATABASE_URL names no PostgreSQL: threads cannot share an in-memory SQLite")
-    request = changed()
-
-    def asks(_: int) -> str:
-        try:
-            return queue_effect(request=request).status
-        except BehaviorError as error:
-            return str(error)
-        finally:
-            connection.close()
-
-    def works(_: int) -> bool:
-        try:
-            return work_one(owner=owner_name())
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(4) as pool:
-        said = list(pool.map(asks, range(8)))
-        worked = list(pool.map(works, range(4)))
-
-    assert said.count("pending") == 1
-    assert all("under way" in text for text in said if text != "pending")
-    assert worked.count(True) == 1
-    assert (BehaviorEffect.objects.get().status, llm_server.calls) == ("completed", 6)
 
 
 def test_messages_end_and_begin_where_the_trait_changes_again(clerk: Clerk, llm_server: LLMServer) -> None:

@@ -18,7 +18,7 @@ from agents.kit.capability import declared
 from agents.kit.models import ModelPrice
 from agents.models import Agent, ChannelMember, Message
 from agents.personas.persona import TraitValue, render_persona
-from correction.behavior import description, work
+from correction.behavior import work
 from correction.behavior.applying import retry_request
 from correction.behavior.models import BehaviorRequest, DescriptionUpdate
 from correction.behavior.postponing import resume_paused
@@ -207,13 +207,15 @@ def test_a_failed_call_is_visible_and_taken_up_at_its_tier(
     assert not set(paid) & set(tiers_asked(llm_server)[before:])
 
 
-def test_an_agent_that_became_inactive_and_a_switch_turned_off_are_noticed(llm_server: LLMServer) -> None:
+def test_what_was_switched_off_or_deleted_meanwhile_is_not_read(llm_server: LLMServer) -> None:
     ada, channel = dm_with()
-    bob, other = dm_with(slug="bob")
-    for place in (channel, other):
+    bob, second = dm_with(slug="bob")
+    _, third = dm_with(slug="eve")
+    for place in (channel, second, third):
         write(place, "Be more concise")
     Agent.objects.filter(pk=ada.pk).update(is_active=False)
     AgentEvaluationConfig.objects.filter(agent=bob).update(behavior_requests_enabled=False)
+    Message.objects.filter(channel=third).delete()
 
     while work_one(owner="w"):
         pass
@@ -221,18 +223,9 @@ def test_an_agent_that_became_inactive_and_a_switch_turned_off_are_noticed(llm_s
     assert sorted(BehaviorRequest.objects.values_list("status", "error")) == [
         ("cancelled", "behavior_requests_enabled was switched off before it was read"),
         ("cancelled", "the agent is inactive"),
+        ("cancelled", "the message was deleted"),
     ]
     assert llm_server.calls == 0
-
-
-def test_a_deleted_message_is_not_looked_at(llm_server: LLMServer) -> None:
-    _, channel = dm_with()
-    write(channel, "Be more concise")
-    Message.objects.all().delete()
-
-    request = looked_at()
-
-    assert (request.status, request.error, llm_server.calls) == ("cancelled", "the message was deleted", 0)
 
 
 def test_the_spans_of_a_request_hold_none_of_its_words(llm_server: LLMServer, sentry: Caught) -> None:
@@ -282,36 +275,6 @@ def test_a_request_is_tried_four_times_before_it_has_failed(llm_server: LLMServe
     request = BehaviorRequest.objects.get()
     assert (request.status, request.error.partition(" (")[0][:18]) == ("failed", "gate: unavailable:")
     assert llm_server.calls == 4
-
-
-def test_one_that_waits_holds_up_nobody_else(llm_server: LLMServer) -> None:
-    _, channel = dm_with()
-    write(channel, "Be more concise")
-    llm_server.respond = judge(gate={"scripted": {"status": 529}})
-    assert work.work_one(owner="w")
-    llm_server.respond = judge()
-    write(channel, "Use fewer words")
-
-    assert work.work_one(owner="w")
-
-    assert list(BehaviorRequest.objects.order_by("pk").values_list("status", flat=True)) == ["queued", "applied"]
-
-
-def test_a_description_is_tried_again_likewise(llm_server: LLMServer) -> None:
-    agent = make_agent(description="A dry clerk.", description_origin="seed")
-    description.queue_description(agent=agent)
-    llm_server.respond = lambda body: {"status": 529}
-    assert description.work_one(owner="w")
-    update = DescriptionUpdate.objects.get()
-    assert (update.status, minutes_to_wait(update)) == ("pending", 1)
-    assert not description.work_one(owner="w")
-    llm_server.respond = lambda body: {"json": {"description": "A clerk of few words."}}
-
-    the_wait_is_over(DescriptionUpdate)
-    assert resume_paused() == "1 queued again"
-    assert description.work_one(owner="w")
-
-    assert Agent.objects.get().description == "A clerk of few words."
 
 
 NOON = datetime(2026, 11, 3, 12, 0, tzinfo=UTC)

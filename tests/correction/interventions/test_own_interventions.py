@@ -16,7 +16,7 @@ from pytest_django import Settings
 from agents.models import Agent, Channel
 from correction.interventions.builtin import problems_of
 from correction.interventions.models import Intervention, InterventionLog
-from tests.console import list_of, page_of, plain, queries, read
+from tests.console import list_of, page_of, plain, read
 from tests.correction.interventions.steering import chatter, configure, entry_of, guidance, logs, prepared, row
 from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
@@ -198,12 +198,3 @@ def test_the_page_of_an_intervention_counts_its_evaluations(root: Client) -> Non
     built_in = plain(read(root, list_of(Intervention)))
     assert "anti_convergence 0 0 0 –" in built_in
     assert "variety 0 0 0 –" in built_in
-
-
-def test_the_list_counts_interventions_without_a_row_in_constant_queries(root: Client) -> None:
-    evaluated("long-talks", 1)
-    before = len(queries(root, list_of(Intervention)))
-    evaluated("long-talks", 300, held=True)
-
-    assert "long-talks 200, the newest 200" in plain(read(root, list_of(Intervention)))
-    assert len(queries(root, list_of(Intervention))) == before
