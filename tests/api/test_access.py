@@ -26,20 +26,21 @@ def test_the_walk_finds_the_routes() -> None:
     assert not any("<" in path for path in EVERY_ROUTE)
 
 
-@pytest.mark.parametrize("path", EVERY_ROUTE)
-def test_no_route_answers_who_may_not_or_fails_who_may_do_all(path: str) -> None:
+def test_no_route_answers_who_may_not_or_fails_who_may_do_all(subtests: pytest.Subtests) -> None:
     anonymous, nobody, reader, everything = program(), program(staff()), program(viewer()), program(superuser())
-    for method in METHODS:
-        response = getattr(anonymous, method)(path)
-        assert response.status_code in (401, 403), method
-        if method != "head" and path != "/api/docs/":  # which is a page
-            assert response["content-type"] == "application/problem+json", method
-            assert response.json()["status"] == response.status_code
-        if path not in FOR_EVERYBODY or method not in ("get", "head", "options"):
-            assert getattr(nobody, method)(path).status_code in (403, 405), method
-        if method in ("post", "put", "patch", "delete"):
-            assert getattr(reader, method)(path, {}).status_code in (403, 405), method
-    assert everything.options(path).status_code < 500
+    for path in EVERY_ROUTE:
+        with subtests.test(path=path):
+            for method in METHODS:
+                response = getattr(anonymous, method)(path)
+                assert response.status_code in (401, 403), method
+                if method != "head" and path != "/api/docs/":  # which is a page
+                    assert response["content-type"] == "application/problem+json", method
+                    assert response.json()["status"] == response.status_code
+                if path not in FOR_EVERYBODY or method not in ("get", "head", "options"):
+                    assert getattr(nobody, method)(path).status_code in (403, 405), method
+                if method in ("post", "put", "patch", "delete"):
+                    assert getattr(reader, method)(path, {}).status_code in (403, 405), method
+            assert everything.options(path).status_code < 500
 
 
 DRAFT = {"agent": "ada", "channel": "office", "text": "Good morning."}

@@ -36,40 +36,41 @@ def rows() -> int:
 
 
 # -- setting
-@pytest.mark.parametrize(
-    ("name", "value", "stored"),
-    [("gate_adherence_enabled", "ON", True), ("gate_adherence_enabled", 1, True), ("gate_adherence_enabled", False, False),
-     ("gate_mode", "Observe", "observe"), ("gate_adherence_threshold", 5.5, Decimal("5.5")),
-     ("gate_adherence_threshold", " 0 ", Decimal("0.0")), ("max_correction_attempts", 10.0, 10),
-     ("daily_budget_usd", "0.0001", Decimal("0.0001"))],
-)  # fmt: skip
-def test_values_are_read_as_people_and_programs_write_them(ada: Agent, name: str, value: Any, stored: Any) -> None:
-    configure(agent=ada, changes={name: value})
-
-    assert getattr(AgentEvaluationConfig.objects.get(), name) == stored
+VALUES: list[tuple[str, Any, Any]] = [
+    ("gate_adherence_enabled", "ON", True), ("gate_adherence_enabled", False, False), ("gate_adherence_enabled", 1, True),
+    ("gate_mode", "Observe", "observe"), ("gate_adherence_threshold", 5.5, Decimal("5.5")),
+    ("gate_adherence_threshold", " 0 ", Decimal("0.0")), ("max_correction_attempts", 10.0, 10),
+    ("daily_budget_usd", "0.0001", Decimal("0.0001")),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "allowed"),
-    [
-        ("gate_adherence_enabled", 2, "on or off"), ("gate_mode", "enforced", "off or observe or enforce"),
-        ("gate_adherence_threshold", 9.1, "0 to 9 with at most 1 decimal place"), ("gate_adherence_threshold", -1, "0 to 9"),
-        ("gate_adherence_threshold", "5.25", "at most 1 decimal place"), ("gate_adherence_threshold", True, "0 to 9"),
-        ("gate_adherence_threshold", float("nan"), "0 to 9"), ("gate_adherence_threshold", "1e999999999", "0 to 9"),
-        ("gate_adherence_threshold", "9" * 10_000, "0 to 9"), ("max_correction_attempts", 2.5, "a whole number, 0 to 10"),
-        ("variety_message_threshold", 0, "a whole number, 1 to 10000"), ("observe_sample_rate", "10%", "0 to 1"),
-    ],
-)  # fmt: skip
-def test_a_wrong_value_is_refused_with_field_value_and_range(ada: Agent, name: str, value: Any, allowed: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+def test_values_are_read_as_people_and_programs_write_them(ada: Agent) -> None:
+    for name, value, stored in VALUES:
         configure(agent=ada, changes={name: value})
+        assert getattr(AgentEvaluationConfig.objects.get(), name) == stored, (name, value)
 
-    message = refused.value.errors[name]
-    assert message.startswith(f"{name} ")
-    assert repr(value)[:50] in message
-    assert allowed in message
-    assert "inherit" in message
-    assert len(message) < 250
+
+WRONG: list[tuple[str, Any, str]] = [
+    ("gate_adherence_enabled", 2, "on or off"), ("gate_mode", "enforced", "off or observe or enforce"),
+    ("gate_adherence_threshold", 9.1, "0 to 9 with at most 1 decimal place"), ("gate_adherence_threshold", -1, "0 to 9"),
+    ("gate_adherence_threshold", "5.25", "at most 1 decimal place"), ("gate_adherence_threshold", True, "0 to 9"),
+    ("gate_adherence_threshold", float("nan"), "0 to 9"), ("gate_adherence_threshold", "1e999999999", "0 to 9"),
+    ("gate_adherence_threshold", "9" * 10_000, "0 to 9"), ("max_correction_attempts", 2.5, "a whole number, 0 to 10"),
+    ("variety_message_threshold", 0, "a whole number, 1 to 10000"), ("observe_sample_rate", "10%", "0 to 1"),
+]  # fmt: skip
+
+
+def test_a_wrong_value_is_refused_with_field_value_and_range(ada: Agent) -> None:
+    for name, value, allowed in WRONG:
+        with pytest.raises(ConfigError) as refused:
+            configure(agent=ada, changes={name: value})
+
+        message = refused.value.errors[name]
+        assert message.startswith(f"{name} ")
+        assert repr(value)[:50] in message
+        assert allowed in message
+        assert "inherit" in message
+        assert len(message) < 250
     assert rows() == 0
 
 

@@ -192,24 +192,22 @@ def file_of(**fields: Any) -> list[dict[str, Any]]:
     return [{"dimension": "adherence", "propositions": [{"id": "own", "claim": "c", **fields}]}]
 
 
-@pytest.mark.parametrize(
-    ("propositions", "says"),
-    [
-        ([7], "[0]: allowed: an object"),
-        ([{"dimension": "adherence"}], "[0].propositions: is required"),
-        ([{"dimension": "convergence", "target_type": "environment",
-           "propositions": [{"id": "a", "claim": "c"}]}], "allowed of a draft"),
-        ([{"agent_id": "ada", **file_of()[0]}], "leave it out"),
-        (file_of(weigth=2), "unknown field; allowed: id, claim, weight"),
-        (file_of(rule={"matches": "(a+)+$"}), "regular expressions stand in files only"),
-        (file_of(cues={"supports": ["/(a+)+$/"]}), "regular expressions stand in files only"),
-        (file_of(rule={"contains_any": ["x"] * 201}), "at most 200"),
-        ([{"dimension": "adherence", "propositions": [{"id": f"p{n}", "claim": "c"} for n in range(21)]}], "at most 20"),
-        ([{"dimension": "fluency", "propositions": [{"id": "a", "claim": "c"}]}], "not among the dimensions"),
-    ],
-)  # fmt: skip
-def test_propositions_are_read_like_files_and_within_bounds(
-    client: Program, llm_server: LLMServer, propositions: list[Any], says: str
-) -> None:
-    assert says in refused(client, propositions=propositions)["propositions"][0]
+WRONG: list[tuple[list[Any], str]] = [
+    ([7], "[0]: allowed: an object"),
+    ([{"dimension": "adherence"}], "[0].propositions: is required"),
+    ([{"dimension": "convergence", "target_type": "environment",
+       "propositions": [{"id": "a", "claim": "c"}]}], "allowed of a draft"),
+    ([{"agent_id": "ada", **file_of()[0]}], "leave it out"),
+    (file_of(weigth=2), "unknown field; allowed: id, claim, weight"),
+    (file_of(rule={"matches": "(a+)+$"}), "regular expressions stand in files only"),
+    (file_of(cues={"supports": ["/(a+)+$/"]}), "regular expressions stand in files only"),
+    (file_of(rule={"contains_any": ["x"] * 201}), "at most 200"),
+    ([{"dimension": "adherence", "propositions": [{"id": f"p{n}", "claim": "c"} for n in range(21)]}], "at most 20"),
+    ([{"dimension": "fluency", "propositions": [{"id": "a", "claim": "c"}]}], "not among the dimensions"),
+]  # fmt: skip
+
+
+def test_propositions_are_read_like_files_and_within_bounds(client: Program, llm_server: LLMServer) -> None:
+    for propositions, says in WRONG:
+        assert says in refused(client, propositions=propositions)["propositions"][0]
     assert llm_server.calls == 0
