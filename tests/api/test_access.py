@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
-from django.test import Client
 from pytest_django import Settings
 
 from tests.agents.debates.finished import make_debate
@@ -141,12 +140,6 @@ def test_what_changes_something_is_told_of_a_missing_slash_and_not_redirected(
     assert response.json()["detail"] == "there is no route /api/evaluations; did you mean /api/evaluations/?"
 
 
-def test_a_get_is_redirected_to_the_path_with_a_slash() -> None:
-    response = program(superuser()).get("/api/evaluations")
-
-    assert (response.status_code, response["location"]) == (301, "/api/evaluations/")
-
-
 def test_who_sends_no_token_is_told_how_to() -> None:
     assert "send `Authorization: Token YOUR_TOKEN`" in program().get(CONFIG).json()["detail"]
 
@@ -160,16 +153,6 @@ def test_a_console_session_may_read_and_needs_a_csrf_token_to_change() -> None:
     refused = browser.patch(f"{CONFIG}ada/", {"gate_mode": "off"}, content_type="application/json")
     assert refused.status_code == 403
     assert "CSRF" in refused.json()["detail"]
-
-
-def page(client: Client, path: str) -> str:
-    response = client.get(path, HTTP_ACCEPT="text/html")
-    assert response["content-type"].startswith("text/html")
-    return response.content.decode()
-
-
-def test_a_person_who_is_not_signed_in_is_shown_where_to() -> None:
-    assert "/admin/login/?next=/api/docs/" in page(Browser(), "/api/docs/")
 
 
 def test_options_of_a_route_show_users_the_bodies_they_may_send() -> None:

@@ -52,15 +52,7 @@ LISTS = {  # the model of its rows, and its orders
 NUMBERED = ("agents/", "channels/", "evaluations/baselines/", "evaluations/config/")  # the others go by cursor
 LOGS = ("messages/", "channels/office/messages/", "runs/", "agents/ada/turns/", "agents/ada/versions/", "llm-calls/",
         "debates/", "evaluations/", "evaluations/correction-logs/", "evaluations/intervention-logs/", "behavior-requests/")  # fmt: skip
-CURSORS = (
-    "p=%00",
-    "p=abc",
-    "p=" + "9" * 40,
-    "p=" + "9" * 4301,
-    "p=0001-01-01T00:00:00%2B23:59",
-    "o=-5",
-    "r=1&p=5",
-)
+CURSORS = ("p=%00", "p=abc", "p=" + "9" * 40, "p=" + "9" * 4301, "p=0001-01-01T00:00:00%2B23:59", "o=-5", "r=1&p=5")
 ONES = ("messages/{}/", "debates/{}/", "debates/{}/export/", "runs/{}/", "runs/{}/trace/", "llm-calls/{}/", "agents/ada/versions/{}/",
         "evaluations/{}/", "evaluations/{}/scores/", "evaluations/correction-logs/{}/", "evaluations/intervention-logs/{}/",
         "behavior-requests/{}/")  # fmt: skip
@@ -113,18 +105,7 @@ def test_a_list_asks_as_often_for_twelve_rows_as_for_three(client: Program, rout
 
 
 # What no field of a row shows as it is asked for; tests of their own ask for most of it.
-NO_FIELD = {
-    "search",
-    "tag",
-    "ordering",
-    "since",
-    "until",
-    "acknowledged",
-    "trait",
-    "message",
-    "session",
-    "mechanism",
-}
+NO_FIELD = {"search", "tag", "ordering", "since", "until", "acknowledged", "trait", "message", "session", "mechanism"}
 NO_FIELD_OF = {
     "agents/": {"channel"}, "channels/": {"agent"}, "debates/": {"agent"}, "evaluations/": {"dimension", "procedure"},
     "evaluations/correction-logs/": {"dimension"}, "evaluations/interventions/": {"agent"},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from decimal import Decimal
 from html import unescape
 from typing import Any
 
@@ -13,14 +12,14 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from agents.kit.models import LLMCall
 from agents.models import Agent
 from correction.config.configure import config_history, configure
 from correction.config.settings import resolve_config
-from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult
+from correction.models import AgentEvaluationConfig
 from tests.console import list_of, page_of, plain, queries, read, signed_in, staff, viewer
 from tests.correction.config_page import filled_in
-from tests.correction.judged_drafts import add_attempt
+from tests.correction.judged_drafts import make_log
+from tests.correction.ledger import call
 from tests.evaluation.change.measured import flattened
 from tests.factories import make_agent
 
@@ -65,35 +64,14 @@ def ada() -> Agent:
     return make_agent()
 
 
-def judged(agent: Agent, outcome: str, *, text: str = "As per my last mail.") -> CorrectionLog:
-    log = add_attempt(agent=agent, original_text=text, judged_text=text, outcome=outcome, judge="m")
-    GateDimensionResult.objects.create(
-        log=log, dimension="adherence", status="scored", score=2, threshold=Decimal(5), passed=False, judge="m"
-    )
-    return log
-
-
-def called(agent: Agent, **fields: object) -> None:
-    defaults = {
-        "role": "judge",
-        "purpose": "gate",
-        "mechanism": "gate",
-        "provider": "anthropic",
-        "model": "m",
-        "status": "ok",
-    }
-    LLMCall.objects.create(agent=agent, **{**defaults, "input_tokens": 900, "output_tokens": 80, **fields})
-
-
 def test_the_agents_page_shows_settings_drafts_held_back_and_costs(root: Client, ada: Agent) -> None:
     configure(agent=None, changes={"gate_fluency_enabled": "on"})
     configure(agent=ada, changes={"gate_adherence_threshold": "6.5", "budget_enabled": "on"})
-    judged(ada, "passed", text="All is well.")
-    log = judged(ada, "forced_through")
-    called(ada, cost_usd=Decimal("0.0125"))
-    called(ada, purpose="evaluation", mechanism="adherence")
-    called(ada, cost_usd=Decimal("7"))
-    LLMCall.objects.filter(cost_usd=7).update(created_at=timezone.now() - timedelta(days=8))
+    make_log(ada, {"adherence": 8.0}, text="All is well.")
+    log = make_log(ada, {"adherence": 2.0}, outcome="forced_through")
+    call(ada, cost="0.0125", input_tokens=900, output_tokens=80)
+    call(ada, cost=None, purpose="evaluation", mechanism="adherence")
+    call(ada, cost="7", at=timezone.now() - timedelta(days=8))
     html = read(root, page_of(ada))
     text = plain(html)
 
@@ -112,7 +90,7 @@ def test_the_agents_page_shows_settings_drafts_held_back_and_costs(root: Client,
 
 
 def test_each_part_takes_its_own_right(ada: Agent) -> None:
-    judged(ada, "corrected")
+    make_log(ada, {"adherence": 2.0}, outcome="corrected", text="As per my last mail.")
     seen = plain(read(signed_in(staff("agents.view_agent", "correction.view_correctionlog")), page_of(ada)))
     others = plain(read(signed_in(staff("agents.view_agent", username="other")), page_of(ada)))
 
@@ -124,12 +102,12 @@ def test_each_part_takes_its_own_right(ada: Agent) -> None:
 
 def test_the_agents_page_takes_constant_queries(ada: Agent) -> None:
     client = signed_in(viewer())
-    judged(ada, "corrected")
-    called(ada)
+    make_log(ada, {"adherence": 2.0}, outcome="corrected", text="As per my last mail.")
+    call(ada)
     few = queries(client, page_of(ada))
     for _ in range(4):
-        judged(ada, "corrected")
-        called(ada)
+        make_log(ada, {"adherence": 2.0}, outcome="corrected", text="As per my last mail.")
+        call(ada)
     many = queries(client, page_of(ada))
 
     assert len(many) == len(few), "\n".join(many)

@@ -228,15 +228,13 @@ def test_names_are_separated_by_commas_or_lines(written: Any, names: list[str]) 
     assert FIELD.read(written) == names
 
 
-@pytest.mark.parametrize(
-    "wrong", [7, ["a", 7], '"open', ["x" * 151], [f"n{n}" for n in range(101)], ["a\x00b"], [" "]]
-)  # fmt: skip
+@pytest.mark.parametrize("wrong", [7, ["a", 7], '"open', ["x" * 151], [f"n{n}" for n in range(101)], ["a\x00b"], [" "]])
 def test_what_is_no_list_of_names_is_refused_with_what_is_allowed(wrong: object) -> None:
     with pytest.raises(ConfigError, match=f"{PROTECTED} .*: allowed: up to 100 names of at most 150 characters"):
         FIELD.read(wrong)
 
 
-@pytest.mark.parametrize("wrong", ["a", [1], ["a", "a"], ["a "], ["x" * 151]])
+@pytest.mark.parametrize("wrong", ["a", [1], ["a", "a"], ["a "]])
 def test_the_column_takes_names_only(wrong: object) -> None:
     with pytest.raises(ValidationError):
         validate_names(wrong)
@@ -276,14 +274,8 @@ def test_a_person_writes_names_line_by_line_and_sees_what_is_inherited(root: Cli
     assert "allowed: up to 100 names" in plain(answer.content.decode())
 
 
-def seed() -> str:
-    out = io.StringIO()
-    call_command("seed", stdout=out)
-    return out.getvalue()
-
-
 def test_the_sixteen_agents_and_the_defaults_get_a_row_with_everything_off_ac_7_3_9() -> None:
-    assert "Correction: 17 configurations added, 0 there already." in seed()
+    call_command("seed", stdout=io.StringIO())
 
     assert AgentEvaluationConfig.objects.filter(agent__isnull=False).count() == 16
     assert AgentEvaluationConfig.objects.filter(is_defaults=True).count() == 1

@@ -13,8 +13,8 @@ from agents.models import Agent
 from agents.personas.persona import TraitValue
 from correction.behavior.applying import apply_request
 from correction.behavior.models import BehaviorRequest
-from tests.agents.test_admin_home import home
 from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.correction.behavior.asking import traits_of
 from tests.correction.behavior.proposals import CONCISE, Status, proposed
 from tests.factories import make_agent
 
@@ -31,10 +31,6 @@ def press(client: Client, row: BehaviorRequest, act: str, **data: Any) -> str:
     answer = client.post(url, data, follow=True)
     assert answer.status_code == 200
     return plain(answer.content.decode())
-
-
-def strengths(agent: Agent) -> dict[str, float]:
-    return dict(agent.traits.order_by("name").values_list("name", "strength"))
 
 
 def test_the_queue_shows_each_request_in_constant_queries(ada: Agent) -> None:
@@ -64,11 +60,11 @@ def test_a_request_page_shows_words_tiers_and_the_change(ada: Agent) -> None:
 def test_apply_changes_the_persona_and_revert_restores_it(ada: Agent) -> None:
     client, row = signed_in(superuser()), proposed(ada)
     assert "is applied" in press(client, row, "apply")
-    assert strengths(ada) == {"concise replies": 0.7, "dry wit": 0.6}
+    assert traits_of(ada) == {"concise replies": 0.7, "dry wit": 0.6}
     assert "persona v1 → v2" in plain(read(client, page_of(row)))
     assert "Nothing was changed" in press(client, row, "apply")
     assert "is reverted" in press(client, row, "revert")
-    assert strengths(ada) == {"dry wit": 0.6}
+    assert traits_of(ada) == {"dry wit": 0.6}
 
 
 def test_a_proposal_can_be_edited_before_it_is_applied(ada: Agent) -> None:
@@ -76,11 +72,11 @@ def test_a_proposal_can_be_edited_before_it_is_applied(ada: Agent) -> None:
     page = press(client, row, "apply_edited", **{"trait-name": "", "trait-strength": "7"})
     assert "name: This field is required." in page
     assert "strength:" in page
-    assert strengths(ada) == {"dry wit": 0.6}
+    assert traits_of(ada) == {"dry wit": 0.6}
 
     trait = {"trait-name": "short answers", "trait-description": "Two sentences.", "trait-strength": "0.3"}
     assert "as you wrote it" in press(client, row, "apply_edited", **trait)
-    assert strengths(ada) == {"dry wit": 0.6, "short answers": 0.3}
+    assert traits_of(ada) == {"dry wit": 0.6, "short answers": 0.3}
 
 
 def test_a_rejection_keeps_its_reason(ada: Agent) -> None:
@@ -106,7 +102,7 @@ def test_who_may_only_look_sees_no_button_and_cannot_decide(ada: Agent) -> None:
     assert client.post(url).status_code == 403
     assert client.get(url).status_code == 405
     assert signed_in(staff("agents.view_agent")).get(list_of(BehaviorRequest)).status_code == 403
-    assert strengths(ada) == {"dry wit": 0.6}
+    assert traits_of(ada) == {"dry wit": 0.6}
 
 
 def test_without_the_right_to_read_messages_the_queue_quotes_none(ada: Agent) -> None:
@@ -119,13 +115,6 @@ def test_without_the_right_to_read_messages_the_queue_quotes_none(ada: Agent) ->
         assert "concise replies" in page
     assert "needs the permission to view messages" in plain(read(client, page_of(row)))
     assert "windbag" in plain(read(signed_in(viewer()), list_of(BehaviorRequest)))
-
-
-def test_home_counts_what_waits_for_those_who_may_decide(ada: Agent) -> None:
-    proposed(ada)
-
-    assert "1 behaviour request to decide on" in plain(home())
-    assert "Waits for you" not in plain(home(viewer()))
 
 
 def test_the_agent_s_page_and_the_conversation_say_what_was_asked(ada: Agent) -> None:
@@ -180,14 +169,14 @@ def test_a_conflict_keeps_the_request_and_the_typed_text(ada_stale: Agent, conso
     assert refused.status_code == 200
     assert f"version 2, behaviour request {row.pk} by Zoe: concise replies 0.5 → 0.7." in page
     assert "Nothing is saved yet" in page
-    assert strengths(ada_stale) == {"concise replies": 0.7, "dry wit": 0.6}
+    assert traits_of(ada_stale) == {"concise replies": 0.7, "dry wit": 0.6}
     assert ada_stale.persona_versions.count() == 2
     again = sent(refused)
     assert (again["avatar_color"], "0.9" in again.values()) == ("#123456", True)
 
     assert console.post(page_of(ada_stale), again).status_code == 302
     ada_stale.refresh_from_db()
-    assert (ada_stale.avatar_color, strengths(ada_stale)) == ("#123456", {"concise replies": 0.7, "dry wit": 0.9}), (
+    assert (ada_stale.avatar_color, traits_of(ada_stale)) == ("#123456", {"concise replies": 0.7, "dry wit": 0.9}), (
         "not undone"
     )
 
@@ -201,21 +190,6 @@ def test_a_current_page_is_saved_without_a_version_of_line_ends(ada_stale: Agent
 
     assert console.post(page_of(ada_stale), sent(opened, title="Clerk")).status_code == 302
     assert (ada_stale.persona_versions.count(), Agent.objects.get().title) == (1, "Clerk")
-
-
-def test_a_description_that_was_generated_meanwhile_stays_and_is_nobodys(ada_stale: Agent, console: Client) -> None:
-    Agent.objects.update(description_origin="seed")
-    opened = console.get(page_of(ada_stale))
-    Agent.objects.update(description="A brief clerk.", description_origin="generated")
-
-    assert console.post(page_of(ada_stale), sent(opened, title="Clerk")).status_code == 302
-
-    ada_stale.refresh_from_db()
-    assert (ada_stale.description, ada_stale.description_origin, ada_stale.title) == (
-        "A brief clerk.",
-        "generated",
-        "Clerk",
-    )
 
 
 def test_a_typed_description_does_not_replace_a_newer_one_unseen(ada_stale: Agent, console: Client) -> None:

@@ -8,6 +8,7 @@ from agents.models import Agent
 from agents.personas.persona import TraitValue
 from tests.api_client import Program, listed, paged, program
 from tests.console import staff, superuser
+from tests.correction.behavior.asking import traits_of
 from tests.correction.behavior.proposals import CONCISE, Status, proposed
 from tests.factories import make_agent
 
@@ -23,10 +24,6 @@ def client() -> Program:
 @pytest.fixture
 def ada() -> Agent:
     return make_agent("ada", traits=[TraitValue("dry wit", "Jokes without a smile.", 0.4, 0.6)])
-
-
-def strengths(agent: Agent) -> dict[str, float]:
-    return dict(agent.traits.order_by("name").values_list("name", "strength"))
 
 
 def test_the_queue_shows_each_request_and_its_page_what_the_tiers_said(client: Program, ada: Agent) -> None:
@@ -62,14 +59,14 @@ def test_a_request_is_applied_and_reverted(client: Program, ada: Agent) -> None:
 
     applied = client.post(f"{REQUESTS}{row.pk}/apply/", {}, format="json")
     assert (applied.status_code, applied.json()["status"], applied.json()["reviewed_by"]) == (200, "applied", "eve")
-    assert strengths(ada) == {"concise replies": 0.7, "dry wit": 0.6}
+    assert traits_of(ada) == {"concise replies": 0.7, "dry wit": 0.6}
     assert (applied.json()["persona_version_before"], applied.json()["persona_version"]) == (1, 2)
     again = client.post(f"{REQUESTS}{row.pk}/apply/", {}, format="json")
     assert again.status_code == 409
 
     reverted = client.post(f"{REQUESTS}{row.pk}/revert/", {}, format="json")
     assert (reverted.status_code, reverted.json()["status"]) == (200, "reverted")
-    assert strengths(ada) == {"dry wit": 0.6}
+    assert traits_of(ada) == {"dry wit": 0.6}
 
 
 def test_a_request_is_edited_and_applied_or_rejected_with_a_reason(client: Program, ada: Agent) -> None:
@@ -79,7 +76,7 @@ def test_a_request_is_edited_and_applied_or_rejected_with_a_reason(client: Progr
     assert client.post(f"{REQUESTS}{row.pk}/apply/", body, format="json").status_code == 200
     rejected = client.post(f"{REQUESTS}{other.pk}/reject/", {"why": "not our style"}, format="json")
 
-    assert strengths(ada) == {"dry wit": 0.6, "short answers": 0.3}
+    assert traits_of(ada) == {"dry wit": 0.6, "short answers": 0.3}
     assert ada.traits.get(name="short answers").description == CONCISE["description"], "what is left out is as proposed"
     assert (rejected.json()["status"], "not our style" in rejected.json()["why"]) == ("rejected", True)
 
@@ -98,4 +95,4 @@ def test_deciding_and_reading_need_their_own_rights(ada: Agent) -> None:
     for act in ("apply", "reject", "revert", "retry"):
         assert reader.post(f"{REQUESTS}{row.pk}/{act}/", {}, format="json").status_code == 403, act
         assert half.post(f"{REQUESTS}{row.pk}/{act}/", {}, format="json").status_code == 403, act
-    assert strengths(ada) == {"dry wit": 0.6}
+    assert traits_of(ada) == {"dry wit": 0.6}

@@ -117,14 +117,6 @@ def test_cases_bring_what_was_said_before(tmp_path: Path, llm_server: LLMServer)
     assert "Ada: Well, well." in prompt_of(llm_server.bodies[1])
 
 
-def test_a_judge_that_answers_nothing_is_not_asked_for_ever(tmp_path: Path, llm_server: LLMServer) -> None:
-    llm_server.always(status=400)
-    rows = [{"text": f"message number {i}", "request": False} for i in range(150)]
-
-    assert refused(written(tmp_path, *rows))[1] == 2
-    assert llm_server.calls < 100
-
-
 def test_wrong_lines_are_named(tmp_path: Path) -> None:
     path = written(
         tmp_path,

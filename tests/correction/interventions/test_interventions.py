@@ -171,9 +171,7 @@ def test_a_row_with_all_three_kinds_fires_when_all_hold(llm_server: LLMServer, a
     ]
 
 
-@pytest.mark.parametrize(
-    ("threshold", "value", "fires"), [(None, True, True), (None, False, False), ("5.0", 4, True), ("5.0", 5, False)]
-)
+@pytest.mark.parametrize(("threshold", "value", "fires"), [(None, True, True), (None, False, False), ("5.0", 4, True)])
 def test_the_polarity_of_a_proposition_depends_on_its_threshold(
     llm_server: LLMServer, ada: Agent, office: Channel, threshold: str | None, value: Any, fires: bool
 ) -> None:
@@ -228,7 +226,6 @@ def test_what_cannot_be_used_is_said_beside_its_field(fields: dict[str, Any], fi
     [
         ({"function": "mood"}, "function 'mood' is not registered"),
         ({"textual_claim": " \n"}, "no precondition"),
-        ({**ALWAYS, "nudge": "Be {{mood}}."}, "unknown variable"),
     ],
 )
 def test_an_unusable_row_never_fires_and_its_log_says_why(

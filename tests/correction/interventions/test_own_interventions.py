@@ -63,25 +63,22 @@ def test_unknown_functions_and_wrong_parameters_are_refused(settings: Settings) 
 
 
 @pytest.mark.parametrize(
-    ("settings_of", "said"),
+    ("setting", "path", "said"),
     [
+        ("INTERVENTION_FUNCTIONS", "nowhere.at_all", "'nowhere.at_all' cannot be used: ModuleNotFound"),
+        ("INTERVENTION_FUNCTIONS", OWN + "silence", "there is a function 'silence' already"),
         (
-            {"INTERVENTION_FUNCTIONS": ["nowhere.at_all"]},
-            "INTERVENTION_FUNCTIONS: 'nowhere.at_all' cannot be used: ModuleNotFound",
-        ),
-        ({"INTERVENTION_FUNCTIONS": [OWN + "silence"]}, "there is a function 'silence' already"),
-        (
-            {"INTERVENTION_FUNCTIONS": [OWN + "three_arguments"]},
+            "INTERVENTION_FUNCTIONS",
+            OWN + "three_arguments",
             "its arguments are (context, one, two); allowed: (context), or",
         ),
-        ({"INTERVENTION_BATCHES": ["nowhere.at_all"]}, "INTERVENTION_BATCHES: 'nowhere.at_all' cannot be used"),
+        ("INTERVENTION_BATCHES", "nowhere.at_all", "INTERVENTION_BATCHES: 'nowhere.at_all' cannot be used"),
     ],
 )
 def test_a_path_that_cannot_be_used_is_said_by_manage_py_check(
-    settings: Settings, settings_of: dict[str, Any], said: str
+    settings: Settings, setting: str, path: str, said: str
 ) -> None:
-    for name, value in settings_of.items():
-        setattr(settings, name, value)
+    setattr(settings, setting, [path])
 
     (error,) = [one for one in run_checks(tags=["plumbline"]) if one.id == "correction.E002"]
 
