@@ -269,21 +269,15 @@ def test_a_sentence_is_judged_and_logged_as_an_external_check(root: Client, llm_
 
 
 # -- who may
-def test_who_may_only_view_looks_and_who_may_not_is_refused() -> None:
-    ada = make_agent()
+def test_who_may_only_view_may_count_and_is_offered_nothing_else() -> None:
+    ada, looking = make_agent(), signed_in(viewer())
     judged(ada, 2.0)
-    looking = signed_in(viewer())
     html = read(looking, gate_page(ada))
 
     assert "1 of 1 (100 %)" in plain(html)
-    assert 'name="_save"' not in html
-    assert [looking.post(gate_page(ada), {button: ""}).status_code for button in ("_save", "_judge", "_check")] == [
-        403
-    ] * 3
+    assert not [button for button in ("_save", "_judge", "_check") if f'name="{button}"' in html]
     counted = plain(press(looking, ada, "_count", check=["adherence"], adherence="1").content.decode())
     assert "Together: 0 of 1 (0 %) messages" in counted
-    assert signed_in(staff("correction.view_correctionlog")).get(gate_page(ada)).status_code == 403
-    assert Client().get(gate_page(ada), secure=True).status_code == 302
 
 
 def test_the_number_of_queries_does_not_grow(root: Client) -> None:

@@ -17,7 +17,7 @@ from django.core.management import CommandError, call_command
 from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Agent
-from correction.config.configure import config_history, configure, copy_config, notes_on, revert
+from correction.config.configure import config_history, configure, notes_on, revert
 from correction.config.settings import SETTINGS, ConfigError, resolve_config
 from correction.models import AgentEvaluationConfig
 from tests import zygote
@@ -283,13 +283,3 @@ def test_an_entry_of_another_history_is_not_gone_back_to(ada: Agent) -> None:
 
 
 # -- copying, making
-def test_copying_gives_the_source_s_own_settings_inherited_ones_too(ada: Agent) -> None:
-    bob, cyd = make_agent("bob"), make_agent("cyd")
-    configure(agent=ada, changes={"gate_fluency_enabled": True})
-    configure(agent=bob, changes={"gate_mode": "observe"})
-
-    assert copy_config(source=ada, targets=[ada, bob, cyd]) == 2
-
-    for agent in (bob, cyd):
-        assert resolve_config(agent).values == resolve_config(ada).values
-        assert config_history(agent)[0].reason == "copied from ada"

@@ -68,9 +68,8 @@ def test_tokens_of_every_kind_calls_and_dollars_are_summed_ac_7_3_5(ada: Agent) 
     assert total.cost_usd == Decimal("1.50000001")
 
 
-@pytest.mark.parametrize("zone", ["Pacific/Auckland", "America/Los_Angeles"])
-def test_days_are_those_of_utc_whatever_zone_times_are_shown_in(ada: Agent, zone: str, settings: Settings) -> None:
-    settings.TIME_ZONE = zone
+def test_days_are_those_of_utc_whatever_zone_times_are_shown_in(ada: Agent, settings: Settings) -> None:
+    settings.TIME_ZONE = zone = "Pacific/Auckland"
     call(ada, at=datetime(2026, 11, 1, 23, 59, 59, tzinfo=UTC))
     call(ada, at=datetime(2026, 11, 2, 0, 0, 0, tzinfo=UTC))
 

@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+import sentry_sdk
 from pytest_django import Settings
 
 from agents.kit.models import LLMCall
@@ -32,6 +33,7 @@ from tests.correction.gating import (
 from tests.evaluation.judging import prompt_of, tail_of
 from tests.factories import make_agent, say
 from tests.llm_server import LLMServer
+from tests.tracing import Caught, tree
 
 pytestmark = pytest.mark.django_db
 
@@ -60,12 +62,6 @@ def test_only_adherence_sees_the_persona(llm_server: LLMServer) -> None:
         assert prompt.count("I filed it. Twice.") == 1
         assert "I filed it. Twice." in tail_of(body)
         assert "On your desk." in prompt
-
-
-def test_a_score_equal_to_the_threshold_passes(llm_server: LLMServer) -> None:
-    llm_server.respond = judge({"adherence": 5, "consistency": 5, "fluency": 5})
-    result = check(adherence=Decimal("5.0"), consistency=Decimal("5.1"), fluency=Decimal("4.9"))
-    assert [c.dimension for c in result.failures] == ["consistency"]
 
 
 def test_hard_adherence_takes_off_for_flaws(llm_server: LLMServer) -> None:
@@ -276,3 +272,27 @@ def test_what_a_judge_writes_can_be_stored(llm_server: LLMServer, reasoning: str
     assert not send(agent, channel, "I filed it.").committed
     assert outcomes() == ["corrected"]
     assert "\x00" not in logs()[0].dimension_results.get().reasoning
+
+
+SECRETS = ("raccoon in the annex", "dry and careful clerk", "was looked at", "persona specification")
+
+
+def test_sentry_sees_a_span_per_dimension_and_no_text_ac_7_0_16(sentry: Caught, llm_server: LLMServer) -> None:
+    agent, channel = gated(*DIMENSIONS)
+    llm_server.respond = judge({"adherence": 8, "consistency": 2, "fluency": {"status": 529}})
+    with sentry_sdk.start_transaction(op="test", name="test"):
+        send(agent, channel, "the raccoon in the annex")
+    (transaction,) = sentry.of_type("transaction")
+    got = tree(transaction)
+    assert got["correction.gate", "agents.send_message"] == 1
+    assert got["correction.gate.dimension", "correction.gate"] == 3
+    assert got["llm.call", "correction.gate"] == 3
+    spans = {
+        s["data"]["gate.dimension"]: s["data"] for s in transaction["spans"] if s["op"] == "correction.gate.dimension"
+    }
+    assert {d: (data["gate.status"], data["gate.passed"], data.get("gate.score")) for d, data in spans.items()} == {
+        "adherence": ("scored", True, 8.0),
+        "consistency": ("scored", False, 2.0),
+        "fluency": ("error", True, None),
+    }
+    assert not any(secret in sentry.text for secret in SECRETS)

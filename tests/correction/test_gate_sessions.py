@@ -90,16 +90,6 @@ def test_the_same_key_is_not_judged_twice(llm_server: LLMServer) -> None:
     assert again.reports["gate"] == first.reports["gate"]
 
 
-def test_another_draft_under_the_same_key_is_judged_and_said_once(llm_server: LLMServer) -> None:
-    agent, channel = gated("fluency")
-    llm_server.respond = by_text(bad=2, good=8)
-    first = send(agent, channel, "bad", idempotency_key="k")
-    second = send(agent, channel, "good", session=first.session, idempotency_key="k")
-    assert (second.outcome, second.text) == ("passed_after_retry", "good")
-    assert send(agent, channel, "good", idempotency_key="k").message == second.message
-    assert Message.objects.count() == 1
-
-
 def test_a_key_of_another_agents_draft_gives_nothing_away(llm_server: LLMServer) -> None:
     agent, channel = gated("fluency")
     bob, _ = gated("fluency", slug="bob")
@@ -191,13 +181,12 @@ def test_what_the_pipelines_own_cap_lets_through_closes_the_session(llm_server: 
     assert [(log.committed, log.session.message) for log in logs()] == [(False, result.message), (True, result.message)]
 
 
-@pytest.mark.parametrize("mode", ["off", "observe"])
-def test_a_gate_switched_off_between_two_leases_sends_no_rejected_draft(llm_server: LLMServer, mode: str) -> None:
+def test_a_gate_switched_off_between_two_leases_sends_no_rejected_draft(llm_server: LLMServer) -> None:
     agent, channel = gated("fluency")
     llm_server.respond = judge({"fluency": 2})
     run = Run.objects.create(agent=agent, channel=channel)
     session = send(agent, channel, "one", turn=turn_of(agent, channel, run), run=run).session
-    configure(agent, gate_mode=mode)
+    configure(agent, gate_mode="off")
     run.attempt, turn = 2, turn_of(agent, channel, run)
     message = send(agent, channel, "two", turn=turn, run=run, session=session).message
     pipeline().finish(turn)

@@ -125,15 +125,6 @@ def test_phrases_to_avoid_are_exactly_those_of_two_messages(texts: list[str]) ->
     assert len(set(phrases)) == len(phrases)
 
 
-@given(st.lists(st.text(), max_size=6))
-def test_any_text_is_compared_with_the_same_result_twice(texts: list[str]) -> None:
-    first = detect_repetition(texts, threshold=0.3)
-
-    assert first == detect_repetition(list(texts), threshold=0.3)
-    assert 0 <= first.overlap <= 1
-    assert build_repetition_context(first) == "" or first.triggered
-
-
 def test_enormous_messages_take_time_in_proportion() -> None:
     text = "a " * 50_000
     begun = time.process_time()
@@ -210,10 +201,6 @@ def test_the_context_holds_messages_phrases_and_instruction_ac_7_2_4_ac_7_2_5() 
     assert all(f"{number}. {message}" in text for number, message in enumerate(HEY, 1))
     assert "Vary your language" in text
     assert "Do not use these phrases again:\n- “hey everyone just wanted to”" in text
-
-
-def test_without_repetition_there_is_no_context() -> None:
-    assert build_repetition_context(detect_repetition(FRESH, threshold=0.3)) == ""
 
 
 def test_earlier_messages_cannot_leave_their_fence() -> None:

@@ -13,6 +13,7 @@ import time_machine
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
 
 from agents.kit.models import LLMCall, ModelPrice
 from agents.kit.models.lease import LeaseLost
@@ -20,12 +21,14 @@ from agents.models import Channel, Message
 from agents.personas.persona import changes_since
 from correction.behavior import effects
 from correction.behavior.applying import BehaviorError, apply_request, revert_request
+from correction.behavior.before_after import messages_before
 from correction.behavior.effects import EffectResult, plan_request, queue_effect, work_one
-from correction.behavior.models import BehaviorEffect, BehaviorRequest
+from correction.behavior.models import MOST_MESSAGES, BehaviorEffect, BehaviorRequest
 from correction.behavior.postponing import resume_paused
 from correction.config.configure import configure
 from evaluation.change.evidence import is_stale, stale_reasons
 from evaluation.change.models import Baseline
+from evaluation.scorers.subjects import Event
 from tests.correction.behavior.changed import LESS, MORE, Changed
 from tests.correction.behavior.measured import (
     TRAIT_CLAIM,
@@ -39,6 +42,7 @@ from tests.correction.behavior.measured import (
 )
 from tests.correction.behavior.proposals import proposed
 from tests.evaluation.judging import prompt_of
+from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -369,3 +373,45 @@ def test_a_build_passes_with_a_requested_change(clerk: Clerk, llm_server: LLMSer
     entry = next(value for value in (document.get("runs") or document["agents"]) if value["agent"] == "ada")
     change = f"version 2, behaviour request {request.pk} by anna: emoji use 0.95 → 0"
     assert entry["persona_changes"] == [change]
+
+
+# -- what a judge of a single message is shown before it
+def lines_of(events: tuple[Event, ...]) -> list[tuple[str, str, str]]:
+    return [(event.kind, event.speaker, event.text) for event in events]
+
+
+def test_the_last_two_of_the_same_channel_are_shown_in_their_order() -> None:
+    ada, desk, hall = make_agent("ada"), make_channel("desk"), make_channel("hall")
+    say(desk, "Bob", "One")
+    say(hall, "Bob", "Elsewhere")
+    say(desk, ada, "Two")
+    say(desk, "Zoe", "Three")
+    last, first = say(desk, ada, "Four"), say(hall, ada, "Five")
+
+    found = messages_before(ada, [last, first])
+
+    assert [text for _, _, text in lines_of(found[last.pk])] == ["Two", "Three"]
+    assert [kind for kind, _, _ in lines_of(found[last.pk])] == ["action", "stimulus"]
+    assert lines_of(found[last.pk])[1][1] == "Zoe"
+    assert [text for _, _, text in lines_of(found[first.pk])] == ["Elsewhere"]
+
+
+def test_what_was_played_is_passed_over_however_much_of_it_there_is() -> None:
+    ada, desk = make_agent("ada"), make_channel("desk")
+    for text in ("One", "Two"):
+        say(desk, "Bob", text)
+    for number in range(8):
+        say(desk, ada, f"Simulated {number}", synthetic=True)
+    last = say(desk, ada, "Three")
+    assert [text for _, _, text in lines_of(messages_before(ada, [last])[last.pk])] == ["One", "Two"]
+
+
+def test_many_messages_are_read_in_two_queries(django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    ada, desk = make_agent("ada"), make_channel("desk")
+    for number in range(2 * MOST_MESSAGES):
+        say(desk, ada, f"Line {number}")
+    messages = list(Message.objects.order_by("position"))
+    with django_assert_num_queries(2):
+        found = messages_before(ada, messages)
+    assert [len(found[message.pk]) for message in messages[:3]] == [0, 1, 2]
+    assert lines_of(found[messages[-1].pk])[-1][2] == f"Line {2 * MOST_MESSAGES - 2}"

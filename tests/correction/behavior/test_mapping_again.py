@@ -9,7 +9,7 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from agents.personas.persona import TraitValue
-from correction.behavior.applying import MAPPED_AGAIN, BehaviorError, apply_request, reject_request
+from correction.behavior.applying import MAPPED_AGAIN, BehaviorError, apply_request
 from correction.behavior.models import BehaviorRequest
 from correction.behavior.work import work_one
 from tests.api_client import program
@@ -139,16 +139,6 @@ def test_who_names_the_trait_is_asked_no_more(llm_server: LLMServer) -> None:
     apply_request(request=two, trait={"name": "pirate talk", "strength": 0.2})
 
     assert (traits_of(agent), llm_server.calls) == ({"concise answers": 0.5, "pirate talk": 0.2}, asked)
-
-
-def test_a_rejected_request_is_mapped_again_when_it_is_applied_after_all() -> None:
-    agent, (one, two) = waiting("Talk like a pirate sometimes", "Stop the pirate talk")
-    reject_request(request=two, user=None)
-    apply_request(request=one)
-
-    apply_request(request=two)
-
-    assert traits_of(agent) == {"speaking like a pirate": 0.0}
 
 
 def test_only_the_protected_traits_of_now_decide(llm_server: LLMServer) -> None:

@@ -113,34 +113,12 @@ def test_the_prompt_reads_as_its_snapshot(tier: Tier) -> None:
     assert result == path.read_text(encoding="utf-8")
 
 
-def test_earlier_and_quoted_words_are_fenced_and_not_shown_to_the_gate() -> None:
-    gate, *others = ("".join(texts(request(tier))) for tier in TIERS)
-
-    assert not [said for said in ("write novels", "Second drawer") if said in gate]
-    for asked in others:
-        earlier = asked.partition(f"<<<EARLIER {NONCE}>>>")[2].partition(f"<<<END EARLIER {NONCE}>>>")[0]
-        assert [asked.count(said) for said in ("write novels", "Second drawer")] == [1, 1]
-        assert [earlier.count(said) for said in ("write novels", "    | Second drawer")] == [1, 1]
-
-
 def test_what_was_said_before_is_cut_visibly() -> None:
     asked = "".join(texts(request("extract", context=("Zed: " + "x" * 5_000,))))
 
     assert "x" * 900 in asked
     assert "x" * 1_001 not in asked
     assert "characters cut]" in asked
-
-
-def test_only_the_map_tier_sees_persona_and_traits_and_not_the_message() -> None:
-    gate, extract, mapped = ("".join(texts(request(tier))[1:]) for tier in TIERS)
-
-    assert "keep it shorter" in gate
-    assert "keep it shorter" in extract
-    assert "keep it shorter" not in mapped
-    assert "dry and careful clerk" not in gate + extract
-    assert "small talk" not in gate + extract
-    assert '"name": "small talk", "strength": 0.0,' in mapped
-    assert "The answers shall be short." in mapped
 
 
 @pytest.mark.parametrize("tier", TIERS)

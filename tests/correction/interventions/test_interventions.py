@@ -59,7 +59,6 @@ def test_with_everything_off_no_model_is_asked_nothing_is_logged_one_query_ac_7_
     [
         ({"anti_convergence_enabled": True}, ["anti_convergence"]),
         ({"variety_intervention_enabled": True}, ["variety"]),
-        ({"anti_convergence_enabled": True, "variety_intervention_enabled": True}, ["anti_convergence", "variety"]),
     ],
 )
 def test_each_kind_is_enabled_for_itself_and_for_one_agent_ac_7_1_12(
