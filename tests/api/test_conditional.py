@@ -34,45 +34,30 @@ PERSONA = {"display_name": "Ada", "system_prompt": "You are Ada, a dry and caref
 CHANGES = [  # path, method, and two changes
     (DEFAULTS, "put", {"repetition_threshold": 0.4}, {"repetition_threshold": 0.5}),
     (ADA, "patch", {"repetition_threshold": 0.4}, {"repetition_threshold": 0.5}),
-    (ADA, "put", {"repetition_threshold": 0.4}, {"repetition_threshold": 0.5}),
     (AGENT, "patch", {"title": "first"}, {"system_prompt": "Second."}),
     (AGENT, "put", {**PERSONA, "title": "first"}, {**PERSONA, "title": "second"}),
     (CHANNEL, "patch", {"agents": ["ada"]}, {"topic": "ships"}),
-    (CHANNEL, "put", {"name": "Office", "topic": "paper"}, {"name": "Office", "topic": "ships"}),
 ]
-EDITED = pytest.mark.parametrize(("path", "method", "first", "second"), CHANGES)
 
 
-@EDITED
-def test_a_reader_who_has_it_gets_304_until_it_changes(
+@pytest.mark.parametrize(("path", "method", "first", "second"), CHANGES)
+def test_a_reader_gets_304_until_it_changes_and_a_second_editor_412(
     client: Program, path: str, method: str, first: dict[str, Any], second: dict[str, Any]
 ) -> None:
     etag = client.get(path)["ETag"]
-
     known = client.get(path, headers={"If-None-Match": etag})
-    getattr(client, method)(path, first)
-    changed = client.get(path, headers={"If-None-Match": etag})
-
     assert (known.status_code, known.content, known["ETag"]) == (304, b"", etag)
-    assert changed.status_code == 200
-    assert changed["ETag"] != etag
-
-
-@EDITED
-def test_of_two_editors_the_second_gets_a_412_with_the_current_etag(
-    client: Program, path: str, method: str, first: dict[str, Any], second: dict[str, Any]
-) -> None:
-    etag = client.get(path)["ETag"]
 
     made = getattr(client, method)(path, first, headers={"If-Match": etag})
+    changed = client.get(path, headers={"If-None-Match": etag})
     mine = getattr(client, method)(path, second, headers={"If-Match": etag})
-    shown = client.get(path).json()
     again = getattr(client, method)(path, second, headers={"If-Match": made["ETag"]})
 
-    assert (made.status_code, again.status_code) == (200, 200)
+    assert (made.status_code, changed.status_code, again.status_code) == (200, 200, 200)
+    assert changed["ETag"] != etag
     assert (mine.status_code, mine["content-type"], mine["ETag"]) == (412, "application/problem+json", made["ETag"])
     assert f"If-Match: {made['ETag']}" in mine.json()["detail"]
-    assert client.get(path).json() != shown
+    assert client.get(path).json() != changed.json()
 
 
 @pytest.mark.parametrize(("path", "needed"), [(AGENT, "system_prompt"), (CHANNEL, "name")])
@@ -97,7 +82,7 @@ def test_the_defaults_may_be_changed_although_an_agent_on_the_page_was(client: P
     assert client.put(DEFAULTS, {"gate_mode": "off"}, headers={"If-Match": etag}).status_code == 200
 
 
-@pytest.mark.parametrize("tag", ["nonsense", '"nonsense"', "W/nonsense", ""])
+@pytest.mark.parametrize("tag", ["nonsense", '"nonsense"', ""])
 def test_what_is_no_current_etag_is_a_412(client: Program, tag: str) -> None:
     assert client.patch(ADA, {"gate_mode": "off"}, headers={"If-Match": tag}).status_code == 412
 

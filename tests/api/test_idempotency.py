@@ -90,7 +90,7 @@ def test_another_body_under_the_same_key_is_a_422_that_says_so(eve: User) -> Non
     assert "one key per request" in refused.data["detail"]
 
 
-@pytest.mark.parametrize("key", ["", "two words", "k" * 256, "Schlüssel"])
+@pytest.mark.parametrize("key", ["two words", "k" * 256, "Schlüssel"])
 def test_an_invalid_key_is_a_400_that_says_what_is_allowed(eve: User, key: str) -> None:
     refused = till()(eve, key=key)
 

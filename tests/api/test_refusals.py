@@ -33,9 +33,7 @@ WRONG_MESSAGES: list[tuple[dict[str, Any], str, str]] = [
     ({"outsider": "Eve"}, "agent", "exactly one of agent, user, outsider; agent and outsider given"),
     ({"agent": None}, "agent", "none given"),
     ({"sent_at": "0001-01-01T00:00:00+14:00"}, "sent_at", "allowed: a time such as 2026-11-22T14:30:00Z"),
-    ({"sent_at": 7}, "sent_at", "sent_at 7: allowed: a time such as"),
     ({"sent_at": "2026-13-45"}, "sent_at", "sent_at '2026-13-45': allowed: a time such as"),
-    ({"text": None}, "text", "text is missing"),
     ({"text": "a\x00b"}, "text", "holds a NUL character"),
     ({"external_id": " "}, "external_id", "external_id ' ': allowed: "),
     ({"channel": "no such/slug"}, "channel", "channel 'no such/slug': allowed: "),
@@ -52,21 +50,13 @@ CASES: list[tuple[str, dict[str, Any], list[Case]]] = [
         ({"slug": "_default"}, "slug", "an agent's id cannot begin with an underscore: _default stands for every agent"),
         ({"slug": "é"}, "slug", "slug 'é': allowed: "),
         ({"display_name": ...}, "display_name", "display_name is missing"),
-        ({"system_prompt": "  "}, "system_prompt", "system_prompt '  ': allowed: at least 1 character"),
-        ({"avatar_color": "red"}, "avatar_color", "avatar_color 'red': allowed: "),
         ({"is_active": 1}, "is_active", "is_active 1: allowed: a valid boolean"),
         ({"max_turns": 0}, "max_turns", "max_turns 0: allowed: greater than or equal to 1"),
-        ({"max_turns": 10**30}, "max_turns", "allowed: less than or equal to 10000"),
-        ({"max_turns": True}, "max_turns", "max_turns True: allowed: a valid integer"),
-        ({"max_turns": None}, "max_turns", "max_turns None: allowed: a valid integer"),
         ({"model_id": "replay:/etc/passwd"}, "model_id", "allowed: a model's name"),
         ({"model_id": "some-model"}, "model_id", "no key is set"),
         ({"sample_lines": ["a", ""]}, "sample_lines[1]", "sample_lines[1] '': allowed: at least 1 character"),
-        ({"sample_lines": "a"}, "sample_lines", "sample_lines 'a': allowed: a valid list"),
-        ({"traits": [{"name": "a", "strength": 1.5}]}, "traits[0].strength", "1.5: allowed: less than or equal to 1"),
         ({"traits": [{"name": "a", "strength": 1e400}]}, "traits[0].strength", "strength inf: allowed: less than"),
         ({"traits": [{"name": "a"}, {"name": "A"}]}, "traits[1].name", "name 'A': allowed: a name no other trait has"),
-        ({"traits": [{"name": "a", "mood": 1}]}, "traits[0].mood", "there is no field 'mood'; allowed: name"),
         ({"traits": [{}]}, "traits[0].name", "traits[0].name is missing"),
         ({"title": "a\x00b"}, "title", "title holds a NUL character"),
         ({"title": "\ud800"}, "title", "title holds half of a surrogate pair"),
@@ -74,54 +64,38 @@ CASES: list[tuple[str, dict[str, Any], list[Case]]] = [
     ]),
     ("channels/", {"slug": "new", "name": "New"}, [
         ({"slug": "office"}, "slug", "another channel of that name"),
-        ({"slug": "a/b"}, "slug", "slug 'a/b': allowed: "),
         ({"kind": "secret"}, "kind", "kind 'secret': allowed: 'public', 'private', 'dm', 'debate' or 'experiment'"),
         ({"tags": {"1st": "x"}}, "tags.1st", "tag '1st': allowed: keys of a letter"),
-        ({"tags": {"a": 1}}, "tags.a", "tags.a 1: allowed: a valid string"),
         ({"tags": {f"t{n}": "" for n in range(21)}}, "tags", "at most 20 items"),
         ({"agents": ["ada", "nobody"]}, "agents", "agents: there is no agent 'nobody'"),
-        ({"agents": ["x" * 65]}, "agents[0]", "allowed: at most 64 characters"),
         ({"users": ["mallory"]}, "users", "there is no user 'mallory'"),
-        ({"users": ["x" * 151]}, "users[0]", "allowed: at most 150 characters"),
         ({"synthetic": True}, "synthetic", "there is no field 'synthetic'"),
     ]),
     ("messages/", {"channel": "office", "text": "hello"}, [
         ({"channel": None}, "channel", "channel None: allowed: the slug of a channel"),
         ({"channel": "nowhere"}, "channel", "there is no channel 'nowhere'; channels: desk, office"),
-        ({"channel": "x" * 121}, "channel", "allowed: the slug of a channel"),
         ({"text": " \n"}, "text", "allowed: a text, not only white space"),
         ({"text": "x" * 100_001}, "text", "allowed: at most 100000 characters"),
-        ({"text": 7}, "text", "text 7: allowed: a valid string"),
-        ({"parent": 10**30}, "parent", "allowed: less than or equal to"),
         ({"parent": 99}, "parent", "parent 99: allowed: the id of a message of channel 'office'"),
         ({"user": "eve"}, "user", "there is no field 'user'"),
     ]),
     ("messages/send/", DRAFT, [
         ({"agent": "nobody"}, "agent", "there is no agent 'nobody'"),
-        ({"agent": ""}, "agent", "agent '': allowed: the slug of an agent"),
-        ({"payload": []}, "payload", "payload []: allowed: a valid dictionary"),
         ({"payload": {"a": ["\x00"]}}, "payload.a[0]", "payload.a[0] holds a NUL character"),
         ({"payload": {"a": "x" * 100_000}}, "payload", "allowed: a JSON object of at most 100,000 characters"),
         ({"trigger": 77}, "trigger", "trigger 77: allowed: the id of a message of channel 'office'"),
         ({"deadline": 0}, "deadline", "deadline 0: allowed: greater than or equal to 0.1"),
-        ({"deadline": "5"}, "deadline", "deadline '5': allowed: a valid number"),
         ({"session": "x"}, "session", "is not a session id"),
         ({"overrides": {"gate_mod": "off"}}, "overrides", "there is no field 'gate_mod' (did you mean gate_mode"),
         ({"overrides": {"gate_mode": "maybe"}}, "overrides", "gate_mode 'maybe': allowed: off or observe or enforce"),
-        ({"overrides": {"gate_deadline_seconds": 600}}, "overrides", "gate_deadline_seconds 600: allowed: 0.1 to 60"),
         ({"overrides": {"stages": ["x"]}}, "overrides.stages[0]", "overrides.stages[0] 'x': allowed: gate"),
         ({"overrides": {"model": "replay:x"}}, "overrides.model", "'replay:x': allowed: the name of a model"),
-        ({"overrides": {"tags": {"1": "x"}}}, "overrides.tags.1", "tag '1': allowed: keys of a letter"),
-        ({"overrides": {"scene": True}}, "overrides.scene", "overrides.scene True: allowed: a valid integer"),
     ]),
     ("agents/ada/turns/", {"channel": "office"}, [
-        ({"channel": ...}, "channel", "channel is missing"),
         ({"trigger": 99}, "trigger", "trigger 99: allowed: the id of a message of channel 'office'"),
-        ({"prompt": "x" * 20_001}, "prompt", "allowed: at most 20000 characters"),
         ({"overrides": {"x": 1}}, "overrides", "there is no field 'x'"),
     ]),
     ("messages/ingest/", {"channel": "desk", "messages": [SPOKEN]}, [
-        ({"messages": []}, "messages", "allowed: at least 1 item"),
         ({"messages": [SPOKEN] * 1001}, "messages", "1,001 of them: allowed: at most 1000 items"),
         ({"messages": [SPOKEN], "channel": ...}, "messages[0].channel", "channel is missing; allowed: a slug"),
         ({"messages": [SPOKEN, 7]}, "messages[1]", "messages[1] 7: allowed: a valid dictionary"),
@@ -132,7 +106,6 @@ CASES: list[tuple[str, dict[str, Any], list[Case]]] = [
         ({"content": '{"plumbline": "transcript", "version": 1}\n{"id": 7', "format": "auto"}, "content", "line 2"),
         ({"format": "xml"}, "format", "format 'xml': allowed: 'auto', 'jsonl'"),
         ({"time_zone": "Mars/Base"}, "non_field_errors", "unknown time zone 'Mars/Base'"),
-        ({"tags": {"7": "a"}}, "tags.7", "keys of a letter"),
     ]),
     ("evaluations/", {"agent": "ada"}, [
         ({"agentId": "ada"}, "agentId", "there is no field 'agentId'; allowed: dimensions, window"),
@@ -140,19 +113,15 @@ CASES: list[tuple[str, dict[str, Any], list[Case]]] = [
         ({"channel": "office"}, "agent", "exactly one of them; both are given"),
         ({"agent": "adda"}, "agent", "there is no agent 'adda'; did you mean ada?"),
         ({"agent": ..., "channel": "office", "dimensions": ["adherence"]}, "dimensions", "allowed for a channel: convergence"),
-        ({"dimensions": []}, "dimensions", "dimensions []: allowed: at least 1 item"),
         ({"dimensions": ["charm"]}, "dimensions[0]", "dimensions[0] 'charm': allowed: 'adherence', 'consistency'"),
         ({"window": "yesterday"}, "window", "window 'yesterday' is not understood; allowed: all, last:N"),
         ({"history": "once"}, "history", "history 'once' is not understood"),
         ({"samples": 201, "repeats": 20}, "samples", "samples 201: at most 200 with 20 repeats"),
-        ({"seed": 2**63}, "seed", "allowed: less than or equal to 9223372036854775807"),
         ({"method": "magic"}, "method", "method 'magic': allowed: 'plumbline' or 'tinytroupe'"),
         ({"position_bins": "5-1"}, "position_bins", "allowed: up to 12 stretches of positions"),
         ({"position_bins": "1-2,3-4", "samples": 1}, "samples", "at least one for each of the 2 bins"),
         ({"additional_context": {"a": "b" * 10_000}}, "additional_context", "allowed: a JSON object of at most 10,000"),
-        ({"simulate": True}, "simulate", "simulate True: allowed: 'never', 'auto' or 'always'"),
         ({"judge": "replay:answers.jsonl"}, "judge", "judge 'replay:answers.jsonl': allowed: test-model, offline:lexical-1"),
-        ({"judge": "gpt-unknown"}, "judge", "judge 'gpt-unknown': allowed: test-model, offline:lexical-1"),
     ]),
     ("evaluations/baselines/", {"agent": "ada"}, [
         ({"agent": ...}, "agent", "agent is missing"),
@@ -161,24 +130,18 @@ CASES: list[tuple[str, dict[str, Any], list[Case]]] = [
     ("evaluations/labels/", {"score": 1, "value": 8}, [
         ({"value": ...}, "value", "value is missing"),
         ({"value": 10}, "value", "value 10: allowed: less than or equal to 9"),
-        ({"value": "8"}, "value", "value '8': allowed: a valid integer"),
         ({"annotator": "bob"}, "annotator", "there is no field 'annotator'; allowed: score, value, note"),
         ({"score": 2**62}, "score", "there is no judgement"),
-        ({"score": 2**63}, "score", "allowed: less than or equal to"),
     ]),
     ("evaluations/correction-logs/{log}/results/fluency/mark/", {"mark": "right"}, [
         ({"mark": "wrong"}, "mark", "mark 'wrong': allowed: 'right', 'false_alarm'"),
-        ({"mark": ...}, "mark", "mark is missing"),
-        ({"note": 1}, "note", "there is no field 'note'; allowed: mark"),
     ]),
     ("behavior-requests/{request}/apply/", {"trait": {"name": "x", "strength": 0.5}}, [
         ({"trait": {"name": "x", "strength": 2}}, "trait.strength", "trait.strength 2: allowed: less than or equal to 1"),
-        ({"trait": {"strenght": 0.5}}, "trait.strenght", "there is no field 'strenght'; allowed: name, "),
         ({"traits": []}, "traits", "there is no field 'traits'; allowed: trait"),
     ]),
     ("behavior-requests/{request}/effect/", {"messages": 5}, [
         ({"messages": 0}, "messages", "messages 0: allowed: greater than or equal to 1"),
-        ({"n": 3}, "n", "there is no field 'n'; allowed: messages"),
     ]),
     ("behavior-requests/{request}/retry/", {}, [({"why": "x"}, "why", "there is no field 'why'; allowed: none")]),
     ("quality-checks/", ASKED, [
@@ -187,18 +150,14 @@ CASES: list[tuple[str, dict[str, Any], list[Case]]] = [
         ({"persona": ..., "agent": "nobody"}, "agent", "there is no agent 'nobody'"),
         ({"persona": 7}, "persona", "persona 7: allowed: a text, or an object with system_prompt"),
         ({"persona": {"name": "Ada"}}, "persona.system_prompt", "persona.system_prompt is missing"),
-        ({"persona": {"system_prompt": "x", "age": 7}}, "persona.age", "there is no field 'age'"),
-        ({"persona": "x" * 60_001}, "persona.system_prompt", "allowed: at most 60000 characters"),
         ({"trajectory": [{"name": "Bob", "text": "Hi", "kind": "shout"}]}, "trajectory[0].kind", "'action' or 'stimulus'"),
         ({"trajectory": [TRAJECTORY[0]] * 501}, "trajectory", "at most 500 items"),
         ({"dimensions": ["convergence"]}, "dimensions[0]", "'adherence', 'consistency' or 'fluency'"),
         ({"thresholds": {"fluency": 9.5}}, "thresholds.fluency", "thresholds.fluency 9.5: allowed: a number, 0 to 9"),
-        ({"thresholds": {"fluency": True}}, "thresholds.fluency", "thresholds.fluency True: allowed: a number"),
         ({"thresholds": {"charm": 5}}, "thresholds.charm", "allowed: adherence, consistency, fluency"),
         ({"session": "7"}, "session", "not a session id"),
         ({"session": "00000000-0000-4000-8000-000000000000"}, "session", "not known"),
         ({"session": "7", "attempt": 2}, "attempt", "which counts the attempts"),
-        ({"attempt": 21}, "attempt", "attempt 21: allowed: less than or equal to 20"),
         ({"propositions": 7}, "propositions", "allowed: a list of at most 20 objects with dimension and propositions"),
     ]),
 ]  # fmt: skip
@@ -271,16 +230,13 @@ def test_bodies_that_are_none_are_a_400(client: Program, ada: Agent, raw: str, s
     assert client.post("/api/evaluations/", nested(48), content_type="application/json").status_code == 202
 
 
-POSTS = ("agents/", "channels/", "messages/", "messages/send/", "agents/ada/turns/", "evaluations/", "quality-checks/")
+POSTS = ("agents/", "messages/send/", "agents/ada/turns/", "evaluations/", "quality-checks/")
 CONFIG = "evaluations/config/ada/"  # which PATCH changes
 BODIES = (  # JSON as a client may send it, some of it no JSON at all
-    *("[]", "null", "7", '"x"', "{", "", '{"a": NaN}', "[" * 200 + "]" * 200, "[" * 50_000, "\x00"),
-    *('{"slug": "\\ud800"}', '{"text": "\\u0000", "channel": "office", "agent": "ada"}', '{"__proto__": {}}'),
+    *("[]", "7", "{", "", '{"a": NaN}', "[" * 50_000, "\x00", '{"__proto__": {}}', '{"\\ud800": "\\u0000"}'),
     '{"channel": {"a": 1}, "agent": ["x"], "text": {"y": 2}, "slug": 1e400, "name": [], "display_name": {}}',
-    '{"\\ud800": "\\u0000"}',
 )
 TWICE = (
-    ('{"text": "Hello", "text": "Goodbye"}', "'text'"),
     ('{"channel": "office", "additional_context": {"mood": 1, "mood": 2}}', "'mood'"),
     ('[{"id": 1, "\\ud800": 2, "\\ud800": 3}]', "'\\ud800'"),
 )
@@ -306,7 +262,6 @@ def test_a_body_nobody_means_is_a_400_and_changes_nothing(client: Program, ada: 
 @pytest.mark.parametrize(
     ("method", "route", "most"),
     [
-        ("post", "transcripts/", 10 * 1024 * 1024),
         ("post", "messages/ingest/", 10 * 1024 * 1024),
         ("post", "quality-checks/", 500_000),
         ("patch", CONFIG, 65_536),
@@ -320,7 +275,7 @@ def test_a_body_beyond_its_routes_limit_is_a_413_and_not_read(
     assert refusal["detail"] == [f"the body is too large; allowed: at most {most:,} bytes"]
 
 
-@pytest.mark.parametrize("body", [{}, {"slug": "other"}, {"display_name": ""}, {"traits": [{"description": "x"}]}, []])
+@pytest.mark.parametrize("body", [{}, {"slug": "other"}, {"traits": [{"description": "x"}]}])
 def test_a_change_that_makes_no_sense_changes_nothing(client: Program, ada: Agent, body: Any) -> None:
     before = client.get("/api/agents/ada/").json()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from decimal import Decimal
 from html import unescape
 from typing import Any
 
@@ -13,14 +12,14 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from agents.kit.models import LLMCall
 from agents.models import Agent
 from correction.config.configure import config_history, configure
 from correction.config.settings import resolve_config
-from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult
+from correction.models import AgentEvaluationConfig
 from tests.console import list_of, page_of, plain, queries, read, signed_in, staff, viewer
 from tests.correction.config_page import filled_in
-from tests.correction.judged_drafts import add_attempt
+from tests.correction.judged_drafts import make_log
+from tests.correction.ledger import call
 from tests.evaluation.change.measured import flattened
 from tests.factories import make_agent
 
@@ -33,24 +32,6 @@ def run(client: Client, action: str, agents: list[Agent], **typed: object) -> st
     if typed:
         chosen["confirmed"] = "1"
     return str(client.post(list_of(Agent), chosen, follow=True).content.decode())
-
-
-# -- the panel
-def test_the_agents_page_shows_its_settings_and_links_to_them(root: Client) -> None:
-    ada = make_agent()
-    configure(agent=None, changes={"gate_fluency_enabled": "on"})
-    configure(agent=ada, changes={"gate_adherence_threshold": "6.5", "budget_enabled": "on"})
-    html = read(root, page_of(ada))
-    text = plain(html)
-
-    assert "gate enforce" in text
-    assert "fluency on ≥5 defaults" in text.replace("≥ 5", "≥5")
-    assert "adherence threshold: 6.5, own" in text
-    assert "adherence hard: off, built-in" in text
-    assert "daily_budget_usd is not set: nothing is capped" in text
-    target = f"/admin/correction/agentevaluationconfig/target/{ada.pk}/"
-    assert f'href="{target}"' in html
-    assert f'href="{target}history/"' in html
 
 
 # -- copying
@@ -83,52 +64,33 @@ def ada() -> Agent:
     return make_agent()
 
 
-def judged(agent: Agent, outcome: str, *, text: str = "As per my last mail.") -> CorrectionLog:
-    log = add_attempt(agent=agent, original_text=text, judged_text=text, outcome=outcome, judge="m")
-    GateDimensionResult.objects.create(
-        log=log, dimension="adherence", status="scored", score=2, threshold=Decimal(5), passed=False, judge="m"
-    )
-    return log
+def test_the_agents_page_shows_settings_drafts_held_back_and_costs(root: Client, ada: Agent) -> None:
+    configure(agent=None, changes={"gate_fluency_enabled": "on"})
+    configure(agent=ada, changes={"gate_adherence_threshold": "6.5", "budget_enabled": "on"})
+    make_log(ada, {"adherence": 8.0}, text="All is well.")
+    log = make_log(ada, {"adherence": 2.0}, outcome="forced_through")
+    call(ada, cost="0.0125", input_tokens=900, output_tokens=80)
+    call(ada, cost=None, purpose="evaluation", mechanism="adherence")
+    call(ada, cost="7", at=timezone.now() - timedelta(days=8))
+    html = read(root, page_of(ada))
+    text = plain(html)
 
-
-def called(agent: Agent, **fields: object) -> None:
-    defaults = {
-        "role": "judge",
-        "purpose": "gate",
-        "mechanism": "gate",
-        "provider": "anthropic",
-        "model": "m",
-        "status": "ok",
-    }
-    LLMCall.objects.create(agent=agent, **{**defaults, "input_tokens": 900, "output_tokens": 80, **fields})
-
-
-def test_the_last_drafts_that_were_held_back_stand_with_their_scores(root: Client, ada: Agent) -> None:
-    judged(ada, "passed", text="All is well.")
-    log = judged(ada, "forced_through")
-    text = plain(read(root, page_of(ada)))
-
+    assert "gate enforce" in text
+    assert "adherence threshold: 6.5, own" in text
+    assert "adherence hard: off, built-in" in text
+    assert "daily_budget_usd is not set" in text
+    target = f"/admin/correction/agentevaluationconfig/target/{ada.pk}/"
+    assert f'href="{target}"' in html
+    assert f'href="{target}history/"' in html
     assert "attempt 1 forced through gate" in text
-    assert "As per my last mail." in text
+    assert f'href="{page_of(log)}"' in html
     assert "All is well." not in text
-    assert f'href="{page_of(log)}"' in read(root, page_of(ada))
-
-
-def test_costs_of_the_last_days_stand_on_the_page(root: Client, ada: Agent) -> None:
-    called(ada, cost_usd=Decimal("0.0125"))
-    called(ada, purpose="evaluation", mechanism="adherence")
-    called(ada, cost_usd=Decimal("7"))
-    LLMCall.objects.filter(cost_usd=7).update(created_at=timezone.now() - timedelta(days=8))
-    text = plain(read(root, page_of(ada)))
-
     assert "Costs, last 7 days 2 calls $0.0125 + 1 unpriced" in text
     assert "gate correction 1 900 · 80 $0.0125" in text
-    assert "evaluation 1 900 · 80 unpriced" in text
-    assert "Of these $0.0125 for correcting." in text
 
 
 def test_each_part_takes_its_own_right(ada: Agent) -> None:
-    judged(ada, "corrected")
+    make_log(ada, {"adherence": 2.0}, outcome="corrected", text="As per my last mail.")
     seen = plain(read(signed_in(staff("agents.view_agent", "correction.view_correctionlog")), page_of(ada)))
     others = plain(read(signed_in(staff("agents.view_agent", username="other")), page_of(ada)))
 
@@ -140,12 +102,12 @@ def test_each_part_takes_its_own_right(ada: Agent) -> None:
 
 def test_the_agents_page_takes_constant_queries(ada: Agent) -> None:
     client = signed_in(viewer())
-    judged(ada, "corrected")
-    called(ada)
+    make_log(ada, {"adherence": 2.0}, outcome="corrected", text="As per my last mail.")
+    call(ada)
     few = queries(client, page_of(ada))
-    for _ in range(8):
-        judged(ada, "corrected")
-        called(ada)
+    for _ in range(4):
+        make_log(ada, {"adherence": 2.0}, outcome="corrected", text="As per my last mail.")
+        call(ada)
     many = queries(client, page_of(ada))
 
     assert len(many) == len(few), "\n".join(many)
@@ -154,37 +116,29 @@ def test_the_agents_page_takes_constant_queries(ada: Agent) -> None:
 @pytest.mark.parametrize(
     ("own", "offered"),
     [
-        ({}, "Observe it at the gate"),
-        ({"gate_fluency_enabled": "on"}, "Observe it at the gate"),
-        ({"gate_adherence_enabled": "on", "gate_mode": "observe"}, "Enforce it at the gate"),
-        ({"gate_adherence_enabled": "on", "gate_mode": "enforce"}, ""),
+        ({"gate_adherence_enabled": "on", "gate_mode": "observe"}, ["Enforce it at the gate"]),
+        ({"gate_adherence_enabled": "on", "gate_mode": "enforce"}, []),
     ],
 )
 def test_a_drifted_agent_s_card_offers_the_next_step_at_the_gate(
-    root: Client, ada: Agent, own: dict[str, str], offered: str
+    root: Client, ada: Agent, own: dict[str, str], offered: list[str]
 ) -> None:
     flattened(ada)
-    if own:
-        configure(agent=ada, changes=own, user=None, reason="test")
+    configure(agent=ada, changes=own)
     text = plain(read(root, reverse("admin:evaluation_drift_overview")))
 
-    assert "No longer “dry wit”" in text
-    assert [label for label in ("Observe it at the gate", "Enforce it at the gate") if label in text] == (
-        [offered] if offered else []
-    )
+    assert [label for label in ("Observe it at the gate", "Enforce it at the gate") if label in text] == offered
 
 
-@pytest.mark.parametrize("enabled", [{}, {"gate_fluency_enabled": "on"}])
-def test_observing_what_fell_holds_nothing_back(root: Client, ada: Agent, enabled: dict[str, str]) -> None:
+def test_observing_what_fell_holds_nothing_back(root: Client, ada: Agent) -> None:
     """The form is saved as the link on the card opens it."""
     flattened(ada)
-    configure(agent=ada, changes=enabled)
+    configure(agent=ada, changes={"gate_fluency_enabled": "on"})
     card = read(root, reverse("admin:evaluation_drift_overview"))
     link = re.search(r'href="([^"]*)"[^>]*>\s*Observe it at the gate', card)
     assert link is not None
     url = unescape(link.group(1))
-    answer = root.post(url, {**filled_in(read(root, url)), "_save": ""}, follow=True)
+    root.post(url, {**filled_in(read(root, url)), "_save": ""})
     config = resolve_config(ada)
 
     assert (config.gate_mode, config["gate_adherence_enabled"]) == ("observe", True)
-    assert "Messages are no longer blocked" in plain(answer.content.decode())

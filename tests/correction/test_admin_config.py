@@ -7,7 +7,6 @@ import re
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
-from django.urls import reverse
 
 from correction.config.configure import config_history, configure
 from correction.gate.thresholds import mark_result
@@ -48,14 +47,6 @@ def test_saving_stores_what_was_changed_with_user_and_reason(root: Client) -> No
     assert "Ada: corrections saved." in plain(answer.content.decode())
 
 
-def test_what_another_person_changed_meanwhile_stays(root: Client) -> None:
-    ada = make_agent()
-    configure(agent=ada, changes={"gate_mode": "observe", "gate_fluency_enabled": "on"})
-    save(root, ada, "?mechanism=adherence", gate_adherence_enabled="on")
-
-    assert own(ada) == {"gate_mode": "observe", "gate_adherence_enabled": True, "gate_fluency_enabled": True}
-
-
 def test_an_outdated_page_does_not_undo_another_person_s_change(root: Client) -> None:
     ada = make_agent()
     configure(agent=ada, changes={"gate_adherence_threshold": "6.5"})
@@ -74,7 +65,6 @@ def test_an_outdated_page_does_not_undo_another_person_s_change(root: Client) ->
     ("typed", "said"),
     [
         ({"gate_adherence_threshold": HOSTILE}, "allowed: 0 to 9"),
-        ({"max_correction_attempts": "2.5"}, "allowed: a whole number, 0 to 10"),
         ({"reason": "x" * 101}, "at most 100 characters"),
     ],
 )
@@ -85,20 +75,6 @@ def test_a_wrong_value_is_refused_beside_its_field(root: Client, typed: dict[str
     assert said in plain(html)
     assert "<script>alert" not in html
     assert not AgentEvaluationConfig.objects.exists()
-
-
-def test_advanced_settings_are_folded_unless_one_is_wrong(root: Client) -> None:
-    ada = make_agent()
-
-    def fold(html: str) -> str:
-        return html.partition('id="advanced"')[2].partition("</details>")[0]
-
-    folded = fold(read(root, url_of(ada)))
-    assert not folded.startswith(" open")
-    assert 'name="gate_deadline_seconds"' in folded
-    assert 'name="gate_adherence_threshold"' not in folded
-    assert fold(save(root, ada, gate_deadline_seconds="x").content.decode()).startswith(" open")
-    assert fold(read(root, url_of(ada, query="?mechanism=budget"))).startswith(" open")
 
 
 def test_one_mechanism_is_edited_alone_and_leads_back_to_its_cell(root: Client) -> None:
@@ -113,12 +89,6 @@ def test_one_mechanism_is_edited_alone_and_leads_back_to_its_cell(root: Client) 
     assert root.get(url_of(ada, query="?mechanism=nonsense")).status_code == 404
 
 
-@pytest.mark.parametrize("page", ["change", "history"])
-@pytest.mark.parametrize("key", ["abc", "9" * 30])
-def test_an_address_of_no_configuration_is_not_found(root: Client, page: str, key: str) -> None:
-    assert root.get(reverse(f"admin:correction_agentevaluationconfig_{page}", args=[key])).status_code == 404
-
-
 def test_the_number_of_queries_does_not_grow_with_drafts_marks_or_changes(root: Client) -> None:
     ada, person = make_agent(), User.objects.create_user("grace")
 
@@ -131,7 +101,7 @@ def test_the_number_of_queries_does_not_grow_with_drafts_marks_or_changes(root: 
     live(2)
     urls = [url_of(ada), url_of(ada, "target_history")]
     few = [len(queries(root, url)) for url in urls]
-    live(20)
+    live(6)
 
     assert [len(queries(root, url)) for url in urls] == few
 
@@ -153,12 +123,3 @@ def test_the_history_says_who_changed_what_and_goes_back(root: Client) -> None:
     assert f"Ada: back to entry {entry}." in plain(answer.content.decode())
     assert own(ada) == {"gate_adherence_enabled": True}
     assert config_history(ada)[0].user == "root"
-
-
-@pytest.mark.parametrize("entry", ["99999999999999999999", ""])
-def test_an_entry_that_is_not_in_this_history_is_refused(root: Client, entry: str) -> None:
-    ada = make_agent()
-    answer = root.post(url_of(ada, "target_history"), {"history_id": entry}, follow=True)
-
-    assert "the history of ada has no entry" in plain(answer.content.decode())
-    assert not AgentEvaluationConfig.objects.exists()

@@ -17,9 +17,9 @@ from agents.models import Agent, Message
 from correction.config.configure import ConfigConflict, configure
 from correction.config.settings import resolve_config
 from correction.gate.observe import CheckEstimate, estimate_check, judge_later, work_one
-from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, ObservedMessage
-from tests.console import HOSTILE, list_of, plain, queries, read, signed_in, staff, viewer
-from tests.correction.config_page import filled_in, own, save, url_of
+from correction.models import AgentEvaluationConfig, CorrectionLog, ObservedMessage
+from tests.console import HOSTILE, plain, queries, read, signed_in, staff, viewer
+from tests.correction.config_page import filled_in, own, url_of
 from tests.correction.gating import judge
 from tests.correction.judged_drafts import MODEL, OFFLINE
 from tests.correction.test_thresholds import judged
@@ -75,37 +75,21 @@ def test_a_typed_threshold_is_counted_with_its_messages_and_nothing_is_stored(ro
     judged(ada, 6.0, 8.0, 9.0)
     judged(ada, 1.0, 4.5, mark="right")
     judged(ada, 4.0, source="observe", mark="false_alarm")
+    judged(make_agent("bob"), 1.0)
     shown = read(root, gate_page(ada))
-    assert "3 of 6 (50 %) scored messages would have been sent back." in plain(card(shown))
+    assert "3 of 6 (50 %)" in plain(card(shown))
     assert "2 of 3 marked alarms below it were right, 67 % (95 % interval 21 to 94 %)" in plain(card(shown))
     assert shown_back(shown) == ["Remark 1.0.", "Remark 4.0.", "Remark 4.5."]
 
     html = press(root, ada, "_count", adherence="4.5").content.decode()
     text = plain(card(html))
-    assert "2 of 6 (33 %) scored messages would have been sent back. With the 5 in effect: 3 of 6 (50 %)." in text
-    assert "1 of 2 marked alarms below it were right, 50 %" in text
+    assert "2 of 6 (33 %)" in text
+    assert "With the 5 in effect: 3 of 6 (50 %)." in text
     assert numbers(html)["drafts"] == [[10, 1], [40, 1], [45, 1], [60, 1], [80, 1], [90, 1]]
     assert numbers(html)["marks"] == [[10, 1, 0], [40, 0, 1], [45, 1, 0]]
-    assert "Sent back 17 % 17 % 50 % 50 % 67 %" in plain(card(html)).replace("\N{NO-BREAK SPACE}", " ")
     assert shown_back(html) == ["Remark 1.0.", "Remark 4.0."]
+    assert "4 of 7 (57 %)" in plain(card(read(root, gate_page(None)))), "the defaults are tried on those of all agents"
     assert not AgentEvaluationConfig.objects.exists(), "nothing is stored before a person saves it"
-
-
-def test_the_defaults_are_tried_on_the_messages_of_all_agents(root: Client) -> None:
-    judged(make_agent(), 2.0, 8.0)
-    judged(make_agent("bob"), 8.0, 8.5, 9.0)
-
-    assert "3 of 5 (60 %)" in plain(card(read(root, gate_page(None, "?adherence=8.2"))))
-
-
-def test_messages_that_offline_judging_could_not_score_lead_to_a_proposition(root: Client) -> None:
-    ada = make_agent()
-    judged(ada, 2.0, judge=OFFLINE)
-    GateDimensionResult.objects.update(status="unscored", score=None, passed=True)
-    html = read(root, gate_page(ada, "?judge=heuristic"))
-
-    assert "none could be scored: all would pass. Offline, rules and word lists alone score" in plain(html)
-    assert "/proposition/about/ada/new/" in html
 
 
 def test_offline_scores_are_apart_and_marked_heuristic(root: Client) -> None:
@@ -119,9 +103,8 @@ def test_offline_scores_are_apart_and_marked_heuristic(root: Client) -> None:
     assert "1 of 1 marked alarms" in text
 
 
-@pytest.mark.parametrize("typed", ["12", "%3Cscript%3Ealert(1)", "1e400"])
-def test_what_is_not_allowed_is_explained_and_the_one_in_effect_counts(root: Client, typed: str) -> None:
-    ada = make_agent()
+def test_what_is_not_allowed_is_explained_and_the_one_in_effect_counts(root: Client) -> None:
+    ada, typed = make_agent(), "%3Cscript%3Ealert(1)"
     judged(ada, 4.0, 8.0)
     html = read(root, gate_page(ada, f"?adherence={typed}"))
 
@@ -184,13 +167,12 @@ def test_texts_are_shown_to_those_who_may_read_messages_and_escaped(root: Client
 
 
 # -- off, observe, enforce
-@pytest.mark.parametrize("mode", ["observe", "enforce"])
-def test_the_mode_is_stored_for_what_is_ticked_and_undone(root: Client, mode: str) -> None:
-    ada = make_agent()
+def test_the_mode_is_stored_for_what_is_ticked_and_undone(root: Client) -> None:
+    ada, mode = make_agent(), "observe"
     answer = press(root, ada, "_save", gate_mode=mode, check=["fluency"], fluency="6.5", reason="since build 41")
     assert own(ada) == {"gate_mode": mode, "gate_fluency_enabled": True, "gate_fluency_threshold": Decimal("6.5")}
     text = plain(answer.content.decode())
-    assert ("Messages are no longer blocked" if mode == "observe" else "Drafts that fail fluency are sent back") in text
+    assert "Messages are no longer blocked" in text
     assert "“since build 41”" in text
 
     undo = re.search(r'name="undo" value="(\d+)"', answer.content.decode().partition('id="changes"')[2])
@@ -253,19 +235,6 @@ def test_what_another_person_changed_meanwhile_stays_and_a_conflict_is_decided(r
     assert resolve_config(ada).gate_mode == "off"
 
 
-def test_the_form_of_all_settings_finds_the_same_conflict(root: Client) -> None:
-    ada, anna = make_agent(), staff(username="anna")
-    page = filled_in(read(root, url_of(ada)))
-    configure(agent=ada, changes={"variety_message_threshold": 9}, user=anna)
-
-    typed = {**page, "variety_message_threshold": "4"}
-    answer = save(root, ada, **typed).content.decode()
-    assert "variety_message_threshold was set to 9 by anna" in plain(answer)
-    assert own(ada) == {"variety_message_threshold": 9}
-    save(root, ada, **filled_in(answer))
-    assert own(ada) == {"variety_message_threshold": 4}
-
-
 def test_a_conflict_is_found_where_no_other_writer_can_come_between() -> None:
     ada = make_agent()
     configure(agent=ada, changes={"gate_mode": "observe"})
@@ -287,55 +256,28 @@ def test_a_sentence_is_judged_and_logged_as_an_external_check(root: Client, llm_
     assert "adherence was looked at" in text
     assert "The feedback the agent would get Your draft was sent back" in text
     assert HOSTILE not in html
-    log = CorrectionLog.objects.get()
-    assert (log.session.source, log.session.agent, log.session.tags, log.session.message) == (
+    session = CorrectionLog.objects.get().session
+    assert (session.source, session.agent, session.tags, session.message) == (
         "external",
         ada,
         {"from": "console"},
         None,
     )
-    assert not Message.objects.exists()
-    assert read(root, list_of(CorrectionLog, "?session__source__exact=external")).count("attempt 1") >= 1
-
-
-def test_a_judge_that_hangs_is_said_to_be_late(root: Client, llm_server: LLMServer) -> None:
-    ada = make_agent()
-    configure(agent=ada, changes={"gate_deadline_seconds": "0.3"})
-    llm_server.always(hang=True)
-    text = plain(root.post(gate_page(ada), {"_check": "", "draft": "Noted."}).content.decode())
-
-    assert "Not everything could be judged" in text
-    assert "too late" in text
-
-
-def test_a_sentence_is_checked_offline_and_an_empty_one_is_refused(root: Client, settings: Settings) -> None:
-    settings.JUDGE_MODEL = OFFLINE
-    ada = make_agent()
-    text = plain(root.post(gate_page(ada), {"_check": "", "draft": "I filed it."}).content.decode())
-    assert "heuristic lexical-1 in" in text
-    assert CorrectionLog.objects.get().session.source == "external"
-
     empty = plain(root.post(gate_page(ada), {"_check": "", "draft": "  "}).content.decode())
     assert "draft:" in empty.partition("Check a sentence")[2]
-    assert CorrectionLog.objects.count() == 1
+    assert (CorrectionLog.objects.count(), Message.objects.count()) == (1, 0)
 
 
 # -- who may
-def test_who_may_only_view_looks_and_who_may_not_is_refused() -> None:
-    ada = make_agent()
+def test_who_may_only_view_may_count_and_is_offered_nothing_else() -> None:
+    ada, looking = make_agent(), signed_in(viewer())
     judged(ada, 2.0)
-    looking = signed_in(viewer())
     html = read(looking, gate_page(ada))
 
     assert "1 of 1 (100 %)" in plain(html)
-    assert 'name="_save"' not in html
-    assert [looking.post(gate_page(ada), {button: ""}).status_code for button in ("_save", "_judge", "_check")] == [
-        403
-    ] * 3
+    assert not [button for button in ("_save", "_judge", "_check") if f'name="{button}"' in html]
     counted = plain(press(looking, ada, "_count", check=["adherence"], adherence="1").content.decode())
     assert "Together: 0 of 1 (0 %) messages" in counted
-    assert signed_in(staff("correction.view_correctionlog")).get(gate_page(ada)).status_code == 403
-    assert Client().get(gate_page(ada), secure=True).status_code == 302
 
 
 def test_the_number_of_queries_does_not_grow(root: Client) -> None:

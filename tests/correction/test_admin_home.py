@@ -41,63 +41,45 @@ def corrected(agent: Agent, outcome: str, **fields: Any) -> None:
     logged(agent, outcome, session=first.session.uuid, attempt=2, **fields)
 
 
-def test_the_pass_rate_is_that_of_first_drafts_that_were_judged() -> None:
-    ada = make_agent()
-    for _ in range(3):
-        logged(ada, "passed")
-    corrected(ada, "passed_after_retry")
-    logged(ada, "timeout_passed", score=None)
-    logged(ada, "passed", hours_ago=40)
-    html = home()
-    text = card(html, "Gate pass rate")
-
-    assert text.startswith("75 % in 24 h 3 of 4 (75 %) first drafts passed.")
-    assert "1 not checked, or only in part." in text
-    assert "7 days: 80 % of 5" in text
-
-
-def test_drafts_of_simulations_and_other_programs_are_counted_apart() -> None:
+def test_the_gate_s_card_counts_first_drafts_and_the_endings_of_those_sent_back() -> None:
     ada = make_agent()
     assert "No draft of an agent here came to the gate." in card(home(), "Gate pass rate")
     channel = make_channel("play")
     Channel.objects.filter(pk=channel.pk).update(synthetic=True)
-    for outcome in ("passed", "passed"):
-        logged(ada, outcome, channel=channel)
+    logged(ada, "passed", channel=channel)
     logged(ada, "passed", source="external")
-    logged(ada, "passed", source="external", score=2)
-    text = card(home(superuser("second")), "Gate pass rate")
-
-    assert text.startswith("– No draft of an agent here came to the gate.")
-    assert "2 drafts in synthetic conversations." in text
-    assert "1 of 2 (50 %) of other programs passed" in text
-
-
-def test_the_gate_s_card_counts_the_endings_of_messages_sent_back() -> None:
-    ada = make_agent()
+    for _ in range(3):
+        logged(ada, "passed")
     corrected(ada, "passed_after_retry")
     corrected(ada, "forced_through")
     corrected(ada, "forced_through", hours_ago=50)
     corrected(ada, "abandoned")
-    html = home()
+    logged(ada, "timeout_passed", score=None)
+    html = home(superuser("second"))
+    text = card(html, "Gate pass rate")
 
-    assert "1 passed after a retry, 1 forced through, 1 given up by the agent." in card(html, "Gate pass rate")
+    assert text.startswith("50 % in 24 h 3 of 6 (50 %) first drafts passed.")
+    assert "1 not checked, or only in part." in text
+    assert "1 passed after a retry, 1 forced through, 1 given up by the agent." in text
+    assert "1 draft in synthetic conversations." in text
+    assert "1 of 1 (100 %) of other programs passed" in text
     (url,) = [url for url in own_links(html) if "outcome__exact=forced_through" in url]
-    assert read(signed_in(superuser("second")), url).count('class="field-outcome_mark') == 1
+    assert read(signed_in(superuser("third")), url).count('class="field-outcome_mark') == 1
 
 
 def test_spending_stands_against_the_budgets() -> None:
     ada, bob = make_agent("ada"), make_agent("bob")
     configure(agent=ada, changes={"budget_enabled": True, "daily_budget_usd": "0.5"})
     call(ada, cost="0.60")
+    call(ada, cost="3", at=datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(seconds=1))
     call(bob, cost="0.15", purpose="turn")
     call(bob, cost=None)
     html = home()
     text = card(html, "Spend today")
 
-    assert text.startswith(
-        "$0.7500 UTC $0.6000 of it on checking and measuring. $0.6000 of $0.5000 in 1 budget. 1 used up"
-    )
-    assert "1 unpriced call, in no amount." in text
+    assert text.startswith("$0.7500")
+    assert "$0.6000 of $0.5000 in 1 budget. 1 used up" in text
+    assert "1 unpriced call" in text
     assert f"{list_of(LLMCall)}?cost_usd__isnull=True&" in html.replace("&amp;", "&")
     assert '<section class="pl-card pl-edge-bad">' in html
 
@@ -185,14 +167,7 @@ def test_the_number_of_queries_does_not_grow_with_what_the_gate_did() -> None:
 
     add(2)
     few = queries(client, HOME)
-    add(10)
+    add(3)
     many = queries(client, HOME)
 
     assert len(many) == len(few), "\n".join(many)
-
-
-def test_the_day_of_spending_begins_at_midnight_utc() -> None:
-    midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    call(make_agent(), cost="3", at=midnight - timedelta(seconds=1))
-
-    assert card(home(), "Spend today").startswith("$0.00 UTC")

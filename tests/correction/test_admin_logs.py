@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db.models import Model
 from django.test import Client
 from django.utils import timezone
 
 from agents.admin.transcript import transcript_url
 from agents.models import Message, Run
-from correction.models import CorrectionLog, GateDimensionResult, ObservedMessage
-from tests.console import list_of, page_of, plain, queries, read
+from correction.models import CorrectionLog, GateDimensionResult
+from tests.console import list_of, page_of, plain, queries, read, superuser
 from tests.correction.judged_drafts import corrected, make_log
 from tests.evaluation.judged import cells
 from tests.factories import make_agent, make_channel, say
@@ -162,9 +161,6 @@ def test_messages_wear_what_the_gate_did_to_them(root: Client) -> None:
     assert "<h2>Gate</h2>" not in read(root, page_of(Message.objects.latest("pk")))
 
 
-LOGS: tuple[type[Model], ...] = (CorrectionLog, ObservedMessage)
-
-
 def test_a_long_session_needs_no_more_queries_than_a_short_one(root: Client) -> None:
     ada, session, person = make_agent(), uuid.uuid4(), User.objects.create_user("grace")
     first = make_log(ada, {"adherence": 1.0, "fluency": 2.0}, session=session, outcome="corrected")
@@ -175,3 +171,30 @@ def test_a_long_session_needs_no_more_queries_than_a_short_one(root: Client) -> 
     GateDimensionResult.objects.update(mark="right", marked_by=person, marked_at=timezone.now())
 
     assert len(queries(root, page_of(first))) == few
+
+
+def test_notes_take_constant_queries(root: Client) -> None:
+    ada, channel = make_agent(), make_channel()
+
+    def add(number: int) -> None:
+        for n in range(number):
+            message, session = say(channel, ada, f"Noted {n}."), uuid.uuid4()
+            make_log(ada, {"adherence": 2.0, "fluency": 7.0}, outcome="corrected", message=message, session=session)
+            make_log(ada, {"adherence": 7.0}, message=message, session=session, attempt=2, committed=True)
+        GateDimensionResult.objects.filter(passed=False).update(mark="right", marked_by=superuser(f"u{number}"))
+
+    add(2)
+    few = queries(root, page_of(channel, "transcript"))
+    add(5)
+    many = queries(root, page_of(channel, "transcript"))
+
+    assert len(many) == len(few), "\n".join(many)
+
+
+def test_a_session_shows_how_long_each_attempt_took(root: Client) -> None:
+    log = CorrectionLog.objects.get(session__message=corrected(make_agent()), attempt=1)
+    text = plain(read(root, page_of(log)).partition("pl-waterfall")[2].partition("</section>")[0])
+
+    assert "How long it took attempt judging" in text
+    assert text.index("Attempt 1 sent back") < text.index("consistency too late") < text.index("Attempt 2 forced")
+    assert "Between the attempts the agent wrote its next draft." in text

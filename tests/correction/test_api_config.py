@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from decimal import Decimal
 from html import unescape
@@ -16,7 +15,7 @@ from agents.models import Agent
 from correction.config.configure import config_history, configure
 from correction.config.settings import SETTINGS, resolve_config
 from tests.api_client import Program, program
-from tests.console import Browser, plain, signed_in, superuser
+from tests.console import plain, signed_in, superuser
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -59,15 +58,10 @@ def test_the_list_shows_every_agent_s_values_and_their_origins(client: Program) 
         6.0, "defaults",
     )  # fmt: skip
     assert listed["defaults"]["config"]["gate_fluency_threshold"] == 6.0
-    assert client.get(shown["url"]).json()["config"] == shown["config"]
-
-
-def test_one_agent_is_shown_with_every_field_s_meaning_and_range(client: Program) -> None:
-    shown = client.get(MICHAEL).json()
-
-    assert shown["fields"]["gate_fluency_threshold"]["allowed"] == "0 to 9 with at most 1 decimal place"
-    assert set(shown["fields"]) == set(SETTINGS)
-    assert shown["config"]["daily_budget_usd"] is None
+    page = client.get(shown["url"]).json()
+    assert page["config"] == shown["config"]
+    assert set(page["fields"]) == set(SETTINGS)
+    assert page["fields"]["gate_fluency_threshold"]["allowed"] == "0 to 9 with at most 1 decimal place"
 
 
 def test_patch_changes_the_fields_given_and_keeps_who_and_why_ac_7_3_4(
@@ -96,13 +90,8 @@ def test_patch_changes_the_fields_given_and_keeps_who_and_why_ac_7_3_4(
     change = config_history(michael())[0]
     assert (change.user, change.reason) == ("eve", "try")
 
-
-def test_null_makes_a_field_inherit_again(client: Program) -> None:
-    client.patch(MICHAEL, {"gate_adherence_enabled": True})
-
-    answer = client.patch(MICHAEL, {"gate_adherence_enabled": None}).json()
-
-    assert (answer["config"]["gate_mode"], answer["provenance"]["gate_adherence_enabled"]) == ("off", "built-in")
+    inherits = client.patch(MICHAEL, {"gate_adherence_enabled": None, "gate_consistency_enabled": None}).json()
+    assert (inherits["config"]["gate_mode"], inherits["provenance"]["gate_adherence_enabled"]) == ("off", "built-in")
 
 
 def test_put_changes_the_defaults_for_every_agent_that_says_nothing(client: Program) -> None:
@@ -121,30 +110,17 @@ def test_an_unknown_field_is_a_400_that_lists_the_allowed_ones(client: Program) 
     assert "did you mean gate_adherence_enabled" in says
     assert all(name in says for name in SETTINGS)
     assert config_history(michael()) == []
+    flood = client.patch(MICHAEL, {f"gate_{n}": n for n in range(3_000)})
+    assert (flood.status_code, len(flood.content) < 100_000) == (400, True)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("gate_adherence_threshold", [5]), ("max_correction_attempts", 10**400), ("reason", 7), ("reason", "\x00"),
-    ],
-)  # fmt: skip
-def test_a_wrong_value_is_a_400_that_names_its_field(client: Program, name: str, value: Any) -> None:
-    answer = client.patch(MICHAEL, {"gate_fluency_enabled": True, name: value})
+def test_a_wrong_value_is_a_400_that_names_its_field(client: Program) -> None:
+    for name, value in (("max_correction_attempts", 10**400), ("reason", "\x00")):
+        answer = client.patch(MICHAEL, {"gate_fluency_enabled": True, name: value})
 
-    problem = answer.json()
-    assert (answer.status_code, answer["content-type"]) == (400, "application/problem+json")
-    assert (problem["status"], problem["title"]) == (400, "Bad Request")
-    assert name in problem["errors"]
-    assert "allowed" in problem["detail"] or "text" in problem["detail"]
+        assert (answer.status_code, answer["content-type"]) == (400, "application/problem+json")
+        assert name in answer.json()["errors"]
     assert resolve_config(michael()).gate_is_off
-
-
-def test_a_flood_of_unknown_fields_is_answered_briefly(client: Program) -> None:
-    answer = client.patch(MICHAEL, {f"gate_{n}": n for n in range(3_000)})
-
-    assert answer.status_code == 400
-    assert len(answer.content) < 100_000
 
 
 def test_an_agent_that_is_none_is_a_404_with_the_nearest(client: Program) -> None:
@@ -172,9 +148,8 @@ def send(browser: Any, path: str, fields: dict[str, str], **headers: str) -> Any
     return browser.put(path, body, content_type=MULTIPART_CONTENT, headers={"Accept": "text/html", **headers})
 
 
-@pytest.mark.parametrize("path", [MICHAEL, ALL])
-def test_the_form_shows_stored_values_and_changes_typed_ones(client: Program, path: str) -> None:
-    agent = michael() if path == MICHAEL else None
+def test_the_form_shows_stored_values_and_changes_typed_ones(client: Program) -> None:
+    agent, path = michael(), MICHAEL
     changes = {"gate_adherence_threshold": 6.5, "gate_mode": "observe", "behavior_named_requesters": ["eve", "a, b"]}
     configure(agent=agent, changes=changes)
     browser = signed_in(superuser())
@@ -220,20 +195,6 @@ def test_a_form_writes_nothing_over_what_was_changed_since_it_was_opened(client:
     again = form_of(page)
     assert again["gate_mode"] == "observe"
     assert send(browser, MICHAEL, again | {"gate_adherence_threshold": "7"}).status_code == 200
-
-
-def test_a_form_from_another_site_changes_nothing(client: Program) -> None:
-    browser = Browser(enforce_csrf_checks=True)
-    browser.force_login(superuser())
-    page = browser.get(MICHAEL, headers={"Accept": "text/html", "Host": "testserver"})
-    fields = form_of(page) | {"gate_adherence_threshold": "7"}
-    token = json.loads(re.findall(r'id="drf_csrf">(.*?)</script>', page.content.decode(), re.S)[0])["csrfToken"]
-
-    refused = send(browser, MICHAEL, fields)
-    assert refused.status_code == 403
-    assert "CSRF" in plain(refused.content.decode())
-    own = {"Host": "testserver", "Referer": "https://testserver/", "X-CSRFToken": token}
-    assert send(browser, MICHAEL, fields, **own).status_code == 200
 
 
 def test_a_form_is_bounded_as_json_is(client: Program) -> None:

@@ -14,7 +14,7 @@ from agents.models import Agent
 from correction.models import CorrectionLog, GateDimensionResult
 from tests.api_client import Program, program
 from tests.console import superuser
-from tests.correction.judged_drafts import add_attempt
+from tests.correction.judged_drafts import make_log
 from tests.factories import make_agent, make_channel
 
 pytestmark = pytest.mark.django_db
@@ -32,32 +32,9 @@ def ada() -> Agent:
     return make_agent("ada")
 
 
-def attempt(
-    agent: Agent | None,
-    scores: dict[str, float | None],
-    *,
-    outcome: str = "passed",
-    at: datetime | None = None,
-    **fields: Any,
-) -> CorrectionLog:
-    """A logged attempt with a score per dimension; below 5 failed, None timed out."""
-    row = add_attempt(
-        agent=agent, outcome=outcome, original_text="a draft", judged_text="a draft", judge="m",
-        **{"score_sum": sum(s or 0 for s in scores.values()), **fields},
-    )  # fmt: skip
-    for dimension, score in scores.items():
-        GateDimensionResult.objects.create(
-            log=row, dimension=dimension, score=score, threshold=5, passed=score is None or score >= 5,
-            status="timeout" if score is None else "scored", reasoning=f"why {dimension}",
-        )  # fmt: skip
-    if at is not None:
-        CorrectionLog.objects.filter(pk=row.pk).update(created_at=at)
-    return row
-
-
 def test_the_list_is_newest_first_with_scores_and_without_texts(client: Program, ada: Agent) -> None:
-    first = attempt(ada, {"fluency": 7.0}, channel=make_channel("office"))
-    second = attempt(None, {"fluency": 2.0, "adherence": None}, outcome="corrected", source="external")
+    first = make_log(ada, {"fluency": 7.0}, channel=make_channel("office"))
+    second = make_log(None, {"fluency": 2.0, "adherence": None}, outcome="corrected", source="external")
 
     newer, older = client.get(LOGS).json()["results"]
 
@@ -73,7 +50,7 @@ def test_the_list_is_newest_first_with_scores_and_without_texts(client: Program,
 
 
 def test_one_attempt_is_shown_whole(client: Program, ada: Agent) -> None:
-    row = attempt(ada, {"fluency": 2.0}, feedback="vary it")
+    row = make_log(ada, {"fluency": 2.0}, text="a draft", feedback="vary it", result={"reasoning": "why fluency"})
 
     shown = client.get(client.get(LOGS).json()["results"][0]["url"]).json()
 
@@ -88,7 +65,7 @@ def mark(client: Program, row: CorrectionLog, dimension: str, body: Any) -> Any:
 
 
 def test_a_failed_dimension_is_marked_and_the_mark_taken_back(client: Program, ada: Agent) -> None:
-    row = attempt(ada, {"fluency": 2.0}, outcome="corrected")
+    row = make_log(ada, {"fluency": 2.0}, outcome="corrected")
 
     answer = mark(client, row, "fluency", {"mark": "false_alarm"})
 
@@ -103,31 +80,24 @@ def test_a_failed_dimension_is_marked_and_the_mark_taken_back(client: Program, a
     assert client.get("/api/evaluations/gate-precision/").json()["results"] == []
 
 
-@pytest.mark.parametrize(
-    ("dimension", "body", "status", "says"),
-    [
-        ("adherence", {"mark": "right"}, 400, "did not fail"),
-        ("charm", {"mark": "right"}, 404, "has no result for the dimension 'charm'"),
-    ],
-)
-def test_what_cannot_be_marked_is_refused_with_the_reason(
-    client: Program, ada: Agent, dimension: str, body: Any, status: int, says: str
-) -> None:
-    answer = mark(client, attempt(ada, {"fluency": 2.0, "adherence": 8.0}), dimension, body)
+def test_what_cannot_be_marked_is_refused_with_the_reason(client: Program, ada: Agent) -> None:
+    log = make_log(ada, {"fluency": 2.0, "adherence": 8.0})
+    passed, unknown = (mark(client, log, dimension, {"mark": "right"}) for dimension in ("adherence", "charm"))
 
-    assert answer.status_code == status
-    assert says in answer.json()["detail"]
+    assert (passed.status_code, "did not fail" in passed.json()["detail"]) == (400, True)
+    assert (unknown.status_code, "has no result for the dimension 'charm'" in unknown.json()["detail"]) == (404, True)
     assert not GateDimensionResult.objects.exclude(mark="").exists()
 
 
 # -- numbers
 def test_statistics_count_messages_and_means_of_the_window_asked_for(client: Program, ada: Agent) -> None:
-    attempt(ada, {"fluency": 8.0})
+    make_log(ada, {"fluency": 8.0}, score_sum=8.0)
     session: UUID = uuid4()
-    attempt(ada, {"fluency": 2.0}, outcome="corrected", session=session)
-    attempt(ada, {"fluency": 6.0}, outcome="passed_after_retry", session=session, attempt=2)
-    attempt(ada, {"fluency": 1.0}, outcome="forced_through", at=datetime(2026, 1, 1, tzinfo=UTC))
-    attempt(make_agent("bob"), {"fluency": 1.0}, outcome="observed", source="observe")
+    make_log(ada, {"fluency": 2.0}, score_sum=2.0, outcome="corrected", session=session)
+    make_log(ada, {"fluency": 6.0}, score_sum=6.0, outcome="passed_after_retry", session=session, attempt=2)
+    old = make_log(ada, {"fluency": 1.0}, score_sum=1.0, outcome="forced_through")
+    CorrectionLog.objects.filter(pk=old.pk).update(created_at=datetime(2026, 1, 1, tzinfo=UTC))
+    make_log(make_agent("bob"), {"fluency": 1.0}, score_sum=1.0, outcome="observed", source="observe")
 
     got = client.get("/api/evaluations/gate-statistics/?agent=ada&window=7d").json()
 
@@ -141,8 +111,8 @@ def test_statistics_count_messages_and_means_of_the_window_asked_for(client: Pro
 
 
 def test_statistics_cost_few_queries_however_many_rows(client: Program, ada: Agent) -> None:
-    for _ in range(20):
-        attempt(ada, {"fluency": 8.0, "adherence": 3.0})
+    for _ in range(4):
+        make_log(ada, {"fluency": 8.0, "adherence": 3.0})
 
     with CaptureQueriesContext(connection) as seen:
         client.get("/api/evaluations/gate-statistics/?agent=ada")

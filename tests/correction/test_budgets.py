@@ -17,7 +17,6 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
 from agents.kit.models import LLMCall, ModelPrice
-from agents.kit.ops.sums import sum_up
 from agents.models import Agent, Channel
 from correction.config.configure import configure
 from correction.config.settings import resolve_config
@@ -112,12 +111,6 @@ def test_a_budget_lasts_from_midnight_to_midnight_utc(ada: Agent) -> None:
         assert not is_over(ada)
 
 
-def test_a_cap_of_zero_stops_every_paid_check(ada: Agent) -> None:
-    cap(ada, "0")
-
-    assert is_over(ada)
-
-
 # -- evaluations
 @pytest.fixture
 def paid(llm_server: LLMServer) -> LLMServer:
@@ -131,7 +124,7 @@ def paid(llm_server: LLMServer) -> LLMServer:
 
 @pytest.fixture
 def chatty(propositions: PropositionFolder) -> Agent:
-    """Forty messages and one claim: forty calls. A rule besides, which is free."""
+    """Twelve messages and one claim: twelve calls. A rule besides, which is free."""
     propositions.write(
         "adherence/_default.yaml",
         """
@@ -142,12 +135,12 @@ def chatty(propositions: PropositionFolder) -> Agent:
         """,
     )
     agent = make_agent("chatty")
-    talk(agent, [f"line {n}" for n in range(40)])
+    talk(agent, [f"line {n}" for n in range(12)])
     return agent
 
 
 def evaluate(agent: Agent) -> EvaluationRun:
-    run, _ = prepare_run(RunSpec(agent=agent, dimensions=("adherence",), samples=40))
+    run, _ = prepare_run(RunSpec(agent=agent, dimensions=("adherence",), samples=12))
     execute([run])
     run.refresh_from_db()
     return run
@@ -161,16 +154,16 @@ def test_an_evaluation_pauses_when_the_budget_is_used_up_and_says_so(
     paid: LLMServer, chatty: Agent, settings: Settings
 ) -> None:
     settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 2, 0
-    cap(chatty, "0.05")
+    cap(chatty, "0.02")
 
     run = evaluate(chatty)
 
     assert run.status == "paused_budget"
     assert "the daily budget of chatty is used up" in run.error
-    assert "of $0.0500" in run.error
+    assert "of $0.0200" in run.error
     assert run.overall_score is None
-    assert 5 <= paid.calls <= 30  # what was asked between two looks, and what was in flight
-    assert left(run) == 40 - paid.calls
+    assert 2 <= paid.calls < 12  # what was asked between two looks, and what was in flight
+    assert left(run) == 12 - paid.calls
 
 
 def test_what_is_free_is_still_settled_when_the_budget_is_used_up(paid: LLMServer, chatty: Agent) -> None:
@@ -195,7 +188,7 @@ def test_a_worker_resumes_a_paused_evaluation_the_next_day(paid: LLMServer, chat
     assert work_one(owner="worker")
 
     run.refresh_from_db()
-    assert (run.status, paid.calls) == ("completed", 40)
+    assert (run.status, paid.calls) == ("completed", 12)
 
 
 def test_an_offline_judge_goes_on_without_a_budget_left(chatty: Agent, settings: Settings) -> None:
@@ -205,21 +198,12 @@ def test_an_offline_judge_goes_on_without_a_budget_left(chatty: Agent, settings:
     assert evaluate(chatty).status == "completed"
 
 
-@pytest.mark.parametrize("path", ["correction.costs.nobody", "nowhere", "correction.costs.BUDGETED"])
+@pytest.mark.parametrize("path", ["correction.costs.nobody", "correction.costs.BUDGETED"])
 def test_a_watcher_that_cannot_be_asked_is_an_error_at_start_up(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     declare(monkeypatch, "evaluation_budget", path)
 
     with pytest.raises(SystemCheckError, match="evaluation_budget is"):
         call_command("check")
-
-
-def test_without_a_watcher_no_evaluation_pauses(
-    paid: LLMServer, chatty: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cap(chatty, "0")
-    declare(monkeypatch, "evaluation_budget", "")
-
-    assert evaluate(chatty).status == "completed"
 
 
 def test_a_capture_over_budget_ends_with_the_reason(paid: LLMServer, chatty: Agent) -> None:
@@ -240,7 +224,7 @@ def test_watching_a_budget_costs_few_queries(paid: LLMServer, chatty: Agent, set
         evaluate(chatty)
 
     asked = [q["sql"] for q in seen if "agent_evaluation_config" in q["sql"]]
-    assert 1 <= len(asked) <= 5  # forty calls
+    assert 1 <= len(asked) <= 5  # twelve calls
 
 
 TODAY_NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -302,18 +286,6 @@ def test_the_defaults_budget_active_agents_and_all_channels_together() -> None:
     assert (got.capped, got.used_up) == (Decimal("1.70"), 1)
 
 
-def test_the_figures_are_the_same_once_hours_are_summed_up() -> None:
-    ada = make_agent()
-    with_budget(ada, "1")
-    for hour in (1, 5, 11):
-        call(ada, cost="0.10", at=TODAY_NOON.replace(hour=hour, minute=30))
-    before = today()
-    sum_up()
-
-    assert today() == before
-    assert before.capped == Decimal("0.30")
-
-
 PAID = "claude-haiku-5-5"
 
 
@@ -346,15 +318,14 @@ def test_calls_for_no_agent_use_up_the_cap_of_the_defaults() -> None:
     assert "the daily budget of evaluations of channels (that of the defaults) is used up: $0.0200 of $0.0200" in why
 
 
-@pytest.mark.parametrize("dimension", ["convergence", "ideas_quantity"])
 def test_a_worker_resumes_a_paused_channel_evaluation_the_next_day(
-    cast: dict[str, Agent], llm_server: LLMServer, dimension: str
+    cast: dict[str, Agent], llm_server: LLMServer
 ) -> None:
     cap_of_defaults("0.5")
     call(None, cost="0.5", purpose="evaluation")
     channel = Channel.objects.earliest("pk")
 
-    run = evaluate_channel(channel=channel, dimensions=(dimension,))
+    run = evaluate_channel(channel=channel, dimensions=("convergence",))
     assert (run.status, llm_server.calls) == ("paused_budget", 0)
     assert "evaluations of channels" in run.error
     assert not work_one(owner="worker")

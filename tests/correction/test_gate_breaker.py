@@ -95,17 +95,6 @@ def test_one_answer_of_a_probe_has_all_drafts_checked_again(llm_server: LLMServe
 
 
 @pytest.mark.slow
-def test_one_draft_repeated_does_not_switch_the_checks_of_others_off(llm_server: LLMServer, clock: Clock) -> None:
-    agent, channel = gated("consistency", **ONE_SECOND)
-    llm_server.always(hang=True)
-    for _ in range(4):
-        send(agent, channel, "Take your time, judge.")
-
-    llm_server.respond = GOOD
-    assert send(agent, channel, "I filed it.").outcome == "passed"
-
-
-@pytest.mark.slow
 def test_waiting_for_a_slot_of_our_own_says_nothing_about_the_judge(
     llm_server: LLMServer, clock: Clock, settings: Settings
 ) -> None:
@@ -123,15 +112,6 @@ def test_waiting_for_a_slot_of_our_own_says_nothing_about_the_judge(
     list(complete_many(more(), deadline=30))
     assert all("no free slot" in log.dimension_results.get().reason for log in logs())
     assert send(agent, channel, "I filed it.").outcome != "overload_passed"
-
-
-@pytest.mark.slow
-def test_time_that_earlier_attempts_used_up_says_nothing_about_the_judge(llm_server: LLMServer, clock: Clock) -> None:
-    agent, channel = gated("consistency", gate_deadline_seconds=Decimal("5"), gate_total_deadline_seconds=Decimal("1"))
-    llm_server.always(hang=True)
-    for number in range(4):
-        assert send(agent, channel, f"Draft {number}").outcome == "timeout_passed"
-    assert llm_server.calls == 4
 
 
 @pytest.mark.slow

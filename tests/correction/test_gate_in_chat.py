@@ -62,7 +62,7 @@ def say(client: Client, agent: Agent, mode: str) -> Message:
     return Message.objects.get(channel=chats_of(agent).first(), agent=agent)
 
 
-@pytest.mark.parametrize(("mode", "source"), [("enforce", "gate"), ("observe", "observe"), ("off", ""), ("", "")])
+@pytest.mark.parametrize(("mode", "source"), [("enforce", "gate"), ("observe", "observe"), ("", "")])
 def test_the_gate_s_mode_is_chosen_for_a_chat_alone(
     mode: str, source: str, ada: Agent, client: Client, llm_server: LLMServer
 ) -> None:
@@ -86,12 +86,9 @@ def test_another_mode_is_refused_in_words(ada: Agent, client: Client) -> None:
     assert not Run.objects.exists()
 
 
-@pytest.mark.parametrize("mode", ["enforce", "observe"])
-def test_an_answer_under_an_edited_persona_is_judged_by_that_persona(
-    mode: str, ada: Agent, llm_server: LLMServer
-) -> None:
+def test_an_answer_under_an_edited_persona_is_judged_by_that_persona(ada: Agent, llm_server: LLMServer) -> None:
     plays_and_judges(llm_server)
-    settings = {"gate_mode": mode, "gate_adherence_enabled": True}
+    settings = {"gate_mode": "observe", "gate_adherence_enabled": True}
     run_turn(ask(ada, begin_chat(ada), "Hello"), owner=owner_name())
     question = Message.objects.get(text="Hello")
     run = ask_again(question, agent=ada, system_prompt="You are a pirate.", overrides=settings)

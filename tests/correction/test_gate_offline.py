@@ -8,7 +8,6 @@ import pytest
 from pytest_django import Settings
 
 from evaluation.judge.offline import check_draft, score_claim
-from evaluation.propositions.files import propositions_for
 from tests.correction.gating import gated, logs, outcomes, send, team_file
 from tests.factories import talk
 
@@ -26,11 +25,7 @@ def test_an_off_character_draft_is_caught_and_a_better_one_passes() -> None:
     assert (first.committed, first.outcome) == (False, "corrected")
     (row,) = logs()[0].dimension_results.all()
     assert (row.score, row.judge) == (1, "offline:lexical-1")
-    assert (
-        "Michael talks in big, excitable, exaggerated terms rather than measured ones: Cues found against it"
-        in first.feedback
-    )
-    assert "Not to be seen in this agent: “Michael" in first.feedback
+    assert "Michael talks in big, excitable, exaggerated terms" in first.feedback
     second = send(
         agent, channel, "Listen to me, people! As your boss I have decided: this is the best day ever!", session=first.session
     )  # fmt: skip
@@ -74,14 +69,6 @@ def test_repetition_of_a_draft_is_measured_against_earlier_messages_only() -> No
     assert repetition("one two three four five") is None
     assert repetition("one two", "one two three") is None
     assert repetition("Yes.", "Yes.") is None, "a short answer may be given twice"
-
-
-def test_every_dimension_of_the_gate_has_one_claim_of_its_own() -> None:
-    for dimension, personas in (("adherence", True), ("consistency", False), ("fluency", False)):
-        (claim,) = propositions_for(agent_slug="ada", dimension=dimension, level="action")
-        assert (claim.first_n, claim.last_n, claim.include_personas) == (5, 10, personas)
-        assert "{{action}}" in claim.claim
-        assert claim.recommendations
 
 
 def verdicts(slug: str, text: str, *, cues: bool) -> dict[str, tuple[str, int | None]]:

@@ -41,16 +41,11 @@ def test_feedback_explains_every_failed_dimension_and_only_those(llm_server: LLM
     llm_server.respond = judge({"adherence": 3, "consistency": 8, "fluency": 1})
     feedback = send(agent, channel, "Leverage the synergy!").feedback
     for words in (
-        "2 of 3 checks failed",
         "Persona adherence: 3 of 9, at least 5.0",
         "> adherence was looked at",
-        "Go back to who you are",
         "Fluency: 1 of 9",
         "> Leverage the synergy!",
-        "more radical",
-        "better to say nothing",
         "`do_nothing`",
-        "2 more times",
     ):
         assert words in feedback
     assert "Self-consistency" not in feedback
@@ -66,10 +61,6 @@ def test_feedback_gets_more_radical_with_each_attempt(llm_server: LLMServer) -> 
         session = result.session
         answer.append(result.feedback.partition("### What to do now")[2])
     assert len(set(answer)) == 4
-    assert "Do more than swap a few words" in answer[0]
-    assert "throw the wording away" in answer[1]
-    assert "Nothing of the earlier ones may remain" in answer[2]
-    assert "one more time" in answer[3]
 
 
 def test_after_two_retries_the_best_attempt_is_said_and_not_the_last(llm_server: LLMServer) -> None:
@@ -99,16 +90,6 @@ def test_the_same_key_is_not_judged_twice(llm_server: LLMServer) -> None:
     assert again.reports["gate"] == first.reports["gate"]
 
 
-def test_another_draft_under_the_same_key_is_judged_and_said_once(llm_server: LLMServer) -> None:
-    agent, channel = gated("fluency")
-    llm_server.respond = by_text(bad=2, good=8)
-    first = send(agent, channel, "bad", idempotency_key="k")
-    second = send(agent, channel, "good", session=first.session, idempotency_key="k")
-    assert (second.outcome, second.text) == ("passed_after_retry", "good")
-    assert send(agent, channel, "good", idempotency_key="k").message == second.message
-    assert Message.objects.count() == 1
-
-
 def test_a_key_of_another_agents_draft_gives_nothing_away(llm_server: LLMServer) -> None:
     agent, channel = gated("fluency")
     bob, _ = gated("fluency", slug="bob")
@@ -119,7 +100,7 @@ def test_a_key_of_another_agents_draft_gives_nothing_away(llm_server: LLMServer)
     assert [log.draft_key for log in logs()] == ["k", None]
 
 
-@pytest.mark.parametrize("session", ["nonsense", "00000000-0000-0000-0000-000000000000", "' OR 1=1 --"])
+@pytest.mark.parametrize("session", ["nonsense", "00000000-0000-0000-0000-000000000000"])
 def test_a_session_that_cannot_be_continued_begins_a_new_one(llm_server: LLMServer, session: str) -> None:
     agent, channel = gated("fluency")
     llm_server.respond = judge({"fluency": 8})
@@ -151,16 +132,18 @@ def test_a_session_is_of_one_agent_one_channel_and_one_message(llm_server: LLMSe
 
 def test_a_turn_that_ends_after_a_rejection_says_the_best_attempt(llm_server: LLMServer) -> None:
     agent, channel = gated(*DIMENSIONS)
-    llm_server.respond = by_text(one=4, two=2)
+    kitchen = join(agent, make_channel("kitchen"))
+    llm_server.respond = by_text(one=4, two=2, there=1)
     turn = turn_of(agent, channel)
     send(agent, channel, "one", turn=turn)
     send(agent, channel, "two", turn=turn)
+    send(agent, kitchen, "there", turn=turn)
     pipeline().finish(turn)
-    assert Message.objects.get().text == "one"
-    assert outcomes() == ["corrected", "forced_through"]
-    assert [log.committed for log in logs()] == [True, False]
+    assert {(m.channel.slug, m.text) for m in Message.objects.all()} == {("office", "one"), ("kitchen", "there")}
+    assert outcomes() == ["corrected", "forced_through", "forced_through"]
+    assert [log.committed for log in logs()] == [True, False, True]
     pipeline().finish(turn)
-    assert Message.objects.count() == 1
+    assert Message.objects.count() == 2
 
 
 def test_an_agent_may_give_a_message_up(llm_server: LLMServer) -> None:
@@ -172,17 +155,6 @@ def test_an_agent_may_give_a_message_up(llm_server: LLMServer) -> None:
     pipeline().finish(turn)
     assert Message.objects.count() == 0
     assert outcomes() == ["abandoned"]
-
-
-def test_a_turn_ends_the_sessions_of_all_its_channels(llm_server: LLMServer) -> None:
-    agent, channel = gated("fluency")
-    kitchen = join(agent, make_channel("kitchen"))
-    llm_server.respond = judge({"fluency": 2})
-    turn = turn_of(agent, channel)
-    send(agent, channel, "here", turn=turn)
-    send(agent, kitchen, "there", turn=turn)
-    pipeline().finish(turn)
-    assert {(m.channel.slug, m.text) for m in Message.objects.all()} == {("office", "here"), ("kitchen", "there")}
 
 
 def test_a_run_taken_up_again_ends_what_its_first_claim_left_open(llm_server: LLMServer) -> None:
@@ -209,13 +181,12 @@ def test_what_the_pipelines_own_cap_lets_through_closes_the_session(llm_server: 
     assert [(log.committed, log.session.message) for log in logs()] == [(False, result.message), (True, result.message)]
 
 
-@pytest.mark.parametrize("mode", ["off", "observe"])
-def test_a_gate_switched_off_between_two_leases_sends_no_rejected_draft(llm_server: LLMServer, mode: str) -> None:
+def test_a_gate_switched_off_between_two_leases_sends_no_rejected_draft(llm_server: LLMServer) -> None:
     agent, channel = gated("fluency")
     llm_server.respond = judge({"fluency": 2})
     run = Run.objects.create(agent=agent, channel=channel)
     session = send(agent, channel, "one", turn=turn_of(agent, channel, run), run=run).session
-    configure(agent, gate_mode=mode)
+    configure(agent, gate_mode="off")
     run.attempt, turn = 2, turn_of(agent, channel, run)
     message = send(agent, channel, "two", turn=turn, run=run, session=session).message
     pipeline().finish(turn)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
+import hypothesis
 import pytest
 import time_machine
 from django.utils import timezone
@@ -135,9 +136,10 @@ VERDICTS = st.dictionaries(
 ENDED = st.sampled_from(
     ["passed", "passed_after_retry", "forced_through", "timeout_passed", "error_passed", "abandoned"]
 )
-SESSIONS = st.lists(st.lists(st.tuples(ENDED, VERDICTS), min_size=1, max_size=3), max_size=5)
+SESSIONS = st.lists(st.lists(st.tuples(ENDED, VERDICTS), min_size=1, max_size=3), max_size=4)
 
 
+@hypothesis.settings(max_examples=10)
 @given(SESSIONS)
 def test_the_database_counts_what_counting_by_hand_gives(
     sessions: list[list[tuple[str, dict[str, float | str]]]],

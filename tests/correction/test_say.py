@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from pytest_django import Settings
 
 from tests.correction.gating import DIMENSIONS, gated, join, judge, logs
 from tests.factories import make_agent
@@ -56,14 +55,6 @@ def test_people_get_a_table_the_feedback_and_how_to_go_on(llm_server: LLMServer)
     assert f"--session {logs()[0].session.uuid}" in out
 
 
-def test_an_offline_judge_wears_its_badge(settings: Settings) -> None:
-    settings.JUDGE_MODEL = "offline:lexical-1"
-    gated("adherence", slug="michael", origin="seed")
-    code, out = run("michael", "office", "Noted. The report is on track and will be submitted as planned.")
-    assert code == 1
-    assert "Judge: offline:lexical-1 (heuristic)" in out
-
-
 def test_without_a_gate_it_is_simply_said(llm_server: LLMServer) -> None:
     join(make_agent())
     code, got = run_json("ada", "office", "Hello.")
@@ -79,9 +70,7 @@ def test_without_a_gate_it_is_simply_said(llm_server: LLMServer) -> None:
     [
         (("nobody", "office", "x"), "there is no agent 'nobody'; agents: ada"),
         (("ada", "nowhere", "x"), "there is no channel 'nowhere'; known: office"),
-        (("ada", "office", ""), "the text is empty"),
         (("ada", "office", "x", "--session", "y"), "'y' is not a session id"),
-        (("ada", "office", "x", "--key", "k" * 300), "idempotency_key has 300 characters"),
     ],
 )
 def test_bad_input_is_named_and_ends_with_3(llm_server: LLMServer, arguments: tuple[str, ...], words: str) -> None:
@@ -90,11 +79,3 @@ def test_bad_input_is_named_and_ends_with_3(llm_server: LLMServer, arguments: tu
     assert code == 3
     assert words in out
     assert logs() == []
-
-
-def test_an_agent_that_is_no_member_is_refused() -> None:
-    _, channel = gated("fluency")
-    make_agent("bob")
-    code, out = run("bob", channel.slug, "x")
-    assert code == 3
-    assert "not a member" in out

@@ -112,12 +112,3 @@ for pk in map(int, sys.argv[2:]):
 def command(act: str, *keys: int) -> list[str]:
     """What to run: `act` is ``settle``, ``apply``, ``reject`` or ``retry``."""
     return [sys.executable, "-c", SETTLE, act, *map(str, keys)]
-
-
-STOP_JOKES = {
-    "en": "Stop telling jokes.",
-    "el": "Σταμάτα να λες ανέκδοτα.",
-    "ar": "توقف عن إلقاء النكات.",
-    "hi": "चुटकुले सुनाना बंद करो।",
-    "zh": "别再讲笑话了。",
-}

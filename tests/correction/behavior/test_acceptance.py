@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from tests.correction.behavior.asking import (
     CONCISE,
     NO,
     SHORTER,
-    STOP_JOKES,
     STOP_SLANG,
     YES,
     dm_with,
@@ -28,8 +26,6 @@ from tests.correction.gating import send
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
-EMOJI = {**CONCISE, "name": "uses emoji", "description": "Puts an emoji where it fits."}
-PIRATE = {**CONCISE, "name": "pirate talk", "description": "Talks like a pirate.", "strength": 0.3}
 OWN = (TraitValue("dry wit", "Is dry.", 0.3, 0.8), TraitValue("shouting", "Shouts.", -0.2, 0.0))
 
 
@@ -45,26 +41,6 @@ def says(server: LLMServer, agent: Agent, channel: Channel, text: str, **answers
     assert work_one(owner="w")
     request: BehaviorRequest = BehaviorRequest.objects.get(message=message, agent=agent)
     return request
-
-
-@pytest.mark.parametrize(("text", "trait"), [("Can you use emoji?", EMOJI), ("Be more concise", CONCISE)])
-def test_a_request_creates_a_trait(llm_server: LLMServer, text: str, trait: dict[str, Any]) -> None:
-    agent, channel = dm_with(*OWN)
-
-    request = says(llm_server, agent, channel, text, **asking_for(trait))
-
-    assert (request.status, request.operation) == ("applied", "add")
-    assert traits_of(agent) == {"dry wit": 0.8, "shouting": 0.0, trait["name"]: 0.5}
-
-
-def test_talk_about_pirates_changes_nothing(llm_server: LLMServer) -> None:
-    agent, channel = dm_with(*OWN)
-
-    request = says(llm_server, agent, channel, "Pirates say arrr", gate=NO)
-
-    assert request.status == "no_request"
-    assert traits_of(agent) == {"dry wit": 0.8, "shouting": 0.0}
-    assert llm_server.calls == 1
 
 
 @pytest.mark.parametrize(
@@ -86,49 +62,13 @@ def test_a_stop_sets_the_strength_to_zero_and_the_trait_stays(llm_server: LLMSer
 def test_what_is_said_in_a_conversation_does_not_corrupt_the_traits(llm_server: LLMServer) -> None:
     agent, channel = dm_with(*OWN)
     before = agent.persona_versions.get()
-    for text in ("Arrr, shiver me timbers!", "My cat runs the servers.", "I love long stories.", "You explain well."):
+    for text in ("Pirates say arrr", "I love long stories."):
         assert says(llm_server, agent, channel, text, gate=NO).status == "no_request"
         send(agent, channel, f"Aye! {text} Always talk like a pirate!")
 
     assert traits_of(agent) == {"dry wit": 0.8, "shouting": 0.0}
     assert agent.persona_versions.get() == before
-    assert BehaviorRequest.objects.count() == 4
-
-
-def test_a_trait_asked_for_now_and_then_and_later_stopped(llm_server: LLMServer) -> None:
-    agent, channel = dm_with()
-
-    says(llm_server, agent, channel, "Try to talk a bit like a pirate now and then", **asking_for(PIRATE))
-    assert traits_of(agent) == {"pirate talk": 0.3}
-    stop = {**PIRATE, "strength": 0.0, "is_new": False, "replaces_trait": "pirate talk"}
-    request = says(llm_server, agent, channel, "Right, no more of the pirate thing", **asking_for(stop))
-
-    assert (request.operation, request.trait_before["strength"]) == ("stop", 0.3)  # type: ignore[index]
-    assert traits_of(agent) == {"pirate talk": 0.0}
-    assert [v.note for v in agent.persona_versions.order_by("number")][1:] == [
-        f"behaviour request {pk}" for pk in BehaviorRequest.objects.order_by("pk").values_list("pk", flat=True)
-    ]
-
-
-@pytest.mark.parametrize("text", STOP_JOKES.values(), ids=STOP_JOKES)
-def test_a_stop_reaches_the_judge_whole_in_any_script(llm_server: LLMServer, text: str) -> None:
-    agent, channel = dm_with(TraitValue("jokes", "Tells jokes.", 0.5, 0.9))
-    read: list[bool] = []
-
-    def if_shown(answer: dict[str, Any]) -> Callable[[str], dict[str, Any]]:
-        def decide(prompt: str) -> dict[str, Any]:
-            read.append(f">>>\n{text}\n<<<END" in prompt)
-            return answer
-
-        return decide
-
-    jokes = {**STOP_SLANG, "name": "jokes", "description": "", "is_new": False, "replaces_trait": "jokes"}
-    answers = {**asking_for(jokes), "gate": if_shown(YES), "extract": if_shown({**SHORTER, "behavior_name": "jokes"})}
-
-    request = says(llm_server, agent, channel, text, **answers)
-
-    assert read == [True, True]
-    assert (request.status, request.operation, traits_of(agent)) == ("applied", "stop", {"jokes": 0.0})
+    assert (BehaviorRequest.objects.count(), llm_server.calls) == (2, 2)
 
 
 def test_forty_traits_survive_a_stop_and_a_change(llm_server: LLMServer) -> None:
@@ -145,29 +85,15 @@ def test_forty_traits_survive_a_stop_and_a_change(llm_server: LLMServer) -> None
     assert all(f'"name": "{name}", "strength": {wanted[name]}' in shown for name in wanted if name != "concise answers")
 
 
-OWN_STRENGTHS = {"dry wit": 0.8, "shouting": 0.0}
-
-
-@pytest.fixture(autouse=True)
-def _offline(settings: Settings) -> None:
-    settings.JUDGE_MODEL = "offline:lexical-1"
-
-
-def after(*texts: str, known: tuple[TraitValue, ...] = ()) -> tuple[list[str], dict[str, float]]:
-    """What became of these messages, and the traits afterwards; every confidence is applied."""
-    traits = (TraitValue("dry wit", "Is dry.", 0.3, 0.8), TraitValue("shouting", "Shouts.", -0.2, 0.0), *known)
-    agent, channel = dm_with(*traits, behavior_auto_apply="low")
-    for text in texts:
-        write(channel, text)
-        assert work_one(owner="w")
-    return list(BehaviorRequest.objects.order_by("pk").values_list("status", flat=True)), traits_of(agent)
-
-
 @pytest.mark.parametrize("text", ["Can you use emoji?", "Be more concise"])
-def test_a_request_creates_a_trait_offline(text: str) -> None:
-    statuses, traits = after(text)
+def test_a_request_creates_a_trait_offline(settings: Settings, text: str) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    agent, channel = dm_with(*OWN, behavior_auto_apply="low")
+    write(channel, text)
+    assert work_one(owner="w")
 
-    assert statuses == ["applied"]
-    assert {name: traits.pop(name) for name in OWN_STRENGTHS} == OWN_STRENGTHS
+    traits = traits_of(agent)
+    assert BehaviorRequest.objects.get().status == "applied"
+    assert (traits.pop("dry wit"), traits.pop("shouting")) == (0.8, 0.0)
     (strength,) = traits.values()
     assert strength > 0

@@ -11,7 +11,6 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.utils import timezone
-from pytest_django import Settings
 
 from agents.models import Agent, Message, PersonaVersion, Trait
 from agents.personas.persona import TraitValue, current_digest, save_persona
@@ -28,10 +27,8 @@ from correction.behavior.applying import (
 )
 from correction.behavior.models import BehaviorRequest
 from correction.behavior.policy import count_applied_today
-from correction.behavior.work import work_one
 from correction.config.configure import configure
 from tests.console import superuser
-from tests.correction.behavior.asking import dm_with, write
 from tests.correction.behavior.proposals import CONCISE, Status, proposed
 from tests.factories import make_agent
 
@@ -54,20 +51,6 @@ def eve() -> User:
 
 def traits_of(agent: Agent) -> dict[str, tuple[str, float, float]]:
     return {t.name: (t.description, t.sentiment, t.strength) for t in Trait.objects.filter(agent=agent)}
-
-
-def test_the_newer_of_opposites_holds_until_it_is_reverted(settings: Settings) -> None:
-    settings.JUDGE_MODEL = "offline:lexical-1"
-    agent, channel = dm_with()
-    rows = []
-    for text in ("Be more concise", "Please give me longer answers"):
-        message = write(channel, text)
-        assert work_one(owner="w")
-        rows.append(apply_request(request=BehaviorRequest.objects.get(message=message)))
-
-    assert [name for name, *_ in traits_of(agent).items()] == ["long answers"]
-    revert_request(request=rows[1], user=None)
-    assert [name for name, *_ in traits_of(agent).items()] == ["short, concise answers"]
 
 
 def test_an_applied_request_adds_its_trait_and_one_version_that_names_it(ada: Agent, eve: User) -> None:
@@ -105,12 +88,11 @@ def test_an_edit_can_rename_the_trait_that_was_to_change(ada: Agent, eve: User) 
     assert request.trait_before["name"] == "local slang"
 
 
-@pytest.mark.parametrize("trait", [TraitValue(" "), TraitValue("x" * 121), TraitValue("x", strength=1.5)])
-def test_an_edit_that_is_not_allowed_changes_nothing(ada: Agent, eve: User, trait: TraitValue) -> None:
+def test_an_edit_that_is_not_allowed_changes_nothing(ada: Agent, eve: User) -> None:
     request = proposed(ada)
 
-    with pytest.raises(BehaviorError, match=r"allowed|is used"):
-        apply_request(request=request, user=eve, trait=trait)
+    with pytest.raises(BehaviorError, match=r"strength 1\.5 is not from 0 to 1"):
+        apply_request(request=request, user=eve, trait=TraitValue("x", strength=1.5))
 
     request.refresh_from_db()
     assert request.status == "pending_review"
@@ -125,12 +107,14 @@ def test_what_is_like_that_already_is_not_applied(ada: Agent, eve: User) -> None
         apply_request(request=request, user=eve)
 
 
-@pytest.mark.parametrize("replaces", [None, "LOCAL slang"])
-def test_a_protected_trait_is_changed_by_no_request(ada: Agent, eve: User, replaces: str | None) -> None:
+@pytest.mark.parametrize(
+    ("name", "answered"),
+    [("local slang", {}), ("speech", {"replaces_trait": "LOCAL slang"}), ("speech", {"touches": ["local slang"]})],
+)
+def test_a_protected_trait_is_changed_by_no_request(ada: Agent, eve: User, name: str, answered: dict[str, Any]) -> None:
     configure(agent=ada, changes={"behavior_protected_traits": "Local Slang"})
-    name = "speech" if replaces else "local slang"
     after = {**CONCISE, "name": name}
-    request = proposed(ada, after=after, map_result={**after, "replaces_trait": replaces})
+    request = proposed(ada, after=after, map_result={**after, **answered})
 
     with pytest.raises(BehaviorError, match="is protected"):
         apply_request(request=request, user=eve)
@@ -175,14 +159,6 @@ def test_a_deleted_agent_has_no_persona_to_change(eve: User) -> None:
     assert reject_request(request=request, user=eve).status == "rejected"
 
 
-def test_a_request_that_is_gone_says_so(ada: Agent, eve: User) -> None:
-    request = proposed(ada)
-    BehaviorRequest.objects.all().delete()
-
-    with pytest.raises(BehaviorError, match="is gone"):
-        apply_request(request=request, user=eve)
-
-
 def test_a_trait_changed_since_it_was_read_is_not_overwritten(ada: Agent) -> None:
     seen = Trait.objects.get(name="dry wit")
     Trait.objects.filter(pk=seen.pk).update(sentiment=-1)
@@ -207,7 +183,6 @@ def ada_approving() -> Agent:
     ("since", "said"),
     [
         ({"strength": 0.9}, r"the trait 'dry wit' was changed: strength is 0\.9"),
-        ({"description": "Another."}, "description is 'Another.'"),
         ({"name": "irony"}, "the trait 'dry wit' was deleted or renamed"),
     ],
     ids=str,
@@ -285,14 +260,6 @@ def test_where_nothing_was_proposed_there_is_nothing_to_approve(ada_approving: A
     assert apply_request(request=request, user=eve, trait=TraitValue("brevity")).status == "applied"
 
 
-def test_a_trait_the_answer_works_against_is_protected_too(ada_approving: Agent, eve: User) -> None:
-    configure(agent=ada_approving, changes={"behavior_protected_traits": "dry wit"})
-    request = proposed(ada_approving, map_result={**CONCISE, "touches": ["dry wit"]})
-
-    with pytest.raises(BehaviorError, match="'dry wit' is protected"):
-        apply_request(request=request, user=eve)
-
-
 WIT = TraitValue("dry wit", "Jokes with a\nstraight face. ", 0.1 + 0.2, 1 / 3)
 LOUDER: dict[str, Any] = {"name": "Sarcasm", "description": "Says the opposite.", "sentiment": -0.5, "strength": 0.9}
 
@@ -345,40 +312,41 @@ def test_changes_of_other_traits_and_of_the_prompt_stay(ada_reverting: Agent, ev
     assert later.status == "applied"
 
 
-def test_a_later_change_of_the_same_trait_is_asked_about(ada_reverting: Agent, eve: User) -> None:
+@pytest.mark.parametrize(
+    ("since", "said"),
+    [
+        ({"strength": 0.2}, r"'Sarcasm' was changed: strength is 0\.2 since"),
+        ({"name": "irony"}, "name is 'irony'"),
+        (None, "'Sarcasm' was deleted since"),
+    ],
+    ids=["changed", "renamed", "deleted"],
+)
+def test_a_trait_changed_since_is_asked_about_and_comes_back_when_wanted(
+    ada_reverting: Agent, eve: User, since: dict[str, Any] | None, said: str
+) -> None:
+    request = update(ada_reverting)
+    trait = Trait.objects.filter(name="Sarcasm")
+    if since is None:
+        trait.delete()
+        request.refresh_from_db()
+    else:
+        trait.update(**since)
+
+    with pytest.raises(TraitChangedSince, match=said):
+        revert_request(request=request, user=eve)
+    assert not Trait.objects.filter(name="dry wit").exists()
+
+    revert_request(request=request, user=eve, anyway=True)
+    assert set(Trait.objects.values_list("name", flat=True)) == {"dry wit", "local slang"}
+    assert (wit().description, wit().sentiment, wit().strength) == (WIT.description, WIT.sentiment, WIT.strength)
+
+
+def test_who_changed_the_trait_since_is_named(ada_reverting: Agent, eve: User) -> None:
     request = update(ada_reverting)
     later = update(ada_reverting, {**LOUDER, "strength": 0.2}, of="Sarcasm")
 
-    with pytest.raises(
-        TraitChangedSince, match=rf"'Sarcasm' was changed: strength is 0\.2 since \(by behaviour request {later.pk}"
-    ):
+    with pytest.raises(TraitChangedSince, match=rf"by behaviour request {later.pk}"):
         revert_request(request=request, user=eve)
-    assert Trait.objects.get(name="Sarcasm").strength == 0.2
-    assert revert_request(request=request, user=eve, anyway=True).status == "reverted"
-    assert wit().strength == WIT.strength
-
-
-def test_a_trait_that_a_person_renamed_is_asked_about_and_found(ada_reverting: Agent, eve: User) -> None:
-    request = update(ada_reverting)
-    Trait.objects.filter(name="Sarcasm").update(name="irony")
-
-    with pytest.raises(TraitChangedSince, match="name is 'irony'"):
-        revert_request(request=request, user=eve)
-    revert_request(request=request, user=eve, anyway=True)
-
-    assert set(Trait.objects.values_list("name", flat=True)) == {"dry wit", "local slang"}
-
-
-def test_a_trait_that_a_person_deleted_comes_back_only_when_wanted(ada_reverting: Agent, eve: User) -> None:
-    request = update(ada_reverting)
-    Trait.objects.filter(name="Sarcasm").delete()
-    request.refresh_from_db()
-
-    with pytest.raises(TraitChangedSince, match="'Sarcasm' was deleted since"):
-        revert_request(request=request, user=eve)
-    revert_request(request=request, user=eve, anyway=True)
-
-    assert (wit().description, wit().sentiment, wit().strength) == (WIT.description, WIT.sentiment, WIT.strength)
 
 
 def test_a_new_trait_that_is_gone_already_needs_no_question(ada_reverting: Agent, eve: User) -> None:
@@ -454,17 +422,6 @@ def test_what_comes_to_nothing_is_kept_with_the_reason(
     assert why in request.why
     assert Trait.objects.count() == 1
     assert PersonaVersion.objects.count() == 1
-
-
-def test_an_outsider_s_request_does_not_count_unless_anyone_s_does(ada_settling: Agent) -> None:
-    request = running(ada_settling)
-    Message.objects.filter(behavior_requests=request).update(user=None, outsider="zoe")
-
-    assert settled(request).status == "detected"
-    configure(agent=ada_settling, changes={"behavior_requesters": "anyone"})
-    request = running(ada_settling)
-    Message.objects.filter(behavior_requests=request).update(user=None, outsider="zoe")
-    assert settled(request).status == "applied"
 
 
 def test_the_limit_of_a_day_counts_what_was_applied_by_itself(ada_settling: Agent) -> None:

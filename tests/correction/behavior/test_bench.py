@@ -117,14 +117,6 @@ def test_cases_bring_what_was_said_before(tmp_path: Path, llm_server: LLMServer)
     assert "Ada: Well, well." in prompt_of(llm_server.bodies[1])
 
 
-def test_a_judge_that_answers_nothing_is_not_asked_for_ever(tmp_path: Path, llm_server: LLMServer) -> None:
-    llm_server.always(status=400)
-    rows = [{"text": f"message number {i}", "request": False} for i in range(150)]
-
-    assert refused(written(tmp_path, *rows))[1] == 2
-    assert llm_server.calls < 100
-
-
 def test_wrong_lines_are_named(tmp_path: Path) -> None:
     path = written(
         tmp_path,
@@ -144,11 +136,6 @@ def test_wrong_lines_are_named(tmp_path: Path) -> None:
         "line 5: request: Input should be a valid boolean, got 'yes'",
     ):  # fmt: skip
         assert part in said
-
-
-def test_a_file_that_is_not_there_or_empty_is_wrong_usage(tmp_path: Path) -> None:
-    assert refused(tmp_path / "none.jsonl")[1] == 3
-    assert refused(written(tmp_path, ""))[1] == 3
 
 
 def test_figures_are_what_they_are_called() -> None:

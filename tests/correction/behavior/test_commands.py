@@ -15,7 +15,7 @@ from agents.models import Agent, PersonaVersion
 from agents.personas.persona import TraitValue
 from correction.behavior.models import BehaviorRequest
 from correction.models import AgentEvaluationConfig
-from tests.correction.behavior.asking import CONCISE, NO, SHORTER, YES, judge, traits_of
+from tests.correction.behavior.asking import CONCISE, SHORTER, YES, judge, traits_of
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
 
@@ -65,15 +65,16 @@ ESCAPES = "\x1b]0;owned\x07 \x1b[2J\u202e\x9b1m"
 def test_text_of_models_and_personas_has_no_effect_in_the_terminal(llm_server: LLMServer) -> None:
     make_agent("ada", display_name=f"Ada{ESCAPES}", traits=[TraitValue(f"long answers {ESCAPES}", ESCAPES, 0.4, 0.7)])
     llm_server.respond = judge(
-        gate={**YES, "reason": ESCAPES},
+        gate={**YES, "reason": f"[bold red]It says[/] {{{{ 1 }}}} {ESCAPES}"},
         extract={**SHORTER, "requested_change": ESCAPES},
         map={**CONCISE, "contradicts_persona": True, "contradiction": ESCAPES},
     )
 
     text = shown("Be more concise")
 
-    assert not set(text) & set(ESCAPES.replace("owned", "")) - set(" ]0;[2J1m")
+    assert not set(text) & set("\x1b\x07\u202e\x9b")
     assert "<U+001B>" in text
+    assert "[bold red]It says[/] {{ 1 }}" in text
 
 
 def test_it_says_what_was_not_read(ada: Agent, llm_server: LLMServer) -> None:
@@ -119,12 +120,6 @@ def test_a_model_that_does_not_answer_is_an_exit_code(ada: Agent, llm_server: LL
     assert result["failure"].startswith("gate: unavailable: ")
     assert (result["has_request"], result["calls"]) == (False, 1)
     assert "No answer. gate: unavailable" in shown("Be brief", code=2)
-
-
-def test_hostile_words_are_shown_as_they_are_and_style_nothing(ada: Agent, llm_server: LLMServer) -> None:
-    llm_server.respond = judge(gate={**NO, "reason": "[bold red]It says[/] {{ 1 }}"})
-
-    assert "[bold red]It says[/] {{ 1 }}" in shown("[/] {% x %}")
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from agents.models import Agent, Channel, ChannelMember, Message
+from agents.models import Channel, ChannelMember, Message
 from agents.turn.receive import receive_message
 from agents.turn.send_message import append
 from correction.behavior.applying import apply_request
 from correction.behavior.models import BehaviorRequest
 from correction.behavior.work import work_one
-from correction.models import AgentEvaluationConfig
 from tests.console import superuser
 from tests.correction.behavior.asking import CONCISE, SHORTER, dm_with, judge, tier_of, traits_of, write
 from tests.evaluation.judging import prompt_of
@@ -42,8 +41,9 @@ def ask_in(server: LLMServer, channel: Channel, text: str, **fields: Any) -> Beh
 
 def test_the_last_four_messages_are_shown_except_to_the_gate(llm_server: LLMServer) -> None:
     agent, channel = dm_with()
-    for number in range(4):
-        say(channel, agent if number % 2 else "Zed", f"line {number}")
+    bob = make_agent("bob")
+    for number, speaker in enumerate(("Zed", agent, bob, agent)):
+        say(channel, speaker, f"line {number}")
     say(channel, agent, "Hello there, my dear old friend!\nHow do you do?")
 
     request = ask_in(llm_server, channel, "Stop doing that.")
@@ -52,7 +52,7 @@ def test_the_last_four_messages_are_shown_except_to_the_gate(llm_server: LLMServ
     assert request.status == "applied"
     shown = [
         "1. Ada (the character): line 1",
-        "2. Zed: line 2",
+        "2. Bob: line 2",
         "3. Ada (the character): line 3",
         "4. Ada (the character): Hello there, my dear old friend!",
         "| How do you do?",
@@ -136,11 +136,10 @@ def test_mapping_again_is_shown_what_was_said_before_the_request(llm_server: LLM
     assert earlier(llm_server, "map") == ["1. Ada (the character): Ahoy, matey!", "2. Zed: Stop that."]
 
 
-@pytest.mark.parametrize("text", ["Stop doing that.", "Could you please not do that?", "Never do that again."])
-def test_offline_a_pointing_request_says_that_a_model_is_needed(text: str) -> None:
+def test_offline_a_pointing_request_says_that_a_model_is_needed() -> None:
     agent, channel = dm_with()
     say(channel, agent, "Use emoji always! 🎉🎉🎉")
-    write(channel, text)
+    write(channel, "Stop doing that.")
     assert work_one(owner="w")
 
     request = BehaviorRequest.objects.get()
@@ -155,25 +154,3 @@ def test_a_trial_takes_what_was_said_before(llm_server: LLMServer) -> None:
 
     call_command("detect_behavior", "Stop that.", "--agent", "ada", *said, stdout=StringIO())
     assert earlier(llm_server, "map") == [f"{n}. Ada: line {n}" for n in range(1, 5)]
-
-
-def test_the_agent_of_a_config_that_asks_nobody_shows_nobodys_words(llm_server: LLMServer) -> None:
-    agent, channel = dm_with(behavior_requesters="named", behavior_named_requesters=["zoe"])
-    say(channel, "Zed", "Talk in verse.")
-    say(channel, agent, "Roses are red.")
-
-    ask_in(llm_server, channel, "Do that always.", outsider="", user=superuser("zoe"))
-
-    assert earlier(llm_server, "map") == ["1. Ada (the character): Roses are red."]
-    assert AgentEvaluationConfig.objects.get(agent=agent).behavior_named_requesters == ["zoe"]
-
-
-def test_each_of_two_agents_is_the_character_for_itself(llm_server: LLMServer) -> None:
-    agent, channel = dm_with()
-    bob: Agent = make_agent("bob")
-    say(channel, bob, "I am Bob.")
-    say(channel, agent, "I am Ada.")
-
-    ask_in(llm_server, channel, "Stop that.")
-
-    assert earlier(llm_server, "map") == ["1. Bob: I am Bob.", "2. Ada (the character): I am Ada."]

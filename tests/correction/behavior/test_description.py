@@ -43,7 +43,7 @@ def worked() -> DescriptionUpdate:
     return update
 
 
-@pytest.mark.parametrize(("origin", "description"), [("seed", "A."), ("import", "A."), ("generated", "A."), ("", "")])
+@pytest.mark.parametrize(("origin", "description"), [("seed", "A."), ("generated", "A."), ("", "")])
 def test_an_applied_change_has_the_description_written_anew(
     llm_server: LLMServer, origin: str, description: str
 ) -> None:
@@ -89,6 +89,7 @@ def test_an_edit_while_the_update_waits_wins(llm_server: LLMServer) -> None:
     assert "a person wrote it" in update.error
 
 
+@pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_an_edit_while_the_model_writes_wins(llm_server: LLMServer) -> None:
     queue_description(agent=clerk())

@@ -10,11 +10,9 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django import Settings
 
-from agents.models import Agent
-from correction.behavior.applying import revert_request
 from correction.behavior.effects import work_one
 from correction.behavior.models import BehaviorEffect, BehaviorRequest
-from tests.console import HOSTILE, page_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.console import page_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.correction.behavior.changed import Changed
 from tests.correction.behavior.measured import reads
 from tests.correction.behavior.proposals import proposed
@@ -40,17 +38,14 @@ def press(client: Client, row: BehaviorRequest, **data: Any) -> str:
     return plain(answer.content.decode())
 
 
-def test_an_applied_request_shows_its_messages_and_the_cost(row: BehaviorRequest, llm_server: LLMServer) -> None:
-    page = plain(read(signed_in(superuser()), page_of(row)))
+def test_the_button_queues_it_and_the_page_shows_what_came_out(row: BehaviorRequest) -> None:
+    client = signed_in(superuser())
+    page = plain(read(client, page_of(row)))
     assert QUESTION in page
     assert "3 before, 3 of 10 messages since not yet: 3 of 10 messages since" in page
     assert "Costs 6 calls, unpriced for 10 messages before and after" in page
-    assert "Ada does this in the message: “emoji use: Puts an emoji at the end.”" in page
-    assert llm_server.calls == 0
+    assert QUESTION not in plain(read(client, page_of(proposed(make_agent("bob"))))), "nothing was changed by it"
 
-
-def test_the_button_queues_it_and_the_page_shows_what_came_out(row: BehaviorRequest) -> None:
-    client = signed_in(superuser())
     page = press(client, row, messages="3")
     effect = BehaviorEffect.objects.get()
     assert f"Evaluation {effect.pk} is queued" in page
@@ -66,25 +61,6 @@ def test_the_button_queues_it_and_the_page_shows_what_came_out(row: BehaviorRequ
     assert measure_url(row) in html
 
 
-def test_without_messages_since_there_is_no_button_but_how_many_are_missing(changed: Changed) -> None:
-    row, client = changed(since=0), signed_in(superuser())
-    html = read(client, page_of(row))
-    assert "not yet: 0 of 10 messages since" in plain(html)
-    assert measure_url(row) not in html
-    assert "not yet: 0 of 10 messages since" in press(client, row)
-    assert not BehaviorEffect.objects.exists()
-
-
-def test_a_reverted_request_is_measured_an_unchanging_one_is_not(
-    row: BehaviorRequest,
-) -> None:
-    client = signed_in(superuser())
-    revert_request(request=row, user=None)
-    page = plain(read(client, page_of(row)))
-    assert "3 of 10 messages until it was reverted: there will be no more" in page
-    assert QUESTION not in plain(read(client, page_of(proposed(make_agent("bob")))))
-
-
 def test_the_offline_judge_has_a_badge_and_unscored_counts(row: BehaviorRequest, settings: Settings) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
     client = signed_in(superuser())
@@ -98,32 +74,12 @@ def test_the_offline_judge_has_a_badge_and_unscored_counts(row: BehaviorRequest,
     assert "Mean before –" in page
 
 
-def test_hostile_text_of_traits_judges_and_numbers_is_only_text(row: BehaviorRequest, llm_server: LLMServer) -> None:
-    row.trait_after = {**row.trait_after, "name": HOSTILE}  # type: ignore[dict-item]
-    row.save()
-    Agent.objects.update(display_name=HOSTILE)
-    llm_server.respond = lambda body: {"status": 400, "message": HOSTILE}
-    client = signed_in(superuser())
-    press(client, row)
-    work_one(owner="w")
-    html = read(client, page_of(row))
-    assert HOSTILE not in html
-    assert "the judge scored none of 6 messages" in plain(html)
-    said = client.post(measure_url(row), {"messages": HOSTILE}, follow=True).content.decode()
-    assert HOSTILE not in said
-    assert "allowed: a whole number from 1 to 100" in plain(said)
-
-
-def test_who_may_not_ask_for_evaluations_sees_results_and_no_button(row: BehaviorRequest) -> None:
-    client = signed_in(viewer())
-    html = read(client, page_of(row))
+def test_who_may_not_ask_for_evaluations_sees_no_button(row: BehaviorRequest) -> None:
+    html = read(signed_in(viewer()), page_of(row))
     assert QUESTION in plain(html)
     assert measure_url(row) not in html
-    assert client.post(measure_url(row)).status_code == 403
-    assert client.get(measure_url(row)).status_code == 405
     measurer = signed_in(staff("behavior.view_behaviorrequest", "evaluation.add_evaluationrun"))
     assert measure_url(row) in read(measurer, page_of(row))
-    assert "is queued" in press(measurer, row)
 
 
 def test_more_messages_and_results_take_no_more_queries(changed: Changed, llm_server: LLMServer) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from io import StringIO
@@ -13,22 +12,23 @@ import pytest
 import time_machine
 from django.contrib.auth.models import User
 from django.core.management import call_command
-from django.core.management.base import CommandError
-from django.db import connection
 from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
 
-from agents.kit.models import LLMCall, ModelPrice, owner_name
+from agents.kit.models import LLMCall, ModelPrice
 from agents.kit.models.lease import LeaseLost
 from agents.models import Channel, Message
 from agents.personas.persona import changes_since
 from correction.behavior import effects
 from correction.behavior.applying import BehaviorError, apply_request, revert_request
+from correction.behavior.before_after import messages_before
 from correction.behavior.effects import EffectResult, plan_request, queue_effect, work_one
-from correction.behavior.models import BehaviorEffect, BehaviorRequest
+from correction.behavior.models import MOST_MESSAGES, BehaviorEffect, BehaviorRequest
 from correction.behavior.postponing import resume_paused
 from correction.config.configure import configure
 from evaluation.change.evidence import is_stale, stale_reasons
 from evaluation.change.models import Baseline
+from evaluation.scorers.subjects import Event
 from tests.correction.behavior.changed import LESS, MORE, Changed
 from tests.correction.behavior.measured import (
     TRAIT_CLAIM,
@@ -42,13 +42,16 @@ from tests.correction.behavior.measured import (
 )
 from tests.correction.behavior.proposals import proposed
 from tests.evaluation.judging import prompt_of
+from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.mark.parametrize(("asked", "verdict", "means"), [(MORE, "more", (0.0, 9.0)), (LESS, "less", (9.0, 0.0))])
-@pytest.mark.parametrize("followed", [True, False])
+@pytest.mark.parametrize(
+    ("asked", "verdict", "means", "followed"),
+    [(MORE, "more", (0.0, 9.0), True), (LESS, "less", (9.0, 0.0), True), (LESS, "less", (9.0, 0.0), False)],
+)
 def test_a_worker_judges_both_sides_and_keeps_what_came_out(
     changed: Changed,
     llm_server: LLMServer,
@@ -199,13 +202,13 @@ def test_a_stopped_effect_is_judged_again_under_its_work_id(changed: Changed, mo
 
 
 def test_whoever_lost_the_claim_asks_no_more_and_stores_nothing(changed: Changed, llm_server: LLMServer) -> None:
-    effect = queue_effect(request=changed(before=40, since=40), messages=40)
+    effect = queue_effect(request=changed(before=20, since=20), messages=20)
     effect.acquire(owner="w", lease=timedelta(minutes=5))
     BehaviorEffect.objects.update(lease_owner="another worker")
     with pytest.raises(LeaseLost):
         effects._judge_effect(effect, "w")
 
-    assert llm_server.calls < 80
+    assert llm_server.calls < 40
     effect.refresh_from_db()
     assert (effect.status, effect.lease_owner, effect.result) == ("running", "another worker", None)
 
@@ -250,37 +253,6 @@ def test_a_budget_that_is_used_up_pauses_it_until_midnight(changed: Changed, llm
         assert (effect.status, llm_server.calls) == ("completed", 12)
 
 
-@pytest.mark.service
-@pytest.mark.django_db(transaction=True)
-def test_asked_for_by_many_at_once_it_is_queued_once(changed: Changed, llm_server: LLMServer) -> None:
-    if connection.vendor != "postgresql":
-        pytest.skip("DATABASE_URL names no PostgreSQL: threads cannot share an in-memory SQLite")
-    request = changed()
-
-    def asks(_: int) -> str:
-        try:
-            return queue_effect(request=request).status
-        except BehaviorError as error:
-            return str(error)
-        finally:
-            connection.close()
-
-    def works(_: int) -> bool:
-        try:
-            return work_one(owner=owner_name())
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(4) as pool:
-        said = list(pool.map(asks, range(8)))
-        worked = list(pool.map(works, range(4)))
-
-    assert said.count("pending") == 1
-    assert all("under way" in text for text in said if text != "pending")
-    assert worked.count(True) == 1
-    assert (BehaviorEffect.objects.get().status, llm_server.calls) == ("completed", 6)
-
-
 def test_messages_end_and_begin_where_the_trait_changes_again(clerk: Clerk, llm_server: LLMServer) -> None:
     agent, channel = clerk(0.0)
     speak(agent, channel, "1", emoji=False)
@@ -320,21 +292,12 @@ def test_an_answer_belongs_to_the_persona_its_turn_began_with(clerk: Clerk, llm_
     assert [m.tags["build"] for m in plan.after] == ["2"]
 
 
-# what the persona says at first, whether the agent did it, what is asked for, and what it does from then on
-STARTS = (0.0, False, "Please use emoji in every message.", 0.95, True)
-STOPS = (0.95, True, "Stop using emoji.", 0.0, False)
-BOTH_WAYS = pytest.mark.parametrize(("strength", "before", "asked", "becomes", "after"), [STARTS, STOPS])
-
-
-@BOTH_WAYS
-def test_behaviour_that_was_asked_for_is_no_drift(
-    clerk: Clerk, llm_server: LLMServer, strength: float, before: bool, asked: str, becomes: float, after: bool
-) -> None:
-    agent, channel = clerk(strength)
-    speak(agent, channel, "1", emoji=before)
+def test_behaviour_that_was_asked_for_is_no_drift(clerk: Clerk, llm_server: LLMServer) -> None:
+    agent, channel = clerk(0.0)
+    speak(agent, channel, "1", emoji=False)
     measured(llm_server, agent, "1", is_baseline=True)
-    request = ask_for(llm_server, channel, asked, becomes)
-    speak(agent, channel, "2", emoji=after)
+    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
+    speak(agent, channel, "2", emoji=True)
 
     run = measured(llm_server, agent, "2")
     result = against_baseline(run)
@@ -343,23 +306,19 @@ def test_behaviour_that_was_asked_for_is_no_drift(
     assert result.changed == (f"adherence/{TRAIT_CLAIM}",), "left out, and named"
     assert result.dimensions[0].verdict not in ("drifted", "possibly drifted")
     assert {c.proposition for c in result.propositions["adherence"]} == {"voice", "polite"}, "what is the same in both"
-    change = f"version 2, behaviour request {request.pk} by anna: emoji use {strength:g} → {becomes:g}"
+    change = f"version 2, behaviour request {request.pk} by anna: emoji use 0 → 0.95"
     assert result.persona_changes == (change,)
     assert change in result.notes[0]
     assert any(TRAIT_CLAIM in note and "the trait it speaks of" in note for note in result.notes)
-    assert run.scores.filter(proposition_id=TRAIT_CLAIM).values_list("score", flat=True)[0] == 9, (
-        "judged by the new trait"
-    )
+    judged = run.scores.filter(proposition_id=TRAIT_CLAIM)
+    assert judged.values_list("score", flat=True)[0] == 9, "judged by the new trait"
 
 
-@BOTH_WAYS
-def test_the_same_behaviour_that_nobody_asked_for_is_drift(
-    clerk: Clerk, llm_server: LLMServer, strength: float, before: bool, asked: str, becomes: float, after: bool
-) -> None:
-    agent, channel = clerk(strength)
-    speak(agent, channel, "1", emoji=before)
+def test_the_same_behaviour_that_nobody_asked_for_is_drift(clerk: Clerk, llm_server: LLMServer) -> None:
+    agent, channel = clerk(0.95)
+    speak(agent, channel, "1", emoji=True)
     measured(llm_server, agent, "1", is_baseline=True)
-    speak(agent, channel, "2", emoji=after)
+    speak(agent, channel, "2", emoji=False)
 
     result = against_baseline(measured(llm_server, agent, "2"))
 
@@ -399,35 +358,60 @@ def test_the_baseline_is_stale_until_a_revert(clerk: Clerk, llm_server: LLMServe
     assert not is_stale(Baseline.objects.get())
 
 
-def evaluated(*arguments: str) -> tuple[int, str]:
-    """Exit code and output of `manage.py evaluate`."""
-    out = StringIO()
-    try:
-        call_command(
-            "evaluate", "--agents", "ada", "--dimensions", "adherence", "--where", "build=2", *arguments, stdout=out
-        )
-    except (CommandError, SystemExit) as error:
-        return int(getattr(error, "returncode", None) or getattr(error, "code", 0) or 0), out.getvalue()
-    return 0, out.getvalue()
-
-
-@pytest.mark.parametrize("is_asked_for", [True, False])
-def test_a_build_passes_with_a_requested_change_and_fails_unasked(
-    clerk: Clerk, llm_server: LLMServer, is_asked_for: bool
-) -> None:
+def test_a_build_passes_with_a_requested_change(clerk: Clerk, llm_server: LLMServer) -> None:
     agent, channel = clerk(0.95)
     speak(agent, channel, "1", emoji=True)
     measured(llm_server, agent, "1", is_baseline=True)
-    if is_asked_for:
-        request = ask_for(llm_server, channel, "Stop using emoji.", 0.0)
+    request = ask_for(llm_server, channel, "Stop using emoji.", 0.0)
     speak(agent, channel, "2", emoji=False)
     llm_server.respond = reads
+    out = StringIO()
 
-    code, printed = evaluated("--json")
+    call_command("evaluate", "--agents", "ada", "--dimensions", "adherence", "--where", "build=2", "--json", stdout=out)
 
-    document: dict[str, Any] = json.loads(printed)
+    document: dict[str, Any] = json.loads(out.getvalue())
     entry = next(value for value in (document.get("runs") or document["agents"]) if value["agent"] == "ada")
-    assert code == (0 if is_asked_for else 1), printed
-    assert entry["persona_changes"] == (
-        [f"version 2, behaviour request {request.pk} by anna: emoji use 0.95 → 0"] if is_asked_for else []
-    )
+    change = f"version 2, behaviour request {request.pk} by anna: emoji use 0.95 → 0"
+    assert entry["persona_changes"] == [change]
+
+
+# -- what a judge of a single message is shown before it
+def lines_of(events: tuple[Event, ...]) -> list[tuple[str, str, str]]:
+    return [(event.kind, event.speaker, event.text) for event in events]
+
+
+def test_the_last_two_of_the_same_channel_are_shown_in_their_order() -> None:
+    ada, desk, hall = make_agent("ada"), make_channel("desk"), make_channel("hall")
+    say(desk, "Bob", "One")
+    say(hall, "Bob", "Elsewhere")
+    say(desk, ada, "Two")
+    say(desk, "Zoe", "Three")
+    last, first = say(desk, ada, "Four"), say(hall, ada, "Five")
+
+    found = messages_before(ada, [last, first])
+
+    assert [text for _, _, text in lines_of(found[last.pk])] == ["Two", "Three"]
+    assert [kind for kind, _, _ in lines_of(found[last.pk])] == ["action", "stimulus"]
+    assert lines_of(found[last.pk])[1][1] == "Zoe"
+    assert [text for _, _, text in lines_of(found[first.pk])] == ["Elsewhere"]
+
+
+def test_what_was_played_is_passed_over_however_much_of_it_there_is() -> None:
+    ada, desk = make_agent("ada"), make_channel("desk")
+    for text in ("One", "Two"):
+        say(desk, "Bob", text)
+    for number in range(8):
+        say(desk, ada, f"Simulated {number}", synthetic=True)
+    last = say(desk, ada, "Three")
+    assert [text for _, _, text in lines_of(messages_before(ada, [last])[last.pk])] == ["One", "Two"]
+
+
+def test_many_messages_are_read_in_two_queries(django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    ada, desk = make_agent("ada"), make_channel("desk")
+    for number in range(2 * MOST_MESSAGES):
+        say(desk, ada, f"Line {number}")
+    messages = list(Message.objects.order_by("position"))
+    with django_assert_num_queries(2):
+        found = messages_before(ada, messages)
+    assert [len(found[message.pk]) for message in messages[:3]] == [0, 1, 2]
+    assert lines_of(found[messages[-1].pk])[-1][2] == f"Line {2 * MOST_MESSAGES - 2}"

@@ -9,7 +9,7 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from agents.personas.persona import TraitValue
-from correction.behavior.applying import MAPPED_AGAIN, BehaviorError, apply_request, reject_request
+from correction.behavior.applying import MAPPED_AGAIN, BehaviorError, apply_request
 from correction.behavior.models import BehaviorRequest
 from correction.behavior.work import work_one
 from tests.api_client import program
@@ -38,9 +38,7 @@ def waiting(*texts: str, traits: tuple[TraitValue, ...] = (), **config: Any) -> 
     ("first", "second", "name", "strength"),
     [
         ("Talk like a pirate sometimes", "Stop the pirate talk", "speaking like a pirate", 0.0),
-        ("Use emoji sometimes", "Stop using emoji", "emoji usage", 0.0),
         ("Stop using emoji", "Use emoji sometimes", "emoji usage", 0.3),
-        ("Be more concise", "Always be concise", "short, concise answers", 0.9),
     ],
 )
 def test_the_second_of_two_alike_changes_the_first_ones_trait(
@@ -143,16 +141,6 @@ def test_who_names_the_trait_is_asked_no_more(llm_server: LLMServer) -> None:
     assert (traits_of(agent), llm_server.calls) == ({"concise answers": 0.5, "pirate talk": 0.2}, asked)
 
 
-def test_a_rejected_request_is_mapped_again_when_it_is_applied_after_all() -> None:
-    agent, (one, two) = waiting("Talk like a pirate sometimes", "Stop the pirate talk")
-    reject_request(request=two, user=None)
-    apply_request(request=one)
-
-    apply_request(request=two)
-
-    assert traits_of(agent) == {"speaking like a pirate": 0.0}
-
-
 def test_only_the_protected_traits_of_now_decide(llm_server: LLMServer) -> None:
     llm_server.respond = judge(map=PIRATE)
     agent, (one, two) = waiting("Be a pirate sometimes", "Be a pirate", behavior_protected_traits=["dry wit"])
@@ -183,11 +171,8 @@ def test_without_its_message_a_proposal_needs_an_unchanged_trait(
     ("edit", "status", "applied"),
     [
         ({"strength": 0.2}, 200, {"emoji usage": 0.2}),
-        ({"description": "Only the smiling one."}, 200, {"emoji usage": 0.3}),
-        ({"name": "smileys"}, 200, {"smileys": 0.3}),
-        ({}, 200, {"emoji usage": 0.3}),
+        ({"description": "Only the smiling one.", "name": "smileys"}, 200, {"smileys": 0.3}),
         ({"strength": None}, 400, {}),
-        ({"strength": 1.2}, 400, {}),
     ],
 )  # fmt: skip
 def test_what_an_edit_leaves_out_is_as_proposed(edit: dict[str, Any], status: int, applied: dict[str, float]) -> None:

@@ -169,17 +169,6 @@ def test_the_limit_of_a_day_is_not_run_over(environment: dict[str, str]) -> None
     assert len(result["traits"]) == 15
 
 
-def test_two_people_who_apply_the_same_requests_apply_each_once(environment: dict[str, str]) -> None:
-    keys = answer(PREPARE, environment, json.dumps([10, [f"new {n}" for n in range(8)], "pending_review"]))
-
-    said = at_once(environment, command("apply", *keys), command("apply", *keys))
-
-    assert sorted(line for lines in said for line in lines if line == "applied") == ["applied"] * 8
-    result = answer(LOOK, environment)
-    assert len(result["versions"]) == 9
-    assert result["statuses"] == ["applied"] * 8
-
-
 def test_requests_for_the_same_new_trait_make_one(environment: dict[str, str]) -> None:
     keys = answer(
         PREPARE, environment, json.dumps([1000, ["Brevity", "BREVITY", "brevity", "ßharp", "SSharp"], "running"])

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from io import StringIO
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
-from django.core.management import call_command
 
 from agents.chat import ask, begin_chat, delete_chat
-from agents.kit.models import owner_name
 from agents.models import Agent, Channel, ChannelMember, Message, Run
 from agents.personas.persona import TraitValue
-from agents.turn.orchestrator import run_turn
 from agents.turn.prompt import preview_prompt
 from agents.turn.receive import receive_message
-from agents.turn.send_message import send_message
 from correction.behavior.applying import BehaviorError, apply_request, revert_request
 from correction.behavior.models import BehaviorRequest, DescriptionUpdate
 from correction.behavior.scope import holds_in
-from correction.behavior.work import queue, work_one
+from correction.behavior.work import work_one
 from correction.models import AgentEvaluationConfig
 from tests.api_client import program
 from tests.console import signed_in, superuser
-from tests.correction.behavior.asking import CONCISE, dm_with, judge, tier_of, traits_of, write
+from tests.correction.behavior.asking import CONCISE, dm_with, judge, traits_of, write
 from tests.correction.gating import judge as gate_judge
 from tests.correction.gating import send
 from tests.evaluation.judging import prompt_of
@@ -79,7 +74,6 @@ LINES = ["### Sometimes", "- pirate talk: Talks like a pirate."]
         ("outsider", {}, "only towards Zed in DM Zed Ada"),
         ("editor", {"behavior_scope": "person"}, "the whole persona"),
         ("operator", {"behavior_scope": "channel"}, "only in DM Zed Ada"),
-        ("operator", {"behavior_scope": "persona"}, "the whole persona"),
         ("outsider", {"behavior_scope": "persona"}, "the whole persona"),
     ],
 )
@@ -104,7 +98,6 @@ def test_only_editors_change_the_persona_unless_a_setting_widens_it(
     ("who", "body", "held"),
     [
         ("editor", {}, "the whole persona"),
-        ("operator", {}, "only towards operator"),
         ("editor", {"outsider": "Zed"}, "only towards Zed in"),
     ],
 )
@@ -138,18 +131,6 @@ def test_a_former_editor_changes_it_for_nobody_else(llm_server: LLMServer) -> No
     assert (BehaviorRequest.objects.get().scope_key, traits_of(agent)) == (f"user:{editor.pk}", {})
 
 
-def test_what_an_agent_says_is_no_request(llm_server: LLMServer) -> None:
-    agent, channel = dm_with(behavior_scope=None)
-    bob = make_agent("bob")
-    ChannelMember.objects.create(channel=channel, agent=bob)
-
-    message = send_message(agent=bob, channel=channel, text="Talk like a pirate, Ada").message
-
-    assert message is not None
-    assert queue(message=message, agent=agent) is None
-    assert not work_one(owner="w")
-
-
 def test_in_a_channel_it_holds_for_all_there_only(llm_server: LLMServer) -> None:
     agent, channel = dm_with(behavior_scope="channel")
     versions = agent.persona_versions.count()
@@ -162,6 +143,8 @@ def test_in_a_channel_it_holds_for_all_there_only(llm_server: LLMServer) -> None
     elsewhere = another_channel(agent)
     assert [shown(agent, one) for one in (channel, elsewhere)] == [LINES, []]
     assert [shown(agent, channel, to=said(channel, outsider=name)) for name in ("Zed", "Zoe")] == [LINES, LINES]
+    Message.objects.all().delete()
+    assert shown(agent, channel) == LINES
 
 
 def test_towards_a_user_it_holds_in_every_channel_and_for_nobody_else(llm_server: LLMServer) -> None:
@@ -242,14 +225,6 @@ def test_a_proposal_keeps_its_scope_when_the_setting_changes(
     assert (request.status, traits_of(agent), shown(agent, channel)) == ("applied", {}, LINES)
 
 
-def test_it_holds_also_after_its_message_was_deleted(llm_server: LLMServer) -> None:
-    agent, channel = dm_with(behavior_scope="channel")
-    asked(llm_server, channel)
-    Message.objects.all().delete()
-
-    assert shown(agent, channel) == LINES
-
-
 def test_each_person_has_a_daily_limit_and_protected_traits_hold_for_all(llm_server: LLMServer) -> None:
     agent, channel = dm_with(
         TraitValue("safety", "Warns.", 0.5, 0.9),
@@ -298,32 +273,6 @@ def test_its_effect_is_not_evaluated_and_people_see_where_it_holds(llm_server: L
     assert "only towards Zed" in signed_in(eve).get("/admin/behavior/behaviorrequest/").content.decode()
 
 
-def test_a_trial_says_where_it_would_hold(llm_server: LLMServer) -> None:
-    dm_with(behavior_scope="person")
-    llm_server.respond = judge()
-    out = StringIO()
-
-    call_command("detect_behavior", "Be brief", "--agent", "ada", stdout=out)
-
-    assert "towards this person only" in out.getvalue()
-    assert tier_of(llm_server.bodies[-1]) == "map"
-
-
-@pytest.mark.parametrize(
-    ("user", "line"),
-    [("", "towards this person only"), ("editor", "in the whole persona"), ("operator", "towards this person only")],
-)
-def test_a_trial_says_where_it_would_hold_for_who_asks(llm_server: LLMServer, user: str, line: str) -> None:
-    dm_with(behavior_scope=None)
-    llm_server.respond = judge()
-    out = StringIO()
-    options = ["--user", in_group(user).username] if user else []
-
-    call_command("detect_behavior", "Be brief", "--agent", "ada", *options, stdout=out)
-
-    assert line in out.getvalue()
-
-
 @pytest.mark.parametrize("who", ["editor", "outsider"])
 def test_a_request_in_a_chat_holds_there_and_is_deleted_with_it(
     llm_server: LLMServer, who: str, django_capture_on_commit_callbacks: Any
@@ -361,20 +310,3 @@ def test_in_a_scratch_chat_that_refers_to_what_was_said_in_it(
     assert work_one(owner="w")
 
     assert "Ahoy, matey!" in prompt_of(llm_server.bodies[-1])
-
-
-def test_a_simulated_conversation_is_not_read_for_requests() -> None:
-    agent, channel = dm_with()
-    Channel.objects.filter(pk=channel.pk).update(synthetic=True)
-    channel.refresh_from_db()
-
-    message = say(channel, "Zed", "Talk like a pirate", synthetic=True)
-
-    assert queue(message=message, agent=agent) is None
-
-
-def test_a_request_to_behave_differently_is_not_applied_in_a_chat() -> None:
-    ada = make_agent()
-    run_turn(ask(ada, begin_chat(ada), "Please be shorter from now on."), owner=owner_name())
-
-    assert not ada.behavior_requests.exists()

@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from agents.debates.models import Debate
 from agents.kit.models import LLMCall
-from agents.models import Agent, Channel, Message
+from agents.models import Agent, Message
 from agents.personas.persona import upsert_agent
 from agents.seed.loader import personas
 from agents.swarm.models import SwarmTurn
@@ -21,7 +21,7 @@ from correction.demo.demonstration import show_correction, show_debate, show_swa
 from correction.gate.statistics import get_gate_statistics
 from correction.gate.thresholds import replay
 from correction.interventions.models import InterventionLog
-from correction.models import AgentEvaluationConfig, CorrectionLog
+from correction.models import AgentEvaluationConfig
 from evaluation.scorers.subjects import messages_of_agent
 from evaluation.windows import parse_window
 from tests.llm_server import LLMServer
@@ -108,16 +108,6 @@ def test_what_the_demonstration_says_enters_no_measurement_and_changes_no_config
     assert get_gate_statistics(michael, synthetic=True).total_actions == 3
     assert not replay(agent=michael, heuristic=True).dimensions
     assert not AgentEvaluationConfig.objects.exclude(gate_mode=None).exclude(gate_mode="off").exists()
-
-
-def test_a_second_showing_plays_nothing(cast: None) -> None:
-    show_correction(io.StringIO())
-    channels, logs = Channel.objects.count(), CorrectionLog.objects.count()
-    out = io.StringIO()
-    show_correction(out)
-
-    assert "Shown before" in out.getvalue()
-    assert (Channel.objects.count(), CorrectionLog.objects.count()) == (channels, logs)
 
 
 def test_four_agents_debate_offline_to_groupthink_and_an_exit(cast: None) -> None:

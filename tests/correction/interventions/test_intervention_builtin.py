@@ -6,7 +6,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from pytest_django import Settings
 
 from agents.kit.models import LLMCall, owner_name
@@ -41,7 +40,7 @@ def finds_agreement(body: dict[str, Any]) -> dict[str, Any]:
 
 
 # -- anti-convergence
-@pytest.mark.parametrize(("said", "speakers", "asked"), [(4, 3, 1), (10, 3, 1), (3, 3, 0), (4, 2, 0), (10, 2, 0)])
+@pytest.mark.parametrize(("said", "speakers", "asked"), [(4, 3, 1), (3, 3, 0), (4, 2, 0)])
 def test_a_judge_is_asked_where_a_group_talks(
     llm_server: LLMServer, oscar: Agent, office: Channel, said: int, speakers: int, asked: int
 ) -> None:
@@ -144,25 +143,6 @@ def test_offline_agreement_is_asked_about_unscored_and_does_not_fire(oscar: Agen
     assert (log.judge, log.preconditions[0]["held"], log.preconditions[1]["held"]) == ("offline:lexical-1", True, None)
     assert "could not be judged: needs an LLM judge" in log.why
     assert LLMCall.objects.get().cost_usd == 0
-
-
-def test_in_ordinary_conversations_a_judge_is_asked_and_its_word_counts(llm_server: LLMServer) -> None:
-    """In every example channel of a group: nothing but the judge's score decides."""
-    call_command("seed", verbosity=0)
-    agent = Agent.objects.get(slug="oscar")
-    configure(agent, anti_convergence_enabled=True)
-    llm_server.always(json=entry(6))
-    channels = [c for c in Channel.objects.exclude(kind="dm") if _speakers_at_the_end(c) >= 3]
-
-    fired = [bool(guidance(prepared(agent, channel))) for channel in channels]
-
-    assert len(fired) > 3
-    assert all(fired)
-
-
-def _speakers_at_the_end(channel: Channel) -> int:
-    last = Message.objects.filter(channel=channel).order_by("-position")[:10]
-    return len({(m.agent_id, m.user_id, m.outsider) for m in last})
 
 
 # -- the demonstration of S-7.1

@@ -40,7 +40,7 @@ def test_a_function_that_returns_no_bool_is_an_error_naming_it(ada: Agent, offic
         FunctionalPrecondition(test=is_late, text="late").evaluate(context_of(ada, office))
 
 
-@pytest.mark.parametrize(("said", "expected"), [(6, False), (7, True), (8, True)])
+@pytest.mark.parametrize(("said", "expected"), [(6, False), (7, True)])
 def test_message_count_holds_from_n_messages_of_the_agent_on_ac_7_1_7(
     ada: Agent, office: Channel, said: int, expected: bool
 ) -> None:
@@ -110,13 +110,10 @@ def test_groupthink_is_measured_in_the_last_round_of_a_debate(ada: Agent, office
     assert held(ada, office, "groupthink") == (None, None)
 
 
-@pytest.mark.parametrize("name", sorted(FUNCTIONS))
-def test_in_an_empty_channel_no_function_fails_and_none_holds_by_accident(
-    ada: Agent, office: Channel, name: str
-) -> None:
-    given: dict[str, Any] = {"at_least": 1} | ({"phrases": ["x"]} if name == "mentions" else {})
-
-    assert held(ada, office, name, **given)[0] is (None if name == "groupthink" else False)
+def test_in_an_empty_channel_no_function_fails_and_none_holds_by_accident(ada: Agent, office: Channel) -> None:
+    for name in FUNCTIONS:
+        given: dict[str, Any] = {"at_least": 1} | ({"phrases": ["x"]} if name == "mentions" else {})
+        assert held(ada, office, name, **given)[0] is (None if name == "groupthink" else False), name
 
 
 @pytest.mark.parametrize(
@@ -126,7 +123,6 @@ def test_in_an_empty_channel_no_function_fails_and_none_holds_by_accident(
         ("message_count", {}, "message_count: at_least: is required"),
         ("message_count", {"at_least": True}, "message_count: at_least: input should be a valid integer (got True)"),
         ("message_count", {"at_least": 1, "x": 1}, "message_count: x: unknown field; allowed: at_least, of"),
-        ("vocabulary_similarity", {"at_least": 1.1}, "less than or equal to 1 (got 1.1)"),
         ("groupthink", {"at_least": 3}, "groupthink: at_least: input should be less than or equal to 2 (got 3)"),
         ("mentions", {"phrases": ["/(/"]}, "not a valid regular expression"),
     ],

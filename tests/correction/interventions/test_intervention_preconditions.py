@@ -118,8 +118,6 @@ def test_a_textual_precondition_asks_the_judge_about_the_conversation_ac_7_1_5(
     [
         ({"status": 529}, "unavailable"),
         pytest.param({"hang": True}, "timeout", marks=pytest.mark.slow),
-        ({"text": "Yes, it is true."}, "malformed"),
-        ({"stop_reason": "refusal"}, "refused"),
         ({"json": entry("true")}, "malformed"),
     ],
 )
@@ -148,7 +146,7 @@ def test_a_claim_with_an_unknown_variable_is_not_judged(llm_server: LLMServer, a
 
 
 # -- propositional
-@pytest.mark.parametrize(("score", "fires"), [(0, True), (4, True), (5, False), (9, False)])
+@pytest.mark.parametrize(("score", "fires"), [(4, True), (5, False)])
 def test_a_proposition_with_a_threshold_fires_when_its_score_is_below_ac_7_1_1(
     llm_server: LLMServer, ada: Agent, office: Channel, score: int, fires: bool
 ) -> None:
