@@ -19,7 +19,7 @@ from agents.models import Agent
 from correction.config.settings import resolve_config
 from tests.e2e.axe import grave_faults
 from tests.e2e.conftest import Visitor
-from tests.e2e.main_pages import NAMES, main_pages
+from tests.e2e.main_pages import NAMES, main_pages, other_pages
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long_setup]
 
@@ -52,6 +52,17 @@ def test_a_main_page_fits_the_window_and_axe_finds_nothing_serious(name: str, vi
     faults += [f"in the dark: {fault}" for fault in grave_faults(desk.page, "color-contrast")]
     faults += [f"{visitor.page.viewport_size}: wider than the window" for visitor in (desk, phone) if not visitor.fits]
     assert faults == []
+
+
+def test_the_other_pages_fit_a_phone(visit: Callable[..., Visitor]) -> None:
+    visitor = visit(width=390, scheme="dark")
+    visitor.enter(User.objects.get(username="reader"))
+    wide = []
+    for path in other_pages():
+        visitor.open(path)
+        if not visitor.fits:
+            wide.append(path)
+    assert wide == []
 
 
 COUNT = "addEventListener('click', () => sessionStorage.clicks = Number(sessionStorage.clicks ?? 0) + 1, true)"
