@@ -57,17 +57,55 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(10_000, 20, 20)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what differs between databases (tests with processes, threads or real transactions of their own), and run it first."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Mark what differs between databases (tests with processes, threads or real transactions of their own), and deal the items."""
     for item in items:
         database = item.get_closest_marker("django_db")
         fixtures = {"migrated_file", "database_url", "transactional_db"} & set(getattr(item, "fixturenames", ()))
         if fixtures or (database and database.kwargs.get("transaction")):
             item.add_marker("databases_differ")
-    slow = ("e2e", "service", "databases_differ", "slow")  # first, so that no worker ends long after the others
-    items.sort(key=lambda item: not any(map(item.get_closest_marker, slow)))
-    # At the head of a worker's list: the others take work over from its end, and would need the set-up again.
-    items.sort(key=lambda item: item.get_closest_marker("long_setup") is None)
+    yield  # others take out what was not asked for
+    items[:] = _dealt(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def _dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Order the items so that the part of the list that each worker gets begins with its share of the slow ones.
+
+    xdist cuts the list into one part for each worker; whoever has ended takes items from the end of another's part. Modules stay
+    together, for their fixtures.
+    """
+    modules: dict[tuple[int, str], list[pytest.Item]] = {}
+    for item in items:
+        modules.setdefault((_rank(item), str(item.path)), []).append(item)
+    hands: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    quick: list[pytest.Item] = []
+    for rank, module in sorted(modules, key=lambda key: key[0]):  # stable: in the order of their collection
+        if rank == QUICK:
+            quick += modules[rank, module]
+        else:
+            min(hands, key=len).extend(modules[rank, module])
+    dealt: list[pytest.Item] = []
+    for number, hand in enumerate(hands):
+        missing = (len(items) - len(dealt)) // (workers - number) - len(hand)  # as xdist cuts
+        taken = max(0, missing)
+        dealt += [*hand, *quick[:taken]]
+        del quick[:taken]
+    return [*dealt, *quick]
+
+
+QUICK = 3
+
+
+def _rank(item: pytest.Item) -> int:
+    """Return how early an item is run: 0 first."""
+    if item.get_closest_marker("long_setup"):
+        return 0
+    if item.get_closest_marker("slow"):
+        return 1
+    if any(map(item.get_closest_marker, ("e2e", "service", "databases_differ"))):
+        return 2
+    return QUICK
 
 
 SEEDED = ("auth_group", "auth_group_permissions", "auth_permission", "django_content_type", "model_prices")

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -36,6 +37,15 @@ def wait_until(condition: Callable[[], bool], *, timeout: float, what: str) -> N
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout:g} s: {what}"
         time.sleep(0.05)
+
+
+def answers(url: str) -> bool:
+    """Return whether a server answers at an address."""
+    try:
+        urllib.request.urlopen(url, timeout=5).close()
+    except OSError:
+        return False
+    return True
 
 
 def missing(what: str) -> None:
@@ -102,17 +112,8 @@ class Redis:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
-        command = [
-            "redis-server",
-            "--port",
-            str(self.port),
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--dir",
-            str(self.folder),
-        ]
+        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder)]
+        command = ["redis-server", *options]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         wait_until(self._answers, timeout=10, what="Redis answers")
 

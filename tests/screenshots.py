@@ -7,14 +7,12 @@ Everything happens in a throw-away database, behind the console's own server wit
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
+
+from tests.machinery import answers, free_port, wait_until
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "screenshots"
 PASSWORD = "correct horse"  # of a database that lives for a minute
@@ -41,15 +39,13 @@ def main() -> None:
 
         User.objects.create_superuser("admin", password=PASSWORD)
         pages = main_pages()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         server = subprocess.Popen(
             [sys.executable, "manage.py", "serve", "--port", str(port)], stdout=subprocess.DEVNULL
         )
         try:
             home = f"http://127.0.0.1:{port}"
-            _wait_for(f"{home}/healthz")
+            wait_until(lambda: answers(f"{home}/healthz"), timeout=60, what="the console answers")
             _photograph(home, pages)
         finally:
             server.terminate()
@@ -58,16 +54,6 @@ def main() -> None:
 
 def _manage(*arguments: str) -> None:
     subprocess.run([sys.executable, "manage.py", *arguments], check=True, stdout=subprocess.DEVNULL)
-
-
-def _wait_for(url: str) -> None:
-    for _ in range(120):
-        try:
-            urlopen(url, timeout=2).close()
-            return
-        except (URLError, OSError):
-            time.sleep(0.5)
-    raise SystemExit(f"{url} does not answer")
 
 
 def _photograph(home: str, pages: dict[str, str]) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.chaos import installed
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_failing_workers_broker_database_and_model_lose_double_or_invent_nothing(tmp_path: Path) -> None:
     with installed(tmp_path, seed=1) as chaos:

@@ -153,6 +153,7 @@ class Interview(Mode):
 """
 
 
+@pytest.mark.slow
 def test_a_mode_of_debates_is_played(copy: Path) -> None:
     recipe = Recipe(copy, "a debate mode")
     recipe.put("interview.md", "agents/debates/templates/prompts/debates/interview.md")
@@ -167,6 +168,7 @@ def test_a_mode_of_debates_is_played(copy: Path) -> None:
     assert answers[3:] == [(1, "michael", "answered"), (1, "dwight", "answered"), (1, "pam", "answered")]
 
 
+@pytest.mark.slow
 def test_a_format_of_transcripts_is_recognised_and_read(copy: Path) -> None:
     readers = "agents/transcripts/readers"
     recipe = Recipe(copy, "a format of transcripts")
@@ -199,6 +201,7 @@ print(reply.status, reply.provider, reply.text, totals(work_id="echo").calls)
 """
 
 
+@pytest.mark.slow
 def test_a_provider_answers(copy: Path) -> None:
     endpoints = "agents/kit/llm/endpoints.py"
     recipe = Recipe(copy, "a provider that answers in the process")

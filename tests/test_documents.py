@@ -11,14 +11,10 @@ import fcntl
 import os
 import re
 import shutil
-import socket
 import socketserver
 import subprocess
 import sys
 import threading
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +23,7 @@ import pytest
 from django.conf import settings
 
 from tests import reference, zygote
+from tests.machinery import answers, free_port, wait_until
 
 ROOT = Path(settings.BASE_DIR)
 FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=indent)```", re.DOTALL | re.MULTILINE)
@@ -149,9 +146,7 @@ def server(shell: tuple[Path, dict[str, str]], request: pytest.FixtureRequest) -
     if not any(SERVER in block.text for block in blocks(request.getfixturevalue("page")) if not is_outside(block)):
         yield SERVER
         return
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"localhost:{free.getsockname()[1]}"
+    address = f"localhost:{free_port()}"
     command = [sys.executable, str(ROOT / "manage.py"), "serve", "--port", address.partition(":")[2]]
     log = shell[0].parent / "server.log"
     with (
@@ -159,20 +154,12 @@ def server(shell: tuple[Path, dict[str, str]], request: pytest.FixtureRequest) -
         subprocess.Popen(command, env=shell[1], cwd=ROOT, stdout=output, stderr=output) as running,
     ):
         try:
-            wait_for(f"http://{address}/healthz", log)
+            wait_until(
+                lambda: answers(f"http://{address}/healthz"), timeout=60, what=f"a server answers: {log.read_text()}"
+            )
             yield address
         finally:
             running.terminate()
-
-
-def wait_for(url: str, log: Path) -> None:
-    for _ in range(300):
-        try:
-            with urllib.request.urlopen(url, timeout=2):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.1)
-    pytest.fail(f"no server at {url}: {log.read_text()}")
 
 
 @pytest.mark.slow
@@ -203,6 +190,7 @@ def test_what_needs_the_outside_is_listed() -> None:
     assert listed == [f"{page}: {block.title}" for page in pages() for block in blocks(page) if is_outside(block)]
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning_and_asks_no_other_server(tmp_path: Path) -> None:
     # Not `--quiet`, which hides warnings from `--strict`.
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
@@ -213,10 +201,10 @@ def test_the_site_builds_without_a_warning_and_asks_no_other_server(tmp_path: Pa
     assert not asking
 
 
-@pytest.mark.parametrize("name", reference.PAGES)
-def test_the_generated_pages_say_what_the_code_says(name: str) -> None:
-    written = (ROOT / "docs" / "reference" / f"{name}.md").read_text(encoding="utf-8")
-    assert written == reference.PAGES[name](), "`make docs` renews it"
+def test_the_generated_pages_say_what_the_code_says() -> None:
+    for name, made in reference.PAGES.items():
+        written = (ROOT / "docs" / "reference" / f"{name}.md").read_text(encoding="utf-8")
+        assert written == made(), f"{name}: `make docs` renews it"
 
 
 def test_every_line_of_the_security_page_names_tests_that_exist() -> None:

@@ -71,12 +71,14 @@ def nginx_with(folder: Path, changes: dict[str, str]) -> tuple[str, str]:
     return str(program), str(folder / "nginx.conf")
 
 
-@pytest.fixture
-def servers(database_file: Path, tmp_path: Path) -> Iterator[tuple[Server, Server]]:
+@pytest.fixture(scope="module")
+def servers(migrated_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Server]]:
     """gunicorn with few threads, as it is and behind nginx with the shipped file."""
+    folder = tmp_path_factory.mktemp("servers")
+    database = shutil.copy(migrated_file, folder / "db.sqlite3")
     inner, outer = free_port(), free_port()
     program, main = nginx_with(
-        tmp_path / "nginx",
+        folder / "nginx",
         {
             "web:8000": f"127.0.0.1:{inner}",
             "listen 8080": f"listen 127.0.0.1:{outer}",
@@ -84,9 +86,9 @@ def servers(database_file: Path, tmp_path: Path) -> Iterator[tuple[Server, Serve
             "set_real_ip_from 127.0.0.1;": "",
         },
     )
-    environment = {"DATABASE_URL": f"sqlite:///{database_file}", "WEB_BIND": f"127.0.0.1:{inner}"}
+    environment = {"DATABASE_URL": f"sqlite:///{database}", "WEB_BIND": f"127.0.0.1:{inner}"}
     environment |= {"WEB_PROCESSES": "1", "WEB_THREADS": "4", "TRUST_PROXY_HEADERS": "true"}
-    here = Plumbline(tmp_path, environment)
+    here = Plumbline(folder, environment)
     try:
         token = here.manage("shell", "-v", "0", "-c", SEED).split()[-1]
         here.start("gunicorn", "-m", "gunicorn", "-c", "python:project.gunicorn", "project.wsgi")

@@ -76,7 +76,6 @@ def test_a_pattern_saved_in_the_console_does_not_stop_those_who_send(root: Clien
         {"rule": "matches: (?:a|aa)+$"},
         {"rule": "contains_none: ['/(?:a|aa)+$/']"},
         {"supports": r"/(?:a|aa)+$/"},
-        {"contradicts": r"/(?:a|aa)+$/"},
     ],
     ids=str,
 )

@@ -15,6 +15,8 @@ import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from tests import zygote
+
 ROOT = Path(__file__).resolve().parent.parent
 NOT_COPIED = shutil.ignore_patterns(".git", ".venv", ".local", "__pycache__", ".*_cache", "site", "staticfiles")
 # Written from the installed apps, by the project's own commands.
@@ -75,7 +77,7 @@ def run(copy: Path, words: Sequence[str], *, codes: Collection[int] = (0,), **se
     """
     environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
     environment |= {"DEBUG": "1", "PYTHONPATH": str(copy), "DJANGO_SETTINGS_MODULE": "project.settings", **settings}
-    done = subprocess.run([sys.executable, *words], cwd=copy, env=environment, capture_output=True, text=True)
+    done = zygote.run([sys.executable, *words], cwd=copy, env=environment, capture_output=True, text=True, timeout=900)
     if done.returncode not in codes:
         said = f"{done.stdout[-6000:]}{done.stderr[-3000:]}"
         raise AssertionError(f"{' '.join(words)} ended with {done.returncode}:\n{said}")

@@ -7,6 +7,7 @@ requests to another host.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client, override_settings
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Request, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
@@ -29,6 +30,7 @@ REPORT_VIOLATIONS = """
 document.addEventListener("securitypolicyviolation", event =>
     console.error("policy violation: " + event.violatedDirective + " " + event.blockedURI));
 """
+DRAWN = "[...document.querySelectorAll('canvas')].every(canvas => window.Chart?.getChart(canvas))"
 PASSWORD = "correct horse"
 
 
@@ -69,6 +71,7 @@ class Visitor:
     page: Page
     home: str
     problems: list[str] = field(default_factory=list)
+    unanswered: set[Request] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         page = self.page
@@ -77,6 +80,9 @@ class Visitor:
         page.on("pageerror", lambda error: self.note(f"exception: {error}"))
         page.on("request", lambda asked: self.note(f"foreign request: {asked.url}", when=self.is_foreign(asked.url)))
         page.on("response", lambda got: self.note(f"{got.status}: {got.url}", when=got.status >= 400))
+        page.on("request", lambda request: self.unanswered.add(request))
+        page.on("requestfinished", lambda request: self.unanswered.discard(request))
+        page.on("requestfailed", lambda request: self.unanswered.discard(request))
 
     def note(self, problem: str, *, when: bool = True) -> None:
         if when:
@@ -93,6 +99,15 @@ class Visitor:
 
     def open(self, path: str) -> None:
         self.page.goto(self.home + path)
+
+    def settle(self) -> None:
+        """Wait until the page has drawn its charts, has nothing to do, and all it asked for has come."""
+        self.page.wait_for_load_state()
+        self.page.wait_for_function(DRAWN)
+        self.page.evaluate("new Promise(done => requestIdleCallback(done, {timeout: 2000}))")
+        until = time.monotonic() + 10
+        while self.unanswered and time.monotonic() < until:
+            self.page.wait_for_timeout(20)
 
     def dress(self, scheme: Literal["light", "dark"]) -> None:
         """Show the open page in a theme, as the console's own switch does."""
@@ -137,7 +152,7 @@ def visit(chromium: Browser, site: str) -> Iterator[Callable[..., Visitor]]:
 
     yield open_window
     for visitor in visitors:
-        visitor.page.wait_for_load_state("networkidle")  # what fails late fails the test, too
+        visitor.settle()  # what fails late fails the test, too
         visitor.page.context.close()
     assert [problem for visitor in visitors for problem in visitor.problems] == []
 

@@ -8,8 +8,12 @@ from agents.alerts.models import Alert
 from agents.debates.models import Debate
 from agents.kit.models import LLMCall
 from agents.models import Agent, Channel, Run
+from correction.behavior.models import BehaviorRequest
+from correction.interventions.models import InterventionLog
 from correction.models import CorrectionLog
-from evaluation.models import EvaluationRun
+from evaluation.calibration.models import LabelSet
+from evaluation.change.models import DriftAlert
+from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore
 from tests.console import list_of, page_of
 
 NAMES = (
@@ -61,3 +65,25 @@ def main_pages() -> dict[str, str]:
         "import": reverse("admin:agents_import_changelist"),
         "ledger": list_of(LLMCall),
     }
+
+
+def other_pages() -> list[str]:
+    """Return paths of lists, rows and forms that are no main pages."""
+    tables = (EvaluationRun, EvaluationScore, EvaluationSchedule, DriftAlert, LabelSet)
+    tables += (CorrectionLog, BehaviorRequest, InterventionLog, Channel, Run)
+    rows = [
+        model._default_manager.latest("pk")
+        for model in (EvaluationSchedule, LabelSet, BehaviorRequest, InterventionLog)
+    ]
+    michael = Agent.objects.get(slug="michael")
+    return [
+        *map(list_of, tables),
+        *map(page_of, rows),
+        *(page_of(michael, view) for view in ("versions", "prompt", "turn")),
+        reverse("admin:agents_channel_chats", args=[michael.pk]),
+        reverse("admin:correction_agentevaluationconfig_target", args=[michael.pk]),
+        *(
+            reverse(f"admin:{name}_add")
+            for name in ("interventions_intervention", "calibration_labelset", "debates_debate")
+        ),
+    ]

@@ -23,13 +23,12 @@ from tests.factories import make_agent
 pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
 def test_an_alert_is_met_under_the_bell_and_acknowledged_with_a_note(
-    visit: Callable[..., Visitor], operator: User, width: int, scheme: str
+    visit: Callable[..., Visitor], operator: User
 ) -> None:
     ada = make_agent("ada")
     alert = raise_alert(kind="drift", about="a", title=f"Adherence of {HOSTILE} fell", agent=ada, page=ada)
-    visitor = visit(width=width, scheme=scheme)
+    visitor = visit(width=390, scheme="dark")
     page = visitor.page
     visitor.enter(operator)
     visitor.open("/admin/")
@@ -56,12 +55,9 @@ def test_an_alert_is_met_under_the_bell_and_acknowledged_with_a_note(
     assert visitor.fits
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1440, "dark"), (390, "light")])
-def test_a_receiver_is_added_and_tested(
-    visit: Callable[..., Visitor], operator: User, settings: Settings, width: int, scheme: str
-) -> None:
+def test_a_receiver_is_added_and_tested(visit: Callable[..., Visitor], operator: User, settings: Settings) -> None:
     settings.WEBHOOK_PRIVATE_HOSTS = ["127.0.0.1"]
-    visitor = visit(width=width, scheme=scheme)
+    visitor = visit(width=390)
     page = visitor.page
     visitor.enter(operator)
     visitor.open(reverse("admin:alerts_receiver_add"))

@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 import pytest
 from django.contrib.auth.models import User
-from django.urls import reverse
 from playwright.sync_api import expect
 from pytest_django import Settings
 
-from agents.chat import ask, begin_chat, chats_of
+from agents.chat import ask, begin_chat
 from agents.kit.models import WorkerHeartbeat, owner_name
 from agents.kit.work.worker import Worker
 from agents.models import Channel, PersonaVersion, Run
@@ -138,20 +137,3 @@ def test_an_edited_persona_is_asked_the_question_again_and_then_saved(
     expect(page.get_by_text("Version 2 is saved")).to_be_visible()
     assert PersonaVersion.objects.latest("number").note == "edited in a chat"
     assert [message.text for message in chat.messages.order_by("position")] == ["May I come in?", "No."]
-
-
-def test_a_chat_is_found_again_and_deleted(visit: Callable[..., Visitor], operator: User) -> None:
-    ada = make_agent(sample_lines=LINES)
-    chat = begin_chat(ada, user=operator)
-    run_turn(ask(ada, chat, "Hello", user=operator), owner=owner_name())
-    visitor = visit(width=390)
-    page = visitor.page
-    visitor.enter(operator)
-    visitor.open(reverse("admin:agents_channel_chats", args=[ada.pk]))
-    assert visitor.fits
-    assert grave_faults(page) == []
-    page.get_by_role("link", name=chat.slug).click()
-    page.get_by_text("Delete …").click()
-    page.get_by_role("button", name="Delete chat-").click()
-    expect(page.get_by_text("is deleted.")).to_be_visible()
-    assert not chats_of(ada).exists()

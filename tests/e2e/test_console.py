@@ -17,7 +17,7 @@ from agents.kit.models import LLMCall
 from agents.models import Agent
 from agents.personas.persona import TraitValue
 from evaluation.models import EvaluationRun
-from tests.console import list_of, page_of
+from tests.console import list_of
 from tests.e2e.conftest import Visitor
 from tests.evaluation.judged import OFFLINE, make_baseline, make_run, make_score
 from tests.factories import MONDAY, make_agent, make_channel, say
@@ -29,13 +29,13 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 @pytest.fixture
 def office(live_server: LiveServer) -> Agent:
-    """A cast of two, a conversation of three pages, and one evaluation of it."""
+    """A cast of two, a conversation of more than one page, and one evaluation of it."""
     ada = make_agent(
         title="Clerk", traits=[TraitValue("dry", "Says little."), TraitValue("proud")], avatar_color="#7c2d12"
     )
     bob = make_agent("bob")
     channel = make_channel(name="office")
-    for minute in range(210):
+    for minute in range(110):
         author = (ada, bob, "Visitor")[minute % 3]
         text = f"Remark number {minute}." if minute % 20 else HOSTILE
         message = say(channel, author, text, sent_at=MONDAY + timedelta(hours=minute), tags={"build": "41"})
@@ -92,54 +92,6 @@ def test_an_operator_reads_agent_conversation_run_and_scores(
     visitor.open(list_of(LLMCall))
     expect(page.locator(".pl-totals")).to_contain_text("$0.0123")
     assert visitor.fits
-
-
-def test_filters_narrow_a_list(visit: Callable[..., Visitor], office: Agent, operator: User) -> None:
-    visitor = visit()
-    page = visitor.page
-    visitor.enter(operator)
-    visitor.open("/admin/evaluation/evaluationscore/")
-    expect(page.locator("#result_list tbody")).to_have_count(16)
-
-    page.locator("a", has_text="Filters").first.click()
-    page.locator("#changelist-filter select[name=status__exact]").select_option("unscored", force=True)
-    page.get_by_role("button", name="Apply Filters").click()
-    expect(page.locator("#result_list tbody")).to_have_count(8)
-
-
-def test_editing_a_persona_makes_a_version_that_can_be_read(
-    visit: Callable[..., Visitor], office: Agent, operator: User
-) -> None:
-    visitor = visit(width=390)
-    page = visitor.page
-    visitor.enter(operator)
-    visitor.open(page_of(office))
-    page.get_by_label("System prompt").fill("You are Ada, who jokes.")
-    page.locator("[name=traits-0-strength]").fill("0")
-    page.get_by_label("What changed, and why").fill("more jokes")
-    page.get_by_role("button", name="Save and continue editing").click()
-    expect(page.locator("#baselines")).to_contain_text("stale")
-
-    page.get_by_role("link", name="Memory blocks").click()
-    expect(page.locator("#memory_blocks-group")).to_be_visible()
-    page.get_by_role("link", name="General").click()
-    page.get_by_role("link", name="Versions", exact=True).click()
-    expect(page.locator("#v2")).to_contain_text("edited: more jokes")
-    assert [version.number for version in office.persona_versions.all()] == [2, 1]
-
-
-def test_a_baseline_is_captured_in_four_clicks(visit: Callable[..., Visitor], office: Agent, operator: User) -> None:
-    visitor = visit()
-    page = visitor.page
-    visitor.enter(operator)
-    visitor.open(list_of(Agent))
-    page.locator("#result_list tbody", has_text="Ada").locator("input.action-select").check()
-    page.locator("select[name=action]").select_option(label="Capture baseline")
-    page.get_by_role("button", name="Run").click()
-    page.get_by_role("button", name="Capture").click()
-
-    expect(page.get_by_text("1 baseline is queued")).to_be_visible()
-    assert EvaluationRun.objects.filter(agent=office, status="pending", is_baseline=True).count() == 1
 
 
 CONTRASTS = """

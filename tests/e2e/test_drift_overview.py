@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 from django.contrib.auth.models import User
-from django.urls import reverse
 from playwright.sync_api import expect
 from pytest_django.live_server_helper import LiveServer
 
@@ -35,32 +34,6 @@ def ada(live_server: LiveServer) -> Agent:
     flattened(agent)
     ChannelMember.objects.create(channel=agent.messages.latest("pk").channel, agent=agent)
     return agent
-
-
-def test_the_overview_says_who_drifted_and_leads_to_the_agent(
-    visit: Callable[..., Visitor], ada: Agent, operator: User
-) -> None:
-    visitor = visit(width=390, scheme="dark")
-    page = visitor.page
-    visitor.enter(operator)
-    visitor.open(reverse("admin:evaluation_drift_overview"))
-
-    first = page.locator(".pl-overview-card").first
-    expect(first).to_contain_text("No longer “dry wit”: 8.1 → 3.1 since build 41.")
-    expect(first.locator("blockquote")).to_have_count(2)
-    assert visitor.fits
-    assert grave_faults(page) == []
-    page.get_by_text("Filters", exact=True).click()
-    page.get_by_label("Name").fill("ada")
-    page.get_by_role("button", name="Show", exact=True).click()
-    expect(page.locator(".pl-overview-card")).to_have_count(1)
-
-    page.locator(".pl-overview-card").get_by_role("link", name="Ada").click()
-    expect(page.locator("#change")).to_contain_text("No longer “dry wit”")
-    page.get_by_text("Every proposition", exact=True).click()
-    expect(page.locator("#change table").last).to_contain_text("within chance")
-    assert visitor.fits
-    assert grave_faults(page) == []
 
 
 def test_an_evaluation_is_estimated_asked_for_and_watched_to_its_end(

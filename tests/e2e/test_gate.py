@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
 from playwright.sync_api import expect
-from pytest_django import Settings
 
 from correction.config.settings import resolve_config
 from correction.gate.observe import work_one
 from correction.models import CorrectionLog
 from tests.console import page_of
-from tests.correction.gating import by_text, team_file
+from tests.correction.gating import by_text
 from tests.e2e.axe import grave_faults
 from tests.e2e.conftest import Visitor
 from tests.factories import speaking
@@ -26,15 +24,11 @@ PATIENCE = 30_000  # milliseconds; the machine may be busy
 SAID = ["Noted.", "Filed it.", "Hooray, what a wonderful day it is for all of us!", "Noted."]
 
 
-@pytest.mark.parametrize("judge", ["model", "offline"])
 def test_a_product_owner_has_messages_judged_and_chooses_a_threshold(
-    judge: str, visit: Callable[..., Visitor], operator: User, settings: Settings, tmp_path: Path, llm_server: LLMServer
+    visit: Callable[..., Visitor], operator: User, llm_server: LLMServer
 ) -> None:
     ada = speaking("ada", SAID)
     llm_server.respond = by_text(Hooray=4, Noted=7, Filed=8)
-    if judge == "offline":
-        settings.JUDGE_MODEL = "offline:lexical-1"
-        team_file(settings, tmp_path, "adherence/ada.yaml", "rule: {max_words: 5}")
     visitor = visit(width=390, scheme="dark")
     visitor.enter(operator)
     page = visitor.page
@@ -50,7 +44,7 @@ def test_a_product_owner_has_messages_judged_and_chooses_a_threshold(
     card = page.locator("#threshold-adherence")
     expect(card).to_contain_text("1 of 4 (25 %) scored messages would have been sent back", timeout=PATIENCE)
     card.get_by_label("Lowest score that passes").fill("7.5")
-    expect(card).to_contain_text("3 of 4 (75 %)" if judge == "model" else "1 of 4 (25 %)")
+    expect(card).to_contain_text("3 of 4 (75 %)")
     card.get_by_label("Lowest score that passes").fill("6")
     page.get_by_role("radio", name="Observe").check()
     page.get_by_role("button", name="Save").click()

@@ -139,23 +139,3 @@ def test_a_stretch_of_time_is_chosen_by_button_keyboard_or_dragging(
     low, high = page.evaluate(AXIS)
     assert high - low == pytest.approx(10, abs=1)
     assert page.url.endswith("/admin/"), "dragging opens nothing"
-
-
-def test_a_point_opens_its_message_in_its_conversation(
-    visit: Callable[..., Visitor], morning: Agent, operator: User
-) -> None:
-    visitor = visit()
-    page = visitor.page
-    visitor.sign_in(operator)
-    page.wait_for_function(DRAWN)
-    at = page.evaluate("""() => {
-        const chart = Chart.getChart(document.querySelector('#drift canvas')), place = chart.canvas.getBoundingClientRect();
-        const lowest = chart.data.datasets.flatMap(({data}) => data).filter(({url}) => url)
-            .reduce((one, two) => (two.y < one.y ? two : one));
-        return [place.x + chart.scales.x.getPixelForValue(lowest.x), place.y + chart.scales.y.getPixelForValue(lowest.y), lowest.url];
-    }""")
-    page.mouse.click(at[0], at[1])
-    page.wait_for_url("**/transcript/**")
-
-    assert page.url.endswith(at[2])
-    expect(page.locator(f"#{at[2].split('#')[1]}")).to_be_in_viewport()

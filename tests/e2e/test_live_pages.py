@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.urls import reverse
 from playwright.sync_api import expect
 
-from agents.models import Import, Run, RunStep
-from evaluation.models import EvaluationRun
+from agents.models import Run, RunStep
 from tests.console import page_of
 from tests.e2e.conftest import Visitor
-from tests.evaluation.judged import OFFLINE, make_run
 from tests.factories import make_agent, make_channel, say
 
 pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
@@ -35,21 +33,6 @@ def test_a_conversation_goes_on_before_one_s_eyes(visit: Callable[..., Visitor],
     expect(visitor.page.locator(".pl-message")).to_have_count(3)
 
 
-def test_an_evaluation_s_page_shows_how_far_it_is_and_its_end(visit: Callable[..., Visitor], operator: User) -> None:
-    run = make_run(make_agent(), judge=OFFLINE, status="pending")
-    visitor = visit()
-    visitor.enter(operator)
-    visitor.open(page_of(run))
-    live = visitor.page.locator("[data-live]")
-    expect(live.get_by_text("pending", exact=True)).to_be_visible()
-
-    EvaluationRun.objects.filter(pk=run.pk).update(status="running")
-    expect(live.get_by_text("running", exact=True)).to_be_visible(timeout=PATIENCE)
-    EvaluationRun.objects.filter(pk=run.pk).update(status="completed", overall_score=4.5)
-    expect(visitor.page.get_by_text("completed", exact=True).first).to_be_visible(timeout=PATIENCE)
-    expect(live).to_have_count(0)
-
-
 def test_a_turn_s_page_shows_each_step_as_it_is_done(visit: Callable[..., Visitor], operator: User) -> None:
     run = Run.objects.create(agent=make_agent(), channel=make_channel(), status="running")
     visitor = visit()
@@ -63,18 +46,3 @@ def test_a_turn_s_page_shows_each_step_as_it_is_done(visit: Callable[..., Visito
     Run.objects.filter(pk=run.pk).update(status="completed", stop_reason="end_turn")
     expect(visitor.page.get_by_text("completed", exact=True).first).to_be_visible(timeout=PATIENCE)
     expect(live).to_have_count(0)
-
-
-def test_an_import_s_page_shows_how_far_it_is(visit: Callable[..., Visitor], operator: User) -> None:
-    operator.user_permissions.add(*Permission.objects.filter(codename__in=("view_import", "view_message")))
-    job = Import.objects.create(created_by=operator, name="talk.jsonl", status="running", doing="Importing", total=4000)
-    visitor = visit()
-    visitor.enter(operator)
-    visitor.open(page_of(job))
-    live = visitor.page.locator("[data-live]")
-    expect(live.get_by_text("0 of 4,000 messages")).to_be_visible()
-
-    Import.objects.update(done=1000)
-    expect(live.get_by_text("1,000 of 4,000 messages")).to_be_visible(timeout=PATIENCE)
-    Import.objects.update(status="completed", done=4000)
-    expect(live).to_have_count(0, timeout=PATIENCE)

@@ -31,11 +31,10 @@ def alarms(live_server: LiveServer) -> list[GateDimensionResult]:
     return made[::-1]
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
 def test_the_queue_is_worked_with_the_keyboard(
-    visit: Callable[..., Visitor], alarms: list[GateDimensionResult], operator: User, width: int, scheme: str
+    visit: Callable[..., Visitor], alarms: list[GateDimensionResult], operator: User
 ) -> None:
-    visitor = visit(width=width, scheme=scheme)
+    visitor = visit(width=390, scheme="dark")
     page = visitor.page
     visitor.enter(operator)
     visitor.open(QUEUE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from django.test import Client
 
 from agents.kit.admin import ledger
+from agents.kit.llm import Usage, prices
 from agents.kit.models import LLMCall, LLMPayload, ModelPrice
 from tests.console import list_of, page_of, read, signed_in, superuser
 from tests.factories import make_agent
@@ -44,14 +46,8 @@ def test_a_call_without_a_price_is_unpriced(console: Client) -> None:
 
 def test_the_totals_are_those_of_the_filtered_calls(console: Client) -> None:
     ada = make_agent()
-    call(
-        agent=ada,
-        input_tokens=1000,
-        output_tokens=200,
-        cache_read_tokens=30,
-        cache_write_tokens=4,
-        cost_usd=Decimal("0.25"),
-    )
+    tokens = {"input_tokens": 1000, "output_tokens": 200, "cache_read_tokens": 30, "cache_write_tokens": 4}
+    call(agent=ada, cost_usd=Decimal("0.25"), **tokens)
     call(agent=ada, input_tokens=1, cost_usd=None, status="timeout")
     call(input_tokens=5000, cost_usd=Decimal("1.5"))
 
@@ -84,7 +80,7 @@ def test_filters_offer_what_the_newest_calls_have(console: Client) -> None:
     assert totals(narrowed).startswith("1 calls")
 
 
-def test_prices_can_be_edited(console: Client) -> None:
+def test_prices_can_be_edited_and_count_at_once(console: Client) -> None:
     price = ModelPrice.objects.create(
         model="m", effective_from="2026-10-01", input_usd=1, output_usd=2, cache_write_usd=1, cache_read_usd=1
     )
@@ -94,7 +90,9 @@ def test_prices_can_be_edited(console: Client) -> None:
         "source": "the vendor's page",
     }  # fmt: skip
 
+    assert prices.cost("m", Usage(1_000_000, 0), day=date(2026, 11, 1)) == 1
     assert console.post(page_of(price), sent).status_code == 302
+    assert prices.cost("m", Usage(1_000_000, 0), day=date(2026, 11, 1)) == Decimal("0.5")
     price.refresh_from_db()
     assert (price.input_usd, price.source) == (Decimal("0.5"), "the vendor's page")
 

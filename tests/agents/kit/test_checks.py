@@ -61,13 +61,8 @@ def test_a_model_without_key_or_server_is_an_error(settings: Settings, role: str
     assert message.msg == f"{role}_MODEL cannot be called."
     for name in ("ANTHROPIC_API_KEY", f"{role}_BASE_URL", f"{role}_MODEL=offline:"):
         assert name in str(message.hint)
-
-
-def test_a_server_of_ones_own_needs_no_key(settings: Settings) -> None:
-    settings.ANTHROPIC_API_KEY = ""
-    settings.JUDGE_BASE_URL = settings.ACTOR_BASE_URL = "http://localhost:8080"
-
-    assert "agents.E001" not in found()
+    setattr(settings, f"{role}_BASE_URL", "http://localhost:8080")
+    assert "agents.E001" not in found(), "a server of one's own needs no key"
 
 
 def test_a_replay_needs_its_file(settings: Settings, tmp_path: Path) -> None:
@@ -79,7 +74,7 @@ def test_a_replay_needs_its_file(settings: Settings, tmp_path: Path) -> None:
     assert found() == {}
 
 
-@pytest.mark.parametrize(("value", "wrong"), [("none", False), ("judge", False), ("all", False), ("yes", True)])
+@pytest.mark.parametrize(("value", "wrong"), [("judge", False), ("yes", True)])
 def test_payloads_are_stored_by_a_known_choice(settings: Settings, value: str, wrong: bool) -> None:
     settings.LLM_STORE_PAYLOADS = value
 
@@ -87,34 +82,16 @@ def test_payloads_are_stored_by_a_known_choice(settings: Settings, value: str, w
 
 
 @pytest.mark.parametrize(
-    ("concurrency", "gate_slots", "named"),
-    [(1, 0, None), (0, 4, "LLM_MAX_CONCURRENCY is 0."), (20, -1, "LLM_GATE_SLOTS is -1.")],
-)
-def test_the_numbers_of_slots_are_in_range(
-    settings: Settings, concurrency: int, gate_slots: int, named: str | None
-) -> None:
-    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = concurrency, gate_slots
-
-    message = found().get("agents.E004")
-
-    assert (message.msg if message else None) == named
-
-
-@pytest.mark.parametrize(("name", "value"), [("TURN_STEP_DEADLINE", 0), ("TURN_MAX_REPLY_DEPTH", -1)])
-def test_the_numbers_for_turns_are_in_range(settings: Settings, name: str, value: int) -> None:
-    setattr(settings, name, value)
-
-    message = found()["agents.E004"]
-
-    assert message.msg == f"{name} is {value}."
-    assert f"Set it to {value + 1} or more" in str(message.hint)
-
-
-@pytest.mark.parametrize(
     ("name", "value", "allowed"),
-    [("SWARM_WINDOW", 9, "10 to 15"), ("SWARM_WINDOW", 16, "10 to 15"), ("SWARM_SUMMARY_EVERY", 6, "3 to 5")],
+    [
+        ("LLM_MAX_CONCURRENCY", 0, "1 or more"),
+        ("LLM_GATE_SLOTS", -1, "0 or more"),
+        ("TURN_STEP_DEADLINE", 0, "1 or more"),
+        ("SWARM_WINDOW", 9, "10 to 15"),
+        ("SWARM_WINDOW", 16, "10 to 15"),
+    ],
 )
-def test_the_numbers_for_swarms_are_in_range(settings: Settings, name: str, value: int, allowed: str) -> None:
+def test_a_number_out_of_its_range_is_an_error(settings: Settings, name: str, value: int, allowed: str) -> None:
     setattr(settings, name, value)
 
     message = found()["agents.E004"]
@@ -140,8 +117,6 @@ def test_a_stage_of_an_app_that_is_not_installed_is_an_error(
     ("path", "complaint"),
     [
         ("correction.stages.ActionGat", "cannot be loaded: ImportError"),
-        ("nowhere.at.all", "cannot be loaded: ModuleNotFoundError"),
-        ("stages", "cannot be loaded: ImportError"),
         ("agents.kit.llm.Label", "cannot be loaded: TypeError"),
         ("collections.OrderedDict", "has none of the methods of a stage"),
     ],
@@ -158,7 +133,6 @@ def test_a_stage_that_is_none_is_an_error(settings: Settings, path: str, complai
 @pytest.mark.parametrize(
     ("model", "unpriced"),
     [
-        ("claude-haiku-5-5", False),
         ("claude-haiku-4-5-20251001", False),
         ("offline:lexical-1", False),
         ("smollm2", True),
@@ -236,7 +210,6 @@ def test_production_that_has_all_is_not_told_anything(settings: Settings, monkey
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
-        ({"DEBUG": True, "ALLOWED_HOSTS": ["plumbline.example.org"]}, {"agents.W006"}),
         ({"DEBUG": True, "ALLOWED_HOSTS": ["*"]}, {"agents.W006"}),
         ({"DEBUG": True, "ALLOWED_HOSTS": ["localhost", "127.0.0.1"], "SECRET_KEY": "short"}, set()),
         ({"ALLOWED_HOSTS": ["plumbline.example.org"], "SECRET_KEY": "short"}, {"agents.W007"}),

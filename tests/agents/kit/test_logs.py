@@ -48,12 +48,19 @@ def test_a_json_line_carries_the_ids_of_request_run_and_agent() -> None:
     assert (line["level"], line["logger"], line["message"]) == ("ERROR", "agents.turn", "said hello")
     assert "about" not in line
     assert "run" not in json.loads(Json().format(record()))
-
-
-def test_lines_for_machines_have_one_form_of_time() -> None:
-    line = json.loads(Json().format(record()))
-
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", line["time"])
+    with logging_about(run=12, agent=7):
+        assert Plain().format(record()).endswith("agents.turn it happened run=12 agent=7")
+
+
+def test_the_shipped_settings_write_each_line_once_and_without_texts() -> None:
+    logging_settings: Any = settings.LOGGING
+
+    assert not any(logger.get("handlers") for logger in logging_settings["loggers"].values()), (
+        "Django's own write it again"
+    )
+    assert logging_settings["handlers"]["console"]["filters"] == ["about"]
+    assert (settings.SENTRY_SEND_TEXTS, settings.LOG_TEXTS) == (False, False)
 
 
 @pytest.mark.django_db
@@ -78,19 +85,6 @@ def test_a_name_that_is_not_ours_is_one_line_and_no_error(settings: Settings, ca
     [line] = [line for line in caplog.records if line.name == "django.security.DisallowedHost"]
     assert (line.levelname, line.exc_info) == ("WARNING", None)
     assert "evil.example.com" in line.getMessage()
-
-
-def test_nothing_but_our_own_handler_writes_lines() -> None:
-    loggers: Any = settings.LOGGING["loggers"]
-    named = {name: logger.get("handlers") for name, logger in loggers.items()}
-
-    assert (named["django"], named["django.server"]) == ([], []), "Django's own handlers would write each line again"
-    assert not any(named.values())
-
-
-def test_a_plain_line_ends_with_the_ids() -> None:
-    with logging_about(run=12, agent=7):
-        assert Plain().format(record()).endswith("agents.turn it happened run=12 agent=7")
 
 
 @pytest.mark.parametrize("form", [Json, Plain])
@@ -160,10 +154,3 @@ def test_sentry_is_told_an_errors_kind_place_and_ids_but_no_text() -> None:
     assert [value["type"] for value in event["exception"]["values"]] == ["ValueError", "RuntimeError"]
     assert event["tags"]["run"] == "12"
     assert event["exception"]["values"][0]["stacktrace"]["frames"]
-
-
-def test_the_shipped_settings_send_sentry_no_texts_unless_told_to() -> None:
-    assert settings.SENTRY_SEND_TEXTS is False
-    assert settings.LOG_TEXTS is False
-    handlers: Any = settings.LOGGING["handlers"]
-    assert handlers["console"]["filters"] == ["about"]

@@ -43,7 +43,7 @@ def test_columns_set_the_width(monkeypatch: pytest.MonkeyPatch, out: io.StringIO
     assert console_on(out).width == 66
 
 
-@pytest.mark.parametrize("columns", ["0", "", "wide", "-5"])
+@pytest.mark.parametrize("columns", ["0", "wide"])
 def test_columns_that_are_no_width_count_for_nothing(monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
     monkeypatch.setenv("COLUMNS", columns)
 

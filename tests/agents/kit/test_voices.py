@@ -174,11 +174,8 @@ def test_stop_words_numbers_and_endings_do_not_count() -> None:
     [
         (("agree", "agreed", "agrees", "agreeing"), {"agr"}),
         (("plan", "plans", "planned", "planning", "plan's"), {"plan"}),
-        (("idea", "ideas"), {"idea"}),
         (("party", "parties"), {"party"}),
-        (("sell", "selling", "sells"), {"sell"}),
         (("bus",), {"bus"}),
-        (("yes",), {"yes"}),
         (("is",), {"is"}),
         (("red",), {"red"}),
         (("glass",), {"glass"}),
@@ -191,7 +188,6 @@ def test_forms_of_one_word_are_one_word(words: tuple[str, ...], expected: set[st
 @pytest.mark.parametrize(
     ("a", "b", "overlap"),
     [
-        ({"x", "y"}, {"x", "y"}, 1.0),
         ({"x"}, {"x", "y", "z"}, 1.0),
         ({"x", "y"}, {"y", "z", "w"}, 0.5),
         ({"x"}, {"y"}, 0.0),
@@ -207,9 +203,6 @@ def test_the_similarity_is_the_mean_over_all_pairs() -> None:
     spoken = {"a": ["paper clips desk"], "b": ["paper clips lamp"], "c": ["paper ink glue"]}
 
     assert pairwise_vocabulary_similarity(spoken) == pytest.approx((2 / 3 + 1 / 3 + 1 / 3) / 3)
-
-
-# -- words are read the same way whichever alphabet a text is in
 
 
 # -- shared phrases

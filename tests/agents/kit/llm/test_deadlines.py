@@ -32,8 +32,7 @@ def one_slot(settings: Settings) -> None:
     settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 1, 0
 
 
-@pytest.mark.parametrize("way", ["hang", "trickle"])
-@pytest.mark.parametrize("retries", [0, 2])
+@pytest.mark.parametrize(("way", "retries"), [("hang", 0), ("trickle", 2)])
 def test_a_call_is_cut_at_its_deadline(llm_server: LLMServer, way: str, retries: int) -> None:
     llm_server.always(**{way: True})
     started = time.monotonic()

@@ -50,19 +50,16 @@ def test_an_answer_malformed_twice_is_malformed(llm_server: LLMServer) -> None:
     assert (reply.status, len(reply.earlier), llm_server.calls) == (Status.MALFORMED, 1, 2)
 
 
-@pytest.mark.parametrize("changes", [{"reask": False}, {"reask": True, "example": None}])
-def test_no_reask_unless_wanted_and_possible(llm_server: LLMServer, changes: dict[str, Any]) -> None:
-    llm_server.always(text="seven")
+@pytest.mark.parametrize(
+    ("changes", "stop_reason"),
+    [({"reask": False}, "end_turn"), ({"reask": True, "example": None}, "end_turn"), ({"reask": True}, "refusal")],
+)
+def test_nothing_is_asked_again_unless_it_is_malformed_wanted_and_possible(
+    llm_server: LLMServer, changes: dict[str, Any], stop_reason: str
+) -> None:
+    llm_server.always(text="seven", stop_reason=stop_reason)
 
-    assert complete(judge_request(**changes)).status is Status.MALFORMED
-    assert llm_server.calls == 1
-
-
-@pytest.mark.parametrize("stop_reason", ["refusal", "max_tokens"])
-def test_only_malformed_answers_are_asked_again(llm_server: LLMServer, stop_reason: str) -> None:
-    llm_server.always(text="I would rather", stop_reason=stop_reason)
-
-    assert complete(judge_request(reask=True)).status in (Status.REFUSED, Status.TRUNCATED)
+    assert not complete(judge_request(**changes)).ok
     assert llm_server.calls == 1
 
 

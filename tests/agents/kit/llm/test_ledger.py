@@ -58,15 +58,6 @@ def test_a_row_says_what_the_call_was_for_and_how_it_went(llm_server: LLMServer)
     assert row.latency_ms == reply.latency_ms
 
 
-@pytest.mark.django_db(transaction=True)
-def test_outside_a_transaction_a_row_is_a_single_statement(
-    llm_server: LLMServer, django_assert_num_queries: DjangoAssertNumQueries
-) -> None:
-    complete(text_request())
-    with django_assert_num_queries(1):
-        complete(text_request())
-
-
 def test_a_call_costs_what_its_tokens_cost(llm_server: LLMServer, priced: None) -> None:
     usage = {
         "input_tokens": 1000,
@@ -135,34 +126,18 @@ def test_payloads_are_kept_as_configured(
 def test_a_payload_is_what_was_sent_and_what_came_without_the_key(llm_server: LLMServer, settings: Settings) -> None:
     settings.LLM_STORE_PAYLOADS = "all"
     llm_server.reply(text="```json\n{}```")
+    llm_server.reply(text="Well.", tool_calls=[("send_message", '{"text": "Hello."}')])
 
-    reply = complete(judge_request())
+    reply, acting = complete(judge_request()), complete(act_request())
 
     payload = LLMPayload.objects.get(call=row_of(reply))
     assert payload.request == llm_server.bodies[0]
     assert payload.request["output_config"]["format"]["schema"] == json.loads(json.dumps(SCHEMA))
     assert payload.reply == "```json\n{}```"
     assert "sk-test-secret" not in json.dumps(payload.request)
-
-
-def test_a_payload_holds_the_tool_calls_as_they_came(llm_server: LLMServer, settings: Settings) -> None:
-    settings.LLM_STORE_PAYLOADS = "all"
-    llm_server.reply(text="Well.", tool_calls=[("send_message", '{"text": "Hello."}')])
-
-    reply = complete(act_request())
-
-    payload = LLMPayload.objects.get(call=row_of(reply))
-    assert payload.reply == "Well."
-    assert payload.tool_calls == [{"id": "toolu_1_1", "name": "send_message", "input": '{"text": "Hello."}'}]
-
-
-def test_an_overlong_error_is_cut_to_its_column(llm_server: LLMServer) -> None:
-    llm_server.reply(status=400, message="x" * 5000)
-
-    reply = complete(text_request())
-
-    assert row_of(reply).error == reply.error
-    assert len(reply.error) <= 500
+    called = LLMPayload.objects.get(call=row_of(acting))
+    assert called.reply == "Well."
+    assert called.tool_calls == [{"id": "toolu_2_1", "name": "send_message", "input": '{"text": "Hello."}'}]
 
 
 # -- The rows of calls made together: one insert, and none of them costs another, or the answer
@@ -188,9 +163,8 @@ def test_a_reask_has_a_row_of_its_own(llm_server: LLMServer) -> None:
     assert LLMCall.objects.count() == 3
 
 
-@pytest.mark.parametrize("store", ["none", "all"])
-def test_all_rows_are_one_insert(llm_server: LLMServer, settings: Settings, store: str) -> None:
-    settings.LLM_STORE_PAYLOADS = store
+def test_all_rows_are_one_insert_and_their_payloads_another(llm_server: LLMServer, settings: Settings) -> None:
+    settings.LLM_STORE_PAYLOADS = "all"
     llm_server.respond = echo
     words = ("adherence", "fluency", "consistency")
     with CaptureQueriesContext(connection) as queries:
@@ -198,12 +172,9 @@ def test_all_rows_are_one_insert(llm_server: LLMServer, settings: Settings, stor
 
     assert inserts(queries, "llm_calls") == 1
     assert [row_of(reply).dimension for reply in replies] == list(words)
-    if store == "none":
-        assert inserts(queries, "llm_payloads") == LLMPayload.objects.count() == 0
-    else:
-        assert inserts(queries, "llm_payloads") == 1
-        payloads = [LLMPayload.objects.get(call=row_of(reply)) for reply in replies]
-        assert [payload.reply for payload in payloads] == [f"echo {word}" for word in words]
+    assert inserts(queries, "llm_payloads") == 1
+    payloads = [LLMPayload.objects.get(call=row_of(reply)) for reply in replies]
+    assert [payload.reply for payload in payloads] == [f"echo {word}" for word in words]
 
 
 @pytest.mark.django_db(transaction=True)

@@ -13,10 +13,8 @@ from tests.llm_server import LLMServer
 @pytest.mark.parametrize(
     ("model", "thinking"),
     [
-        ("claude-haiku-5-5", {"type": "disabled"}),
         ("claude-haiku-5-5-20261007", {"type": "disabled"}),
         ("claude-haiku-4-5", None),
-        ("claude-sonnet-5-5", None),
         ("smollm2", None),
     ],
 )
@@ -31,12 +29,8 @@ def test_cache_breakpoints_are_sent_and_only_the_last_four() -> None:
     body = body_of(judge_request(system=system, turns=turns), model="m", structured=True, example=True)
 
     parts = [*body["system"], *(part for message in body["messages"] for part in message["content"])]
-    assert [part["text"] for part in parts if part.get("cache_control") == {"type": "ephemeral"}] == [
-        "s1",
-        "s2",
-        "t0",
-        "t1",
-    ]
+    cached = [part["text"] for part in parts if part.get("cache_control") == {"type": "ephemeral"}]
+    assert cached == ["s1", "s2", "t0", "t1"]
 
 
 @pytest.mark.django_db

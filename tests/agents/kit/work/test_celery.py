@@ -78,11 +78,12 @@ def test_a_slices_end_cancels_its_calls_and_gives_the_next_its_turn(
     assert order == [(2,), (1,)], "the other agent's evaluation was done before the interrupted one went on"
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_messages_that_come_twice_or_for_nothing_do_no_harm(
     plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]], database_file: Path
 ) -> None:
-    send = 'import django\ndjango.setup()\nfrom agents.kit.work.queues import wake_workers\nwake_workers("bulk", 1000)'
+    send = 'import django\ndjango.setup()\nfrom agents.kit.work.queues import wake_workers\nwake_workers("bulk", 200)'
     plumbline.start_and_wait("send", "-c", send)
     plumbline.celery("worker", "worker", "--concurrency", "2")
 
@@ -95,14 +96,14 @@ def test_messages_that_come_twice_or_for_nothing_do_no_harm(
 
 
 @pytest.mark.service
-def test_a_thousand_rows_do_not_flood_the_broker(plumbline: Plumbline, redis: Redis) -> None:
+def test_many_rows_do_not_flood_the_broker(plumbline: Plumbline, redis: Redis) -> None:
     send = "\n".join(
         (
             "import django",
             "django.setup()",
             "from celery import current_app",
             "from agents.kit.work.queues import MOST_MESSAGES, messages_waiting, wake_workers",
-            "for _ in range(1000): wake_workers('bulk')",
+            "for _ in range(MOST_MESSAGES + 50): wake_workers('bulk')",
             "with current_app.pool.acquire() as connection:",
             "    assert messages_waiting(connection, 'bulk') == MOST_MESSAGES, messages_waiting(connection, 'bulk')",
             "    assert messages_waiting(connection, 'interactive') == 0",
@@ -111,13 +112,14 @@ def test_a_thousand_rows_do_not_flood_the_broker(plumbline: Plumbline, redis: Re
     plumbline.start_and_wait("send", "-c", send)
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_a_worker_outlives_a_broker_that_is_restarted_again_and_again(plumbline: Plumbline, redis: Redis) -> None:
     plumbline.environment["WORKER_SWEEP"] = "0.5"
     worker = plumbline.celery("worker", "worker", "--concurrency", "1")
     plumbline.celery("beat", "beat", "--schedule", str(plumbline.folder / "schedule"))
 
-    for _ in range(6):
+    for _ in range(2):
         wait_until(lambda: messages_taken(redis) > 3, timeout=120, what="the worker takes messages")
         redis.stop()
         redis.start()

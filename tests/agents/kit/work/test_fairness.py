@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from datetime import timedelta
-from itertools import chain
 from typing import Any
 
 import pytest
@@ -28,7 +27,7 @@ LEASE = timedelta(minutes=5)
 
 
 def queue_turns(agent: Agent, count: int) -> list[Run]:
-    return [Run.objects.create(agent=agent) for _ in range(count)]
+    return Run.objects.bulk_create(Run(agent=agent) for _ in range(count))
 
 
 def take_in_turn(count: int) -> list[str]:
@@ -50,18 +49,11 @@ def test_one_agents_backlog_does_not_stand_before_anothers_single_turn() -> None
     assert take_in_turn(3) == ["single", "busy", "busy"]
 
 
-def test_agents_with_backlogs_take_turns() -> None:
-    for slug in ("ada", "bob", "cy"):
-        queue_turns(make_agent(slug), 4)
-
-    assert take_in_turn(12) == ["ada", "bob", "cy"] * 4
-
-
 def test_evaluations_of_agents_and_channels_come_in_turn(settings: object) -> None:
     many, few = make_agent("many"), make_agent("few")
     talk(many, ["one", "two"])
     talk(few, ["three"])
-    for seed in range(30):
+    for seed in range(3):
         create_run(make_plan(RunSpec(agent=many, dimensions=("adherence",), seed=seed)))
     create_run(make_plan(RunSpec(agent=few, dimensions=("adherence",))))
 
@@ -118,9 +110,7 @@ def test_who_lost_a_race_for_an_evaluation_keeps_its_place(monkeypatch: pytest.M
 
 def test_a_look_costs_the_same_whatever_waits() -> None:
     def queries(looks: int) -> int:
-        with CaptureQueriesContext(
-            connection,
-        ) as seen:
+        with CaptureQueriesContext(connection) as seen:
             for _ in range(looks):
                 assert Run.in_turn()
         return len(seen)
@@ -142,17 +132,6 @@ def test_lost_turns_come_before_all_others() -> None:
     Run.objects.filter(pk=lost.pk).update(lease_expires_at=timezone.now() - LEASE)
 
     assert Run.in_turn()[0] == lost
-
-
-def test_workers_that_look_at_once_each_find_something() -> None:
-    queue_turns(make_agent("ada"), 1)
-    queue_turns(make_agent("bob"), 1)
-    seen_by_both = Run.in_turn()
-
-    assert [row.acquire(owner=str(n), lease=LEASE) for n, row in enumerate(chain(seen_by_both, seen_by_both))] == [
-        *(True, True),
-        *(False, False),
-    ]
 
 
 def test_workers_look_at_queues_in_the_order_set_and_unnamed_ones_last(settings: Any) -> None:

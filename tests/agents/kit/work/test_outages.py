@@ -71,11 +71,9 @@ def test_a_defect_is_no_outage() -> None:
     [
         (InternalError, psycopg.errors.ReadOnlySqlTransaction, True),
         (OperationalError, psycopg.errors.DiskFull, True),
-        (InternalError, psycopg.errors.DiskFull, True),
         (OperationalError, psycopg.errors.AdminShutdown, True),
         (DatabaseError, psycopg.errors.CannotConnectNow, True),
         (InternalError, psycopg.errors.InFailedSqlTransaction, False),
-        (InternalError, psycopg.errors.IndexCorrupted, False),
         (ProgrammingError, psycopg.errors.UndefinedTable, False),
         (RuntimeError, psycopg.errors.DiskFull, False),
         (InternalError, ValueError, False),
@@ -88,18 +86,6 @@ def test_what_postgresql_says_decides_and_not_its_class_in_django(
     error.__cause__ = cause()
 
     assert (is_outage(error), is_unavailable(error)) == (outage, outage)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_read_only_server_is_waited_for() -> None:
-    read_only = InternalError("cannot execute INSERT in a read-only transaction")
-    read_only.__cause__ = psycopg.errors.ReadOnlySqlTransaction()
-    action, tries = failing(3, read_only)
-
-    with patient(5):
-        assert retry_on_outage(action) == "done"
-
-    assert len(tries) == 4
 
 
 @pytest.mark.django_db
