@@ -131,8 +131,8 @@ def _holds_shares(generator: np.random.Generator) -> bool:
 
 
 def _holds_area(generator: np.random.Generator) -> bool:
-    own = generator.normal(1, 1, 15)
-    swapped = generator.normal(0, 1, 15)
+    own = generator.normal(1, 1, 15).tolist()
+    swapped = generator.normal(0, 1, 15).tolist()
     truth = 0.5 * (1 + math.erf(0.5))  # of two normal distributions that lie one standard deviation apart
     return _holds(area_of([stratum_of(own, swapped)]), truth)
 

@@ -170,7 +170,12 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A speaker and a fold, the lines to learn its voice from (own ones, and those of each other speaker), and those asked about, by speaker."""
+    """One speaker, asked about one fold.
+
+    Attributes:
+        own, others: The lines to learn from: the speaker's, and those of each other speaker.
+        asked: The lines of the fold, by speaker.
+    """
 
     speaker: str
     fold: int
