@@ -133,6 +133,65 @@ def kappa_beyond_people(
     return percentile_estimate(value, replicates(difference, counts, resamples=resamples), n=n)
 
 
+def spearman(first: Sequence[float], second: Sequence[float], *, resamples: int = RESAMPLES) -> Estimate:
+    """Return Spearman's rank correlation, −1 to 1, ties given their mean rank; None for fewer than two items or when a rater never varies.
+
+    Source: Spearman, American Journal of Psychology 15 (1904), 72–101; agrees with ``scipy.stats.spearmanr``. The interval is a
+    percentile bootstrap over items. Raises ValueError for lists of different length, or a rating that is no finite number.
+
+    Args:
+        first, second: Ratings of the same items in the same order; any ordinal scale will do, and the two may differ.
+    """
+    undefined = "a rater gave the same rating to every item"
+    return _statistic_of_pairs(first, second, _spearman, undefined=undefined, resamples=resamples)
+
+
+def krippendorff_alpha(items: Sequence[Sequence[float | None]], *, resamples: int = RESAMPLES) -> Estimate:
+    """Return Krippendorff's alpha on an interval scale: agreement of any number of raters, with missing ratings.
+
+    The value is the `krippendorff` package's. Interval: percentile bootstrap over items (Zapf et al., BMC Medical Research Methodology
+    16:93, 2016).
+
+    Args:
+        items: One row per item, one rating per rater; None where a rater gave none.
+
+    Returns:
+        At most 1; 0 is chance. `n` counts the items with two ratings or more. No value when fewer than two have them, or all ratings are
+        equal.
+
+    Raises:
+        ValueError: A rating that is no finite number.
+    """
+    import krippendorff
+    import numpy as np
+
+    rows = []
+    for number, ratings in enumerate(items, 1):
+        row = finite_numbers(f"item {number}", [rating for rating in ratings if rating is not None])
+        if row.size >= 2:
+            rows.append(row)
+    if len(rows) < 2:
+        return Estimate(None, None, len(rows), f"{len(rows)} items with two ratings or more; at least 2 are needed")
+    values = np.unique(np.concatenate(rows))
+    if values.size == 1:
+        return Estimate(None, None, len(rows), "all ratings are the same")
+    # Per item how many raters gave each value; items with the same ratings are drawn together.
+    counts_of_values = np.stack([(row[:, None] == values).sum(axis=0) for row in rows])
+    kinds, counts = np.unique(counts_of_values, axis=0, return_counts=True)
+
+    def alpha(drawn: Floats) -> float:
+        chosen = np.repeat(kinds, drawn.astype(np.intp), axis=0)
+        if np.count_nonzero(chosen.sum(axis=0)) < 2:
+            return math.nan
+        return float(krippendorff.alpha(value_counts=chosen, value_domain=values, level_of_measurement="interval"))
+
+    def alphas(drawn: Floats) -> Floats:
+        return np.array([alpha(row) for row in drawn])
+
+    drawn = replicates(alphas, counts, resamples=resamples)
+    return percentile_estimate(alpha(counts.astype(np.float64)), drawn, n=len(rows))
+
+
 @dataclass(frozen=True, slots=True)
 class TwoByTwo:
     """How often two raters said yes to the same items: both of them, one of them alone, or neither."""
@@ -199,65 +258,6 @@ def binary_kappa(table: TwoByTwo) -> Estimate:
     if best < most and misfit_beyond(most) > 0:
         high = float(brentq(misfit_beyond, best, most))
     return Estimate(value, Interval(min(low, value), max(high, value)), n)
-
-
-def spearman(first: Sequence[float], second: Sequence[float], *, resamples: int = RESAMPLES) -> Estimate:
-    """Return Spearman's rank correlation, −1 to 1, ties given their mean rank; None for fewer than two items or when a rater never varies.
-
-    Source: Spearman, American Journal of Psychology 15 (1904), 72–101; agrees with ``scipy.stats.spearmanr``. The interval is a
-    percentile bootstrap over items. Raises ValueError for lists of different length, or a rating that is no finite number.
-
-    Args:
-        first, second: Ratings of the same items in the same order; any ordinal scale will do, and the two may differ.
-    """
-    undefined = "a rater gave the same rating to every item"
-    return _statistic_of_pairs(first, second, _spearman, undefined=undefined, resamples=resamples)
-
-
-def krippendorff_alpha(items: Sequence[Sequence[float | None]], *, resamples: int = RESAMPLES) -> Estimate:
-    """Return Krippendorff's alpha on an interval scale: agreement of any number of raters, with missing ratings.
-
-    The value is the `krippendorff` package's. Interval: percentile bootstrap over items (Zapf et al., BMC Medical Research Methodology
-    16:93, 2016).
-
-    Args:
-        items: One row per item, one rating per rater; None where a rater gave none.
-
-    Returns:
-        At most 1; 0 is chance. `n` counts the items with two ratings or more. No value when fewer than two have them, or all ratings are
-        equal.
-
-    Raises:
-        ValueError: A rating that is no finite number.
-    """
-    import krippendorff
-    import numpy as np
-
-    rows = []
-    for number, ratings in enumerate(items, 1):
-        row = finite_numbers(f"item {number}", [rating for rating in ratings if rating is not None])
-        if row.size >= 2:
-            rows.append(row)
-    if len(rows) < 2:
-        return Estimate(None, None, len(rows), f"{len(rows)} items with two ratings or more; at least 2 are needed")
-    values = np.unique(np.concatenate(rows))
-    if values.size == 1:
-        return Estimate(None, None, len(rows), "all ratings are the same")
-    # Per item how many raters gave each value; items with the same ratings are drawn together.
-    counts_of_values = np.stack([(row[:, None] == values).sum(axis=0) for row in rows])
-    kinds, counts = np.unique(counts_of_values, axis=0, return_counts=True)
-
-    def alpha(drawn: Floats) -> float:
-        chosen = np.repeat(kinds, drawn.astype(np.intp), axis=0)
-        if np.count_nonzero(chosen.sum(axis=0)) < 2:
-            return math.nan
-        return float(krippendorff.alpha(value_counts=chosen, value_domain=values, level_of_measurement="interval"))
-
-    def alphas(drawn: Floats) -> Floats:
-        return np.array([alpha(row) for row in drawn])
-
-    drawn = replicates(alphas, counts, resamples=resamples)
-    return percentile_estimate(alpha(counts.astype(np.float64)), drawn, n=len(rows))
 
 
 def judge_noise(repeats: Iterable[Sequence[float]]) -> float | None:

@@ -52,7 +52,6 @@ def main() -> None:
             "coverage",
             "memory",
             "voice",
-            "null",
         ),
         help="measure this alone",
     )
@@ -72,11 +71,6 @@ def main() -> None:
         from tests.bench.lists import measure_lists
 
         measure_lists()
-        return
-    if options.only == "null":  # figures alone
-        from tests.bench.null import measure_null
-
-        measure_null()
         return
     if options.only == "drift_alarms":
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from agents.kit.commands import FAILED, CodedCommand, console_on, markdown_table, print_table, unusable
+from agents.kit.commands import FAILED, CodedCommand, console_on, markdown_table, print_table, unusable, wrong
 from agents.kit.llm import ledger
 from agents.kit.llm.endpoints import problem_of
 from agents.kit.text.wording import counted
@@ -53,7 +53,7 @@ class Command(CodedCommand):
         page: Path | None = options["write"]
         judge = _callable_judge(options["judge"])
         if options["trials"] < 1:
-            raise unusable(f"--trials {options['trials']}; allowed: 1 or more")
+            raise wrong(f"--trials {options['trials']}; allowed: 1 or more")
         if folder is not None and not folder.is_dir():
             raise unusable(f"--data {folder}: no such folder")
         if page is not None:

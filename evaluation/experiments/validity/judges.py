@@ -145,7 +145,7 @@ def _scaled(validation: Validation, times: float) -> Validation:
 
 
 def items_needed(share: float, limit: float) -> int:
-    """Return how many items show a share to be above a limit: from there on the lower end of its interval passes, to the item."""
+    """Return the smallest number of items that shows a share to be above a limit: the lower end of its interval passes."""
     n = 1
     while share_interval(round(share * n), n).low <= limit:
         n += 1
@@ -166,7 +166,7 @@ def judge_rows(validations: Sequence[Validation] = ()) -> list[ValidityRow]:
         _row(
             "Cohen's kappa of 29 tables is the one printed",
             "29 values to 16 digits",
-            f"{equal} of {n} equal (largest difference {max(errors):.0e})",
+            f"{equal} of {n} equal to {PRECISE:.0e}",
             holds=equal == n,
         ),
         _row(

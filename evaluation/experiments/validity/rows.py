@@ -66,10 +66,15 @@ def outcome_of(holds: bool) -> Outcome:
     return "holds" if holds else "fails"
 
 
+def percent(hits: int, n: int, decimals: int = 0) -> str:
+    """Return a share without an interval, e.g. ``16 %``."""
+    return f"{100 * hits / n:.{decimals}f} %"
+
+
 def share_text(hits: int, n: int) -> str:
     """Return a share with its 95 % interval, e.g. ``95.2 % [93.7, 96.4] of 1,000``."""
     interval = share_interval(hits, n)
-    return f"{100 * hits / n:.1f} % [{100 * interval.low:.1f}, {100 * interval.high:.1f}] of {n:,}"
+    return f"{percent(hits, n, 1)} [{100 * interval.low:.1f}, {100 * interval.high:.1f}] of {n:,}"
 
 
 def figure_text(value: float, interval: Interval | None) -> str:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from evaluation.experiments.validity.judges import usual_kappa_interval
-from evaluation.experiments.validity.rows import OURS, Group, ValidityRow, outcome_of, share_text
+from evaluation.experiments.validity.rows import OURS, Group, ValidityRow, outcome_of, percent, share_text
 from evaluation.experiments.validity.voices import stratum_of
 from evaluation.statistics.agreement import TwoByTwo, binary_kappa, quadratic_weighted_kappa
 from evaluation.statistics.arms import detectable_d, permutation_p, welch
@@ -131,8 +131,8 @@ def _holds_shares(generator: np.random.Generator) -> bool:
 
 
 def _holds_area(generator: np.random.Generator) -> bool:
-    own = generator.normal(1, 1, 15)
-    swapped = generator.normal(0, 1, 15)
+    own = generator.normal(1, 1, 15).tolist()
+    swapped = generator.normal(0, 1, 15).tolist()
     truth = 0.5 * (1 + math.erf(0.5))  # of two normal distributions that lie one standard deviation apart
     return _holds(area_of([stratum_of(own, swapped)]), truth)
 
@@ -168,7 +168,7 @@ def _kappa_rows(trials: int) -> list[ValidityRow]:
             too_high_usual += usual_kappa_interval(table).low > KAPPA
         claim = f"the lower end of kappa's interval is too high: {items} items, true kappa {KAPPA}, 30 % violations"
         holds = share_interval(too_high, defined).low <= LOWER_TAIL
-        ours = f"{share_text(too_high, defined)}; by the usual standard error {too_high_usual / defined:.0%}"
+        ours = f"{share_text(too_high, defined)}; by the usual standard error {percent(too_high_usual, defined)}"
         rows.append(_row(claim, "Donner & Eliasziw 1992", "at most 2.5 %", ours, holds=holds))
     return rows
 
@@ -258,7 +258,7 @@ def _null_rows(trials: int) -> list[ValidityRow]:
         f"{MESSAGES} messages each, after Holm's correction"
     )
     holds = share_interval(corrected, builds).low <= ALPHA
-    ours = f"{share_text(corrected, builds)}; uncorrected {uncorrected / builds:.0%}"
+    ours = f"{share_text(corrected, builds)}; uncorrected {percent(uncorrected, builds)}"
     return [_row(claim, "Holm 1979; Welch 1947", "at most 5 %", ours, holds=holds)]
 
 
@@ -284,7 +284,7 @@ def _clustered_rows(trials: int) -> list[ValidityRow]:
         f"an experiment without an effect is significant: {design}",
         "permutation of pairs",
         "at most 5 %",
-        f"{share_text(clustered, trials)}; each score for itself (Welch) {naive / trials:.0%}",
+        f"{share_text(clustered, trials)}; each score for itself (Welch) {percent(naive, trials)}",
         holds=share_interval(clustered, trials).low <= ALPHA,
     )
     smallest = detectable_d(PAIRS) or 0.0

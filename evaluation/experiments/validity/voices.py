@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agents.kit.text.authors import NameMask, learn_voice, own_voice
-from evaluation.experiments.validity.rows import Group, ValidityRow, figure_text
+from evaluation.experiments.validity.rows import Group, ValidityRow, figure_text, percent
 from evaluation.statistics.bootstrap import LEVEL, Estimate, Interval
 from evaluation.statistics.separation import Stratum
 
@@ -170,7 +170,12 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A speaker and a fold, the lines to learn its voice from (own ones, and those of each other speaker), and those asked about, by speaker."""
+    """One speaker, asked about one fold.
+
+    Attributes:
+        own, others: The lines to learn from: the speaker's, and those of each other speaker.
+        asked: The lines of the fold, by speaker.
+    """
 
     speaker: str
     fold: int
@@ -327,9 +332,9 @@ def _rows_of_play(title: str, ours: Tally, library: Tally | None) -> list[Validi
 
 
 def _high_text(tally: Tally) -> str:
-    share = tally.high_of_others / tally.lines_of_others
     refused = len(tally.refused[None])
-    return f"{share:.1%} of {tally.lines_of_others:,}; {refused} of {refused + len(tally.learned[None])} refused"
+    share = percent(tally.high_of_others, tally.lines_of_others, 1)
+    return f"{share} of {tally.lines_of_others:,}; {refused} of {refused + len(tally.learned[None])} refused"
 
 
 def _text(estimate: Estimate) -> str:
