@@ -162,8 +162,8 @@ class EvaluationRequest(Body):
     )
     few_shot: Annotated[bool, Shown(label="Show labelled examples")] = Field(
         False,
-        description="show the judge examples with the scores that people gave, those that manage.py calibrate_judge --few-shot tried "
-        "last; compares only with scores made with the same examples",
+        description="show the judge labelled messages as examples of how strictly to score, those that were tried last (calibrating a "
+        "judge); compares only with scores made with the same examples",
     )
     judge: Judge = Field(
         "", max_length=200, description="scores by different judges are never compared (default: the configured judge)"
