@@ -70,7 +70,8 @@ TABLES = (
             ),
         ),
         typed="additional_context where history_where",
-        no_speech="figures dimensions judge window history position_bins series_points proposition_digests actor_model swaps situations",
+        no_speech="figures dimensions judge few_shot window history position_bins series_points proposition_digests actor_model swaps "
+        "situations",
     ),
     Table(
         model=Proposition,
@@ -149,6 +150,6 @@ TABLES = (
         erase=(Erase(columns="idea description", rows=scores_there("part__evaluation_score__")),),
         no_speech="positions",
     ),
-    Table(model=FewShotExamples, no_speech="judge procedure items figures"),
+    Table(model=FewShotExamples, no_speech="judge items figures"),
     Table(model=PatternTimeout, no_speech="proposition_id pattern"),
 )
