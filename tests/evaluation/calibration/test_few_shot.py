@@ -217,6 +217,8 @@ def test_examples_whose_message_changed_are_not_shown(llm_server: LLMServer) -> 
         request.spec(agent=agent)
     run_trial(plan_trial(**PLAN))
     assert request.spec(agent=agent).few_shot
+    with pytest.raises(Refused, match="shown with adherence"):
+        request.model_copy(update={"dimensions": ["fluency"]}).spec(agent=agent)
 
     example = EvaluationScore.objects.select_related("message").get(pk=FewShotExamples.objects.get().items[0]["score"])
     assert example.message is not None
