@@ -74,8 +74,8 @@ TABLES = (
             ),
         ),
         typed="additional_context where history_where",
-        no_speech="figures dimensions judge judge_endpoint served_models window history position_bins series_points proposition_digests "
-        "actor_model swaps situations",
+        no_speech="figures dimensions judge judge_endpoint served_models few_shot window history position_bins series_points "
+        "proposition_digests actor_model swaps situations",
     ),
     Table(
         model=Proposition,
@@ -154,6 +154,6 @@ TABLES = (
         erase=(Erase(columns="idea description", rows=scores_there("part__evaluation_score__")),),
         no_speech="positions",
     ),
-    Table(model=FewShotExamples, no_speech="judge procedure items figures"),
+    Table(model=FewShotExamples, no_speech="judge items figures"),
     Table(model=PatternTimeout, no_speech="proposition_id pattern"),
 )

@@ -301,7 +301,7 @@ def _questions(trial: FewShotTrial, rows: Sequence[EvaluationScore]) -> Iterator
                 double_check=fields["double_check"],
                 method=fields["method"],
                 examples=examples,
-                items=(Asked(row.pk, arm),),  # type: ignore[arg-type]
+                items=(Asked(row.pk, arm),),
             )
 
 

@@ -21,6 +21,7 @@ from agents.kit.bodies import ABSENT, Anything, Body, OneOf, Reads, Refused, Tag
 from agents.kit.llm.endpoints import OFFLINE_MODELS, model_of, problem_of, provider_of
 from agents.kit.use_cases import FromFile, Shown
 from agents.models import Agent, Channel
+from evaluation.dimensions import BY_ONE_MESSAGE
 from evaluation.judge.examples import ExamplesGone, newest_examples
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, Method, procedure_name
 from evaluation.propositions.files import YamlProblems, default_dimensions
@@ -162,8 +163,8 @@ class EvaluationRequest(Body):
     )
     few_shot: Annotated[bool, Shown(label="Show labelled examples")] = Field(
         False,
-        description="show the judge examples with the scores that people gave, those that manage.py calibrate_judge --few-shot tried "
-        "last; compares only with scores made with the same examples",
+        description="show the judge labelled messages as examples of how strictly to score, those that were tried last (calibrating a "
+        "judge); compares only with scores made with the same examples",
     )
     judge: Judge = Field(
         "", max_length=200, description="scores by different judges are never compared (default: the configured judge)"
@@ -232,16 +233,20 @@ class EvaluationRequest(Body):
             simulated=self.is_simulated,
             situations=tuple(situation.model_dump(mode="json") for situation in self.situations),
             position_bins=self.bins,
-            few_shot=self._few_shot_digest() if self.few_shot else "",
+            few_shot=self._few_shot_digest(dimensions) if self.few_shot else "",
             **{name: getattr(self, name) for name in _FIELDS_OF_BOTH},
         )
 
-    def _few_shot_digest(self) -> str:
+    def _few_shot_digest(self, dimensions: Sequence[str]) -> str:
         """Return the digest of the newest examples for the judge and procedure.
 
         Raises:
-            Refused: There are none, or their messages were deleted or changed.
+            Refused: There are none, their messages were deleted or changed, or no dimension is judged message by message.
         """
+        if not set(dimensions) & set(BY_ONE_MESSAGE):
+            raise Refused(
+                {"few_shot": f"few_shot: examples are shown with {', '.join(BY_ONE_MESSAGE)}, which is not measured"}
+            )
         judge = self.judge or str(settings.JUDGE_MODEL)
         procedure = procedure_name(method=self.method, hard=self.hard, double_check=self.double_check)
         try:

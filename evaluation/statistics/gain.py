@@ -10,9 +10,12 @@ from evaluation.statistics.agreement import RESAMPLES
 from evaluation.statistics.bootstrap import Estimate, finite_numbers, percentile_estimate
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from evaluation.statistics.bootstrap import Floats
 
-LEAST_CLUSTERS = 10  # with 6, 5 % of permuted labels showed a gain; with 8 and more at most 3 %
+LEAST_CLUSTERS = 10  # 4.5 % of 1,000 permutations of 60 labels showed a gain then, 2.9 % with 30; fewer show more
 UNDEFINED = "both gave one and the same rating throughout"
 
 
@@ -74,7 +77,7 @@ def kappa_gain(
     )
 
 
-def _cluster_sums(ratings: Floats, people: Floats, cluster_of_item: Floats, clusters: int) -> Floats:
+def _cluster_sums(ratings: Floats, people: Floats, cluster_of_item: NDArray[np.intp], clusters: int) -> Floats:
     """Return per cluster what kappa is made of, shape (clusters, 6): items, squared differences, and sums and squares of both raters."""
     import numpy as np
 

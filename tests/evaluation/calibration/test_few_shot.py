@@ -30,7 +30,7 @@ from evaluation.calibration.few_shot import (
 )
 from evaluation.calibration.labels import draw_label_set
 from evaluation.models import EvaluationScore, FewShotExamples, procedure_fields, procedure_name
-from evaluation.runs.request import RunRequest
+from evaluation.runs.request import EvaluationRequest
 from tests.console import page_of, read, signed_in, staff
 from tests.evaluation.calibration.labelled import label_all
 from tests.evaluation.conftest import PropositionFolder
@@ -192,7 +192,7 @@ def test_an_evaluation_with_examples_is_a_procedure_of_its_own(
     digest = run_trial(plan_trial(**PLAN)).digest
     llm_server.bodies.clear()
 
-    spec = RunRequest(agent=agent.slug, dimensions=["adherence"], judge=LLM, few_shot=True).spec(agent=agent)
+    spec = EvaluationRequest(dimensions=["adherence"], judge=LLM, few_shot=True).spec(agent=agent)
     summary = evaluate_agent(agent=agent, dimensions=spec.dimensions, judge=LLM, few_shot=spec.few_shot)
 
     assert summary.run.procedure == spec.procedure == f"plumbline+few-shot-{digest}"
@@ -212,14 +212,17 @@ def test_examples_whose_message_changed_are_not_shown(llm_server: LLMServer) -> 
     llm_server.respond = judge_that_reads_examples
     agent = make_agent()
     labelled_conversations(agent)
-    request = RunRequest(agent=agent.slug, dimensions=["adherence"], judge=LLM, few_shot=True)
+    request = EvaluationRequest(dimensions=["adherence"], judge=LLM, few_shot=True)
     with pytest.raises(Refused, match="there are no examples"):
         request.spec(agent=agent)
     run_trial(plan_trial(**PLAN))
     assert request.spec(agent=agent).few_shot
+    with pytest.raises(Refused, match="shown with adherence"):
+        request.model_copy(update={"dimensions": ["fluency"]}).spec(agent=agent)
 
-    example = EvaluationScore.objects.get(pk=FewShotExamples.objects.get().items[0]["score"])
-    Message.objects.filter(pk=example.message_id).update(text="Something else.")
+    example = EvaluationScore.objects.select_related("message").get(pk=FewShotExamples.objects.get().items[0]["score"])
+    assert example.message is not None
+    Message.objects.filter(pk=example.message.pk).update(text="Something else.")
 
     with pytest.raises(Refused, match="deleted or changed"):
         request.spec(agent=agent)
