@@ -351,8 +351,8 @@ def passport_text(passport: Passport) -> str:
         line += f" (missing: {', '.join(missing)})"
     if passport.earlier_labels and passport.labels:
         line += f" ({counted(passport.earlier_labels, 'label is', 'labels are')} {EARLIER})"
-    if passport.stale:
-        line += " (computed again soon)"
+    if passport.stale and passport.computed_at:
+        line += " (labels, model or prompts changed since)"
     return line
 
 
