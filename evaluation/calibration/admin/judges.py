@@ -12,6 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.dateparse import parse_datetime
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
@@ -28,7 +29,7 @@ from evaluation.calibration.passport import TITLES, passport_of
 from evaluation.judge.passport import Passport, PassportRow, RowName
 from evaluation.models import BY_MESSAGE, Method, procedure_fields
 
-HEADS = ("Figure", "Value", "95 % interval", "n", "Verdict", "Missing")
+HEADS = ("Figure", "Value", "95 % interval", "n", "Verdict", "In words")
 DRAW = "calibration.add_labelset"
 CHECK = "evaluation.add_evaluationrun"
 MEANINGS: dict[RowName, str] = {
@@ -134,16 +135,19 @@ def _cells(row: PassportRow) -> Sequence[object]:
     if row.interval is not None:
         low, high = row.interval
         interval = f"{decimal(low, 2)} to {decimal(high, 2)}"
-    verdict: SafeString | str = "decides nothing"
+    verdict: SafeString | str = "no limit"
     if row.verdict is not None:
         verdict = display.badge(row.verdict, TONES[row.verdict])
+    words: SafeString | str = display.visible(row.text)
+    if row.missing:
+        words = format_html("{}<br><strong>Missing: {}</strong>", words, row.missing)
     return (
-        display.lines(TITLES[row.name], MEANINGS[row.name]),
-        display.lines("–" if row.value is None else decimal(row.value, 2), display.visible(row.text)),
+        format_html('{}<br><span class="pl-subtle">{}</span>', TITLES[row.name], MEANINGS[row.name]),
+        "–" if row.value is None else decimal(row.value, 2),
         interval,
         f"{row.n:,}",
         verdict,
-        row.missing or "–",
+        words,
     )
 
 
