@@ -30,7 +30,7 @@ GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 
 # Purposes in the ledger. Correction is what is spent on messages about to be said; a budget also covers measuring.
 CORRECTION = ("gate", "intervention", "behavior")
-BUDGETED = (*CORRECTION, "evaluation", "before_after")
+BUDGETED = (*CORRECTION, "evaluation", "before_after", "sentinel")
 
 ALLOWED_WINDOWS = "all, or a duration such as 24h, 7d, 4w"
 _SMALLEST_AMOUNT = Decimal("0.00000001")  # the ledger's eight decimals: SQLite sums in floating point

@@ -53,14 +53,18 @@ TABLES = (
                 "history_where=tags_of_the_history samples sample_size seed per_call procedure_mark repeats additional_context",
             ),
             ("Times", "created_at started_at finished_at attempt lease_owner"),
-            ("Digests", "judge_endpoint prompt_digest persona_digest proposition_digest spec_digest"),
+            (
+                "Digests",
+                "judge_endpoint served_models=models_that_answered prompt_digest persona_digest proposition_digest spec_digest",
+            ),
         ),
         empty="Choose Evaluate now or Capture baseline on an agent's page, or run manage.py capture_baseline --agents all.",
         start=(("Choose an agent", "admin:agents_agent_changelist", "agents.view_agent"),),
         export=export_of(
             "id=pk agent=agent.slug channel=channel.slug status dimensions overall_score judge is_heuristic procedure repeats is_baseline "
             "window window_start window_end where history history_where samples sample_size seed simulated swap_test actor_model batch "
-            "token_usage error judge_endpoint prompt_digest persona_digest proposition_digest created_at started_at finished_at"
+            "token_usage error judge_endpoint served_models prompt_digest persona_digest proposition_digest created_at started_at "
+            "finished_at"
         ),
         erase=(
             Erase(
@@ -69,7 +73,8 @@ TABLES = (
             ),
         ),
         typed="additional_context where history_where",
-        no_speech="figures dimensions judge window history position_bins series_points proposition_digests actor_model swaps situations",
+        no_speech="figures dimensions judge judge_endpoint served_models window history position_bins series_points proposition_digests "
+        "actor_model swaps situations",
     ),
     Table(
         model=Proposition,

@@ -24,6 +24,7 @@ class AlertKind(models.TextChoices):
     DRIFT = "drift", "drift"
     GATE_PASS_RATE = "gate_pass_rate", "gate pass rate fell"
     JUDGE_DOWN = "judge_down", "judge down"
+    JUDGE_CHANGED = "judge_changed", "judge changed"
     BUDGET = "budget", "budget reached"
     EVALUATION_FAILED = "evaluation_failed", "evaluation failed"
 

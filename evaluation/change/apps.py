@@ -8,5 +8,7 @@ class ChangeConfig(capability.Capability):
     evaluation_completed = ["evaluation.change.evidence.store_completed"]
     evaluation_ended = ["evaluation.change.stored.store_ended"]
     evaluation_alerts = ["evaluation.change.over_time.look_for_sharp_fall"]
+    schedule_fired = ["evaluation.change.sentinel.plan_checks"]
+    work_queues = {"sentinels": "evaluation.change.sentinel.work_one"}
     after_schedules = ["evaluation.change.over_time.look_at_next"]
     chores = {"evaluation.change.stored.refresh_changes": 60}

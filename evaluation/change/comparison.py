@@ -12,6 +12,7 @@ from evaluation.change.dimension_pair import DimensionPair
 from evaluation.change.lost import Lost, lost_dimensions, lost_propositions
 from evaluation.change.measured import Measured
 from evaluation.change.measurements import Measurement, NotComparable
+from evaluation.judge.identity import judge_changed
 from evaluation.models import is_heuristic
 from evaluation.runs.summary import NOTHING, Share, with_share
 from evaluation.scorers import SCORERS
@@ -347,6 +348,9 @@ def _notes_on(comparison: Comparison) -> list[str]:
     if comparison.stale:
         versions = f" ({'; '.join(comparison.persona_changes)})" if comparison.persona_changes else ""
         notes.append(f"the persona was edited between the two{versions}: a difference is not drift alone")
+    other_judge = judge_changed(baseline.judged_by, candidate.judged_by)
+    if other_judge:
+        notes.append(other_judge)
     if _are_of_different_messages(baseline, candidate):
         notes.append(
             f"different messages were compared: baseline {baseline.scope or 'all'}, candidate {candidate.scope or 'all'}"

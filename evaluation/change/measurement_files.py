@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from evaluation.change.change import mean_of
 from evaluation.change.measured import Measured, MeasuredDimension
 from evaluation.change.measurements import Measurement, measurement_of
+from evaluation.judge.identity import JudgeIdentity, identities_of
 from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, Method
 from evaluation.propositions.files import dotted, in_words, location_of
 from evaluation.runs.execute import Captured, run_json
@@ -41,6 +42,7 @@ def as_json(judge: str, results: Sequence[Captured]) -> dict[str, Any]:
 def _run_with_observations(summary: RunSummary) -> dict[str, Any]:
     """Return a run as `run_json` has it, a completed one with its `observations`, so that the file serves as a baseline later."""
     document = run_json(summary)
+    document["judged_by"] = [identity.model_dump() for identity in identities_of(summary.run)]
     if summary.run.status == EvaluationRun.Status.COMPLETED:
         document["observations"] = observations_json(measurement_of(summary.run))
     return document
@@ -212,6 +214,7 @@ class _FileRun(_Strict):
     procedure: str = Method.PLUMBLINE.value
     persona_digest: str = ""
     status: str = "completed"
+    judged_by: list[JudgeIdentity] = Field(default_factory=list)
     dimensions: dict[str, _FileDimension]
     observations: dict[str, dict[str, _FileJudgements]] = Field(default_factory=dict)
 
@@ -244,6 +247,8 @@ class _FileRun(_Strict):
     def _texts(self) -> Iterator[str]:
         """Yield the texts that a comparison shows."""
         yield from (self.agent or "", self.channel or "", self.judge, self.procedure)
+        for identity in self.judged_by:
+            yield from (identity.endpoint, identity.served_model, identity.prompt_digest)
         for dimension in self.dimensions.values():
             yield from dimension.propositions
         for judgements in self.observations.values():
@@ -278,6 +283,7 @@ class _FileRun(_Strict):
             procedure=self.procedure,
             persona_digest=self.persona_digest,
             dimensions=dimensions,
+            judged_by=tuple(self.judged_by),
         )
 
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 from evaluation.change.judgements import measured_dimensions
 from evaluation.change.measured import MeasuredDimension
 from evaluation.change.models import Baseline
+from evaluation.judge.identity import JudgeIdentity, identities_of
 from evaluation.models import EvaluationRun
 from evaluation.scorers import SCORERS
 
@@ -31,6 +32,7 @@ class Measurement(BaseModel):
         evaluation_run: Its row; None for a file, and where several evaluations are behind it.
         scope: Which messages, as people say it, e.g. ``7d, build=41``; empty: all; None where that is not known.
         where: The tags its messages have; None where that is not known.
+        judged_by: Who gave the scores: servers, models and prompts; empty where that is not known.
     """
 
     model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=True)
@@ -46,11 +48,16 @@ class Measurement(BaseModel):
     evaluation_run: int | None = None
     scope: str | None = Field(None, exclude=True)
     where: dict[str, str] | None = None
+    judged_by: tuple[JudgeIdentity, ...] = Field((), exclude=True)
 
     def extended_by(self, other: Measurement) -> Measurement:
         """Return it with the dimensions of another measurement, too."""
-        dimensions = {**self.dimensions, **other.dimensions}
-        return self.model_copy(update={"dimensions": dimensions, "runs": {**self.runs, **other.runs}})
+        update = {
+            "dimensions": {**self.dimensions, **other.dimensions},
+            "runs": {**self.runs, **other.runs},
+            "judged_by": tuple(dict.fromkeys((*self.judged_by, *other.judged_by))),
+        }
+        return self.model_copy(update=update)
 
 
 # -- of evaluations
@@ -80,6 +87,7 @@ def measurement_of(run: EvaluationRun, *, name: str = "", dimensions: Collection
         evaluation_run=run.pk,
         scope=_scope_of(run),
         where={} if run.simulated else run.where,  # the tags of a simulation are its own
+        judged_by=identities_of(run),
     )
 
 
@@ -173,6 +181,7 @@ def _joined(measurements: Sequence[Measurement]) -> Measurement:
     update = {
         "dimensions": joined.dimensions,
         "runs": joined.runs,
+        "judged_by": joined.judged_by,
         "where": newest.where if same_tags else None,
         "evaluation_run": newest.evaluation_run if len(measurements) == 1 else None,
     }

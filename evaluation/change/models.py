@@ -9,6 +9,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
+from agents.kit.models import Leasable
 from agents.models import Agent, Message
 from evaluation.models import Dimension, EvaluationRun, EvaluationSchedule, Method
 from evaluation.statistics.difference import Verdict
@@ -234,3 +235,83 @@ class DriftAlert(models.Model):
 
     def __str__(self) -> str:
         return f"{self.agent.slug} {self.dimension}: {self.before:.1f} → {self.after:.1f}"
+
+
+class JudgeSentinel(models.Model):
+    """Frozen judgements of a judge and procedure, which are asked again with each scheduled evaluation: has the judge changed?
+
+    See `evaluation.change.sentinel`.
+    """
+
+    judge = models.CharField(max_length=200)
+    procedure = models.CharField(max_length=64, default=Method.PLUMBLINE.value)
+    seed = models.BigIntegerField(help_text="of the draw")
+    items = models.JSONField(
+        default=list, blank=True, help_text="the frozen judgements: what is asked, and the score of the reference"
+    )
+    identity = models.JSONField(default=dict, blank=True, help_text="who gave the reference: server, model, prompts")
+    reference_at = models.DateTimeField(
+        null=True, blank=True, help_text="when the reference was taken; empty = not yet"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        verbose_name = "sentinel"
+        db_table = "judge_sentinels"
+        ordering: ClassVar = ["judge", "procedure"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["judge", "procedure"], name="judge_sentinel_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.judge} ({self.procedure})"
+
+
+class SentinelCheck(Leasable):
+    """One look at a sentinel: its frozen judgements are asked again, and compared with the reference."""
+
+    sentinel = models.ForeignKey(JudgeSentinel, on_delete=models.CASCADE, related_name="checks")
+    every_minutes = models.PositiveIntegerField(help_text="minutes between two looks, as scheduled")
+    fired_at = models.DateTimeField(help_text="when the schedule asked for it, and for the evaluations beside it")
+    answers = models.JSONField(default=dict, blank=True, help_text="scores by frozen judgement; null = unscored")
+    identity = models.JSONField(default=dict, blank=True, help_text="who answered: server, model, prompts")
+    change = models.JSONField(null=True, blank=True, help_text="from the reference to these answers; empty = none yet")
+    changed = models.BooleanField(default=False, help_text="whether the judge surely changed, for the first time")
+    accepted_at = models.DateTimeField(
+        null=True, blank=True, help_text="when the new answers became the reference; empty = not accepted"
+    )
+    accepted_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    class Meta:
+        verbose_name = "check of a sentinel"
+        verbose_name_plural = "checks of sentinels"
+        db_table = "judge_sentinel_checks"
+        ordering: ClassVar = ["-pk"]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["created_at", "id"], condition=Q(status__in=["pending", "running"]), name="sentinel_check_open"
+            ),
+            models.Index(fields=["sentinel"], condition=Q(changed=True), name="sentinel_check_changed"),
+        ]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["sentinel"], condition=Q(status__in=["pending", "running"]), name="sentinel_check_one_open"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"check {self.pk} of {self.sentinel}"
+
+    @property
+    def work_id(self) -> str:
+        """Return the ledger's name for this check: every call it made carries it."""
+        return f"sentinel_check:{self.pk}"
+
+    @cached_property
+    def result(self) -> ChangeResult | None:
+        """Return the change from the reference; None where nothing was compared."""
+        from evaluation.change.change import ChangeResult
+
+        return ChangeResult.model_validate(self.change) if self.change else None

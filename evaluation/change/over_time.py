@@ -18,6 +18,7 @@ from agents.models import Message
 from evaluation.calibration.passport import passport_text, passports
 from evaluation.change.change import ChangeResult, fell_sharply
 from evaluation.change.comparison import compare
+from evaluation.change.judge_changes import change_holding, is_being_checked, open_checks, same_judge
 from evaluation.change.measurements import measurement_of
 from evaluation.change.models import Baseline, Change, DriftAlert, Evidence
 from evaluation.change.series import Drop, Series, end_of_window, series_of, series_points
@@ -29,9 +30,13 @@ ALIKE_NEIGHBOURS = 0.5  # correlation of neighbouring evaluations from which the
 
 
 def next_to_look_at() -> EvaluationRun | None:
-    """Return the oldest completed run of a schedule whose series was not looked at yet."""
+    """Return the oldest completed run of a schedule whose series was not looked at yet, and whose judge is not being checked."""
     ended = EvaluationRun.objects.filter(
-        agent__isnull=False, schedule__isnull=False, series_points__isnull=True, status=EvaluationRun.Status.COMPLETED
+        ~open_checks(),
+        agent__isnull=False,
+        schedule__isnull=False,
+        series_points__isnull=True,
+        status=EvaluationRun.Status.COMPLETED,
     )
     return ended.select_related("agent", "schedule").order_by("created_at", "pk").first()
 
@@ -51,7 +56,8 @@ def look_for_drift(run: EvaluationRun) -> list[DriftAlert]:
     """Add a run to its series, and raise an alert for each lasting fall of at least the schedule's limit that shows in it.
 
     The points, the alerts and the mark that this run was looked at are one transaction: a look that crashed is repeated, and of two
-    workers one looks. Returns the new alerts; none for a run that was looked at before, or that no schedule asked for.
+    workers one looks. Returns the new alerts; none for a run that was looked at before, or that no schedule asked for, and none while
+    alerts are held back because the judge changed.
     """
     if run.agent is None or run.schedule_id is None:
         return []
@@ -63,6 +69,8 @@ def look_for_drift(run: EvaluationRun) -> list[DriftAlert]:
         if not fresh.update(series_points=points):  # another worker looked at it meanwhile
             return []
         run.series_points = points
+        if change_holding(run):
+            return []
         series = series_of(run.agent, schedule=schedule)
         new_alerts = []
         for own_series in series:
@@ -79,9 +87,12 @@ def look_for_sharp_fall(run: EvaluationRun) -> list[DriftAlert]:
     """Raise an alert at once for each dimension in which a completed evaluation fell sharply (`fell_sharply`).
 
     Once for a fall: not again while the same baseline stands, or the same evaluation comes before it; and outside of schedules not where
-    a message has no time: an old transcript that was imported now is no news. Call it when the evaluation's changes are stored; it does
-    the same however often it is called.
+    a message has no time: an old transcript that was imported now is no news. None where the judge changed; while a judge is being checked
+    nothing is looked at, and the check looks at it when it has ended. Call it when the evaluation's changes are stored; it does the same
+    however often it is called.
     """
+    if is_being_checked(run) or change_holding(run):
+        return []
     alerts = []
     for change in _changes_to_judge(run):
         if not fell_sharply(change.result):
@@ -146,7 +157,8 @@ def _messages_behind(run: EvaluationRun, change: _NewChange) -> QuerySet[Message
 def _changes_to_judge(run: EvaluationRun) -> list[_NewChange]:
     """Return what a completed evaluation says of each dimension, against its baseline; without one, against the evaluation before it.
 
-    Only what was judged of newer messages than that, by the same judge and procedure, of the same persona. None of an evaluation of a
+    Only what was judged of newer messages than that, by the same judge and procedure, of the same persona, and not where the judge changed
+    in between. None of an evaluation of a
     channel, of simulated speech, by position, or made to test the judge; none against a baseline that was replaced meanwhile.
     """
     if run.agent is None or run.simulated or run.swap_test or run.position_bins:
@@ -162,6 +174,8 @@ def _changes_to_judge(run: EvaluationRun) -> list[_NewChange]:
             earlier = earlier.filter(evaluation_run=captured[name])
         before = earlier.select_related("evaluation_run__agent").order_by("-newest_message_at").first()
         if before is None or before.evaluation_run.persona_digest != run.persona_digest:
+            continue
+        if not same_judge([before.evaluation_run, run]):
             continue
         if name not in captured:
             result = _change_since(before.evaluation_run, run, name)

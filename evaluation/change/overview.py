@@ -28,6 +28,7 @@ from evaluation.change.examples import Quote, add_evidence
 from evaluation.change.lost import Lost
 from evaluation.change.models import Baseline, Change, Evidence
 from evaluation.change.stored import changes_between, current_changes, p_values_elsewhere
+from evaluation.judge.identity import JudgeIdentity, identities_of, judge_changed
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.summary import Share
 from evaluation.statistics.difference import MARGIN
@@ -94,6 +95,17 @@ class AgentDrift:
         before = {run.persona_digest for run in self.baseline_runs.values()} - {""}
         now = {run.persona_digest for run in self.candidate_runs.values()} - {""}
         return bool(before and now) and len(before | now) > 1
+
+    @property
+    def judge_changed(self) -> str:
+        """Return in a sentence that another model, or other prompts, judged the baseline; empty where none is known to."""
+        before: list[JudgeIdentity] = []
+        for run in self.baseline_runs.values():
+            before += identities_of(run)
+        now: list[JudgeIdentity] = []
+        for run in self.candidate_runs.values():
+            now += identities_of(run)
+        return judge_changed(before, now)
 
     @property
     def fallen(self) -> list[ChangeResult]:
@@ -186,7 +198,10 @@ def drift_overview(
 
 
 # -- the changes of each agent
-EVALUATION_COLUMNS = ("where", "simulated", "persona_digest", "window_end", "finished_at", "created_at")
+EVALUATION_COLUMNS = (
+    *("where", "simulated", "persona_digest", "window_end", "finished_at", "created_at"),
+    *("judge", "judge_endpoint", "served_models", "prompt_digest"),
+)
 
 
 def _stored_drifts(agents: Sequence[Agent], judged: Judged, *, with_runs: bool) -> list[AgentDrift]:

@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field, InstanceOf, PlainSerializer, computed_fie
 from agents.models import Agent
 from agents.personas.persona import changes_between
 from evaluation.change.change import mean_of
+from evaluation.change.judge_changes import Moments, changes_before, moments_of_change
 from evaluation.models import COUNTED, EvaluationRun, EvaluationSchedule, EvaluationScore
 from evaluation.runs.summary import rounded, summarize, window_statistics
 from evaluation.statistics.bootstrap import Observation
@@ -47,6 +48,7 @@ class SeriesPoint(BaseModel):
         tested: Whether the test looked at it: it shares no messages with the one before.
         restarts: Whether the series starts again here, because persona, propositions, window or tags changed.
         persona: Digest of the persona it was measured under.
+        judge_changes: How often the judge had changed.
     """
 
     run: int = Field(serialization_alias="evaluation_run")
@@ -56,6 +58,7 @@ class SeriesPoint(BaseModel):
     tested: bool
     restarts: bool
     persona: str = Field("", exclude=True)
+    judge_changes: int = Field(0, exclude=True)
 
 
 class Drop(BaseModel):
@@ -114,6 +117,8 @@ class Series(BaseModel):
         if before.persona != now.persona:
             changes = changes_between(self.agent.slug, before.persona, now.persona)
             because = "; ".join(map(str, changes)) or "the persona changed; no version says what changed"
+        elif before.judge_changes != now.judge_changes:
+            because = "the judge changed, or its new answers were accepted"
         return Restart(run=now.run, time=now.time, because=because)
 
     @property
@@ -181,7 +186,7 @@ def _digest_of_propositions(run: EvaluationRun, dimension: str) -> str:
 def series_of(agent: Agent, *, schedule: EvaluationSchedule | None = None, dimension: str = "") -> list[Series]:
     """Return an agent's series, by schedule, dimension, judge and procedure; the newest 400 evaluations of each schedule.
 
-    Three queries at most, however many schedules and evaluations there are. Empty where no schedule measured it, or no run was looked
+    Four queries at most, however many schedules and evaluations there are. Empty where no schedule measured it, or no run was looked
     at yet (`over_time`).
 
     Args:
@@ -202,12 +207,13 @@ def series_of(agent: Agent, *, schedule: EvaluationSchedule | None = None, dimen
     named_agents = Count("agents", filter=Q(agents__is_active=True))
     schedules = EvaluationSchedule.objects.filter(pk__in=by_schedule).annotate(named_agents=named_agents)
     all_agents = Agent.objects.in_use().count()
+    moments = moments_of_change()
     series = []
     for own in schedules.order_by("name"):
         # How many agents share the rate of false alarms: a schedule that names none measures all.
         agents = own.named_agents or all_agents
         for line, runs_of_line in sorted(_by_line(by_schedule[own.pk], dimension).items()):
-            series.append(_tested_series(agent, own, line, runs_of_line, agents=agents))
+            series.append(_tested_series(agent, own, line, runs_of_line, agents=agents, moments=moments))
     return series
 
 
@@ -234,22 +240,30 @@ def _by_line(runs: Iterable[EvaluationRun], dimension: str) -> dict[_Line, list[
 
 
 def _tested_series(
-    agent: Agent, schedule: EvaluationSchedule, line: _Line, runs: Sequence[EvaluationRun], *, agents: int
+    agent: Agent,
+    schedule: EvaluationSchedule,
+    line: _Line,
+    runs: Sequence[EvaluationRun],
+    *,
+    agents: int,
+    moments: Moments,
 ) -> Series:
     """Return a series with its drops: at most one false alarm a month over all series of the schedule together.
 
-    A stretch ends where persona, propositions, window or tags change: a change that was asked for is no drift.
+    A stretch ends where persona, propositions, window or tags change: a change that was asked for is no drift. So it does where the judge
+    changed.
 
     Args:
         runs: Oldest first; at least one.
         agents: How many the schedule measures.
+        moments: When judges changed.
     """
     points: list[SeriesPoint] = []
     drops: list[Drop] = []
     note = ""
-    for _, group in groupby(runs, key=lambda run: _what_is_measured(run, line.dimension)):
+    for measured, group in groupby(runs, key=lambda run: _what_is_measured(run, line.dimension, moments)):
         stretch = _Stretch(schedule, line.dimension, list(group), agents=agents)
-        points += stretch.points(is_first=not points)
+        points += stretch.points(is_first=not points, judge_changes=measured.judge_changes)
         drops += stretch.drops
         note = stretch.note  # of the last stretch: why nothing is tested now
     return Series(
@@ -264,10 +278,24 @@ def _tested_series(
     )
 
 
-def _what_is_measured(run: EvaluationRun, dimension: str) -> tuple[str, ...]:
-    """Return what must stay the same for scores to be comparable: persona, propositions, window and tags."""
-    propositions = _stored_point(run, dimension)["of"]
-    return run.persona_digest, propositions, run.window, json.dumps(run.where, sort_keys=True)
+class _Measured(NamedTuple):
+    """What must stay the same for scores to be comparable: persona, propositions, window, tags and the judge behind its name."""
+
+    persona: str
+    propositions: str
+    window: str
+    where: str
+    judge_changes: int
+
+
+def _what_is_measured(run: EvaluationRun, dimension: str, moments: Moments) -> _Measured:
+    return _Measured(
+        persona=run.persona_digest,
+        propositions=_stored_point(run, dimension)["of"],
+        window=run.window,
+        where=json.dumps(run.where, sort_keys=True),
+        judge_changes=changes_before(run, moments),
+    )
 
 
 def _stored_point(run: EvaluationRun, dimension: str) -> dict[str, Any]:
@@ -330,11 +358,12 @@ class _Stretch:
             )
             self.drops.append(drop)
 
-    def points(self, *, is_first: bool) -> list[SeriesPoint]:
+    def points(self, *, is_first: bool, judge_changes: int) -> list[SeriesPoint]:
         """Return the points as people see them.
 
         Args:
             is_first: Whether the series begins with this stretch, so that it does not restart here.
+            judge_changes: How often the judge had changed before it.
         """
         points = []
         for number, (point, run) in enumerate(zip(self._points, self._runs, strict=True)):
@@ -346,6 +375,7 @@ class _Stretch:
                 tested=run.pk in self._tested_runs,
                 restarts=number == 0 and not is_first,
                 persona=run.persona_digest,
+                judge_changes=judge_changes,
             )
             points.append(series_point)
         return points

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.kit.registry import Table, export_of
-from evaluation.change.models import Baseline, Change, DriftAlert, Evidence
+from evaluation.change.models import Baseline, Change, DriftAlert, Evidence, JudgeSentinel, SentinelCheck
 
 TABLES = (
     Table(
@@ -68,5 +68,18 @@ TABLES = (
         no_speech="judge",
         typed="note",
     ),
+    Table(
+        model=JudgeSentinel,
+        operator="change",
+        order=5,
+        tab_of="evaluation.EvaluationRun",
+        title="Sentinels",
+        columns="pk=sentinel judge_mark state frozen reference",
+        filters="judge",
+        fields=(("", "judge_mark state frozen reference created_at"),),
+        empty="A schedule whose judge is a model makes one: it asks some judgements again each time, to see that the judge did not change.",
+        no_speech="judge items identity",
+    ),
+    Table(model=SentinelCheck, no_speech="answers identity change"),
     Table(model=Evidence, no_speech="judge"),
 )

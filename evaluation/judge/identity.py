@@ -10,11 +10,11 @@ from typing import Any
 from django.db.models import OuterRef, Subquery
 from pydantic import BaseModel, ConfigDict
 
-from agents.kit.text.fences import prompt_path
+from agents.kit.text.fences import neutral, prompt_path
 from evaluation.dimensions import COUNTED
 from evaluation.judge import offline
 from evaluation.judge.questions import entry_schema
-from evaluation.models import EvaluationRun, EvaluationScore, Method, is_heuristic, procedure_fields
+from evaluation.models import STATISTIC, EvaluationRun, EvaluationScore, Method, is_heuristic, procedure_fields
 
 _SCORING_PROMPTS = ("persona", "trajectory", "additional", "claims")
 _COUNTING_PROMPTS = ("ideas", "ideas_list", "ideas_part", "ideas_collapse")
@@ -84,6 +84,23 @@ def identity_in(run: EvaluationRun, served_model: str) -> JudgeIdentity:
     return JudgeIdentity(endpoint=run.judge_endpoint, served_model=served_model, prompt_digest=run.prompt_digest)
 
 
+def identities_of(run: EvaluationRun) -> tuple[JudgeIdentity, ...]:
+    """Return who gave the scores of an evaluation; several where the server changed its model meanwhile, none where it stored none."""
+    if not run.prompt_digest and not run.served_models:
+        return ()
+    return tuple(identity_in(run, served_model) for served_model in run.served_models or [""])
+
+
+MOST_MODELS = 5  # that are noted of one evaluation
+
+
+def served_models_of(run: EvaluationRun) -> list[str]:
+    """Return the models that answered for the judge of an evaluation, as the server named them with its scores, sorted."""
+    scores = EvaluationScore.objects.filter(evaluation_run=run, judge=run.judge).exclude(served_model="")
+    served = scores.exclude(served_model=STATISTIC).order_by("served_model").values_list("served_model", flat=True)
+    return list(served.distinct()[:MOST_MODELS])
+
+
 def newest_identity(*, judge: str, procedure: str, dimension: str) -> JudgeIdentity | None:
     """Return who gave the newest scores of a judge, procedure and dimension, in one query; None where it gave none.
 
@@ -97,3 +114,28 @@ def newest_identity(*, judge: str, procedure: str, dimension: str) -> JudgeIdent
     if run is None:
         return None
     return identity_in(run, run.served)
+
+
+def judge_changed(before: Collection[JudgeIdentity], now: Collection[JudgeIdentity]) -> str:
+    """Return a sentence where scores that are compared were given by another server, model or with other prompts; else empty.
+
+    What is not known of one of the two is taken to be the same. It is the one sentence that says so, wherever scores are compared.
+    """
+    was: list[str] = []
+    is_now: list[str] = []
+    for name, words in _WORDS.items():
+        values_before = {getattr(identity, name) for identity in before} - {""}
+        values_now = {getattr(identity, name) for identity in now} - {""}
+        if values_before and values_now and values_before != values_now:
+            was.append(words.format(_listed(values_before)))
+            is_now.append(words.format(_listed(values_now)))
+    if not was:
+        return ""
+    return f"the judge answered {' '.join(was)} before and {' '.join(is_now)} now: differences may be the judge's"
+
+
+_WORDS = {"served_model": "as {}", "endpoint": "at {}", "prompt_digest": "with the prompts {}"}
+
+
+def _listed(values: Collection[str]) -> str:
+    return " and ".join(neutral(value, 100)[0] for value in sorted(values))

@@ -61,6 +61,7 @@ class Migration(FirstMigration):
                 ('judge', models.CharField(help_text='model that judged; offline judges are heuristic', max_length=200)),
                 ('judge_endpoint', models.CharField(blank=True, default='', help_text='server that was asked; empty = answered in this process', max_length=300)),
                 ('prompt_digest', models.CharField(blank=True, default='', help_text="of the judge's prompts; an offline judge's: of its rules", max_length=64)),
+                ('served_models', models.JSONField(blank=True, default=list, help_text='models that answered, as the server names them; noted when it ended')),
                 ('window', models.CharField(default='all', help_text='all, last:N, or a duration such as 7d or 24h', max_length=32)),
                 ('window_start', models.DateTimeField(blank=True, help_text='earliest time in the window; empty = no limit', null=True)),
                 ('window_end', models.DateTimeField(blank=True, help_text='latest time in the window; empty = no limit', null=True)),

@@ -114,6 +114,9 @@ class EvaluationRun(Leasable):
     prompt_digest = models.CharField(
         max_length=64, blank=True, default="", help_text="of the judge's prompts; an offline judge's: of its rules"
     )
+    served_models = models.JSONField(
+        default=list, blank=True, help_text="models that answered, as the server names them; noted when it ended"
+    )
     window = models.CharField(max_length=32, default="all", help_text="all, last:N, or a duration such as 7d or 24h")
     window_start = models.DateTimeField(
         null=True, blank=True, help_text="earliest time in the window; empty = no limit"

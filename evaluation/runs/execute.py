@@ -32,6 +32,7 @@ from agents.kit.text.wording import counted
 from agents.kit.work import batches
 from agents.kit.work.batches import forget_answers, is_waiting
 from evaluation.budget import why_over_budget
+from evaluation.judge.identity import served_models_of
 from evaluation.judge.questions import JudgeHealth
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, load_all
@@ -308,6 +309,7 @@ def _end(context: EvaluationContext, summary: RunSummary, *, alerts: bool) -> No
             error=outcome.reason,
             overall_score=score,
             token_usage=summary.tokens,
+            served_models=served_models_of(run),
         )
         if not ended:  # another worker has it
             return

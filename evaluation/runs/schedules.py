@@ -201,6 +201,8 @@ def _make_runs(schedule: EvaluationSchedule, until: datetime) -> Fired:
             skipped[agent.slug] = f"proposition files cannot be used: {error.problems[0]}"
     if not runs and not skipped:
         skipped["all agents"] = "there is no active agent to measure"
+    for path in declared_list("schedule_fired"):  # what the apps above do beside each scheduled evaluation
+        import_string(path)(schedule, runs)
     return Fired(schedule=schedule, runs=tuple(runs), skipped=skipped)
 
 

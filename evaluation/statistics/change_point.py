@@ -170,11 +170,7 @@ def alarm_threshold(*, every: timedelta, series: int = SERIES) -> float:
     Raises:
         ValueError: `every` or `series` is not above 0.
     """
-    days = every / timedelta(days=1)
-    if days <= 0 or series < 1:
-        raise ValueError(f"every is {every}, series is {series}; allowed: more than 0")
-    # In evaluations: as many as all series have in a month, by the safety factor.
-    wanted = max(2.0, SAFETY * series * DAYS_PER_MONTH / days / FALSE_ALARMS_PER_MONTH)
+    wanted = _looks_to_false_alarm(every, series)
     low = 0.0
     high = 100.0
     while high - low > 1e-9:
@@ -184,6 +180,31 @@ def alarm_threshold(*, every: timedelta, series: int = SERIES) -> float:
         else:
             high = middle
     return high
+
+
+def level_of_one_look(*, every: timedelta, series: int = SERIES) -> float:
+    """Return the p value up to which one look of a series raises an alarm, where each look is tested by itself.
+
+    The rate is that of `alarm_threshold`: looks at which nothing changed come to one false alarm a month over all `series`, with the safety
+    factor. By Bonferroni's inequality that holds however the looks depend on each other, e.g. because they share what they are compared
+    with: in 90 days of daily looks a series has a false alarm with at most 5 % chance.
+
+    Args:
+        every: Time between looks.
+        series: How many series share the one false alarm a month.
+
+    Raises:
+        ValueError: `every` or `series` is not above 0.
+    """
+    return 1 / _looks_to_false_alarm(every, series)
+
+
+def _looks_to_false_alarm(every: timedelta, series: int) -> float:
+    """Return after how many looks at one series a false alarm is allowed: as many as all series have in a month, by the safety factor."""
+    days = every / timedelta(days=1)
+    if days <= 0 or series < 1:
+        raise ValueError(f"every is {every}, series is {series}; allowed: more than 0")
+    return max(2.0, SAFETY * series * DAYS_PER_MONTH / days / FALSE_ALARMS_PER_MONTH)
 
 
 def mean_run_length(threshold: float, allowance: float = ALLOWANCE) -> float:

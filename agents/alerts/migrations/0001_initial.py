@@ -23,7 +23,7 @@ class Migration(FirstMigration):
             name='Alert',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.CharField(choices=[('drift', 'drift'), ('gate_pass_rate', 'gate pass rate fell'), ('judge_down', 'judge down'), ('budget', 'budget reached'), ('evaluation_failed', 'evaluation failed')], max_length=20)),
+                ('kind', models.CharField(choices=[('drift', 'drift'), ('gate_pass_rate', 'gate pass rate fell'), ('judge_down', 'judge down'), ('judge_changed', 'judge changed'), ('budget', 'budget reached'), ('evaluation_failed', 'evaluation failed')], max_length=20)),
                 ('about', models.CharField(help_text='the object; one of a kind and object is open at a time', max_length=300)),
                 ('title', models.CharField(max_length=300)),
                 ('page', models.CharField(blank=True, default='', help_text="address that shows it, below the console's", max_length=300)),

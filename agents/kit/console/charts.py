@@ -27,12 +27,13 @@ MOST_ROWS = 200  # of a table; the newest
 MOST_OF_A_KIND = 30  # markers; the newest
 ZOOMS = (7, 30)  # days that a button shows, where there are more
 WITHOUT_POINTS = {"pointRadius": 0, "pointHitRadius": 0}
-Kind = Literal["build", "persona", "config", "alert"]
+Kind = Literal["build", "persona", "config", "alert", "judge"]
 MARKER_COLOURS: dict[Kind, str] = {
     "build": "--pl-subtle",
     "persona": "--pl-accent",
     "config": "--pl-warning",
     "alert": "--pl-bad",
+    "judge": "--pl-warning",
 }
 
 

@@ -3,7 +3,7 @@
 from agents.kit.console.site import extend
 from agents.models import Agent, Import
 from evaluation.admin.display import MEASURE
-from evaluation.change.admin import changes, comparison, drift, evaluations, home
+from evaluation.change.admin import changes, comparison, drift, evaluations, home, sentinel
 from evaluation.change.admin.baselines import (
     baseline_column,
     baseline_panel,
@@ -14,9 +14,10 @@ from evaluation.change.admin.baselines import (
 from evaluation.change.admin.drift import drift_panel, position_panel
 from evaluation.change.admin.drift_overview import change_panel, run_buttons
 from evaluation.change.admin.evaluations import alerts_buttons, compare, compare_buttons, fill_unseen, new_alerts
+from evaluation.change.admin.sentinel import held_panel, sentinel_cost_panel
 from evaluation.models import EvaluationRun, EvaluationSchedule
 
-__all__ = ["changes", "comparison", "drift", "evaluations", "home"]
+__all__ = ["changes", "comparison", "drift", "evaluations", "home", "sentinel"]
 
 extend(
     Agent,
@@ -32,7 +33,14 @@ extend(Agent, "evaluation.add_evaluationrun", actions=(capture_baseline,), butto
 extend(
     Agent, "evaluation.view_evaluationrun", sections=(position_panel,), anchors=(("by-position", "Drift by position"),)
 )
-extend(EvaluationRun, "evaluation.view_evaluationrun", actions=(compare,), buttons=(compare_buttons,))
+extend(
+    EvaluationRun,
+    "evaluation.view_evaluationrun",
+    actions=(compare,),
+    buttons=(compare_buttons,),
+    panels=(held_panel,),
+)
+extend(EvaluationSchedule, "change.view_judgesentinel", panels=(sentinel_cost_panel,))
 extend(
     EvaluationSchedule,
     "evaluation.view_evaluationschedule",

@@ -31,6 +31,7 @@ from agents.models import Agent
 from evaluation.admin.display import MEASURE, TONES, dimension_badge, evaluation_link, judged_by, meter
 from evaluation.calibration.admin.trust import not_usable, trust
 from evaluation.calibration.passport import passports
+from evaluation.change.admin.sentinel import judge_notices
 from evaluation.change.evidence import Judged
 from evaluation.change.history import ROLLING, History, Scored, histories
 from evaluation.change.models import Baseline, DriftAlert
@@ -60,6 +61,7 @@ def drift_panel(request: HttpRequest, agent: Agent) -> SafeString:
     if request.user.has_perm(MEASURE):
         evaluate_url = reverse("admin:evaluation_agent_evaluate", args=[agent.pk])
     context = {
+        "judge_changed": judge_notices([history.judged.judge for history in measured]),
         "charts": history_charts(request, agent, scored[:MOST_CHARTS], tags),
         "more": max(0, len(scored) - MOST_CHARTS),
         "unscored": [(dimension_badge(history.dimension), judged_by(history.judged)) for history in unscored],
