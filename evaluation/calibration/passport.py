@@ -35,6 +35,7 @@ CHANCE = 0.5
 BELOW_PEOPLE = 0.1  # of kappa: so much less than two people a judge may agree
 NO_LABELS = "no human labels yet"
 NOT_CHECKED = "not checked"
+HOW = "manage.py calibrate_judge and check_judge get what is missing."
 EARLIER = "of an earlier model or prompt"
 TITLES: dict[RowName, str] = {
     "agreement": "Agreement with people",
@@ -153,12 +154,12 @@ def _agreement_row(row: JudgeCalibration) -> PassportRow:
     labels = counted(row.labels, "label")
     if row.kappa is None:
         agreement.text = f"κ undefined, {labels}"
-        agreement.missing = "labels that differ from each other"
+        agreement.missing = "labels of judgements that differ"
         return agreement
     agreement.value = row.kappa
     agreement.text = f"κ {decimal(row.kappa, 2)}, {labels}"
     if row.kappa_low is None or row.kappa_high is None:
-        agreement.missing = "labels that differ more from each other"
+        agreement.missing = "labels of judgements that differ more"
         return agreement
     agreement.interval = (row.kappa_low, row.kappa_high)
     agreement.text = f"κ {decimal(row.kappa, 2)} {_interval_text(agreement.interval)}, {labels}"
@@ -362,7 +363,10 @@ def passport_lines(found: Sequence[Passport]) -> list[str]:
     texts: dict[str, list[str]] = {}
     for passport in found:
         texts.setdefault(_judge_name(passport), []).append(f"{passport.dimension} {passport_text(passport)}")
-    return [f"Passport of judge {judge}: {'. '.join(parts)}." for judge, parts in texts.items()]
+    lines = [f"Passport of judge {judge}: {'. '.join(parts)}." for judge, parts in texts.items()]
+    if any(passport.missing for passport in found):
+        lines[-1] += f" {HOW}"
+    return lines
 
 
 def not_usable_line(found: Sequence[Passport]) -> str:

@@ -75,9 +75,13 @@ class JudgeAdmin(ReadOnlyAdmin[JudgeCalibration]):
     def passport_view(self, request: HttpRequest) -> HttpResponse:
         """Show the passport of the judge, procedure and dimension in the address, also where nothing is known of it.
 
+        Without a judge it leads to the list.
+
         Raises:
             Http404: There is no such procedure, or no such dimension that is scored.
         """
+        if not request.GET.get("judge", "").strip():
+            return HttpResponseRedirect(self.url("changelist"))
         key = _read_key(request)
         row = calibration_of(key.judge, key.procedure).get(key.dimension)
         passport = passport_of(key, row)
@@ -101,18 +105,15 @@ def _read_key(request: HttpRequest) -> Key:
     """Return the judge, procedure and dimension that an address names.
 
     Raises:
-        Http404: One of them is missing or not allowed.
+        Http404: The procedure or the dimension is not allowed.
     """
-    judge = request.GET.get("judge", "").strip()
     procedure = request.GET.get("procedure", Method.PLUMBLINE.value)
     try:
         procedure_fields(procedure)
         dimension = check_dimension(request.GET.get("dimension", ""))
     except ValueError as error:
         raise Http404(str(error)) from None
-    if not judge:
-        raise Http404("judge is missing")
-    return Key(judge, procedure, dimension)
+    return Key(request.GET["judge"].strip(), procedure, dimension)
 
 
 def _passport(row: JudgeCalibration) -> Passport:

@@ -300,4 +300,4 @@ def test_the_table_and_json_of_a_capture_have_it(
 
     assert (outcome["labels"], outcome["items"]) == (25, 25)
     assert "adherence not shown: no human labels yet" in " ".join(not_yet.read().split())
-    assert "adherence not usable: κ 0.00 [" in " ".join(now.read().split())
+    assert "adherence not shown: κ 0.00, 25 labels" in " ".join(now.read().split())

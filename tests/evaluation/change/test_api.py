@@ -169,9 +169,9 @@ def test_a_comparison_shows_its_judge_s_reliability_and_messages_without_a_time(
     measured(ada)
     talk(ada, ["Later."], channel=make_channel("later"), sent_at=None)
     run = evaluate_agent(agent=ada, dimensions=("adherence",), seed=1).run
-    JudgeCalibration.objects.create(
-        judge=run.judge, procedure=run.procedure, dimension="adherence", kappa=0.71, labels=60, items=60, annotators=2,
-        figures={}, computed_at=timezone.now(),
+    JudgeCalibration.objects.update_or_create(
+        judge=run.judge, procedure=run.procedure, dimension="adherence",
+        defaults={"kappa": 0.71, "labels": 60, "items": 60, "annotators": 2, "computed_at": timezone.now()},
     )  # fmt: skip
 
     comparison = client.get(f"{BASELINES}ada/compare/?run={run.pk}").json()["comparison"]
