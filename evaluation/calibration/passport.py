@@ -6,8 +6,8 @@ It is decided by the ends of intervals, never by the figures themselves:
   more, and a swap test whose interval lies above chance (0.5). A dimension that is judged over a window has no texts to swap: there
   agreement decides alone.
 * **Not usable** takes one thing that is surely bad: kappa, whose interval lies below ``JUDGE_LEAST_KAPPA``; agreement with people that
-  surely lies more than 0.1 below that of two people with each other (of enough labels every judge surely lies a little below); a swap test surely below chance; or an order test that surely moves scores by more
-  than half a point, the change that elsewhere counts as none.
+  surely lies more than 0.1 below that of two people with each other (with enough labels every judge surely lies a little below); a swap
+  test surely below chance; or an order test that surely moves scores by more than half a point, the change that elsewhere counts as none.
 * **Not shown** is everything else. The passport then says which row is missing and about how many labels or texts would decide it.
 
 Figures of an earlier model or prompt decide nothing. Precision and recall, the spread between repeats and coverage decide nothing either:
