@@ -65,7 +65,7 @@ from evaluation.statistics.difference import MARGIN
 log = logging.getLogger("evaluation.sentinel")
 
 ITEMS = 30  # frozen judgements
-OF_ONE_MESSAGE = 2  # most of them; they share a call
+MESSAGES = 20  # that they are of, where these have two propositions: 20 calls
 LEAST_MESSAGES = 10  # fewer show no change for sure
 CANDIDATES = 2_000  # newest judgements that are drawn from
 LEAST_ANSWERED = 0.5  # share of the pairs without which a look says nothing
@@ -122,9 +122,11 @@ def plan_checks(schedule: EvaluationSchedule, runs: Sequence[EvaluationRun]) -> 
 
 # -- drawing
 def draw(sentinel: JudgeSentinel, kept: Sequence[Frozen] = ()) -> list[Frozen]:
-    """Return judgements that may be frozen, in the order in which they are taken: score by score, two of a message at most.
+    """Return judgements that may be frozen, in the order in which they are taken: score by score one of each of 20 messages, then a second
+    one of these, then one each of other messages.
 
-    They are drawn from the newest 2,000 scores of the judge that are about one message, of completed evaluations.
+    They are drawn from the newest 2,000 scores of the judge that are about one message, of completed evaluations. Two judgements of one
+    message share a call, which is cheaper; but their noise belongs together, so that more messages show more.
 
     Args:
         kept: Those that are frozen already; none of their messages is drawn.
@@ -144,7 +146,8 @@ def draw(sentinel: JudgeSentinel, kept: Sequence[Frozen] = ()) -> list[Frozen]:
             by_score[scores[item.key]].append(item)
     for items in by_score.values():
         rng.shuffle(items)
-    drawn: list[Frozen] = []
+    first_ones: list[Frozen] = []
+    second_of: dict[int, list[Frozen]] = {}
     while by_score:
         for score in sorted(by_score):
             first = by_score[score].pop()
@@ -152,9 +155,13 @@ def draw(sentinel: JudgeSentinel, kept: Sequence[Frozen] = ()) -> list[Frozen]:
                 del by_score[score]
             siblings = of_message.pop(first.message, [])  # none where its message was taken before
             if siblings:
-                others = [item for item in siblings if item != first]
-                drawn += [first, *rng.sample(others, min(OF_ONE_MESSAGE - 1, len(others)))]
-    return drawn
+                first_ones.append(first)
+                second_of[first.message] = [item for item in siblings if item != first][:1]
+    wanted = max(0, MESSAGES - len(taken))
+    drawn = first_ones[:wanted]
+    for item in first_ones[:wanted]:
+        drawn += second_of[item.message]
+    return [*drawn, *first_ones[wanted:]]
 
 
 def _newest_scores(sentinel: JudgeSentinel) -> list[tuple[int, int, str, str, int]]:
@@ -491,13 +498,13 @@ HELD_BACK = "Alerts of agents are held back until its new answers are accepted"
 
 
 def change_words(check: SentinelCheck) -> str:
-    """Return what a check found, e.g. ``30 frozen judgements score +1.0 [0.8, 1.2]``; why there is nothing where it compared none."""
+    """Return what a check found, e.g. ``30 frozen judgements score +1.0 points (95 %: +0.8 to +1.2)``; else why it compared none."""
     change = check.result
     if change is None or change.delta is None:
         return check.error or "the first answers: they are the reference"
     pairs = sum(score is not None for score in check.answers.values())
-    interval = f" {interval_text(change.interval)}" if change.interval is not None else ""
-    return f"{counted(pairs, 'frozen judgement')} score {signed(change.delta)}{interval}"
+    interval = f" (95 %: {interval_text(change.interval)})" if change.interval is not None else ""
+    return f"{counted(pairs, 'frozen judgement')} score {signed(change.delta)} points{interval}"
 
 
 # -- after a check

@@ -80,6 +80,6 @@ TABLES = (
         empty="A schedule whose judge is a model makes one: it asks some judgements again each time, to see that the judge did not change.",
         no_speech="judge items identity",
     ),
-    Table(model=SentinelCheck, no_speech="answers identity change"),
+    Table(model=SentinelCheck, typed="error", no_speech="answers identity change"),
     Table(model=Evidence, no_speech="judge"),
 )
