@@ -32,7 +32,7 @@ from agents.swarm.models import DialogState
 from correction.behavior.models import BehaviorRequest
 from correction.interventions.models import Intervention, InterventionLog
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, GateSession, ObservedMessage
-from evaluation.calibration.models import LabelSet
+from evaluation.calibration.models import JudgeCalibration, LabelSet
 from evaluation.change.models import Baseline, Change, DriftAlert, Evidence, JudgeSentinel
 from evaluation.experiments.models import Experiment
 from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore, Job
@@ -355,6 +355,7 @@ MAKERS: dict[str, Maker] = {
     "evaluation.evaluationschedule": _schedules,
     "change.change": _changes,
     "change.driftalert": _alerts,
+    "calibration.judgecalibration": maker(JudgeCalibration, lambda cast, n: {"judge": f"judge-{n}"}),
     "change.judgesentinel": maker(JudgeSentinel, lambda cast, n: {"judge": f"model-{n}"}),
     "calibration.labelset": maker(
         LabelSet, lambda cast, n: {"population": {"runs": [], "until": cast.now.isoformat()}}

@@ -44,7 +44,7 @@ class JudgeCheckRequest(AgentsRequest):
         description=f"most messages sampled per agent, 1 to {MOST_SAMPLES:,}, times repeats at most {MOST_JUDGED:,} (default: {SAMPLES})",
     )
 
-    order: bool = Field(
+    order: Annotated[bool, Shown(label="Order test instead")] = Field(
         False,
         description="make the order test instead of the swap test: ask as usual, with the propositions shuffled, and each alone",
     )

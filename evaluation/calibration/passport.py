@@ -5,9 +5,9 @@ It is decided by the ends of intervals, never by the figures themselves:
 * **Usable** takes two things: kappa with people, whose interval lies above ``JUDGE_LEAST_KAPPA`` (0.60) on 20 labelled judgements or
   more, and a swap test whose interval lies above chance (0.5). A dimension that is judged over a window has no texts to swap: there
   agreement decides alone.
-* **Not usable** takes one thing that is surely bad: kappa, whose interval lies below ``JUDGE_LEAST_KAPPA``; a judge that surely agrees
-  less with people than two people with each other; a swap test surely below chance; or an order test that surely moves scores by more
-  than half a point, the change that elsewhere counts as none.
+* **Not usable** takes one thing that is surely bad: kappa, whose interval lies below ``JUDGE_LEAST_KAPPA``; agreement with people that
+  surely lies more than 0.1 below that of two people with each other (with enough labels every judge surely lies a little below); a swap
+  test surely below chance; or an order test that surely moves scores by more than half a point, the change that elsewhere counts as none.
 * **Not shown** is everything else. The passport then says which row is missing and about how many labels or texts would decide it.
 
 Figures of an earlier model or prompt decide nothing. Precision and recall, the spread between repeats and coverage decide nothing either:
@@ -32,8 +32,10 @@ from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, Method
 from evaluation.statistics.difference import MARGIN
 
 CHANCE = 0.5
+BELOW_PEOPLE = 0.1  # of kappa: so much less than two people a judge may agree
 NO_LABELS = "no human labels yet"
 NOT_CHECKED = "not checked"
+HOW = "manage.py calibrate_judge and check_judge get what is missing."
 EARLIER = "of an earlier model or prompt"
 TITLES: dict[RowName, str] = {
     "agreement": "Agreement with people",
@@ -152,12 +154,12 @@ def _agreement_row(row: JudgeCalibration) -> PassportRow:
     labels = counted(row.labels, "label")
     if row.kappa is None:
         agreement.text = f"κ undefined, {labels}"
-        agreement.missing = "labels that differ from each other"
+        agreement.missing = "labels of judgements that differ"
         return agreement
     agreement.value = row.kappa
     agreement.text = f"κ {decimal(row.kappa, 2)}, {labels}"
     if row.kappa_low is None or row.kappa_high is None:
-        agreement.missing = "labels that differ more from each other"
+        agreement.missing = "labels of judgements that differ more"
         return agreement
     agreement.interval = (row.kappa_low, row.kappa_high)
     agreement.text = f"κ {decimal(row.kappa, 2)} {_interval_text(agreement.interval)}, {labels}"
@@ -180,8 +182,9 @@ def _people_row(row: JudgeCalibration) -> PassportRow:
         return beyond
     both = counted(figure.n, "judgement")
     beyond.text = f"κ {signed(figure.value, 2)} {_interval_text(figure.interval)} beside two people, {both} of two"
-    # Agreeing as well as people do is as much as can be asked: only a judge that surely agrees less is none.
-    beyond.verdict = "not usable" if figure.interval[1] < 0 else "usable"
+    beyond.verdict = _verdict(figure.interval, -BELOW_PEOPLE)
+    if beyond.verdict == "not shown":
+        beyond.missing = _more(figure.value, figure.interval, figure.n, limit=-BELOW_PEOPLE, what="label")
     return beyond
 
 
@@ -346,13 +349,12 @@ def passport_text(passport: Passport) -> str:
         text = row.text if row.name == "agreement" else f"{TITLES[row.name].lower()} {row.text}"
         parts.append(text)
     line = f"{passport.verdict}: {'; '.join(parts)}"
-    if passport.verdict == "not shown" and passport.missing:
-        missing = [row.missing for row in passport.rows if row.name in passport.decided_by and row.missing]
-        line += f" (missing: {', '.join(missing)})"
+    if passport.missing:
+        line += f" (missing: {', '.join(passport.missing)})"
     if passport.earlier_labels and passport.labels:
         line += f" ({counted(passport.earlier_labels, 'label is', 'labels are')} {EARLIER})"
-    if passport.stale:
-        line += " (computed again soon)"
+    if passport.stale and passport.computed_at:
+        line += " (labels, model or prompts changed since)"
     return line
 
 
@@ -361,7 +363,10 @@ def passport_lines(found: Sequence[Passport]) -> list[str]:
     texts: dict[str, list[str]] = {}
     for passport in found:
         texts.setdefault(_judge_name(passport), []).append(f"{passport.dimension} {passport_text(passport)}")
-    return [f"Passport of judge {judge}: {'. '.join(parts)}." for judge, parts in texts.items()]
+    lines = [f"Passport of judge {judge}: {'. '.join(parts)}." for judge, parts in texts.items()]
+    if any(passport.missing for passport in found):
+        lines[-1] += f" {HOW}"
+    return lines
 
 
 def not_usable_line(found: Sequence[Passport]) -> str:

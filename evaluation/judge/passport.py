@@ -66,8 +66,8 @@ class Passport(BaseModel):
 
     @property
     def missing(self) -> list[str]:
-        """Return what would decide the rows that keep it from being usable."""
-        return [row.missing for row in self.rows if row.verdict == "not shown" and row.missing]
+        """Return what would decide the rows that keep it from being usable; empty where it is decided."""
+        return [row.missing for row in self.rows if row.name in self.decided_by and row.missing]
 
     def row(self, name: RowName) -> PassportRow | None:
         """Return a row; None where it does not apply."""

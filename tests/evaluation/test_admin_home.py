@@ -124,7 +124,7 @@ def test_the_judge_card_tells_what_became_of_a_days_calls(settings: Settings) ->
 
     assert text.startswith(f"80 % of calls answered {LLM} 8 answered , 2 failed , 800 ms on average in 24 h")
     assert "Last failure: timeout" in text
-    assert "not calibrated" in text
+    assert "no human labels yet" in text
     assert HOSTILE not in html
     failed = [url for url in own_links(html) if "status__in=malformed%2Ctimeout" in url]
     client = signed_in(superuser("second"))

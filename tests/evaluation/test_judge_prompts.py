@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from agents.kit.llm import Label, LLMRequest, estimate_tokens
-from evaluation.judge.questions import Answer, Example, Question, build_request, one_event, parse_answers
+from evaluation.judge.questions import Answer, Example, Question, build_request, parse_answers
 from evaluation.propositions.schema import Proposition
 from evaluation.scorers.subjects import Context, Event, Window
 

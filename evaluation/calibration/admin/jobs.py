@@ -55,7 +55,8 @@ def check_page(request: HttpRequest) -> HttpResponse:
         job_admin, request, form, title="Check a judge", verb="Check the judge", do=queue,
         preview=lambda: _checking_preview(form.asked, may_ask=request.user.has_perm(MEASURE)),
         about="Can it tell agents' own words from those of others? Each agent is judged on its own messages, and on texts of others in "
-        "their place. The result stands in the judge's passport from then on. It needs no labels.",
+        "their place. Or, as the order test: does it matter what else is asked in the same call? "
+        "The result stands in the judge's passport from then on. It needs no labels.",
         back=(reverse("admin:evaluation_drift_overview"), "Back to the overview"),
         newest=newest_job(request, Job.Kind.JUDGE_CHECK, checked),
     )  # fmt: skip

@@ -12,6 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.dateparse import parse_datetime
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
@@ -28,7 +29,7 @@ from evaluation.calibration.passport import TITLES, passport_of
 from evaluation.judge.passport import Passport, PassportRow, RowName
 from evaluation.models import BY_MESSAGE, Method, procedure_fields
 
-HEADS = ("Figure", "Value", "95 % interval", "n", "Verdict", "Missing")
+HEADS = ("Figure", "Value", "95 % interval", "n", "Verdict", "In words")
 DRAW = "calibration.add_labelset"
 CHECK = "evaluation.add_evaluationrun"
 MEANINGS: dict[RowName, str] = {
@@ -74,9 +75,13 @@ class JudgeAdmin(ReadOnlyAdmin[JudgeCalibration]):
     def passport_view(self, request: HttpRequest) -> HttpResponse:
         """Show the passport of the judge, procedure and dimension in the address, also where nothing is known of it.
 
+        Without a judge it leads to the list.
+
         Raises:
             Http404: There is no such procedure, or no such dimension that is scored.
         """
+        if not request.GET.get("judge", "").strip():
+            return HttpResponseRedirect(self.url("changelist"))
         key = _read_key(request)
         row = calibration_of(key.judge, key.procedure).get(key.dimension)
         passport = passport_of(key, row)
@@ -100,18 +105,15 @@ def _read_key(request: HttpRequest) -> Key:
     """Return the judge, procedure and dimension that an address names.
 
     Raises:
-        Http404: One of them is missing or not allowed.
+        Http404: The procedure or the dimension is not allowed.
     """
-    judge = request.GET.get("judge", "").strip()
     procedure = request.GET.get("procedure", Method.PLUMBLINE.value)
     try:
         procedure_fields(procedure)
         dimension = check_dimension(request.GET.get("dimension", ""))
     except ValueError as error:
         raise Http404(str(error)) from None
-    if not judge:
-        raise Http404("judge is missing")
-    return Key(judge, procedure, dimension)
+    return Key(request.GET["judge"].strip(), procedure, dimension)
 
 
 def _passport(row: JudgeCalibration) -> Passport:
@@ -134,16 +136,19 @@ def _cells(row: PassportRow) -> Sequence[object]:
     if row.interval is not None:
         low, high = row.interval
         interval = f"{decimal(low, 2)} to {decimal(high, 2)}"
-    verdict: SafeString | str = "decides nothing"
+    verdict: SafeString | str = "no limit"
     if row.verdict is not None:
         verdict = display.badge(row.verdict, TONES[row.verdict])
+    words: SafeString | str = display.visible(row.text)
+    if row.missing:
+        words = format_html("{}<br><strong>Missing: {}</strong>", words, row.missing)
     return (
-        display.lines(TITLES[row.name], MEANINGS[row.name]),
-        display.lines("–" if row.value is None else decimal(row.value, 2), display.visible(row.text)),
+        format_html('{}<br><span class="pl-subtle">{}</span>', TITLES[row.name], MEANINGS[row.name]),
+        "–" if row.value is None else decimal(row.value, 2),
         interval,
         f"{row.n:,}",
         verdict,
-        row.missing or "–",
+        words,
     )
 
 

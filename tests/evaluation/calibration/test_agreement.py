@@ -12,16 +12,14 @@ from django.db import connection
 from evaluation.calibration.agreement import (
     Figure,
     JudgeAgreement,
-    agreements_text,
     calibration_of,
     compute_agreement,
-    figure_text,
     refresh,
-    trust_notes_of,
     work_one,
 )
 from evaluation.calibration.labels import draw_label_set, save_label, withdraw_label
 from evaluation.calibration.models import JudgeCalibration, LabelSet, ScoreLabel
+from evaluation.calibration.passport import passport_lines, passport_of, passport_text, passports_of
 from evaluation.change.models import Baseline
 from evaluation.commands import outcome_table
 from evaluation.runs.execute import run_json
@@ -186,8 +184,10 @@ def test_figures_are_kept_and_read_in_one_query(django_assert_num_queries: pytes
     with django_assert_num_queries(1):  # type: ignore[operator]
         assert calibration_of(LLM, "plumbline") == {"adherence": result}
 
-    assert figure_text(result).startswith("κ 0.97 [0.9")
-    assert figure_text(result).endswith("], 40 labels")
+    agreement = passport_of(KEY, result).row("agreement")
+    assert agreement is not None
+    assert agreement.text.startswith("κ 0.97 [0.8")
+    assert agreement.text.endswith("], 40 labels")
     assert (result.labels, result.items, result.annotators, result.is_stale) == (40, 40, 1, False)
 
 
@@ -197,7 +197,7 @@ def test_a_label_makes_the_figures_stale_until_the_worker_computed_them() -> Non
     save_label(score=score, annotator="ben", value=9)
     stale = calibration_of(LLM, "plumbline")["adherence"]
     assert (stale.is_stale, stale.kappa, stale.labels) == (True, before.kappa, 40)
-    assert "labels changed since" in agreements_text([("adherence", stale)])
+    assert passport_of(KEY, stale).stale
 
     assert work_one(owner="test")
     result = calibration_of(LLM, "plumbline")["adherence"]
@@ -233,18 +233,16 @@ def test_labels_that_change_while_figures_are_computed_leave_them_stale() -> Non
         ),
         (
             {"kappa": -0.04, "kappa_low": -0.26, "kappa_high": 0.16, "labels": 72, "items": 72},
-            "κ −0.04 [−0.26, 0.16], 72 labels: no better than chance so far",
+            "κ −0.04 [−0.26, 0.16], 72 labels",
         ),
-        ({"kappa": 0.0, "labels": 25, "items": 25}, "κ 0.00, 25 labels: no better than chance so far"),
-        ({"kappa": 1.0, "labels": 25, "items": 25}, "κ 1.00, 25 labels"),
+        ({"kappa": 0.0, "labels": 25, "items": 25}, "κ 0.00, 25 labels"),
         ({"kappa": None, "labels": 25, "items": 25}, "κ undefined, 25 labels"),
-        ({"kappa": None, "labels": 0, "items": 0}, "not calibrated"),
+        ({"kappa": None, "labels": 0, "items": 0}, "no human labels yet"),
         ({"kappa": 0.9, "labels": 12, "items": 12}, "12 of 20 labels needed"),
-        ({"kappa": 0.5, "labels": 1, "items": 1, "changes": 1}, "1 of 20 labels needed (labels changed since)"),
     ],
 )
 def test_a_figure_is_one_line(result: dict[str, float | None], expected: str) -> None:
-    assert agreements_text([("adherence", JudgeCalibration(**result))]) == f"adherence {expected}"
+    assert expected in passport_text(passport_of(KEY, JudgeCalibration(**KEY._asdict(), **result)))
 
 
 # -- beside every score
@@ -256,10 +254,10 @@ def test_the_page_of_an_evaluation_has_the_figure_of_its_judge() -> None:
     assert "0 of 20" not in read(root, page_of(run))
     refresh(KEY)
 
-    assert "κ 0.97 [0.9" in read(root, page_of(run))
+    assert "κ 0.97 [0.8" in read(root, page_of(run))
     other = make_run(make_agent("eve"), judge="other", dimensions=["adherence"])
     judgements([5], run=other)
-    assert "not calibrated" in read(root, page_of(other))
+    assert "no human labels yet" in read(root, page_of(other))
 
 
 def test_baselines_have_the_figure_of_their_judge_in_constant_queries() -> None:
@@ -272,11 +270,11 @@ def test_baselines_have_the_figure_of_their_judge_in_constant_queries() -> None:
         make_baseline(agent, make_run(agent))
 
     assert len(queries(root, list_of(Baseline))) == few
-    shown = cells(read(root, list_of(Baseline)), "agreement_mark")
+    shown = cells(read(root, list_of(Baseline)), "passport_mark")
     assert len(shown) == 4
-    assert all(cell.startswith("κ 0.97 [0.9") for cell in shown)
-    assert "κ 0.97 [0.9" in read(root, page_of(agents[0]))
-    assert "κ 0.97 [0.9" in read(root, page_of(Baseline.objects.earliest("pk")))
+    assert all("κ 0.97 [0.8" in cell for cell in shown)
+    assert "κ 0.97 [0.8" in read(root, page_of(agents[0]))
+    assert "κ 0.97 [0.8" in read(root, page_of(Baseline.objects.earliest("pk")))
 
 
 def test_the_table_and_json_of_a_capture_have_it(
@@ -287,19 +285,19 @@ def test_the_table_and_json_of_a_capture_have_it(
     talk(ada, [f"line {n}" for n in range(25)])
     result = measured(ada, samples=25)
     not_yet = (tmp_path / "not-yet.txt").open("w+")
-    outcome_table("test-model", [result], not_yet, notes=trust_notes_of([result.summary.run]))
-    assert run_json(result.summary)["dimensions"]["adherence"]["calibration"] is None
+    outcome_table("test-model", [result], not_yet, notes=passport_lines(passports_of([result.summary.run])))
+    assert run_json(result.summary)["dimensions"]["adherence"]["passport"]["labels"] == 0
 
     label_set = draw_label_set(name="first", judge="test-model", dimension="adherence", n=25)
     label_all(drawn(label_set), [n % 10 for n in range(25)])
     while work_one(owner="test"):
         pass
-    outcome = run_json(summarize(result.summary.run))["dimensions"]["adherence"]["calibration"]
+    outcome = run_json(summarize(result.summary.run))["dimensions"]["adherence"]["passport"]
     now = (tmp_path / "now.txt").open("w+")
-    outcome_table("test-model", [result], now, notes=trust_notes_of([result.summary.run]))
+    outcome_table("test-model", [result], now, notes=passport_lines(passports_of([result.summary.run])))
     not_yet.seek(0)
     now.seek(0)
 
     assert (outcome["labels"], outcome["items"]) == (25, 25)
-    assert "test-model is not calibrated" in not_yet.read()
-    assert "Agreement of test-model with people: adherence κ 0.00, 25 labels" in " ".join(now.read().split())
+    assert "adherence not shown: no human labels yet" in " ".join(not_yet.read().split())
+    assert "adherence not shown: κ 0.00, 25 labels" in " ".join(now.read().split())

@@ -20,9 +20,9 @@ from agents.alerts.models import Alert
 from agents.kit.models import LLMCall, ModelPrice
 from agents.models import Agent, Message
 from correction.config.configure import configure
-from evaluation.calibration.agreement import calibration_of, swap_text
 from evaluation.calibration.labels import draw_label_set
 from evaluation.calibration.models import JudgeCalibration
+from evaluation.calibration.passport import passports
 from evaluation.change.models import Baseline, DriftAlert, Evidence
 from evaluation.dimensions import BY_MESSAGE
 from evaluation.models import EvaluationRun, EvaluationScore
@@ -354,7 +354,10 @@ def test_swapped_texts_are_no_speech_of_the_agent(fields: dict[str, Any]) -> Non
 # -- beside the judge's scores
 def shown(dimension: str) -> str:
     """What is shown of the judge's swap test."""
-    return swap_text(calibration_of("test-model", "plumbline").get(dimension))
+    (passport,) = passports("test-model", "plumbline", [dimension])
+    row = passport.row("swap test")
+    assert row is not None
+    return row.text
 
 
 def test_it_stands_beside_the_scores_of_that_judge(llm_server: LLMServer, root: Client) -> None:
@@ -362,18 +365,18 @@ def test_it_stands_beside_the_scores_of_that_judge(llm_server: LLMServer, root: 
     llm_server.respond = KNOWS
     (before,) = capture([RunSpec(agent=ada, dimensions=("adherence", "consistency"), is_baseline=True)])
     page = page_of(before.summary.run)
-    assert "swap test: not checked" in read(root, page)
+    assert "swap test not checked" in read(root, page)
     report = io.StringIO()
     command("--dimensions", "adherence")
 
     html = read(root, page)
-    assert "swap test: AUC 1.00 [" in html
-    assert "swap test: not checked" in html, "consistency"
-    assert "swap test: AUC 1.00 [" in read(root, page_of(Baseline.objects.filter(dimension="adherence").get()))
+    assert "swap test AUC 1.00 [" in html
+    assert "swap test not checked" in html, "consistency"
+    assert "swap test AUC 1.00 [" in read(root, page_of(Baseline.objects.filter(dimension="adherence").get()))
     call_command("evaluate", "--agents", "ada", "--dimensions", "adherence,consistency", stdout=report)
     words = " ".join(report.getvalue().split())
-    assert "Swap test of test-model (manage.py check_judge): adherence AUC 1.00 [" in words
-    assert "consistency not checked" in words
+    assert "adherence not shown: no human labels yet; swap test AUC 1.00 [" in words
+    assert "consistency not shown: no human labels yet; swap test not checked" in words
 
 
 def test_it_stands_beside_every_verdict_with_the_agents_own_figure(llm_server: LLMServer, root: Client) -> None:
@@ -391,14 +394,14 @@ def test_it_stands_beside_every_verdict_with_the_agents_own_figure(llm_server: L
     compare_page = f"{reverse('admin:evaluation_evaluationrun_compare')}?agent=ada"
     pages = [compare_page, reverse("admin:evaluation_drift_overview"), page_of(ada), page_of(DriftAlert.objects.get())]
 
-    assert all("adherence AUC 1.00 [" in plain(read(root, page)) for page in pages)
+    assert all("swap test AUC 1.00 [" in plain(read(root, page)) for page in pages)
     assert "ada alone 1.00" in plain(read(root, compare_page))
-    assert "not calibrated" in plain(read(root, compare_page))
+    assert "no human labels yet" in plain(read(root, compare_page))
     assert "ada alone 1.00" in " ".join(printed.getvalue().split())
     (comparison,) = json.loads(document.getvalue())["comparisons"]
-    assert comparison["dimensions"]["adherence"]["swap_test"]["agent_auc"] == 1.0
-    assert comparison["dimensions"]["adherence"]["calibration"] is None
-    assert "its judge: not calibrated, swap test AUC 1.00 [" in Alert.objects.get().title
+    rows = {row["name"]: row for row in comparison["dimensions"]["adherence"]["passport"]["rows"]}
+    assert (rows["swap test"]["value"], rows["agreement"]["value"]) == (1.0, None)
+    assert "its judge: not shown: no human labels yet; swap test AUC 1.00 [" in Alert.objects.get().title
 
 
 def test_messages_of_other_agents_without_a_time_can_be_swapped_in(llm_server: LLMServer) -> None:

@@ -100,18 +100,17 @@ def _hard() -> dict[str, object]:
 def test_how_well_a_judge_agrees_with_people_stands_beside_it(client: Program) -> None:
     ada = make_agent("ada")
     make_baseline(ada, make_run(ada))
-    alpha = {"value": 0.69, "interval": [0.58, 0.79], "n": 60, "reason": ""}
     JudgeCalibration.objects.create(
-        judge=LLM, procedure="plumbline", dimension="adherence", kappa=0.71, kappa_low=0.6, kappa_high=0.8, figures={"alpha": alpha},
+        judge=LLM, procedure="plumbline", dimension="adherence", kappa=0.71, kappa_low=0.6, kappa_high=0.8,
         labels=60, items=60, annotators=2, computed_at=timezone.now(),
     )  # fmt: skip
 
     (row,) = client.get(BASELINES).json()["results"]
 
-    assert (row["calibration"]["kappa"], row["calibration"]["interval"]) == (0.71, [0.6, 0.8])
-    assert (row["calibration"]["alpha"], row["calibration"]["spearman"]) == (alpha, None)
+    agreement = row["passport"]["rows"][0]
+    assert (agreement["value"], agreement["interval"], agreement["verdict"]) == (0.71, [0.6, 0.8], "not shown")
     run = client.get(row["run_url"]).json()
-    assert run["summary"]["dimensions"]["adherence"]["calibration"] == row["calibration"]
+    assert run["summary"]["dimensions"]["adherence"]["passport"] == row["passport"]
 
 
 def test_a_judges_swap_test_stands_beside_it_or_null_if_never_run(client: Program) -> None:
@@ -125,14 +124,19 @@ def test_a_judges_swap_test_stands_beside_it_or_null_if_never_run(client: Progra
     }
     known = {"judge": LLM, "procedure": "plumbline", "dimension": "adherence"}
     JudgeCalibration.objects.create(**known, swap_test={**shown, "by_agent": {"ada": 0.71, "bob": 0.6}})
-    shown["agent_auc"] = 0.71
 
     rows = {row["dimension"]: row for row in client.get(BASELINES).json()["results"]}
 
-    assert (rows["adherence"]["swap_test"], rows["adherence"]["calibration"]) == (shown, None)
-    assert rows["consistency"]["swap_test"] is None
+    checked, unchecked = (
+        next(row for row in rows[name]["passport"]["rows"] if row["name"] == "swap test")
+        for name in ("adherence", "consistency")
+    )
+    assert (checked["value"], checked["interval"], checked["verdict"]) == (0.65, [0.58, 0.72], "usable")
+    assert "ada alone 0.71" in checked["text"]
+    assert (unchecked["value"], unchecked["verdict"]) == (None, "not shown")
     dimensions = client.get(rows["adherence"]["run_url"]).json()["summary"]["dimensions"]
-    assert (dimensions["adherence"]["swap_test"], dimensions["consistency"]["swap_test"]) == (shown, None)
+    for name, row in rows.items():
+        assert dimensions[name]["passport"] == row["passport"]
 
 
 # -- compared with
@@ -165,15 +169,15 @@ def test_a_comparison_shows_its_judge_s_reliability_and_messages_without_a_time(
     measured(ada)
     talk(ada, ["Later."], channel=make_channel("later"), sent_at=None)
     run = evaluate_agent(agent=ada, dimensions=("adherence",), seed=1).run
-    JudgeCalibration.objects.create(
-        judge=run.judge, procedure=run.procedure, dimension="adherence", kappa=0.71, labels=60, items=60, annotators=2,
-        figures={}, computed_at=timezone.now(),
+    JudgeCalibration.objects.update_or_create(
+        judge=run.judge, procedure=run.procedure, dimension="adherence",
+        defaults={"kappa": 0.71, "labels": 60, "items": 60, "annotators": 2, "computed_at": timezone.now()},
     )  # fmt: skip
 
     comparison = client.get(f"{BASELINES}ada/compare/?run={run.pk}").json()["comparison"]
 
     change = comparison["dimensions"]["adherence"]
-    assert (change["calibration"]["kappa"], change["swap_test"]) == (0.71, None)
+    assert change["passport"]["rows"][0]["value"] == 0.71
     assert any(note.startswith("undated: 1 of ") for note in comparison["notes"])
 
 

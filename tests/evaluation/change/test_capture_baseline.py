@@ -38,6 +38,8 @@ def test_json_is_one_object_with_the_scores_of_each_dimension(
     assert document["judge"] == "test-model"
     assert [run["agent"] for run in document["runs"]] == ["ada", "bob"]
     ada = document["runs"][0]
+    passport = ada["dimensions"]["adherence"].pop("passport")
+    assert (passport["verdict"], passport["decided_by"]) == ("not shown", ["agreement", "swap test"])
     assert ada["dimensions"]["adherence"] == {
         "score": pytest.approx((4 * 8 + 4 * 6 + 9 + 0 + 9 + 0) / 12, abs=1e-4),
         "scored": 12,
@@ -45,8 +47,6 @@ def test_json_is_one_object_with_the_scores_of_each_dimension(
         "unscored": 0,
         "coverage": 1.0,
         "propositions": {"brief": 4.5, "mood": 6.0, "voice": 8.0},
-        "calibration": None,
-        "swap_test": None,
     }
     assert ada["dimensions"]["fluency"]["score"] == 3.0
     assert (ada["calls"], ada["tokens"], ada["cost_usd"]) == (4 + 1, 5 * 110, None)

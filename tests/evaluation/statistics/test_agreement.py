@@ -10,7 +10,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evaluation.statistics.agreement import judge_noise, krippendorff_alpha, quadratic_weighted_kappa, spearman
+from evaluation.statistics.agreement import (
+    judge_noise,
+    kappa_beyond_people,
+    krippendorff_alpha,
+    quadratic_weighted_kappa,
+    spearman,
+)
 
 Table = list[list[int]]
 SCORES = st.integers(0, 9)
@@ -97,7 +103,11 @@ def test_intervals_are_those_of_scipys_percentile_bootstrap() -> None:
             (truth, judge), theirs, paired=True, vectorized=False, method="percentile", n_resamples=1500, rng=1
         ).confidence_interval
         assert interval is not None
-        assert (interval.low, interval.high) == pytest.approx((reference.low, reference.high), abs=0.03)
+        assert interval.high == pytest.approx(reference.high, abs=0.03)
+        # Kappa's lower end has one disagreement more.
+        assert (
+            reference.low - (0.06 if ours is quadratic_weighted_kappa else 0.03) < interval.low < reference.low + 0.03
+        )
 
 
 # -- what must not change the figures
@@ -133,12 +143,54 @@ def test_a_constant_rater_has_no_rank_correlation() -> None:
     assert "same rating to every item" in spearman([1, 2, 3], [5, 5, 5]).reason
 
 
-def test_perfect_agreement_has_a_value_but_no_claim_of_certainty() -> None:
-    estimate = quadratic_weighted_kappa([1, 4, 6, 9, 2], [1, 4, 6, 9, 2])
+@pytest.mark.parametrize(
+    ("ratings", "least", "most"),
+    [
+        ([1, 4, 6, 9, 2] * 4, 0.6, 0.75),
+        ([0, 9] * 10, 0.6, 0.75),
+        ([0, 9] * 40, 0.88, 0.93),
+        ([1, 4, 6, 9, 2] * 40, 0.94, 0.98),
+    ],
+)
+def test_perfect_agreement_has_an_interval_that_narrows_with_labels(
+    ratings: list[float], least: float, most: float
+) -> None:
+    estimate = quadratic_weighted_kappa(ratings, ratings)
 
     assert estimate.value == pytest.approx(1)
-    assert estimate.interval is None
-    assert "n = 5" in estimate.reason
+    assert estimate.interval is not None
+    assert least < estimate.interval.low < most
+    assert estimate.interval.high == 1
+
+
+@pytest.mark.parametrize("kappa", [0.8, 0.9, 0.98])
+@pytest.mark.parametrize("n", [20, 40, 80])
+def test_the_lower_end_of_kappa_holds_in_95_of_100(n: int, kappa: float) -> None:
+    """A judge of two values that errs rarely: most samples of 20 show no error at all."""
+    rng = np.random.default_rng(n)
+    errors = (1 - kappa) / 2  # of values that are equally frequent
+    held = defined = 0
+    for _ in range(200):
+        people = rng.integers(0, 2, n) * 9
+        judge = np.where(rng.random(n) < errors, 9 - people, people)
+        interval = quadratic_weighted_kappa(judge.tolist(), people.tolist(), resamples=300).interval
+        if interval is not None:
+            defined += 1
+            held += interval.low <= kappa
+
+    assert held / defined >= 0.95
+
+
+@pytest.mark.parametrize(
+    ("judge", "agrees_less"),
+    [([0, 9, 4, 6] * 10, False), ([9, 0, 5, 5] * 10, True)],  # as one of the two people; the opposite of what both say
+)
+def test_a_judge_that_agrees_less_than_two_people_do_is_seen(judge: list[float], agrees_less: bool) -> None:
+    estimate = kappa_beyond_people(judge, [(0, 0), (9, 8), (4, 5), (6, 6)] * 10)
+
+    assert estimate.n == 40
+    assert estimate.interval is not None
+    assert (estimate.interval.high < 0) == agrees_less
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

@@ -1,0 +1,392 @@
+"""The passport of a judge: what decides it, whose labels count, and where it stands."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.urls import reverse
+from pytest_django import Settings
+
+from evaluation.calibration.agreement import compute_agreement, refresh, work_one
+from evaluation.calibration.jobs import JudgeCheckRequest, request_check
+from evaluation.calibration.labels import Key
+from evaluation.calibration.models import JudgeCalibration
+from evaluation.calibration.passport import not_usable_line, passport_of, passport_text, passports
+from evaluation.jobs import work_one as work_one_job
+from evaluation.models import EvaluationRun, Job
+from evaluation.runs.execute import capture
+from evaluation.runs.execute import work_one as work_one_run
+from evaluation.runs.planning import RunSpec
+from tests.console import page_of, read, signed_in, staff, superuser
+from tests.evaluation.calibration.labelled import KEY, judgements, label_all
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.judged import LLM, make_run
+from tests.evaluation.judging import answers, claims_of
+from tests.factories import make_agent, make_channel, talk
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+FLUENCY = Key(LLM, "plumbline", "fluency")
+GOOD_KAPPA = {"kappa": 0.8, "kappa_low": 0.7, "kappa_high": 0.9, "labels": 80, "items": 80, "annotators": 1}
+MAYBE_KAPPA = {**GOOD_KAPPA, "kappa": 0.65, "kappa_low": 0.5, "kappa_high": 0.75}
+BAD_KAPPA = {**GOOD_KAPPA, "kappa": 0.4, "kappa_low": 0.2, "kappa_high": 0.59}
+FIRST = {"endpoint": "", "served_model": "one", "prompt_digest": "aa"}
+SECOND = {"endpoint": "", "served_model": "two", "prompt_digest": "aa"}
+
+
+def swap(low: float, high: float, **fields: Any) -> dict[str, Any]:
+    """A swap test as it is stored."""
+    shown = {"reason": "", "high_share": 0.1, "own_scored": 60, "swapped_scored": 60, "agents": 6, "against": "agents"}
+    return {
+        **shown,
+        "auc": (low + high) / 2,
+        "interval": [low, high],
+        "checked_at": "2026-11-23T15:00:00+00:00",
+        **fields,
+    }
+
+
+def order(low: float, high: float) -> dict[str, Any]:
+    """An order test as it is stored."""
+    figure = {"value": (low + high) / 2, "interval": [low, high], "n": 40, "reason": ""}
+    return {"shuffled": figure, "alone": figure, "pairs": 120, "checked_at": "2026-11-23T15:00:00+00:00"}
+
+
+def beyond(low: float, high: float) -> dict[str, Any]:
+    """Figures with the judge's agreement beside that of two people."""
+    return {"beyond_people": {"value": (low + high) / 2, "interval": [low, high], "n": 40, "reason": ""}}
+
+
+# -- what decides
+@pytest.mark.parametrize(
+    ("stored", "verdict", "decided_by"),
+    [
+        ({}, "not shown", ["agreement", "swap test"]),
+        ({**GOOD_KAPPA}, "not shown", ["swap test"]),
+        ({"swap_test": swap(0.8, 0.9)}, "not shown", ["agreement"]),
+        ({**GOOD_KAPPA, "swap_test": swap(0.8, 0.9)}, "usable", ["agreement", "swap test"]),
+        ({**GOOD_KAPPA, "swap_test": swap(0.45, 0.7)}, "not shown", ["swap test"]),
+        ({**MAYBE_KAPPA, "swap_test": swap(0.8, 0.9)}, "not shown", ["agreement"]),
+        ({**GOOD_KAPPA, "items": 12, "labels": 12, "swap_test": swap(0.8, 0.9)}, "not shown", ["agreement"]),
+        ({**GOOD_KAPPA, "swap_test": swap(0.3, 0.45)}, "not usable", ["swap test"]),
+        ({**BAD_KAPPA, "swap_test": swap(0.8, 0.9)}, "not usable", ["agreement"]),
+        (
+            {**GOOD_KAPPA, "swap_test": swap(0.8, 0.9), "order_test": order(-0.2, 0.1)},
+            "usable",
+            ["agreement", "swap test"],
+        ),
+        (
+            {**GOOD_KAPPA, "swap_test": swap(0.8, 0.9), "order_test": order(-0.9, -0.3)},
+            "usable",
+            ["agreement", "swap test"],
+        ),
+        ({**GOOD_KAPPA, "swap_test": swap(0.8, 0.9), "order_test": order(-0.9, -0.6)}, "not usable", ["order"]),
+        (
+            {**GOOD_KAPPA, "annotators": 2, "figures": beyond(-0.2, -0.02), "swap_test": swap(0.8, 0.9)},
+            "usable",
+            ["agreement", "swap test"],
+        ),
+        (
+            {**GOOD_KAPPA, "annotators": 2, "figures": beyond(-0.3, -0.11), "swap_test": swap(0.8, 0.9)},
+            "not usable",
+            ["people"],
+        ),
+    ],
+)
+def test_bounds_decide(stored: dict[str, Any], verdict: str, decided_by: list[str]) -> None:
+    passport = passport_of(KEY, JudgeCalibration(**KEY._asdict(), **stored))
+
+    assert (passport.verdict, passport.decided_by) == (verdict, decided_by)
+
+
+def test_a_dimension_over_a_window_needs_no_swap_test() -> None:
+    passport = passport_of(FLUENCY, JudgeCalibration(**FLUENCY._asdict(), **GOOD_KAPPA))
+
+    assert (passport.verdict, passport.decided_by) == ("usable", ["agreement"])
+    assert passport.row("swap test") is None
+
+
+def test_a_higher_setting_asks_more_of_agreement(settings: Settings) -> None:
+    settings.JUDGE_LEAST_KAPPA = 0.75
+
+    passport = passport_of(FLUENCY, JudgeCalibration(**FLUENCY._asdict(), **GOOD_KAPPA))
+
+    assert passport.verdict == "not shown"
+
+
+@pytest.mark.parametrize(
+    ("stored", "missing"),
+    [
+        ({}, "at least 20 labels"),
+        ({**GOOD_KAPPA, "items": 12, "labels": 12}, "at least 8 more labels"),
+        (MAYBE_KAPPA, "about 640 more labels"),  # 0.15 below, 0.05 above the limit: nine times as many
+        ({**MAYBE_KAPPA, "kappa": 0.601}, "many more labels"),
+        ({**MAYBE_KAPPA, "kappa": 0.5, "kappa_low": 0.3, "kappa_high": 0.7}, "about 240 more labels"),
+    ],
+)
+def test_it_says_how_many_more_labels_would_decide(stored: dict[str, Any], missing: str) -> None:
+    passport = passport_of(FLUENCY, JudgeCalibration(**FLUENCY._asdict(), **stored))
+
+    assert passport.missing == [missing]
+    assert missing in passport_text(passport)
+
+
+def test_perfect_agreement_of_few_labels_is_no_certainty() -> None:
+    label_all(judgements([0, 9] * 10), [0, 9] * 10)
+    refresh(KEY)
+
+    (passport,) = passports(LLM, "plumbline", ["adherence"])
+
+    agreement = passport.rows[0]
+    assert agreement.value == 1
+    assert agreement.interval is not None
+    assert agreement.interval[0] < 0.75
+
+
+def test_labels_of_two_values_give_precision_and_recall_of_violations() -> None:
+    judged = judgements([0, 2, 9, 9, 9, 9, 9, 1] * 5, inverted=[False] * 40)
+    label_all(judged, [0, 0, 0, 9, 9, 9, 9, 9] * 5)
+
+    agreement = compute_agreement(judge=LLM, dimension="adherence")
+
+    assert agreement.precision is not None
+    assert agreement.recall is not None
+    assert (agreement.precision.value, agreement.precision.n) == (pytest.approx(10 / 15, abs=1e-4), 15)
+    assert (agreement.recall.value, agreement.recall.n) == (pytest.approx(10 / 15, abs=1e-4), 15)
+    assert agreement.recall.interval is not None
+    assert agreement.recall.interval[0] == pytest.approx(0.417, abs=0.001)  # Wilson
+    refresh(KEY)
+    (passport,) = passports(LLM, "plumbline", ["adherence"])
+    assert [row.name for row in passport.rows if row.verdict is None] == ["precision", "recall", "retest", "coverage"]
+
+
+# -- whose labels count
+def test_labels_of_an_earlier_model_do_not_count() -> None:
+    ada = make_agent()
+    before = make_run(ada, dimensions=["adherence"], prompt_digest="aa")
+    label_all(judgements([0, 9] * 10, run=before, fields={"served_model": "one"}), [0, 9] * 10)
+    refresh(KEY)
+    assert passports(LLM, "plumbline", ["adherence"])[0].labels == 20
+
+    now = make_run(ada, dimensions=["adherence"], prompt_digest="aa")
+    label_all(judgements([3, 5, 9], run=now, fields={"served_model": "two"}), [3, 5, 9])
+    refresh(KEY)
+
+    (passport,) = passports(LLM, "plumbline", ["adherence"])
+    assert (passport.labels, passport.earlier_labels) == (3, 20)
+    assert passport.identity is not None
+    assert passport.identity.served_model == "two"
+
+
+@pytest.mark.parametrize(("swap_identity", "is_old"), [(FIRST, True), (SECOND, False)])
+def test_figures_of_another_model_than_the_newest_decide_nothing(swap_identity: dict[str, str], is_old: bool) -> None:
+    stored = {
+        **GOOD_KAPPA,
+        "figures": {"identity": FIRST},
+        "identity": SECOND,
+        "swap_test": swap(0.8, 0.9, identity=swap_identity),
+    }
+
+    passport = passport_of(KEY, JudgeCalibration(**KEY._asdict(), **stored))
+
+    swap_row = passport.row("swap test")
+    assert swap_row is not None
+    assert passport.rows[0].verdict == "not shown"
+    assert (swap_row.verdict == "not shown") == is_old
+
+
+def test_an_evaluation_by_another_model_makes_the_passport_stale(
+    llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    propositions.claims("adherence/_default.yaml", "voice")
+    ada = make_agent()
+    talk(ada, [f"Line {n}." for n in range(12)])
+    llm_server.respond = answers(lambda claim: 8)
+    capture([RunSpec(agent=ada, dimensions=("adherence",))])
+    while work_one(owner="test"):
+        pass
+    known = JudgeCalibration.objects.get(dimension="adherence")
+    assert known.observed["scored"] == 12
+    assert known.identity["served_model"]
+
+    JudgeCalibration.objects.update(identity={**known.identity, "served_model": "an earlier one"})
+    capture([RunSpec(agent=ada, dimensions=("adherence",), seed=1)])
+
+    assert JudgeCalibration.objects.get(dimension="adherence").is_stale
+    assert work_one(owner="test")
+    assert JudgeCalibration.objects.get(dimension="adherence").identity == known.identity
+
+
+# -- where it stands
+def calibrated(**fields: Any) -> JudgeCalibration:
+    row: JudgeCalibration = JudgeCalibration.objects.create(**KEY._asdict(), **fields)
+    return row
+
+
+def test_a_judge_that_is_not_usable_is_said_first() -> None:
+    calibrated(**BAD_KAPPA)
+
+    line = not_usable_line(passports(LLM, "plumbline", ["adherence", "fluency"]))
+
+    assert f"{LLM} in adherence" in line
+    assert "fluency" not in line
+    assert not_usable_line(passports("another", "plumbline", ["adherence"])) == ""
+
+
+def test_the_badge_leads_to_the_page_of_the_judge_with_its_rows() -> None:
+    calibrated(**GOOD_KAPPA, swap_test=swap(0.8, 0.9))
+    run = make_run(make_agent(), dimensions=["adherence"])
+    judgements([5], run=run)
+    root = signed_in(superuser())
+
+    assert "judge usable: κ 0.80 [0.70, 0.90], 80 labels" in read(root, page_of(run))
+    page = (
+        f"{reverse('admin:calibration_judgecalibration_passport')}?judge={LLM}&procedure=plumbline&dimension=adherence"
+    )
+    html = read(root, page)
+    for words in ("Agreement with people", "Swap test", "0.70 to 0.90", "10% of swapped texts"):
+        assert words in html
+
+
+def test_the_page_of_an_unknown_judge_leads_to_what_is_missing() -> None:
+    run = make_run(make_agent(), dimensions=["adherence"])
+    judgements([5], run=run)
+    root = signed_in(superuser())
+    page = (
+        f"{reverse('admin:calibration_judgecalibration_passport')}?judge={LLM}&procedure=plumbline&dimension=adherence"
+    )
+
+    html = read(root, page)
+
+    assert "no human labels yet" in html
+    draw = f"{reverse('admin:calibration_labelset_add')}?judged_by={LLM}%2C+plumbline&dimension=adherence&n=20"
+    assert draw.replace("&", "&amp;") in html
+    assert 'value="20"' in read(root, draw)
+    reader = signed_in(staff("calibration.view_judgecalibration", username="reader"))
+    assert "Run the swap test" not in read(reader, page)
+
+
+@pytest.mark.parametrize("query", ["judge=x&dimension=ideas_quantity", "judge=x&dimension=no", "judge=x&procedure=no&dimension=adherence"])
+def test_there_is_no_page_for_what_has_no_passport(query: str) -> None:
+    root = signed_in(superuser())
+
+    response = root.get(f"{reverse('admin:calibration_judgecalibration_passport')}?{query}")
+
+    assert response.status_code == 404
+
+
+# -- a build that requires it
+@pytest.fixture
+def build(llm_server: LLMServer, propositions: PropositionFolder) -> LLMServer:
+    """An agent that a build can measure."""
+    propositions.claims("adherence/_default.yaml", "voice")
+    talk(make_agent("ada"), [f"Line {n}." for n in range(12)])
+    llm_server.respond = answers(lambda claim: 8)
+    return llm_server
+
+
+def evaluated(*arguments: str) -> tuple[int, dict[str, Any]]:
+    """Return the exit code and JSON of a build."""
+    out = io.StringIO()
+    code = 0
+    try:
+        call_command("evaluate", "--agents", "ada", "--dimensions", "adherence", "--json", *arguments, stdout=out)
+    except CommandError as error:
+        code = error.returncode
+    return code, json.loads(out.getvalue())
+
+
+def test_a_build_without_the_passport_it_requires_ends_with_2(build: LLMServer) -> None:
+    code, document = evaluated("--require-passport")
+
+    assert (code, document["summary"]["verdict"]) == (2, "judge without a passport")
+    (finding,) = document["without_passport"]
+    assert (finding["dimension"], finding["missing"]) == (
+        "adherence",
+        ["at least 20 labels", "a swap test"],
+    )
+    assert evaluated()[0] == 0
+
+
+def test_a_build_with_the_passport_it_requires_passes(build: LLMServer) -> None:
+    evaluated()
+    JudgeCalibration.objects.filter(dimension="adherence").update(**GOOD_KAPPA, swap_test=swap(0.8, 0.9))
+
+    assert evaluated("--require-passport")[0] == 0
+
+
+def test_files_have_no_labels_to_require_a_passport_of() -> None:
+    with pytest.raises(CommandError, match="--require-passport needs the database"):
+        call_command("evaluate", "--require-passport", "--personas", "x", "--transcript", "y")
+
+
+# -- the order test
+def talkative() -> None:
+    for slug in ("ada", "bob"):
+        agent = make_agent(slug, system_prompt=f"You are {slug}.")
+        talk(agent, [f"Line {n}." for n in range(12)], channel=make_channel(f"room-of-{slug}"))
+
+
+def by_order(body: dict[str, Any]) -> dict[str, Any]:
+    """A judge that gives two points less to all that is asked together with something else."""
+    value = 8 if len(claims_of(body)) == 1 else 6
+    return answers(lambda claim: value)(body)
+
+
+@pytest.mark.parametrize(("judge", "alone"), [(answers(lambda claim: 7), 0.0), (by_order, 2.0)])
+def test_asking_alone_shows_what_asking_together_does(
+    llm_server: LLMServer, propositions: PropositionFolder, judge: Any, alone: float
+) -> None:
+    propositions.claims("adherence/_default.yaml", "voice", "mood", "wit")
+    talkative()
+    llm_server.respond = judge
+    out = io.StringIO()
+
+    call_command("check_judge", "--order", "--dimensions", "adherence", "--samples", "10", "--json", stdout=out)
+
+    result = json.loads(out.getvalue())["order"]["adherence"]
+    assert (result["alone"]["value"], result["shuffled"]["value"], result["pairs"]) == (alone, 0.0, 60)
+    (passport,) = passports("test-model", "plumbline", ["adherence"])
+    row = passport.row("order")
+    assert row is not None
+    assert row.verdict == ("usable" if alone == 0 else "not usable")
+    assert passport.verdict == ("not shown" if alone == 0 else "not usable")
+
+
+def test_the_order_test_asks_the_same_in_three_ways(llm_server: LLMServer, propositions: PropositionFolder) -> None:
+    propositions.claims("adherence/_default.yaml", *(f"claim-{n}" for n in range(6)))
+    talkative()
+    llm_server.respond = answers(lambda claim: 7)
+
+    call_command(
+        "check_judge", "--order", "--agents", "ada", "--dimensions", "adherence", "--samples", "4", stdout=io.StringIO()
+    )
+
+    parts = {run.swap_test: run for run in EvaluationRun.objects.all()}
+    assert set(parts) == {"own-words", "shuffled", "alone"}
+    orders = {
+        name: list(run.scores.order_by("pk").values_list("message", "proposition_id")) for name, run in parts.items()
+    }
+    assert len({frozenset(order) for order in orders.values()}) == 1
+    assert orders["shuffled"] != orders["own-words"]
+    assert len(llm_server.bodies) == 4 + 4 + 4 * 6
+
+
+def test_the_console_queues_an_order_test(llm_server: LLMServer, propositions: PropositionFolder) -> None:
+    propositions.claims("adherence/_default.yaml", "voice", "mood")
+    talkative()
+    llm_server.respond = answers(lambda claim: 7)
+
+    job = request_check(JudgeCheckRequest(dimensions=["adherence"], samples=5, order=True))
+    while work_one_run(owner="test") or work_one_job(owner="test"):
+        pass
+
+    job.refresh_from_db()
+    assert job.status == Job.Status.COMPLETED
+    assert JudgeCalibration.objects.get(dimension="adherence").order_test["pairs"] == 20
+    assert "Asked in another way" in read(signed_in(superuser()), reverse("admin:evaluation_job_check"))
