@@ -60,28 +60,6 @@ def test_a_command_line_that_makes_no_sense_is_refused(people: list[Agent], args
     assert part in str(error)
 
 
-def test_a_debate_is_played_to_its_end_and_shown(people: list[Agent]) -> None:
-    shown = debate(
-        *command_line({**GOOD, "rounds": 2, "consensus": "off", "confidence": "off", "convergence_rounds": "off"})
-    )
-
-    played = Debate.objects.get()
-    assert (played.status, played.exit_reason) == ("completed", "max_rounds")
-    assert shown.startswith(f"Debate {played.pk}, delphi: Should we move?\nSeats: 1 Ada, 2 Bob, 3 Cleo\n")
-    for part in (
-        "Poll:",
-        "Round 1:",
-        "Round 2:",
-        "Blind poll:",
-        "Last round:",
-        "Ended by max rounds",
-        "tokens in",
-        "a script",
-        "heuristic",
-    ):
-        assert part in shown
-
-
 def test_next_plays_one_round_and_finish_the_rest(people: list[Agent]) -> None:
     off = {"consensus": "off", "confidence": "off", "convergence_rounds": "off"}
 
