@@ -96,6 +96,7 @@ def test_a_new_agent_starts_with_its_first_version(console: Client) -> None:
     [
         "[1, 2]",
         '[""]',
+        '"one text"',
     ],
 )
 def test_sample_lines_are_a_list_of_texts(console: Client, ada: Agent, lines: str) -> None:

@@ -19,6 +19,7 @@ from agents.models import Agent
 from tests.agents.debates.finished import make_debate, says
 from tests.agents.debates.refusals import GOOD, written
 from tests.doors import typed
+from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
 
@@ -58,6 +59,17 @@ def test_a_command_line_that_makes_no_sense_is_refused(people: list[Agent], args
 
     assert (error.returncode in (2, 3), written()) == (True, before)
     assert part in str(error)
+
+
+def test_a_persona_without_sample_lines_is_named_before_anything_is_played_offline(people: list[Agent]) -> None:
+    make_agent("mute", sample_lines=[])
+
+    shown = debate("Should we move?", "--mode=delphi", "--agents=ada,mute", "--rounds=1")
+    spoken = debate("Should we move?", "--mode=delphi", "--agents=ada,bob", "--rounds=1")
+
+    before, _, _ = shown.partition("Poll:")
+    assert "mute: no sample lines" in before
+    assert "no sample lines" not in spoken
 
 
 def test_next_plays_one_round_and_finish_the_rest(people: list[Agent]) -> None:

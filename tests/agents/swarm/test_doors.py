@@ -111,6 +111,8 @@ def test_entries_are_pinned_changed_added_with_their_quote_and_removed(
         ({"preferences": {"tone": "rude"}}, "preferences.tone", "'rude'; allowed: calm, friendly, direct"),
         ({"summary": "All is well."}, "summary", "allowed: with more than 12"),
         ({"dreams": []}, "dreams", "allowed: anchor, goal, facts"),
+        ({"facts": [{"id": 10**9}]}, "facts[0].id", "1000000000; allowed: "),
+        ({"preferences": {"mood": "x"}}, "preferences.mood", "allowed: tone, units, length, learning_style"),
     ],
 )
 def test_a_change_that_nobody_said_is_a_400_and_changes_nothing(
