@@ -76,18 +76,6 @@ def test_a_turn_reads_as_a_timeline(root: Client) -> None:
     assert transcript_url(said).replace("&", "&amp;") in html
 
 
-def test_what_the_rows_hold_beyond_that_is_shown_as_it_is(root: Client) -> None:
-    run = Run.objects.create(agent=make_agent(), trace=[], overrides={"gate_mode": "off"})
-    RunStep.objects.create(run=run, number=1, kind="else", detail={"strange": "thing"})
-    RunStep.objects.create(run=run, number=2, kind="tool_call", detail={})
-    RunMessage.objects.create(run=run, number=1, role="user", content={"other": "shape"})
-    text = plain(read(root, page_of(run)))
-
-    assert '"strange": "thing"' in text
-    assert '"other": "shape"' in text
-    assert '"gate_mode": "off"' in text
-
-
 @pytest.mark.parametrize("given", [{"items": [1, 2]}, {"text": ["Hi", "there"]}, {"": None}])
 def test_what_a_model_asked_of_a_tool_is_shown_whatever_its_json(root: Client, given: dict[str, Any]) -> None:
     run = taken()

@@ -12,7 +12,7 @@ from agents.chat import ChatOpen, answers_again, ask, ask_again, begin_chat, cha
 from agents.kit.models import LLMCall, WorkerHeartbeat, owner_name
 from agents.kit.work.worker import Worker
 from agents.models import Agent, Channel, Message, PersonaVersion, Run
-from agents.personas.persona import PersonaMovedOn, current_digest, save_system_prompt
+from agents.personas.persona import current_digest
 from agents.turn.orchestrator import run_turn, work_one
 from agents.turn.send_message import SendRefused, TurnRefused
 from tests.agents.turn.playing import plays, shown, texts
@@ -129,17 +129,6 @@ def test_a_chat_whose_turn_has_not_ended_is_not_deleted(ada: Agent) -> None:
     with pytest.raises(ChatOpen):
         delete_chat(chat)
     assert texts(chat) == ["Hello"]
-
-
-def test_an_edited_persona_does_not_overwrite_a_newer_one(ada: Agent) -> None:
-    seen = current_digest(ada)
-    made = save_system_prompt(agent=ada, system_prompt="You are a pirate.", seen=seen, note="edited in a chat")
-    assert made is not None
-    assert made.number == 2
-    with pytest.raises(PersonaMovedOn):
-        save_system_prompt(agent=ada, system_prompt="You are a nun.", seen=seen, note="edited in a chat")
-    ada.refresh_from_db()
-    assert ada.system_prompt == "You are a pirate."
 
 
 # -- the pages
