@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from django.contrib.auth.models import Group, User
 from django.test import Client
 from pytest_django import Settings
 
@@ -45,12 +44,6 @@ def ada(office: Channel) -> Agent:
     ChannelMember.objects.create(channel=office, agent=agent)
     say(office, "Zoe", "Where is the stapler?")
     return agent
-
-
-def in_group(name: str) -> Client:
-    user = User.objects.create_user(name, is_staff=True)
-    user.groups.add(Group.objects.get(name=name))
-    return signed_in(user)
 
 
 def test_each_part_of_the_prompt_says_which_stage_added_it(root: Client, ada: Agent, settings: Settings) -> None:

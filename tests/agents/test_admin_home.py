@@ -9,15 +9,14 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 from pytest_django import Settings
 
 from agents.kit.models import ReviewItem, WorkerHeartbeat
 from agents.models import Agent, Run
-from tests.console import list_of, plain, queries, read, signed_in, staff, superuser
-from tests.factories import make_agent, make_channel
+from tests.console import list_of, plain, read, signed_in, staff, superuser
+from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
 
@@ -149,22 +148,3 @@ def test_who_may_see_no_part_is_told_and_gets_the_available_lists() -> None:
     html = home(staff("auth.view_user", username="clerk"))
     assert f'href="{list_of(User)}"' in html[html.index('<section class="pl-menu">') :]
     assert "You may not view anything" not in home(staff("agents.view_agent", username="reader"))
-
-
-def test_the_number_of_queries_does_not_grow_with_the_rows() -> None:
-    client: Client = signed_in(superuser())
-    worker()
-
-    def add(number: int) -> None:
-        for _ in range(number):
-            agent = make_agent(f"agent-{Agent.objects.count()}")
-            turn(agent, channel=make_channel(f"room-{agent.pk}"))
-            turn(agent, "failed", error="no answer")
-            turn(agent, "pending")
-
-    add(2)
-    few = queries(client, HOME)
-    add(12)
-    many = queries(client, HOME)
-
-    assert len(many) == len(few), "\n".join(many)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 from django.test import Client
 
 from agents.models import Import
-from tests.agents.transcripts.imports.uploading import ADD, file, lines, somebody, submit, upload, uploaded
+from tests.agents.transcripts.imports.uploading import file, lines, somebody, submit, upload, uploaded
 from tests.console import list_of, page_of, plain, read, signed_in, staff, superuser, viewer
-from tests.factories import make_channel
 
 pytestmark = pytest.mark.django_db
 
@@ -59,20 +58,6 @@ def test_a_superuser_can_stop_what_somebody_else_began(olga: User) -> None:
     job.refresh_from_db()
     assert job.status == "cancelled"
     assert root.post(page_of(job).replace("change", "undo")).status_code == 403
-
-
-@pytest.mark.parametrize(("group", "may"), [("Viewer", False), ("Operator", True), ("Editor", True)])
-def test_the_groups(group: str, may: bool) -> None:
-    user = staff(username=group)
-    user.groups.add(*Group.objects.filter(name=group))
-    client = signed_in(user)
-
-    assert client.get(list_of(Import)).status_code == 200
-    assert client.get(ADD).status_code == (200 if may else 403)
-    if may:
-        make_channel("talk")
-        job = upload(client, file(lines(("Pat", "Hello."))))
-        assert 'name="import"' in read(client, page_of(job))
 
 
 def test_an_operator_is_told_what_goes_beyond_their_permissions() -> None:

@@ -122,13 +122,13 @@ def test_a_choice_that_cannot_be_carried_out_is_named_and_nothing_changes(
 
 
 def test_csv_columns_are_chosen_among_those_of_the_file(console: Client) -> None:
-    job = upload(console, file("Wer,Was\nPat,Hello\n", "t.csv"))
+    job = upload(console, file("Wer,Was,Build\nPat,Hello,7.1\n", "t.csv"))
     assert '<option value="Wer">' in read(console, page_of(job))
 
-    choose(console, job, column_speaker="Wer", column_text="Was")
+    choose(console, job, column_speaker="Wer", column_text="Was", tag_columns="Build")
 
     assert job.status == "waiting"
-    assert job.choices["columns"] == {"speaker": "Wer", "text": "Was"}
+    assert job.choices["columns"] == {"speaker": "Wer", "text": "Was", "tags.build": "Build"}
 
 
 def test_a_ticket_column_is_proposed_as_conversation_and_none_can_be_chosen(console: Client) -> None:

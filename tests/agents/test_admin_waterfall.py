@@ -103,6 +103,7 @@ def test_what_does_not_fit_is_drawn_at_the_edge(root: Client) -> None:
         (0.003, "3 ms"),
         (0.81, "0.81 s"),
         (125.7, "2 min 5 s"),
+        (12.44, "12.4 s"),
     ],
 )
 def test_spans_are_said_as_people_read_them(seconds: float, said: str) -> None:

@@ -12,11 +12,11 @@ from agents.chat import ChatOpen, answers_again, ask, ask_again, begin_chat, cha
 from agents.kit.models import LLMCall, WorkerHeartbeat, owner_name
 from agents.kit.work.worker import Worker
 from agents.models import Agent, Channel, Message, PersonaVersion, Run
-from agents.personas.persona import PersonaMovedOn, current_digest, save_system_prompt
+from agents.personas.persona import current_digest
 from agents.turn.orchestrator import run_turn, work_one
 from agents.turn.send_message import SendRefused, TurnRefused
 from tests.agents.turn.playing import plays, shown, texts
-from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, superuser
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
 
@@ -131,17 +131,6 @@ def test_a_chat_whose_turn_has_not_ended_is_not_deleted(ada: Agent) -> None:
     assert texts(chat) == ["Hello"]
 
 
-def test_an_edited_persona_does_not_overwrite_a_newer_one(ada: Agent) -> None:
-    seen = current_digest(ada)
-    made = save_system_prompt(agent=ada, system_prompt="You are a pirate.", seen=seen, note="edited in a chat")
-    assert made is not None
-    assert made.number == 2
-    with pytest.raises(PersonaMovedOn):
-        save_system_prompt(agent=ada, system_prompt="You are a nun.", seen=seen, note="edited in a chat")
-    ada.refresh_from_db()
-    assert ada.system_prompt == "You are a pirate."
-
-
 # -- the pages
 def test_the_first_message_begins_a_chat_that_shows_answer_and_turn(ada: Agent) -> None:
     client = signed_in(staff(*TALKING))
@@ -219,29 +208,11 @@ def test_a_turn_is_stopped_by_those_who_may_change_turns(ada: Agent) -> None:
     chat = begin_chat(ada)
     run = ask(ada, chat, "Hello")
     assert signed_in(staff(*TALKING)).post(page_of(chat, "chat"), {"stop": run.pk}).status_code == 403
+    assert signed_in(staff(*TALKING[:2], username="deaf")).get(page_of(chat, "chat")).status_code == 403
     stopper = signed_in(staff(*TALKING, "agents.change_run", username="stopper"))
     stopper.post(page_of(chat, "chat"), {"stop": run.pk})
     run.refresh_from_db()
     assert run.status == Run.Status.CANCELLED
-
-
-def test_viewers_read_and_change_nothing(ada: Agent) -> None:
-    chat = begin_chat(ada)
-    run = answered(ask(ada, chat, "Hello"))
-    client = signed_in(viewer())
-    for url in (chats_url(ada), page_of(chat, "chat"), again_url(Message.objects.get(text="Hello"))):
-        html = read(client, url)
-        assert "<textarea" not in html
-        for sent in (
-            {"text": "x"},
-            {"delete": "1"},
-            {"retry": run.pk},
-            {"stop": run.pk},
-            {"system_prompt": "x", "save": "1"},
-        ):
-            assert client.post(url, sent).status_code == 403
-    assert Run.objects.count() == 1
-    assert signed_in(staff(*TALKING[:2], username="deaf")).get(page_of(chat, "chat")).status_code == 403
 
 
 def test_people_delete_their_own_chats_and_those_of_others_only_with_permission(ada: Agent) -> None:
@@ -310,10 +281,10 @@ def test_a_long_chat_shows_its_newest_messages_without_more_statements(ada: Agen
     client, chat = signed_in(superuser()), begin_chat(ada)
     fill(ada, chat, 3)
     few = len(queries(client, page_of(chat, "chat")))
-    fill(ada, chat, 1_000)
+    fill(ada, chat, 200)
     url = page_of(chat, "chat")
     assert len(queries(client, url)) <= few
     html = read(client, url)
-    assert "Answer 999" in html
-    assert "Answer 900" not in html
-    assert "Answer 970" in read(client, f"{url}?before={2 * 975}")
+    assert "Answer 199" in html
+    assert "Answer 100" not in html
+    assert "Answer 100" in read(client, f"{url}?before={2 * 105}")

@@ -169,6 +169,7 @@ def test_a_png_card_is_read_and_version_three_wins(tmp_path: Path) -> None:
         (png((b"tEXt", b"chara\x00not base64 of json")), "does not hold base64 of JSON"),
         (png(text_chunk(b"chara", card(description="d")))[:40], "the PNG is damaged: a chunk of"),
         (png(text_chunk(b"chara", card(description="d")))[:-16] + b"\x00" * 16, "wrong checksum"),
+        (png(text_chunk(b"chara", [1])), "does not hold a JSON object"),
     ],
 )
 def test_a_png_that_is_none_or_damaged_is_named(tmp_path: Path, data: bytes, reason: str) -> None:
@@ -223,6 +224,10 @@ def test_tinytroupe_personas_keep_every_key_and_invent_no_traits(tmp_path: Path)
         ("- just text\n", "a persona is an object"),
         ("[]\n", "the file holds no persona"),
         ("!!python/object/apply:os.system [ls]\n", "not valid YAML"),
+        (
+            OURS.replace("value:", "values:"),
+            r"unknown field 'memory_blocks\[0\].values'; allowed: label, value",
+        ),
     ],
 )
 def test_errors_in_yaml_name_the_field_and_what_is_allowed(tmp_path: Path, text: str, reason: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from django.contrib.auth.models import Group
 from django.test import Client
-from pytest_django import Settings
 
 from agents.alerts.models import Alert, Delivery, Receiver
 from agents.alerts.raising import acknowledge, raise_alert
@@ -99,13 +98,6 @@ def test_only_those_who_may_change_a_webhook_see_its_address_and_secret(
     html = read(member("Editor"), page_of(hook))
     assert address in html
     assert (secret in plain(html)) is (channel == "webhook")
-
-
-def test_a_receiver_says_when_links_would_lead_nowhere(hook: Receiver, root: Client, settings: Settings) -> None:
-    settings.CONSOLE_URL = ""
-    assert "The setting CONSOLE_URL is empty" in plain(read(root, page_of(hook)))
-    settings.CONSOLE_URL = "https://plumbline.example.com/admin/"
-    assert "CONSOLE_URL" not in plain(read(root, page_of(hook)))
 
 
 def test_a_test_is_queued_only_for_an_active_receiver(hook: Receiver, root: Client) -> None:

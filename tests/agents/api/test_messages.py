@@ -9,9 +9,11 @@ from datetime import timedelta
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection, transaction
+from pytest_django import Settings
 
 from agents.models import Agent, Channel, Message, Reaction, Run
 from agents.turn.send_message import append
+from tests.agents.turn import stages
 from tests.api_client import Program, listed
 from tests.factories import MONDAY, make_channel, say, talk
 from tests.machinery import wait_until
@@ -132,3 +134,12 @@ def test_the_answer_says_when_a_message_calls_nobody(client: Program, ada: Agent
 
     assert shown["turns"] == []
     assert [("@ada" in note, "no agent takes a turn" in note) for note in shown["notes"]] == [(True, True)]
+
+
+def test_the_stages_hear_of_it(client: Program, ada: Agent, settings: Settings) -> None:
+    settings.TURN_PIPELINE = ["tests.agents.turn.stages.Ear"]
+    stages.heard.clear()
+
+    client.post(MESSAGES, {"channel": "office", "text": "Ada Byron, listen."})
+
+    assert len(stages.heard) == 1

@@ -36,6 +36,13 @@ def test_a_turn_is_asked_for_and_waits_for_a_worker(client: Program, ada: Agent,
     assert (whole["said"], whole["usage"]["calls"], whole["usage"]["cost_usd"]) == ([], 0, "0.00000000")
 
 
+def test_nobody_asks_for_a_turn_of_an_inactive_or_unknown_agent(client: Program, ada: Agent) -> None:
+    Agent.objects.filter(pk=ada.pk).update(is_active=False)
+
+    assert client.post(TURNS, {"channel": "office"}).status_code == 409
+    assert client.post("/api/agents/nobody/turns/", {"channel": "office"}).status_code == 404
+
+
 def test_a_turn_that_was_taken_shows_what_happened(
     client: Program, ada: Agent, office: Channel, llm_server: LLMServer, settings: Settings
 ) -> None:

@@ -144,22 +144,6 @@ def test_only_an_expert_panel_takes_perspectives(root: Client) -> None:
     assert "perspectives: not a setting of delphi" in plain(refused.content.decode())
 
 
-def test_viewers_read_operators_start_and_agent_editors_choose_models() -> None:
-    agents, debate = seated(2), make_debate([POLL], slug="debate-9")
-    viewer, operator = signed_in(in_group("Viewer")), signed_in(in_group("Operator"))
-
-    assert viewer.get(ADD).status_code == 403
-    assert viewer.post(ADD, form(agents)).status_code == 403
-    assert [viewer.post(page_of(debate, name)).status_code for name in ("next", "finish", "cancel", "message")] == [
-        403
-    ] * 4
-    page = read(viewer, page_of(debate))
-    assert "Play one round" not in page
-    assert "Cancel this debate" not in page
-    assert "Add a message" not in page
-    assert "Play one round" in read(operator, page_of(debate))
-
-
 def test_what_was_said_is_shown_to_those_who_may_view_messages_alone() -> None:
     debate = make_debate([POLL, LAST], ended=EXIT)
     secrets = ("Stay.", "Because seat", "the model refused", "seat 1 says yes")

@@ -323,6 +323,7 @@ REFUSED: dict[str, tuple[Mapping[str, Any] | Callable[[], Mapping[str, Any]], st
     "too many rounds": ({"rounds": 101}, "rounds", "allowed: 1 to 100"),
     "a model that cannot be called": ({"models": {"1": "claude-x"}}, "models", "seat 1 cannot be called: "),
     "a setting there is not": ({"speed": 3}, "speed", "not a setting of delphi; allowed: "),
+    "an empty model": ({"models": {"1": " "}}, "models", "allowed: 1 to 200 characters"),
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from agents.models import Agent
 from tests.agents.debates.finished import make_debate, says
 from tests.agents.debates.refusals import GOOD, written
 from tests.api_client import Program, listed, program, refused
-from tests.console import staff, superuser, viewer
+from tests.console import staff, superuser
 
 pytestmark = pytest.mark.django_db
 DEBATES = "/api/debates/"
@@ -121,21 +121,11 @@ def test_the_list_is_narrowed_by_who_has_a_seat(client: Program, people: list[Ag
     assert listed(client, f"{DEBATES}?agent=ada") == [with_ada.pk]
 
 
-def test_each_route_needs_its_permission(people: list[Agent]) -> None:
-    debate = make_debate([[says(1), says(2)]])
-    url = f"{DEBATES}{debate.pk}/"
-    reader = program(viewer())
-    starter, player, blind = (
-        program(staff(f"debates.{act}_debate", username=act)) for act in ("add", "change", "view")
-    )
+def test_words_and_models_need_permissions_of_their_own(people: list[Agent]) -> None:
+    url = f"{DEBATES}{make_debate([[says(1), says(2)]]).pk}/"
+    starter, blind = (program(staff(f"debates.{act}_debate", username=act)) for act in ("add", "view"))
 
-    assert reader.get(url).status_code == reader.get(f"{url}export/").status_code == 200
     assert blind.get(DEBATES).status_code == 200
-    assert (
-        blind.get(url).status_code == blind.get(f"{url}export/").status_code == 403
-    )  # what was said needs view_message
-    assert reader.post(DEBATES, GOOD).status_code == reader.post(f"{url}rounds/", {}).status_code == 403
-    assert (starter.post(DEBATES, GOOD).status_code, starter.post(f"{url}rounds/", {}).status_code) == (201, 403)
-    assert (player.post(DEBATES, GOOD).status_code, player.post(f"{url}rounds/", {}).status_code) == (403, 202)
+    assert blind.get(url).status_code == blind.get(f"{url}export/").status_code == 403
     chosen = starter.post(DEBATES, {**GOOD, "models": {"1": "offline:scripted"}})
     assert "agents.change_agent" in refused(chosen, 403)["detail"][0]

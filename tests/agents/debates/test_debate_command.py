@@ -19,6 +19,7 @@ from agents.models import Agent
 from tests.agents.debates.finished import make_debate, says
 from tests.agents.debates.refusals import GOOD, written
 from tests.doors import typed
+from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
 
@@ -60,26 +61,15 @@ def test_a_command_line_that_makes_no_sense_is_refused(people: list[Agent], args
     assert part in str(error)
 
 
-def test_a_debate_is_played_to_its_end_and_shown(people: list[Agent]) -> None:
-    shown = debate(
-        *command_line({**GOOD, "rounds": 2, "consensus": "off", "confidence": "off", "convergence_rounds": "off"})
-    )
+def test_a_persona_without_sample_lines_is_named_before_anything_is_played_offline(people: list[Agent]) -> None:
+    make_agent("mute", sample_lines=[])
 
-    played = Debate.objects.get()
-    assert (played.status, played.exit_reason) == ("completed", "max_rounds")
-    assert shown.startswith(f"Debate {played.pk}, delphi: Should we move?\nSeats: 1 Ada, 2 Bob, 3 Cleo\n")
-    for part in (
-        "Poll:",
-        "Round 1:",
-        "Round 2:",
-        "Blind poll:",
-        "Last round:",
-        "Ended by max rounds",
-        "tokens in",
-        "a script",
-        "heuristic",
-    ):
-        assert part in shown
+    shown = debate("Should we move?", "--mode=delphi", "--agents=ada,mute", "--rounds=1")
+    spoken = debate("Should we move?", "--mode=delphi", "--agents=ada,bob", "--rounds=1")
+
+    before, _, _ = shown.partition("Poll:")
+    assert "mute: no sample lines" in before
+    assert "no sample lines" not in spoken
 
 
 def test_next_plays_one_round_and_finish_the_rest(people: list[Agent]) -> None:

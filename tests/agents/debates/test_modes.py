@@ -15,7 +15,7 @@ from agents.debates.models import DebateSeat
 from agents.debates.modes import LAYERS, MODES, PERSPECTIVES, Context, Mode, mode_of, register
 from agents.models import Message
 from tests.agents.debates.seating import TOPIC, clerks
-from tests.agents.debates.seats import debated, played
+from tests.agents.debates.seats import played
 
 
 def seats(mode: str, number: int) -> list[DebateSeat]:
@@ -133,19 +133,12 @@ def example() -> Iterator[str]:
 
 
 @pytest.mark.django_db
-def test_a_mode_of_ones_own_is_one_class(example: str) -> None:
-    debate = debated(3, mode=example, rounds=2)
-
-    assert (debate.status, debate.exit_details != "") == ("completed", True), debate.error
-    assert list(debate.seats.values_list("role", flat=True)) == ["foreman", "juror", "juror"]
-    assert all(MODES[example].prompt(layer, role="juror") for layer in LAYERS)
-
-
-@pytest.mark.django_db
-def test_its_own_rules_hold(example: str) -> None:
+def test_a_mode_of_ones_own_is_one_class_with_its_rules(example: str) -> None:
     script = {1: [{"position": "word " * 13}], 2: [{"position": "Guilty."}]}
     debate = played(start_debate(topic=TOPIC, mode=example, agents=clerks(2), rounds=1, poll=False, script=script))
 
+    assert list(debate.seats.values_list("role", flat=True)) == ["foreman", "juror"]
+    assert all(MODES[example].prompt(layer, role="juror") for layer in LAYERS)
     violations = (
         Message.objects.filter(channel=debate.channel).order_by("position").values_list("payload__violation", flat=True)
     )

@@ -29,11 +29,12 @@ def doors(people: list[Agent], tmp_path: Path) -> list[Door]:
 
 @pytest.mark.parametrize(("changes", "field", "parts"), CASES)
 def test_what_makes_no_debate_is_refused(
-    doors: list[Door], changes: dict[str, Any], field: str, parts: tuple[str, ...]
+    people: list[Agent], changes: dict[str, Any], field: str, parts: tuple[str, ...]
 ) -> None:
     before = written()
+    route = RouteDoor(program(superuser()), "/api/debates/", {})
 
-    named, sentence = doors[-1].refusal({**GOOD, **changes})
+    named, sentence = route.refusal({**GOOD, **changes})
 
     assert (named, [part for part in parts if part not in sentence]) == (field, []), sentence
     assert written() == before

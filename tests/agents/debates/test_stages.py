@@ -383,18 +383,6 @@ def test_another_process_knows_that_an_answer_was_sent_back() -> None:
     assert not isinstance(pipeline().review(again, draft), Revise)
 
 
-@pytest.mark.parametrize("mode", ["delphi", "collaborative"])
-def test_the_answer_has_a_stance_where_the_mode_has_stances(mode: str, llm_server: LLMServer) -> None:
-    debate = debate_of(mode)
-    llm_server.always(**answering(debate))
-
-    taken(debate, 1, 1)
-
-    [tool] = llm_server.bodies[0]["tools"]
-    assert tool["name"] == "send_message"
-    assert ("stance" in tool["input_schema"]["properties"]) is MODES[mode].stances
-
-
 def test_offline_a_seat_answers_with_its_lines_and_the_script() -> None:
     script = {2: [{"stance": "no", "confidence": 0.9}, {"text": "I join you.", "position": "Yes.", "stance": "yes"}]}
     debate = played(debate_of("delphi", seated(2), rounds=2, script=script, convergence_rounds=None, consensus=None))

@@ -111,6 +111,8 @@ def test_entries_are_pinned_changed_added_with_their_quote_and_removed(
         ({"preferences": {"tone": "rude"}}, "preferences.tone", "'rude'; allowed: calm, friendly, direct"),
         ({"summary": "All is well."}, "summary", "allowed: with more than 12"),
         ({"dreams": []}, "dreams", "allowed: anchor, goal, facts"),
+        ({"facts": [{"id": 10**9}]}, "facts[0].id", "1000000000; allowed: "),
+        ({"preferences": {"mood": "x"}}, "preferences.mood", "allowed: tone, units, length, learning_style"),
     ],
 )
 def test_a_change_that_nobody_said_is_a_400_and_changes_nothing(
@@ -240,11 +242,14 @@ def test_a_prompt_changed_in_the_console_is_a_version_with_its_difference(client
 def test_the_page_of_a_state_shows_entries_and_pins_them(remembered: DialogState) -> None:
     root = signed_in(superuser("c"))
     [entry] = remembered.entries.all()
-    page = plain(read(root, page_of(remembered)))
+    html = read(root, page_of(remembered))
+    page = plain(html)
     blind = plain(read(signed_in(staff("swarm.view_dialogstate")), page_of(remembered)))
     url = f"{page_of(remembered).removesuffix('change/')}entry/"
     root.post(url, {"pin": entry.pk, f"text-{entry.pk}": entry.text})
 
+    forms = re.findall(r"<form\b|</form>", html)
+    assert forms == ["<form", "</form>"] * (len(forms) // 2), "a browser drops a form inside another"
     assert "allergic to peanuts" in page
     assert "allergic" not in blind
     assert remembered.entries.get().pinned is True
@@ -298,19 +303,11 @@ def test_a_summary_that_fails_is_said_in_the_trace(ada: Agent, tmp_path: Path, l
     ensure_default_swarm().agents.add(ada)
     llm_server.always(text="no JSON and no tool call")
     script = tmp_path / "script.txt"
-    script.write_text("".join(f"Tell me about lamp {n} of the shop in Delft\n" for n in range(16)))
+    script.write_text("".join(f"Tell me about lamp {n} of the shop in Delft\n" for n in range(9)))
 
     shown = chat("ada", "--script", str(script), "--trace")
 
     assert "summary: messages up to" in shown
-
-
-def test_no_form_stands_in_another_where_a_browser_would_drop_it(remembered: DialogState) -> None:
-    """A browser ignores a form's start inside another, and its end ends the outer one: the buttons would act on the page."""
-    page = read(signed_in(superuser("c")), page_of(remembered))
-
-    forms = [match[0] for match in re.finditer(r"<form\b|</form>", page)]
-    assert forms == ["<form", "</form>"] * (len(forms) // 2)
 
 
 def test_what_a_swarm_did_is_shown_with_differences_and_refusals(ada: Agent) -> None:

@@ -475,6 +475,12 @@ def test_runs_of_langsmith_are_read_as_libraries_write_them(tmp_path: Path) -> N
     assert again["duplicates"] == 4
 
 
+def test_a_chain_that_answers_with_its_whole_state_says_it_once(tmp_path: Path) -> None:
+    state = [{"type": "human", "content": "Late?"}, {"type": "ai", "content": "A bit."}]
+    imported(tmp_path, [run(0, "chain", {"messages": state[:1]}, {"messages": state})])
+    assert said() == [("user", "Late?"), ("assistant", "A bit.")]
+
+
 def attribute(key: str, value: Any) -> dict[str, Any]:
     return {"key": key, "value": {"stringValue": value if isinstance(value, str) else json.dumps(value)}}
 

@@ -102,6 +102,7 @@ def test_csv_knows_german_headers(tmp_path: Path) -> None:
         ("speaker,text\n,y\n", "", "line 2: the row has a text but no speaker"),
         ("speaker,text,time\na,b,soon\n", "", "line 2: 'sent_at': 'soon' is no time"),
         ("speaker,text\na,b\n", "text=nope", "--columns: no column 'nope'; the file has: speaker, text"),
+        ("speaker,text\na,b\n", "mood=text", "--columns: unknown field 'mood'; allowed: speaker, text"),
     ],
 )
 def test_bad_csv_names_line_column_and_what_is_allowed(tmp_path: Path, table: str, columns: str, reason: str) -> None:
@@ -423,6 +424,8 @@ def test_of_preference_pairs_the_chosen_dialogue_is_read(tmp_path: Path) -> None
         ("a.jsonl", '{"chosen": "first Human: x"}\n', "line 1: the dialogue must begin with 'Human:' or 'Assistant:'"),
         ("a.json", '[{"conversations": [{"value": "x"}]}]', "line 1: turn 1 has no 'from'"),
         ("a.json", "[" * 200_000, "JSON nested too deep"),
+        ("a.json", '[{"messages": []},\n', "line 2: the JSON array ends too early"),
+        ("a.jsonl", '{"chosen": "\\n\\nHuman: x"}\n{"chosen": "no dialogue"}\n', "line 2: no dialogue"),
     ],
 )
 def test_malformed_files_name_line_and_reason(tmp_path: Path, name: str, text: str, reason: str) -> None:
@@ -540,6 +543,10 @@ def test_users_are_found_by_username_and_outsiders_stay_outsiders(tmp_path: Path
         ('{"agent": "mara", "text": "x", "payload": ' + "[" * 100_000, "JSON nested too deep"),
         ('{"id": "ok", "agent": "mara", "text": "other words"}', "the id 'ok' was used before for another message"),
         ('{"outsider": "' + "n" * 201 + '", "text": "x"}', "a speaker's name of more than 200 characters"),
+        ('{"agent": "mara", "text": "x", "synthetic": "yes"}', "'synthetic' must be true or false, got 'yes'"),
+        ("[1]", "a message must be a JSON object, got a list"),
+        ('{"agent": "mara", "text": "x", "sent_at": "0001-01-01T00:00:00+14:00"}', "out of range"),
+        ('{"id": "' + "n" * 201 + '", "agent": "mara", "text": "x"}', "an id of more than 200 characters"),
     ],
 )
 def test_one_bad_line_is_named_and_nothing_is_imported(tmp_path: Path, line: str, reason: str) -> None:

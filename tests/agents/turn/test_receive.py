@@ -132,6 +132,8 @@ def test_an_agent_is_called_though_a_person_once_spoke_under_its_name(office: Ch
         ("I asked Mira Vale yesterday", [], "'Mira Vale' is named and not addressed", "write @mira-vale, or"),
         ("What is the dose?", [], "it names none of them", "write @max-1, @max-2, @mira-vale, or"),
         ("Mira Vale, dose?", ["mira-vale"], "", ""),
+        ("@mira-vale dose?", ["mira-vale"], "", ""),
+        ("@mira dose?", ["mira-vale"], "", ""),
     ],
 )
 def test_a_message_that_calls_nobody_says_why_and_how_to_call(
@@ -213,6 +215,7 @@ def test_a_key_belongs_to_one_message(ada: Agent, dm: Channel, office: Channel) 
         ({"outsider": "Z" * 201}, "outsider has 201 characters; allowed: at most 200"),
         ({"outsider": "Zed\rada"}, r"outsider: .*U\+000D"),
         ({"tags": {"a b": "x"}}, "Tag key 'a b'"),
+        ({"outsider": "Z\x00"}, "outsider: the text holds a NUL"),
     ],
 )
 def test_what_cannot_be_taken_is_refused_in_words(dm: Channel, fields: dict[str, Any], complaint: str) -> None:

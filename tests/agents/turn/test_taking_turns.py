@@ -299,37 +299,19 @@ def test_tools_after_do_nothing_are_not_carried_out(ada: Agent, office: Channel,
     assert run.run_messages.order_by("-number")[0].content["is_error"]
 
 
-def test_the_same_call_id_twice_says_both_messages(ada: Agent, office: Channel, llm_server: LLMServer) -> None:
+def test_call_ids_of_any_length_even_repeated_ones_say_each_message(
+    ada: Agent, office: Channel, llm_server: LLMServer
+) -> None:
     """Some servers number their calls anew in each answer."""
-    for text in ("One.", "Two."):
-        call = {
-            "type": "tool_use",
-            "id": "call_0",
-            "name": "send_message",
-            "input": {"channel": "office", "text": text},
-        }
-        llm_server.reply(tool_calls=[call])
+    for call_id, text in (("x" * 500 + "0", "One."), ("x" * 500 + "1", "Two."), ("x" * 500 + "1", "Three.")):
+        given = {"channel": "office", "text": text}
+        llm_server.reply(tool_calls=[{"type": "tool_use", "id": call_id, "name": "send_message", "input": given}])
     plays(llm_server, "done")
 
     take_turn(ada, office)
 
-    assert texts(office) == ["One.", "Two."]
-
-
-def test_a_call_id_of_any_length_is_taken(ada: Agent, office: Channel, llm_server: LLMServer) -> None:
-    for n in range(2):
-        call = {
-            "type": "tool_use",
-            "id": "x" * 500 + str(n),
-            "name": "send_message",
-            "input": {"channel": "office", "text": f"{n}"},
-        }
-        llm_server.reply(tool_calls=[call])
-    plays(llm_server, "done")
-
-    assert take_turn(ada, office).status == "completed"
-    assert texts(office) == ["0", "1"]
-    assert all(len(m.idempotency_key or "") <= 200 for m in Message.objects.all())
+    assert texts(office) == ["One.", "Two.", "Three."]
+    assert all(len(message.idempotency_key or "") <= 200 for message in Message.objects.all())
 
 
 # -- one reply to another

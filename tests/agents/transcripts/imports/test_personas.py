@@ -59,6 +59,7 @@ def test_the_form_imports_personas_and_says_what_became_of_each() -> None:
         ("a: [" + "1," * 40_000 + "1]", "bomb.yaml", "more than 65,536 bytes of YAML"),
         ("a: " + "[" * 400 + "]" * 400, "bomb.yaml", "YAML nested too deep"),
         (PERSONA.replace("guide", "_default", 1), "a.yaml", "an agent's id cannot begin with an underscore"),
+        ("a: 2026-13-45", "bomb.yaml", "not valid YAML"),
     ],
 )
 def test_one_bad_file_is_named_and_no_persona_is_imported(text: str, name: str, reason: str) -> None:
