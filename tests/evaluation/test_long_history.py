@@ -107,11 +107,3 @@ def test_the_ends_of_a_conversation_and_how_much_lies_between(ends: tuple[int, i
     assert len(got.first) + got.omitted + len(got.last) == len(there)
     shown = [row.position for row in (*got.first, *got.last)]
     assert shown == (there if len(there) <= sum(ends) else there[:first_n] + there[len(there) - last_n :])
-
-
-def test_many_left_out_events_are_said_by_their_positions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subjects, "COUNTED_UP_TO", 10)
-    agent, channel = make_agent("ada"), make_channel("room")
-    spoken(agent, channel, 60)
-
-    assert read_ends(Message.objects.filter(channel=channel), 2, 3).omitted == 55

@@ -5,9 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import pytest
-from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 from pytest_django import Settings
@@ -223,15 +221,3 @@ def test_an_evaluation_stays_evidence_when_its_messages_are_erased(drifted: Eval
 
     assert chosen()["adherence"] == drifted.pk
     assert overview().main is not None
-
-
-def test_the_newest_is_read_from_an_index(drifted: EvaluationRun) -> None:
-    with CaptureQueriesContext(connection) as captured:
-        newest_since_baselines([drifted.agent_id or 0], WAY)
-    asked = captured.captured_queries[0]["sql"]
-    with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN {'QUERY PLAN ' if connection.vendor == 'sqlite' else ''}{asked}")
-        plan = " ".join(str(row) for row in cursor.fetchall())
-
-    assert len(captured) == 2, "one to choose, one to read"
-    assert connection.vendor != "sqlite" or ("INDEX evidence_newest" in plan and "TEMP B-TREE" not in plan)

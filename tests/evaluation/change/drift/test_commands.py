@@ -179,3 +179,8 @@ def test_drift_says_who_has_no_series(ada: Agent) -> None:
 )
 def test_drift_refuses_what_is_not_there(ada: Agent, arguments: tuple[str, ...], message: str) -> None:
     assert message in refused("drift", *arguments)
+
+
+def test_drift_without_series_says_how_to_get_some(ada: Agent) -> None:
+    assert "schedule add nightly" in run("drift")
+    assert said("drift") == {"series": [], "no_series": [{"agent": "ada", "reason": "measured by no schedule yet"}]}
