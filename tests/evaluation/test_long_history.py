@@ -93,8 +93,8 @@ def test_no_message_stands_both_now_and_before(window: str) -> None:
         assert len(halves.current) + len(halves.history) == 12
 
 
-@pytest.mark.parametrize("ends", [(10, 100), (2, 3), (0, 5), (5, 0), (0, 0)])
-@pytest.mark.parametrize("count", [0, 1, 5, 6, 30])
+@pytest.mark.parametrize("ends", [(2, 3), (0, 5), (5, 0)])
+@pytest.mark.parametrize("count", [0, 5, 6, 30])
 def test_the_ends_of_a_conversation_and_how_much_lies_between(ends: tuple[int, int], count: int) -> None:
     agent, channel = make_agent("ada"), make_channel("room")
     spoken(agent, channel, count)

@@ -20,7 +20,7 @@ from evaluation.runs.execute import capture, work_one
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.schedules import fire_now
 from tests.agents.test_admin_home import HOME
-from tests.console import plain, read, signed_in, superuser
+from tests.console import plain, read
 from tests.evaluation.change.measured import judge, run_of
 from tests.evaluation.change.test_compare_command import document, ran
 from tests.evaluation.conftest import PropositionFolder
@@ -74,11 +74,6 @@ def chosen() -> dict[str, int]:
     ada = Agent.objects.get(slug="ada")
     found = newest_since_baselines([ada.pk], WAY).get(ada.pk, {})
     return {name: one.evaluation_run_id for name, one in found.items()}
-
-
-@pytest.fixture
-def root() -> Client:
-    return signed_in(superuser())
 
 
 def on_home(root: Client) -> str:

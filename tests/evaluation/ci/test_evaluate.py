@@ -104,9 +104,6 @@ def test_what_cannot_be_told_passes_loudly_and_fails_only_when_strict(two: Agent
     assert (strict["verdict"], strict["exit_code"]) == ("cannot tell yet", 2)
 
 
-# -- thresholds
-
-
 # -- other
 
 

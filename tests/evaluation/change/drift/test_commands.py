@@ -160,7 +160,7 @@ def test_drift_shows_series_with_sparklines_falls_and_judges_apart(ada: Agent) -
 
 
 def test_drift_says_who_has_no_series(ada: Agent) -> None:
-    measured_day(make_schedule("nightly", ada), ada, 0, (7, 8))
+    measured_day(make_schedule("nightly", ada, due=MONDAY + 999 * DAY), ada, 0, (7, 8))
     schedules.work_one(owner="test")
     make_agent("kevin")
 
