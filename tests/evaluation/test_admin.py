@@ -79,19 +79,6 @@ def test_a_run_is_listed_with_its_judge_judgements_and_cost(root: Client) -> Non
     assert cells(html, "spent") == ["1,235 $0.0100 + 1 unpriced"]
 
 
-def test_offline_judges_wear_the_heuristic_badge_everywhere(root: Client) -> None:
-    agent = make_agent()
-    offline, model = make_run(agent, judge=OFFLINE), make_run(agent)
-    for run in (offline, model):
-        make_score(run, 5)
-        make_baseline(agent, run)
-
-    for list_page, cell in ((EvaluationRun, "judge"), (EvaluationScore, "judge_mark"), (Baseline, "judge_mark")):
-        assert sorted(cells(read(root, list_of(list_page)), cell)) == [LLM, "heuristic lexical-1"]
-    assert "heuristic" in read(root, page_of(offline))
-    assert "heuristic" not in read(root, page_of(model))
-
-
 def test_a_runs_page_shows_means_and_the_worst_of_the_weakest_proposition(root: Client) -> None:
     agent, channel = make_agent(), make_channel()
     first, second = say(channel, agent, "A dry remark."), say(channel, agent, "Hooray, hooray!")

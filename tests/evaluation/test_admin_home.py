@@ -261,7 +261,7 @@ def test_the_number_of_queries_does_not_grow_with_what_was_measured(settings: Se
 
     add(2)
     few = queries(client, HOME)
-    add(12)
+    add(4)
     many = queries(client, HOME)
 
     assert len(many) == len(few), "\n".join(many)

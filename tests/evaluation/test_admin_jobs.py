@@ -229,3 +229,13 @@ def test_two_tags_are_estimated_together_and_evaluated_each(
     confirm(root, url, **{**EVALUATING, "where": "build=41", "against": "build=40"})
 
     assert [run.where for run in EvaluationRun.objects.order_by("pk")] == [{"build": "40"}, {"build": "41"}]
+
+
+def test_suggestions_that_failed_say_why(root: Client, llm_server: LLMServer, team: Path) -> None:
+    make_ada()
+    llm_server.always(status=500)
+    confirm(root, SUGGEST, **SUGGESTING)
+    work()
+
+    assert Job.objects.get().status == "failed"
+    assert "no suggestions for ada: unavailable" in read(root, SUGGEST)

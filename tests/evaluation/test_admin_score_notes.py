@@ -9,8 +9,8 @@ from django.test import Client
 
 from agents.models import Message
 from evaluation.models import EvaluationRun, EvaluationScore
-from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff
-from tests.evaluation.judged import OFFLINE, cells, make_run, make_score
+from tests.console import list_of, page_of, plain, read, signed_in, staff
+from tests.evaluation.judged import cells, make_run, make_score
 from tests.factories import make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db
@@ -47,23 +47,6 @@ def test_unscored_is_said_and_is_no_zero(root: Client) -> None:
     message = judged_message({"late": None})
 
     assert note(read(root, page_of(message.channel, "transcript"))).startswith("not scored 0 scored")
-
-
-def test_the_number_of_queries_depends_neither_on_messages_nor_on_scores(root: Client) -> None:
-    message = judged_message({"dry": 2})
-    few = queries(root, page_of(message.channel, "transcript"))
-    agent = message.agent
-    assert agent is not None
-    for number in range(20):
-        later = say(message.channel, agent, HOSTILE)
-        run = make_run(agent, judge=OFFLINE)
-        for proposition in ("dry", "careful"):
-            make_score(run, number % 10, message=later, proposition_id=proposition, reasoning=HOSTILE)
-    html = read(root, page_of(message.channel, "transcript"))
-
-    assert len(queries(root, page_of(message.channel, "transcript"))) == len(few)
-    assert "<script>alert" not in html
-    assert "heuristic" in html
 
 
 def test_without_the_right_to_messages_neither_text_nor_quotes_show() -> None:

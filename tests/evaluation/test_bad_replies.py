@@ -21,11 +21,6 @@ from tests.llm_server import LLMServer
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(autouse=True)
-def _two_at_once(settings: Settings) -> None:
-    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 2, 0
-
-
 # -- what is no score never becomes one; all of them: `test_judge`
 @pytest.mark.parametrize("text", [NOT_A_SCORE[name] for name in ("97", "two objects", "nothing")])
 def test_what_is_no_score_is_never_stored_as_one(llm_server: LLMServer, ada: Agent, text: str) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
-from agents.models import Message
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import execute
 from evaluation.runs.planning import RunSpec, prepare_run
@@ -72,27 +70,6 @@ def test_rare_words_make_a_topic_and_frequent_ones_do_not(llm_server: LLMServer,
     consistency(ada)
 
     assert pairs()[0][1] == "Raccoons again."
-
-
-def test_of_a_long_history_a_sample_is_looked_at(
-    llm_server: LLMServer, one_claim: object, django_assert_max_num_queries: Any
-) -> None:
-    ada = make_agent("ada")
-    office = make_channel()
-    old = MONDAY - timedelta(days=400)
-    Message.objects.bulk_create(
-        Message(channel=office, agent=ada, position=n, text=f"line {n}", sent_at=old, tags={"build": "40"})
-        for n in range(1, 2001)
-    )
-    office.next_position = 2001
-    office.save()
-    before_and_now(ada, [], ["line 7 again", "nothing like it"], office)
-    run, _ = prepare_run(RunSpec(agent=ada, dimensions=("consistency",), where={"build": "41"}))
-
-    with django_assert_max_num_queries(60):
-        execute([run])
-
-    assert EvaluationScore.objects.filter(status="scored").count() == 2
 
 
 def test_a_pair_whose_message_was_deleted_is_not_judged(llm_server: LLMServer, one_claim: object) -> None:

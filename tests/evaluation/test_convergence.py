@@ -128,18 +128,6 @@ def test_people_are_shown_and_are_in_no_figure(llm_server: LLMServer) -> None:
     assert "Lou" not in json.dumps(found.run.figures)
 
 
-def test_what_is_left_out_of_a_long_conversation_is_said(llm_server: LLMServer) -> None:
-    converse(channel := make_channel(), [(name, f"{name} {n}") for n in range(105) for name in ("ada", "bea")])
-
-    convergence(channel)
-
-    prompt = prompt_of(llm_server.bodies[0])
-    assert "[… 10 events left out here …]" in prompt
-    assert "100. Bea acts: bea 49" in prompt
-    assert "111. Ada acts: ada 55" in prompt
-    assert statistics_of(llm_server.bodies[0])["vocabulary_by_agent"]["Ada"]["messages"] == 100
-
-
 def test_window_and_tags_choose_the_stretch(llm_server: LLMServer, one_claim: object) -> None:
     channel = make_channel()
     converse(channel, in_turn(DRY, LOUD), tags={"build": "40"})

@@ -119,7 +119,7 @@ def test_nothing_goes_unless_it_is_confirmed() -> None:
     assert f"{before['Message']} messages" in said
 
 
-def test_what_is_bound_up_with_a_teams_own_work_stays_and_is_named() -> None:
+def test_what_a_teams_own_work_is_bound_up_with_stays_named() -> None:
     agent, channel = own_work()
     say(Channel.objects.get(slug="general"), agent, "Does anybody need a ferry?")
     say(channel, Agent.objects.get(slug="dwight"), "I will take the ferry.")

@@ -87,16 +87,6 @@ def test_neighbours_of_a_bad_entry_come_before_its_second_try(llm_server: LLMSer
     assert (second.question, second.positions, [v.value for v in second.verdicts]) == (question, (1,), [2])
 
 
-def test_a_group_that_fails_as_a_whole_is_unscored_as_a_whole(llm_server: LLMServer) -> None:
-    llm_server.always(status=401)
-
-    verdicts = score_propositions(propositions=numbered(3), context=CONTEXT, label=LABEL)
-
-    assert [v.status for v in verdicts] == ["unscored"] * 3
-    assert {v.reason.partition(":")[0] for v in verdicts} == {"rejected"}
-    assert llm_server.calls == 1, "what a server rejects it rejects again"
-
-
 @pytest.mark.parametrize("failure", [{"status": 429}, {"stop_reason": "max_tokens"}], ids=str)
 def test_what_fails_in_passing_is_tried_once_more_after_everything_else(
     llm_server: LLMServer, settings: Settings, failure: dict[str, Any]

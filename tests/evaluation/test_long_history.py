@@ -93,8 +93,8 @@ def test_no_message_stands_both_now_and_before(window: str) -> None:
         assert len(halves.current) + len(halves.history) == 12
 
 
-@pytest.mark.parametrize("ends", [(10, 100), (2, 3), (0, 5), (5, 0), (0, 0)])
-@pytest.mark.parametrize("count", [0, 1, 5, 6, 30])
+@pytest.mark.parametrize("ends", [(2, 3), (0, 5), (5, 0)])
+@pytest.mark.parametrize("count", [0, 5, 6, 30])
 def test_the_ends_of_a_conversation_and_how_much_lies_between(ends: tuple[int, int], count: int) -> None:
     agent, channel = make_agent("ada"), make_channel("room")
     spoken(agent, channel, count)
@@ -107,11 +107,3 @@ def test_the_ends_of_a_conversation_and_how_much_lies_between(ends: tuple[int, i
     assert len(got.first) + got.omitted + len(got.last) == len(there)
     shown = [row.position for row in (*got.first, *got.last)]
     assert shown == (there if len(there) <= sum(ends) else there[:first_n] + there[len(there) - last_n :])
-
-
-def test_many_left_out_events_are_said_by_their_positions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subjects, "COUNTED_UP_TO", 10)
-    agent, channel = make_agent("ada"), make_channel("room")
-    spoken(agent, channel, 60)
-
-    assert read_ends(Message.objects.filter(channel=channel), 2, 3).omitted == 55

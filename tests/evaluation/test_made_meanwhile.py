@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from agents.models import Agent, Channel
+from agents.models import Agent
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import capture
@@ -65,18 +65,3 @@ def test_an_interruption_while_runs_are_made_loses_nothing(llm_server: LLMServer
     assert [f.resumed for f in found] == [True, True, False]
     assert statuses() == {"scored": len(three) * MESSAGES}
     assert EvaluationRun.objects.count() == Baseline.objects.count() == len(three)
-
-
-def test_a_judge_that_is_down_also_fails_later_runs(llm_server: LLMServer, propositions: PropositionFolder) -> None:
-    propositions.claims("adherence/_default.yaml", "voice")
-    agents = [make_agent(f"agent-{n}") for n in range(6)]
-    for agent in agents:
-        talk(agent, [f"line {n}" for n in range(20)], channel=Channel.objects.create(slug=agent.slug))
-    llm_server.always(status=401)
-
-    found = capture([spec(agent) for agent in agents])
-
-    assert len(found) == len(agents)
-    assert {f.summary.run.status for f in found} == {"failed"}
-    assert all("answered none" in f.summary.run.error for f in found)
-    assert llm_server.calls < 20 * len(agents) / 4, "the rest was not tried"

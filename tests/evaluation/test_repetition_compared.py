@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -18,11 +16,9 @@ from evaluation.change.measurement_files import measurements_of_file
 from evaluation.change.measurements import measurement_of
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun
-from tests.console import list_of, page_of, plain, read, signed_in, superuser
-from tests.evaluation.judged import cells
 from tests.evaluation.measuring import evaluate_agent
 from tests.evaluation.test_fluency import COPIED, VARIED
-from tests.factories import MONDAY, make_agent, make_channel, talk
+from tests.factories import make_agent, make_channel, talk
 
 pytestmark = pytest.mark.django_db
 THINGS = "stamps coins keys forms pens cups labels tins mugs lamps hats bolts nails cards ropes".split()  # noqa: SIM905
@@ -109,22 +105,3 @@ def test_the_fall_shows_against_an_unscored_baseline_and_its_file(
         .propositions["fluency-no-formulas"]
         .observations
     ]
-
-
-def test_the_list_of_agents_shows_both_statistics_as_no_score() -> None:
-    ada = make_agent("ada")
-    for day, (build, texts) in enumerate((("40", VARIED), ("41", COPIED))):
-        talk(ada, texts, channel=make_channel(build), sent_at=MONDAY + timedelta(days=day), tags={"build": build})
-    capture = ("capture_baseline", "--agents", "ada", "--dimensions", "fluency", "--no-simulate")
-    call_command(*capture, "--where", "build=40")
-    with pytest.raises(CommandError):
-        call_command("evaluate", "--agents", "ada", "--dimensions", "fluency", "--where", "build=41")
-
-    browser = signed_in(superuser())
-    (shown,) = cells(read(browser, list_of(Agent)), "baseline_column")
-    before, now = re.findall(r"\d\.\d", shown)
-    assert float(before) - float(now) > 5
-    assert "words" in shown
-
-    panel = plain(read(browser, page_of(ada)))
-    assert f"{len(VARIED)} · {len(COPIED)}" in panel, "of each message, also where no judge scored it"

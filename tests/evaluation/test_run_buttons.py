@@ -10,7 +10,7 @@ from django.test import Client
 
 from agents.models import Agent
 from evaluation.models import ChannelShare, EvaluationRun
-from tests.console import Browser, page_of, read, signed_in, staff, viewer
+from tests.console import page_of, read
 from tests.evaluation.judged import make_run, make_score
 from tests.factories import make_agent
 
@@ -93,23 +93,3 @@ def test_what_is_not_possible_any_more_is_said(root: Client, ada: Agent) -> None
     assert f"evaluation {run.pk} is completed" in html
     assert run.status == "completed"
     assert not LogEntry.objects.exists()
-
-
-@pytest.mark.parametrize(("act", "status"), [("cancel", "running"), ("resume", "failed")])
-def test_acting_needs_the_permission_to_change_evaluations(ada: Agent, act: str, status: str) -> None:
-    run = make_run(ada, status=status)
-    looking = signed_in(viewer())
-
-    assert offered(looking, run) == []
-    assert looking.post(url(run, act)).status_code == 403
-    assert signed_in(staff("evaluation.add_evaluationrun")).post(url(run, act)).status_code == 403
-    outside = Browser().post(url(run, act))
-    assert (outside.status_code, "/login/" in outside["Location"]) == (302, True)
-    run.refresh_from_db()
-    assert run.status == status
-
-    rights = ("evaluation.view_evaluationrun", "evaluation.change_evaluationrun")
-    operator = signed_in(staff(*rights, username="operator"))
-    assert len(offered(operator, run)) == 1
-    press(operator, run, act)
-    assert run.status != status

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
-from pytest_django import Settings
 
 from agents.kit.models import LLMCall
 from agents.models import Agent
@@ -20,11 +19,6 @@ from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def _two_at_once(settings: Settings) -> None:
-    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 2, 0
 
 
 # -- the tables (AC-6.0.1, AC-6.0.8)

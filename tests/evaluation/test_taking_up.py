@@ -23,11 +23,6 @@ from tests.llm_server import LLMServer
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(autouse=True)
-def _two_at_once(settings: Settings) -> None:
-    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 2, 0
-
-
 # -- what is taken up again, and what is not
 @pytest.mark.parametrize(
     "change",

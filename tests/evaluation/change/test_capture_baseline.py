@@ -67,18 +67,6 @@ def test_the_table_names_judge_cost_and_the_weakest_proposition(llm_server: LLMS
     assert "heuristic" not in out
 
 
-def test_an_offline_judge_wears_its_badge(settings: Settings, propositions: PropositionFolder) -> None:
-    settings.JUDGE_MODEL = "offline:lexical-1"
-    propositions.claims("adherence/bob.yaml", "greets", extra="cues: {supports: [hello, goodbye]}")
-
-    out = command("--agents", "bob", "--dimensions", "adherence")
-
-    assert "Baseline by offline:lexical-1 (heuristic)" in out
-    assert "never guessed" in out
-    assert "ANTHROPIC_API_KEY" in out
-    assert Baseline.objects.get().score == 8.0
-
-
 # -- how it ends
 def test_an_agent_without_a_score_ends_it_with_2_and_the_reason(llm_server: LLMServer) -> None:
     llm_server.always(status=500)
@@ -131,3 +119,15 @@ def test_without_agents_it_says_how_to_get_some(llm_server: LLMServer) -> None:
     assert code == 3
     assert "manage.py seed" in words
     assert "manage.py import_agents" in words
+
+
+def test_a_broken_file_about_everybody_exits_3_before_anything_is_asked(
+    llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    propositions.write("adherence/_default.yaml", "propositions: 3\n")
+
+    code, words = refused()
+
+    assert code == 3
+    assert "_default.yaml:1: propositions" in words
+    assert (llm_server.calls, EvaluationRun.objects.count()) == (0, 0)

@@ -63,7 +63,7 @@ def test_a_window_without_messages_says_whether_they_have_no_time(llm_server: LL
 # -- --dry-run
 
 
-def test_a_dry_run_stores_nothing_and_names_the_calls_that_are_then_made(llm_server: LLMServer) -> None:
+def test_a_dry_run_stores_nothing_and_names_the_calls_made_then(llm_server: LLMServer) -> None:
     estimate = captured("--dry-run", "--per-call", "1")
     assert "Dry run, judge test-model: nothing was asked" in command("--dry-run")
     assert llm_server.calls == 0

@@ -344,3 +344,30 @@ def test_comparing_builds_raises_no_alert_and_notes_messages_without_time(
     assert code == 1
     assert not DriftAlert.objects.exists()
     assert ("undated: 24 of 24 messages have no time" in " ".join(out.split())) is not dated
+
+
+def test_agents_who_said_nothing_on_a_side_cannot_be_compared(llm_server: LLMServer, ada: Agent) -> None:
+    judge(llm_server, voice=8)
+
+    code, out, err = ran("--a", "build=1", "--b", "build=77")
+
+    assert code == 2
+    assert "ada: build=77: " in err
+    assert out == ""
+
+
+def test_consistency_that_nothing_can_score_asks_for_no_cues(
+    settings: Settings, propositions: PropositionFolder
+) -> None:
+    settings.JUDGE_MODEL = OFFLINE
+    propositions.claims("consistency/_default.yaml", "voice", extra="include_personas: false, measure: voice")
+    bob = make_agent("bob")
+    channel = make_channel("one")
+    for build in ("0", "1", "2"):
+        talk(bob, [f"Good morning, number {n} of {build}!" for n in range(20)], channel=channel, tags={"build": build})
+
+    _, text, _ = ran("--agents", "bob", "--a", "build=1", "--b", "build=2", "--dimensions", "consistency")
+
+    first = " ".join(text.partition("build=1 → build=2")[0].split())
+    assert "a voice shows across at least 10 earlier messages" in first
+    assert "write rules or cues" not in first

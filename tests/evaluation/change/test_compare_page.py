@@ -21,7 +21,7 @@ from agents.seed import loader
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
-from tests.console import HOSTILE, list_of, page_of, plain, read, signed_in, staff, superuser, viewer
+from tests.console import HOSTILE, list_of, page_of, plain, read, signed_in, staff, viewer
 from tests.evaluation.ci.building import own_bot
 from tests.evaluation.conftest import PropositionFolder
 from tests.once import rows_for_all
@@ -40,11 +40,6 @@ def measured(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Itera
             for build in ("40", "41"):
                 capture([RunSpec(agent=agent, where={"build": build}, is_baseline=build == "40")])
         yield
-
-
-@pytest.fixture
-def root() -> Client:
-    return signed_in(superuser())
 
 
 def run_of(slug: str, build: str) -> EvaluationRun:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import pytest
-from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 from pytest_django import Settings
@@ -22,7 +20,7 @@ from evaluation.runs.execute import capture, work_one
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.schedules import fire_now
 from tests.agents.test_admin_home import HOME
-from tests.console import plain, read, signed_in, superuser
+from tests.console import plain, read
 from tests.evaluation.change.measured import judge, run_of
 from tests.evaluation.change.test_compare_command import document, ran
 from tests.evaluation.conftest import PropositionFolder
@@ -76,11 +74,6 @@ def chosen() -> dict[str, int]:
     ada = Agent.objects.get(slug="ada")
     found = newest_since_baselines([ada.pk], WAY).get(ada.pk, {})
     return {name: one.evaluation_run_id for name, one in found.items()}
-
-
-@pytest.fixture
-def root() -> Client:
-    return signed_in(superuser())
 
 
 def on_home(root: Client) -> str:
@@ -223,15 +216,3 @@ def test_an_evaluation_stays_evidence_when_its_messages_are_erased(drifted: Eval
 
     assert chosen()["adherence"] == drifted.pk
     assert overview().main is not None
-
-
-def test_the_newest_is_read_from_an_index(drifted: EvaluationRun) -> None:
-    with CaptureQueriesContext(connection) as captured:
-        newest_since_baselines([drifted.agent_id or 0], WAY)
-    asked = captured.captured_queries[0]["sql"]
-    with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN {'QUERY PLAN ' if connection.vendor == 'sqlite' else ''}{asked}")
-        plan = " ".join(str(row) for row in cursor.fetchall())
-
-    assert len(captured) == 2, "one to choose, one to read"
-    assert connection.vendor != "sqlite" or ("INDEX evidence_newest" in plan and "TEMP B-TREE" not in plan)

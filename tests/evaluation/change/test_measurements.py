@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
@@ -17,10 +15,9 @@ from agents.models import Agent, Message
 from evaluation.change.comparison import compare
 from evaluation.change.measurement_files import UnreadableFile, as_json, measurements_of_file, observations_json
 from evaluation.change.measurements import Measurement, NotComparable, measurement_of
-from evaluation.models import EvaluationRun
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.summary import RunSummary, Share, percent, summarize
+from evaluation.runs.summary import RunSummary, Share, percent
 from evaluation.statistics.bootstrap import Observation
 from tests.evaluation.change.samples import LLM, measurement, only, run_json
 from tests.evaluation.ci.building import own_bot
@@ -157,22 +154,6 @@ def test_a_run_that_is_not_completed_does_not_compare(ada: Agent) -> None:
         NotComparable, match=f"evaluation {run.pk} of ada is failed: the judge scored nothing; only completed"
     ):
         measurement_of(run)
-
-
-def test_many_messages_take_no_more_queries_than_few() -> None:
-    counts = []
-    for n, slug in ((3, "few"), (30, "many")):
-        agent = make_agent(slug)
-        run = make_run(agent)
-        for message in talk(agent, [f"line {i}" for i in range(n)], channel=make_channel(slug)):
-            make_score(run, 5, message=message)
-        run = EvaluationRun.objects.select_related("agent").get(pk=run.pk)
-        with CaptureQueriesContext(connection) as captured:
-            measurement_of(run)
-        counts.append(len(captured))
-        assert summarize(run).dimensions["adherence"].score == 5.0
-
-    assert counts == [2, 2]
 
 
 def written(path: Path, document: Any) -> Path:

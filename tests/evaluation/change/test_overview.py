@@ -249,3 +249,13 @@ def test_unscored_and_trivial_judgements_are_in_no_mean(ada: Agent) -> None:
 )
 def test_a_proposition_is_called_by_its_id_without_prefixes(proposition: str, name: str) -> None:
     assert short_name(proposition, "ada", "fluency") == name
+
+
+def test_a_claim_that_was_reworded_is_named_and_not_compared(ada: Agent) -> None:
+    capture(ada, {"dry": [9] * 4, "voice": STEADY}, proposition_digests={"adherence": {"dry": "old", "voice": "same"}})
+    measure(ada, {"dry": [1] * 4, "voice": STEADY}, proposition_digests={"adherence": {"dry": "new", "voice": "same"}})
+    drift = drift_of(ada)
+
+    assert drift.changed == ["adherence/dry"]
+    assert [row.proposition for row in drift.propositions] == ["voice"]
+    assert drift.state == "steady"

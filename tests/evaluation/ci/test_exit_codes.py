@@ -78,24 +78,6 @@ def test_a_command_line_that_makes_no_sense_is_2(command: str) -> None:
     assert command.partition("--")[2].split()[0] in done.stderr
 
 
-@pytest.mark.django_db
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("import_agents", "{tmp}/bad.yaml"),
-        ("import_transcript", "{tmp}/bad.jsonl"),
-        ("import_transcript", "{tmp}/bad.jsonl", "--map", "assistant"),
-    ],
-)
-def test_files_that_cannot_be_imported_are_refused(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    (tmp_path / "bad.yaml").write_text("system_prompt: [")
-    (tmp_path / "bad.jsonl").write_text("{")
-    with pytest.raises(CommandError) as ended:
-        call_command(*(argument.format(tmp=tmp_path) for argument in arguments), stdout=io.StringIO())
-
-    assert ended.value.returncode == (2 if "--map" in arguments else 3)
-
-
 # -- a judge that refuses what it is asked with
 @pytest.mark.django_db
 @pytest.mark.parametrize(

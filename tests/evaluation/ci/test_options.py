@@ -95,3 +95,22 @@ def test_a_number_for_all_holds_for_scores_and_not_for_counts() -> None:
 def test_a_threshold_for_what_is_not_measured_is_refused() -> None:
     with pytest.raises(ValueError, match="fluency: not among the dimensions measured: adherence"):
         Limits(thresholds={"fluency": 4}).check_dimensions(["adherence"])
+
+
+def test_a_broken_proposition_file_is_wrong_usage(two: Agent, tmp_path: Path) -> None:
+    (tmp_path / "claims").mkdir()
+    (tmp_path / "claims" / "x.yaml").write_text("dimension: charm\n")
+
+    assert "dimension" in refused("--propositions", str(tmp_path / "claims"))
+
+
+def test_a_dry_run_names_one_agents_broken_file_and_estimates_the_others(
+    two: Agent, propositions: PropositionFolder
+) -> None:
+    two_builds(propositions, "bob")
+    propositions.write("adherence/bob.yaml", "propositions:\n  - {id: dry, clam: dry}\n")
+
+    code, out, said = run("--dry-run", "--dimensions", "adherence", "--json")
+
+    assert (code, [one["agent"] for one in json.loads(out)["agents"]]) == (3, ["ada"])
+    assert "bob.yaml:2: propositions[0].clam (dry)" in said

@@ -7,9 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
+from django.test import override_settings
 from pytest_django import Settings
 
 from agents.kit.models import LLMCall
+from evaluation.models import EvaluationRun
 from evaluation.propositions.files import load_file
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import document, file_of, make_ada, proposal, reply, run
@@ -100,3 +102,25 @@ def test_suggestions_are_shown_by_the_check(propositions: PropositionFolder) -> 
     assert "adherence/ada: 1 proposition (1 judge only), 1 suggestion, 1 rejected" in out
     assert "adherence/bob: 1 suggestion" in out
     assert "2 suggestions not judged before you accept them." in out
+
+
+def test_a_file_that_cannot_be_written_ends_with_2_and_a_reason(llm_server: LLMServer, team: Path) -> None:
+    make_ada()
+    (team / "adherence").write_text("a file where a folder should be")
+    llm_server.reply(**reply(proposal()))
+    code, out = run("draft_propositions")
+
+    assert code == 2
+    assert "cannot be" in out
+
+
+def test_suggestions_alone_are_not_measured(llm_server: LLMServer, propositions: PropositionFolder) -> None:
+    make_ada()
+    propositions.claims("adherence/ada.suggestions.yaml", "d", extra="active: false")
+
+    with override_settings(LLM_EVALUATION_RETRIES=0):
+        code, _ = run("capture_baseline", "--agents", "ada")
+
+    assert code != 0
+    assert LLMCall.objects.count() == 0
+    assert not EvaluationRun.objects.filter(overall_score__isnull=False).exists()

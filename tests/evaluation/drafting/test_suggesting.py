@@ -365,3 +365,12 @@ def test_whatever_a_model_writes_is_read_back_as_it_was_checked(
 def test_a_slug_cannot_lead_out_of_the_folder(slug: str) -> None:
     with pytest.raises(CannotSave, match="file name"):
         path_for(Path("somewhere"), slug)
+
+
+def test_no_more_are_kept_than_asked_for(llm_server: LLMServer) -> None:
+    llm_server.reply(**reply(*(proposal(f"{{{{agent_name}}}} likes {what}") for what in ("rain", "tea", "rope"))))
+    result = suggested(2)
+
+    assert len(result.usable) == 2
+    assert list(dropped(result).values()) == ["there are 2 suggestions already"]
+    assert "Propose at most 2." in prompt_of(llm_server.bodies[0])

@@ -129,9 +129,8 @@ def test_a_large_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
     assert "allowed: 2,000,000" in refused(tmp_path / "large.yaml", GOOD + "about: |\n" + "  words\n" * 1_300_000)
 
 
-@pytest.mark.parametrize("bomb", ["{<<: [ALIASES]}"])
-def test_aliases_that_stand_for_billions_of_values_are_refused(tmp_path: Path, bomb: str) -> None:
-    levels = [f"x{n + 1}: &x{n + 1} {bomb.replace('ALIASES', ', '.join([f'*x{n}'] * 9))}" for n in range(12)]
+def test_aliases_that_stand_for_billions_of_values_are_refused(tmp_path: Path) -> None:
+    levels = [f"x{n + 1}: &x{n + 1} {{<<: [{', '.join([f'*x{n}'] * 9)}]}}" for n in range(12)]
     said = refused(tmp_path / "bomb.yaml", "\n".join([GOOD.strip(), "x0: &x0 {a: 1}", *levels]))
 
     assert "aliases are not allowed" in said

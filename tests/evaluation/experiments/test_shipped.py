@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from agents.swarm.models import Swarm
@@ -154,3 +154,12 @@ def test_an_arm_with_a_swarm_that_nobody_has_is_refused(changes: dict[str, Any],
 
     with pytest.raises(ExperimentRefused, match=named):
         start_experiment(scenario(arms=arms, **changes))
+
+
+def test_swarms_that_are_switched_off_leave_the_report_void(settings: Settings) -> None:
+    settings.TURN_SWARM_ENABLED = False
+
+    with pytest.raises(CommandError) as error:
+        call_command("experiment", "run", "swarm-on-off", "--scale", "0.25", "--json")
+
+    assert error.value.returncode == 2

@@ -168,3 +168,12 @@ def test_agents_without_propositions_are_found(root: Client, team: PropositionFo
     assert propositions_url("bob") not in read(root, f"{overview}?q=lund")
     assert "No agent is named like that." in plain(read(root, f"{overview}?q=nobody"))
     assert page_url("new", "bob") in read(root, overview)
+
+
+def test_an_unwritable_file_is_a_message_and_no_log_entry(root: Client, file: Path) -> None:
+    (file.parent / f".{file.name}.new").mkdir()
+    html = press(root, "accept", "ada-talk")
+
+    assert "cannot be written: Is a directory" in plain(html)
+    assert file.read_text() == FILE
+    assert not LogEntry.objects.exists()

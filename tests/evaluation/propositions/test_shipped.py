@@ -47,7 +47,7 @@ def test_channel_dimensions_are_shipped_as_environment_ac_6_4_5_ac_6_6_5() -> No
 AGENTS = [path.stem for path in shipped() if path.parent.name == "adherence" and not path.stem.startswith(DEFAULT)]
 
 
-def test_each_of_sixteen_agents_has_six_to_ten_of_its_own_and_an_anti_pattern() -> None:
+def test_each_of_sixteen_agents_has_six_to_ten_propositions_of_its_own() -> None:
     assert len(AGENTS) == 16
     for slug in AGENTS:
         asked = propositions_for(agent_slug=slug, dimension="adherence", seeded=True)

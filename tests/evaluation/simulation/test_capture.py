@@ -7,12 +7,13 @@ import json
 from typing import Any
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.test import Client
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, Run
 from evaluation.change.models import Baseline
+from evaluation.models import EvaluationRun
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.simulating import simulation_spec
@@ -168,3 +169,28 @@ def test_numbers_of_simulated_speech_say_so(root: Client, settings: Settings, pr
         assert "offline:scripted-1" in html
     for page in ("/admin/evaluation/evaluationrun/", "/admin/change/baseline/"):
         assert ">simulated</span>" in root.get(page).content.decode()
+
+
+def test_a_dry_run_says_who_would_not_be_simulated() -> None:
+    speaker(messages=3, lines=())
+    out, err = io.StringIO(), io.StringIO()
+
+    call_command("capture_baseline", "--dry-run", "--json", stdout=out, stderr=err)
+
+    assert "ada: not simulated: no sample lines" in err.getvalue()
+    assert "simulations" not in json.loads(out.getvalue())
+
+
+def test_an_actor_that_is_down_leaves_only_its_agent_unmeasured(llm_server: LLMServer, settings: Settings) -> None:
+    settings.ACTOR_MODEL = "test-model"
+    speaker(messages=2)
+    speaker("bob", messages=10)
+    llm_server.always(status=401)
+
+    with pytest.raises(CommandError) as caught:
+        command()
+
+    assert caught.value.returncode == 2
+    assert "ada: failed: 10 of 10 conversations not finished" in str(caught.value)
+    assert "the model call failed: rejected" in str(caught.value)
+    assert [run.agent.slug for run in EvaluationRun.objects.select_related("agent") if run.agent] == ["bob"]

@@ -6,13 +6,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import OperationalError
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, MemoryBlock, MemoryPassage, Message, Run
 from agents.personas.persona import save_persona
-from agents.turn import orchestrator
-from agents.turn.orchestrator import run_turn, start_turn
+from agents.turn.orchestrator import start_turn
 from agents.turn.pipeline import Revise
 from correction.models import AgentEvaluationConfig
 from evaluation.simulation.conversations import simulate
@@ -267,22 +265,3 @@ def test_a_turn_that_was_left_unfinished_is_named_and_not_waited_for(scripted: A
     assert not result.messages
     assert lost.finish(owner="elsewhere:1:x", status=Run.Status.ERRORED)
     assert simulated(scripted).complete
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_database_that_is_busy_for_a_moment_ends_no_simulation(
-    scripted: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken: list[int] = []
-
-    def busy_once(run: Run, *, owner: str) -> Run:
-        taken.append(run.pk)
-        if len(taken) == 1:
-            raise OperationalError("database is locked")
-        return run_turn(run, owner=owner)
-
-    monkeypatch.setattr(orchestrator, "run_turn", busy_once)
-    simulation = simulate(agent=scripted, situations=[HELLO])
-
-    assert simulation.complete
-    assert taken[0] == taken[1], "the same turn is taken again"

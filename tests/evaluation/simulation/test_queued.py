@@ -9,7 +9,7 @@ import pytest
 from django.db.models.signals import post_save
 from pytest_django import Settings
 
-from agents.models import Agent, Message, Run
+from agents.models import Agent, Message
 from correction.config.configure import configure
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun
@@ -23,7 +23,7 @@ from tests.correction.ledger import call
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.measuring import queue_baseline
 from tests.evaluation.simulation.acting import acts
-from tests.factories import make_agent, speaking, talk
+from tests.factories import make_agent
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -66,19 +66,6 @@ def test_the_worker_simulates_an_agent_with_little_speech_and_measures_that(ada:
     assert (run.status, run.simulated, run.actor_model) == ("completed", True, "offline:scripted-1")
     assert spoken(ada) == LINES == run.sample_size
     assert Baseline.objects.get(agent=ada).evaluation_run == run
-
-
-def test_enough_speech_or_no_simulation_measures_real_speech(ada: Agent) -> None:
-    bob = speaking("bob", [f"real {n}" for n in range(10)])
-    talk(ada, ["Hello."])
-
-    runs = [queued(ada, simulate=False), queued(bob)]
-    work()
-
-    for run in runs:
-        run.refresh_from_db()
-    assert [(run.status, run.simulated) for run in runs] == [("completed", False)] * 2
-    assert not Run.objects.exists()
 
 
 def test_asking_twice_is_one_capture_and_simulates_nothing_again(ada: Agent) -> None:

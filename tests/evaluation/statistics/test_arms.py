@@ -63,15 +63,15 @@ def test_too_few_scores_or_none_that_vary_give_no_figure(a: list[float], b: list
 
 def test_only_the_clustered_test_keeps_its_rate_of_false_findings() -> None:
     naive = clustered = 0
-    for seed in range(100):
+    for seed in range(200):
         a, b = played(2 * seed, 24), played(2 * seed + 1, 24)
         test, p = welch(flat(a), flat(b)), permutation_p(a, b, seed=seed)
         assert test is not None
         assert p is not None
         naive, clustered = naive + (test.p < 0.05), clustered + (p < 0.05)
 
-    assert naive > 10
-    assert 2 <= clustered <= 10
+    assert naive > 20
+    assert 5 <= clustered <= 18
 
 
 def test_the_number_of_environments_gives_the_promised_power() -> None:
@@ -82,12 +82,12 @@ def test_the_number_of_environments_gives_the_promised_power() -> None:
     assert needed == pytest.approx(15, abs=2)
 
     seen = 0
-    for seed in range(100):
+    for seed in range(300):
         a, b = played(2 * seed, needed, higher=change), played(2 * seed + 1, needed)
         p = permutation_p(a, b, seed=seed)
         seen += p is not None and p < 0.05
 
-    assert seen / 100 >= 0.7  # 0.8, and the chance of 100
+    assert seen / 300 >= 0.75  # 0.8, and the chance of 300
 
 
 @pytest.mark.parametrize(

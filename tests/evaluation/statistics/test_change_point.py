@@ -112,14 +112,14 @@ def test_a_drop_of_one_point_is_found_within_days(simulate: Simulator, at_most: 
     rng = np.random.default_rng(13)
     delays: list[float] = []
     onsets: list[float] = []
-    for _agent in range(30):
+    for _agent in range(60):
         points = series(simulate, rng, 70, drop=1, since=30)
         found = [a for a in find_drops(points, every=DAY).alarms if points[a.index].time >= START + 29.5 * DAY]
         delays.append((points[found[0].index].time - START) / DAY - 29 if found else math.inf)
         onsets.extend((points[a.onset].time - START) / DAY for a in found[:1])
 
     assert median(delays) <= at_most
-    assert sum(map(math.isinf, delays)) <= 3  # what it costs to allow for days that hang together
+    assert sum(map(math.isinf, delays)) <= 5  # what it costs to allow for days that hang together
     assert abs(median(onsets) - 30) <= 2
 
 

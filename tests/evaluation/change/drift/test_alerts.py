@@ -31,7 +31,7 @@ GOOD, LOW = (7, 8, 7, 6, 8, 7), (5, 5, 4, 6, 5, 4)
 @pytest.fixture(scope="module", autouse=True)
 def _good_fortnight(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     """An agent that a nightly schedule measured well for fourteen days."""
-    with rows_for_all(django_db_blocker):
+    with rows_for_all(django_db_blocker, SCORE_MIN_JUDGEMENTS=1, SCORE_MIN_COVERAGE=0.0):
         agent = speaking("ada", ["a secret that was said"])
         days(make_schedule("nightly", agent, due=MONDAY + 400 * DAY), agent, 0, 14, GOOD)
         yield

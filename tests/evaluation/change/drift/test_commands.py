@@ -160,7 +160,7 @@ def test_drift_shows_series_with_sparklines_falls_and_judges_apart(ada: Agent) -
 
 
 def test_drift_says_who_has_no_series(ada: Agent) -> None:
-    measured_day(make_schedule("nightly", ada), ada, 0, (7, 8))
+    measured_day(make_schedule("nightly", ada, due=MONDAY + 999 * DAY), ada, 0, (7, 8))
     schedules.work_one(owner="test")
     make_agent("kevin")
 
@@ -179,3 +179,8 @@ def test_drift_says_who_has_no_series(ada: Agent) -> None:
 )
 def test_drift_refuses_what_is_not_there(ada: Agent, arguments: tuple[str, ...], message: str) -> None:
     assert message in refused("drift", *arguments)
+
+
+def test_drift_without_series_says_how_to_get_some(ada: Agent) -> None:
+    assert "schedule add nightly" in run("drift")
+    assert said("drift") == {"series": [], "no_series": [{"agent": "ada", "reason": "measured by no schedule yet"}]}
