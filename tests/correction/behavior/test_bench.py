@@ -65,28 +65,6 @@ def test_offline_figures_come_as_json(cases: Path, settings: Settings) -> None:
     assert result["intervals"]["recall"][0] < 0.5
 
 
-def test_each_labelled_request_is_compared_with_its_trait_and_direction(tmp_path: Path, settings: Settings) -> None:
-    settings.JUDGE_MODEL = "offline:lexical-1"
-    rows: list[tuple[str, str, float | None]] = [
-        ("Stop using emoji", "emoji usage", 0.0),
-        ("Use emoji sometimes", "emoji usage", 0.3),
-        ("be more concise", "concise responses", None),
-        ("no more jokes", "jokes", 0.9),
-        ("stop swearing", "puns", 0.0),
-        ("use fewer puns", "puns", None),
-        ("Every footnote you add sends me scrolling.", "footnotes", 0.0),
-    ]
-    path = written(tmp_path, *({"text": t, "request": True, "behavior": b, "strength": s} for t, b, s in rows))
-
-    result = json.loads(run(path, "--json"))
-
-    assert [case["verdict"] for case in result["cases"]] == [
-        "right", "right", "right", "opposite", "other trait", "other strength", "no trait",
-    ]  # fmt: skip
-    assert (result["traits"]["n"], result["traits"]["right"], result["traits"]["opposite"]) == (7, 3, 1)
-    assert "Right trait and direction: 3 of 7 labelled requests; opposite: 1" in run(path)
-
-
 def test_wrong_judgements_are_shown_and_failures_enter_no_figure(cases: Path, llm_server: LLMServer) -> None:
     answers = {"arrr": {**YES, "confidence": "low"}, "emoji": {"scripted": {"text": "no idea"}}}
     llm_server.respond = judge(

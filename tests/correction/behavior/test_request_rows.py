@@ -60,9 +60,7 @@ def test_old_requests_go_but_for_those_somebody_or_a_policy_decided(ada: Agent) 
     assert sorted(BehaviorRequest.objects.values_list("status", flat=True)) == sorted([*decided, "no_request"])
 
 
-def test_erasing_a_person_clears_answers_and_changes_stay_revertible(
-    ada: Agent,
-) -> None:
+def test_erasing_a_person_clears_answers_and_changes_stay_revertible(ada: Agent) -> None:
     said = "Could you please stop mentioning my neighbour Ferdinand in each answer?"
     call = LLMCall.objects.create(purpose="behavior", mechanism="behavior", agent=ada, status="ok")
     LLMPayload.objects.create(call=call, request={"system": "What is asked of whom?"})

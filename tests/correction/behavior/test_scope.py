@@ -96,10 +96,7 @@ def test_only_editors_change_the_persona_unless_a_setting_widens_it(
 
 @pytest.mark.parametrize(
     ("who", "body", "held"),
-    [
-        ("editor", {}, "the whole persona"),
-        ("editor", {"outsider": "Zed"}, "only towards Zed in"),
-    ],
+    [("editor", {}, "the whole persona"), ("editor", {"outsider": "Zed"}, "only towards Zed in")],
 )
 def test_over_the_api_the_author_counts_not_the_token(
     llm_server: LLMServer, who: str, body: dict[str, str], held: str
@@ -213,9 +210,7 @@ def test_what_is_reverted_is_not_shown_any_more_the_latest_change_first(llm_serv
     assert shown(agent, channel) == []
 
 
-def test_a_proposal_keeps_its_scope_when_the_setting_changes(
-    llm_server: LLMServer,
-) -> None:
+def test_a_proposal_keeps_its_scope_when_the_setting_changes(llm_server: LLMServer) -> None:
     agent, channel = dm_with(behavior_scope="channel", behavior_auto_apply="never")
     request = asked(llm_server, channel)
     AgentEvaluationConfig.objects.update(behavior_scope="persona")
