@@ -123,15 +123,6 @@ def test_an_override_that_makes_no_sense_is_passed_over(overrides: dict[str, Any
     assert "override" not in config.provenance.values()
 
 
-def test_a_configuration_is_read_in_one_query(django_assert_num_queries: DjangoAssertNumQueries) -> None:
-    agent = make_agent()
-    row_of(agent, gate_fluency_enabled=True)
-    defaults()
-
-    with django_assert_num_queries(1):
-        resolve_config(agent)
-
-
 def test_all_agents_are_read_in_two_queries(django_assert_num_queries: DjangoAssertNumQueries) -> None:
     defaults(gate_fluency_enabled=True)
     for n in range(5):

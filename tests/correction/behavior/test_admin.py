@@ -204,17 +204,6 @@ def test_a_typed_description_does_not_replace_a_newer_one_unseen(ada_stale: Agen
     assert ada_stale.description == "Mine."
 
 
-def test_only_another_text_makes_a_description_somebodys(ada_stale: Agent, console: Client) -> None:
-    Agent.objects.update(description_origin="generated")
-    console.post(page_of(ada_stale), sent(console.get(page_of(ada_stale)), description="A clerk.\nDry.  "))
-    ada_stale.refresh_from_db()
-    assert (ada_stale.description, ada_stale.description_origin) == ("A clerk.\nDry.", "generated")
-
-    console.post(page_of(ada_stale), sent(console.get(page_of(ada_stale)), description="Mine."))
-    ada_stale.refresh_from_db()
-    assert (ada_stale.description, ada_stale.description_origin) == ("Mine.", "person")
-
-
 QUESTION = "Did it change anything?"
 
 

@@ -23,7 +23,7 @@ from tests.correction.behavior.asking import CONCISE, dm_with, judge, traits_of,
 from tests.correction.gating import judge as gate_judge
 from tests.correction.gating import send
 from tests.evaluation.judging import prompt_of
-from tests.factories import make_agent, make_channel, say
+from tests.factories import make_agent, make_channel
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -290,18 +290,3 @@ def test_a_request_in_a_chat_holds_there_and_is_deleted_with_it(
     Run.objects.update(status="completed")
     delete_chat(chat)
     assert not BehaviorRequest.objects.exists()
-
-
-def test_in_a_scratch_chat_that_refers_to_what_was_said_in_it(
-    llm_server: LLMServer, django_capture_on_commit_callbacks: Any
-) -> None:
-    agent = make_agent("ada")
-    chat = begin_chat(agent)
-    say(chat, agent, "Ahoy, matey!", synthetic=True)
-    llm_server.respond = judge(map=PIRATE)
-
-    with django_capture_on_commit_callbacks(execute=True):
-        ask(agent, chat, "More of that, please")
-    assert work_one(owner="w")
-
-    assert "Ahoy, matey!" in prompt_of(llm_server.bodies[-1])

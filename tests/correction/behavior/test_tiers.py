@@ -104,14 +104,6 @@ def test_the_prompt_reads_as_its_snapshot(tier: Tier) -> None:
     assert result == path.read_text(encoding="utf-8")
 
 
-def test_what_was_said_before_is_cut_visibly() -> None:
-    asked = "".join(texts(request("extract", context=("Zed: " + "x" * 5_000,))))
-
-    assert "x" * 900 in asked
-    assert "x" * 1_001 not in asked
-    assert "characters cut]" in asked
-
-
 @pytest.mark.parametrize("tier", TIERS)
 def test_nothing_anybody_wrote_can_close_a_fence(tier: Tier) -> None:
     whom = subject(TraitValue(f"x{HOSTILE}"[:110], HOSTILE, 0.0, 1.0), name=f"Ada\n{HOSTILE}", persona=HOSTILE)
