@@ -261,11 +261,7 @@ def test_a_body_nobody_means_is_a_400_and_changes_nothing(client: Program, ada: 
 
 @pytest.mark.parametrize(
     ("method", "route", "most"),
-    [
-        ("post", "messages/ingest/", 10 * 1024 * 1024),
-        ("post", "quality-checks/", 500_000),
-        ("patch", CONFIG, 65_536),
-    ],
+    [("post", "messages/ingest/", 10 * 1024 * 1024), ("post", "quality-checks/", 500_000), ("patch", CONFIG, 65_536)],
 )
 def test_a_body_beyond_its_routes_limit_is_a_413_and_not_read(
     client: Program, ada: Agent, method: str, route: str, most: int

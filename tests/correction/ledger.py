@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from agents.kit.models import LLMCall
+from agents.kit.models import LLMCall, ModelPrice
 from agents.models import Agent
 
 
@@ -33,3 +33,15 @@ def call(
     if at is not None:
         LLMCall.objects.filter(pk=row.pk).update(created_at=at)
     return row
+
+
+def price(input_usd: int = 10) -> None:
+    """Let a million input tokens of the tests' model cost so many dollars, and nothing else anything."""
+    ModelPrice.objects.create(
+        model="test-model",
+        effective_from="2026-01-01",
+        input_usd=input_usd,
+        output_usd=0,
+        cache_write_usd=0,
+        cache_read_usd=0,
+    )

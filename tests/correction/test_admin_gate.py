@@ -284,7 +284,7 @@ def test_the_number_of_queries_does_not_grow(root: Client) -> None:
     ada = make_agent()
     judged(ada, *[2.0] * 20, mark="right")  # more than a judge is shown
     few = [len(queries(root, gate_page(agent))) for agent in (ada, None)]
-    for number in range(5):
+    for number in range(3):
         judged(make_agent(f"a{number}"), 1.0, 5.5, 8.0)
         judged(ada, number + 0.5)
     judged(ada, 1.0, 1.5, mark="false_alarm")

@@ -16,7 +16,11 @@ from correction.config.configure import config_history, configure
 from correction.config.settings import SETTINGS, resolve_config
 from tests.api_client import Program, program
 from tests.console import plain, signed_in, superuser
+from tests.correction.gating import join, judge
+from tests.correction.gating import send as send_draft
+from tests.correction.ledger import price
 from tests.factories import make_agent
+from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
 
@@ -64,9 +68,7 @@ def test_the_list_shows_every_agent_s_values_and_their_origins(client: Program) 
     assert page["fields"]["gate_fluency_threshold"]["allowed"] == "0 to 9 with at most 1 decimal place"
 
 
-def test_patch_changes_the_fields_given_and_keeps_who_and_why_ac_7_3_4(
-    client: Program,
-) -> None:
+def test_patch_changes_the_fields_given_and_keeps_who_and_why_ac_7_3_4(client: Program) -> None:
     configure(agent=michael(), changes={"max_correction_attempts": 1})
 
     answer = client.patch(
@@ -204,3 +206,30 @@ def test_a_form_is_bounded_as_json_is(client: Program) -> None:
     broken = browser.put(MICHAEL, b"--x", content_type="multipart/form-data; boundary=y")
     assert broken.status_code in (200, 400)
     assert config_history(michael()) == []
+
+
+def test_gates_switched_over_the_api_act_on_the_next_message(llm_server: LLMServer) -> None:
+    price()
+    respond = judge({"adherence": 2, "consistency": 8})
+    llm_server.respond = lambda body: {**respond(body), "usage": {"input_tokens": 1000, "output_tokens": 50}}
+    michael = make_agent("michael")
+    channel, client = join(michael), program(superuser())
+    assert client.get(MICHAEL).json()["config"]["gate_mode"] == "off"
+
+    client.patch(
+        MICHAEL, {"gate_adherence_enabled": True, "gate_consistency_enabled": True, "gate_rules_enabled": False}
+    )
+    rejected = send_draft(michael, channel, "I refuse to speak.")
+    client.patch(MICHAEL, {"gate_adherence_enabled": None, "gate_consistency_enabled": None})
+    sent = send_draft(michael, channel, "I still refuse to speak.")
+
+    assert (rejected.committed, rejected.outcome, sent.committed, sent.outcome) == (False, "corrected", True, "sent")
+    costs = client.get("/api/evaluations/costs/?agent=michael").json()
+    assert [(row["mechanism"], row["calls"], row["cost_usd"]) for row in costs["by"]["mechanism"]] == [
+        ("gate", 2, 0.02)
+    ]
+    assert {row["dimension"]: (row["input_tokens"], row["output_tokens"]) for row in costs["by"]["dimension"]} == {
+        "adherence": (1000, 50), "consistency": (1000, 50),
+    }  # fmt: skip
+    (log,) = client.get("/api/evaluations/correction-logs/?agent=michael").json()["results"]
+    assert (log["outcome"], [d["passed"] for d in log["dimensions"]]) == ("corrected", [False, True])

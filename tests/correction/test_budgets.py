@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 
-from agents.kit.models import LLMCall, ModelPrice
+from agents.kit.models import LLMCall
 from agents.models import Agent, Channel
 from correction.config.configure import configure
 from correction.config.settings import resolve_config
@@ -24,7 +24,7 @@ from correction.costs import BudgetDay, budgets_today, evaluation_over_budget, o
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import execute, work_one
 from evaluation.runs.planning import RunSpec, prepare_run
-from tests.correction.ledger import call
+from tests.correction.ledger import call, price
 from tests.declaring import declare
 from tests.evaluation.channel_cast import gather
 from tests.evaluation.conftest import PropositionFolder
@@ -54,7 +54,7 @@ def is_over(agent: Agent) -> bool:
     return over_budget(agent, resolve_config(agent))
 
 
-def cap(agent: Agent, dollars: str) -> None:
+def cap(agent: Agent | None, dollars: str) -> None:
     configure(agent=agent, changes={"budget_enabled": True, "daily_budget_usd": dollars})
 
 
@@ -115,9 +115,7 @@ def test_a_budget_lasts_from_midnight_to_midnight_utc(ada: Agent) -> None:
 @pytest.fixture
 def paid(llm_server: LLMServer) -> LLMServer:
     """A judge whose every call costs one cent."""
-    ModelPrice.objects.create(
-        model="test-model", effective_from="2026-01-01", input_usd=10, output_usd=0, cache_write_usd=0, cache_read_usd=0
-    )
+    price()
     llm_server.always(usage={"input_tokens": 1000, "output_tokens": 0})
     return llm_server
 
@@ -146,10 +144,6 @@ def evaluate(agent: Agent) -> EvaluationRun:
     return run
 
 
-def left(run: EvaluationRun) -> int:
-    return int(EvaluationScore.objects.filter(evaluation_run=run, status="pending").count())
-
-
 def test_an_evaluation_pauses_when_the_budget_is_used_up_and_says_so(
     paid: LLMServer, chatty: Agent, settings: Settings
 ) -> None:
@@ -163,17 +157,9 @@ def test_an_evaluation_pauses_when_the_budget_is_used_up_and_says_so(
     assert "of $0.0200" in run.error
     assert run.overall_score is None
     assert 2 <= paid.calls < 12  # what was asked between two looks, and what was in flight
-    assert left(run) == 12 - paid.calls
-
-
-def test_what_is_free_is_still_settled_when_the_budget_is_used_up(paid: LLMServer, chatty: Agent) -> None:
-    cap(chatty, "0")
-
-    run = evaluate(chatty)
-
-    assert (run.status, paid.calls) == ("paused_budget", 0)
-    rules = EvaluationScore.objects.filter(evaluation_run=run, proposition_id="short")
-    assert set(rules.values_list("status", flat=True)) == {"scored"}
+    scores = EvaluationScore.objects.filter(evaluation_run=run)
+    assert scores.filter(status="pending").count() == 12 - paid.calls
+    assert set(scores.filter(proposition_id="short").values_list("status", flat=True)) == {"scored"}, "which is free"
 
 
 def test_a_worker_resumes_a_paused_evaluation_the_next_day(paid: LLMServer, chatty: Agent) -> None:
@@ -234,13 +220,9 @@ def today() -> BudgetDay:
     return budgets_today(now=TODAY_NOON)
 
 
-def with_budget(agent: Agent | None, amount: str) -> None:
-    configure(agent=agent, changes={"budget_enabled": True, "daily_budget_usd": amount})
-
-
 def test_only_checking_and_measuring_count_and_only_since_midnight_utc() -> None:
     ada = make_agent()
-    with_budget(ada, "1")
+    cap(ada, "1")
     call(ada, cost="0.10", at=TODAY_NOON)
     call(ada, cost="0.20", at=TODAY_NOON, purpose="evaluation")
     call(ada, cost="5.00", at=TODAY_NOON, purpose="turn")
@@ -253,30 +235,21 @@ def test_only_checking_and_measuring_count_and_only_since_midnight_utc() -> None
 
 
 def test_only_agents_with_a_budget_count_against_budgets() -> None:
-    ada, bob, eve = (make_agent(slug) for slug in ("ada", "bob", "eve"))
-    with_budget(ada, "1")
-    with_budget(bob, "2")
-    for agent, cost in ((ada, "0.50"), (bob, "0.50"), (eve, "9")):
+    for slug, amount, cost in (("ada", "1", "1.00"), ("bob", "1", "0.80"), ("cleo", "2", "0.79"), ("eve", None, "9")):
+        agent = make_agent(slug)
+        if amount:
+            cap(agent, amount)
         call(agent, cost=cost, at=TODAY_NOON)
     got = today()
 
-    assert (got.capped, got.budget, got.budgets) == (Decimal("1.00"), Decimal("3.0000"), 2)
-    assert (got.used_up, got.nearly) == (0, 0)
-
-
-def test_used_up_and_nearly_used_up_budgets_are_counted() -> None:
-    for slug, cost in (("ada", "1.00"), ("bob", "0.80"), ("eve", "0.79")):
-        agent = make_agent(slug)
-        with_budget(agent, "1")
-        call(agent, cost=cost, at=TODAY_NOON)
-
-    assert (today().used_up, today().nearly) == (1, 1)
+    assert (got.capped, got.budget, got.budgets) == (Decimal("2.59"), Decimal("4.0000"), 3)
+    assert (got.used_up, got.nearly) == (1, 1)
 
 
 def test_the_defaults_budget_active_agents_and_all_channels_together() -> None:
     ada, bob = make_agent("ada"), make_agent("bob")
     make_agent("old", is_active=False)
-    with_budget(None, "1")
+    cap(None, "1")
     configure(agent=bob, changes={"budget_enabled": False})
     call(ada, cost="0.20", at=TODAY_NOON)
     call(None, cost="1.50", at=TODAY_NOON, purpose="evaluation")
@@ -294,10 +267,6 @@ def cast(llm_server: LLMServer) -> dict[str, Agent]:
     return gather(llm_server)
 
 
-def cap_of_defaults(dollars: str) -> None:
-    configure(agent=None, changes={"budget_enabled": True, "daily_budget_usd": dollars})
-
-
 def evaluate_channel(**asked: object) -> EvaluationRun:
     run, _ = prepare_run(RunSpec(**asked))  # type: ignore[arg-type]
     execute([run])
@@ -306,7 +275,7 @@ def evaluate_channel(**asked: object) -> EvaluationRun:
 
 
 def test_calls_for_no_agent_use_up_the_cap_of_the_defaults() -> None:
-    cap_of_defaults("0.02")
+    cap(None, "0.02")
     call(None, cost="0.01", purpose="evaluation")
     assert evaluation_over_budget(None, PAID) == ""
     call(None, cost="0.01", purpose="evaluation")
@@ -321,7 +290,7 @@ def test_calls_for_no_agent_use_up_the_cap_of_the_defaults() -> None:
 def test_a_worker_resumes_a_paused_channel_evaluation_the_next_day(
     cast: dict[str, Agent], llm_server: LLMServer
 ) -> None:
-    cap_of_defaults("0.5")
+    cap(None, "0.5")
     call(None, cost="0.5", purpose="evaluation")
     channel = Channel.objects.earliest("pk")
 
@@ -340,7 +309,7 @@ def test_a_worker_resumes_a_paused_channel_evaluation_the_next_day(
 def test_an_evaluation_completes_without_its_channels_and_adds_them_later(
     cast: dict[str, Agent], llm_server: LLMServer
 ) -> None:
-    cap_of_defaults("1")
+    cap(None, "1")
     call(None, cost="1", purpose="evaluation")
 
     run = evaluate_channel(agent=cast["ada"], dimensions=("fluency", "convergence"))
@@ -348,7 +317,7 @@ def test_an_evaluation_completes_without_its_channels_and_adds_them_later(
     alone = run.overall_score
     assert set(run.channel_runs.values_list("status", flat=True)) == {"paused_budget"}
 
-    cap_of_defaults("2")
+    cap(None, "2")
     while work_one(owner="worker"):
         pass
     run.refresh_from_db()

@@ -10,7 +10,7 @@ import pytest
 import sentry_sdk
 from django.core.exceptions import ValidationError
 from django.core.management import call_command
-from django.db import IntegrityError
+from django.db import IntegrityError, transaction
 from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,7 +30,7 @@ from correction.config.settings import (
     validate_names,
 )
 from correction.models import AgentEvaluationConfig
-from tests.console import plain, read
+from tests.console import read
 from tests.correction.config_page import own, save, url_of
 from tests.factories import make_agent, make_channel
 from tests.tracing import Caught
@@ -52,18 +52,11 @@ def test_everything_is_off_where_no_one_said_anything_ac_7_3_2() -> None:
     config = resolve_config(make_agent())
 
     assert config.gate_is_off
-    assert config.gate_mode == "off"
-    assert config.gate_dimensions == ()
+    assert (config.gate_mode, config.gate_dimensions) == ("off", ())
     assert [name for name, value in config.values.items() if value is True] == ["behavior_requests_enabled"]
     assert set(config.provenance.values()) == {"built-in"}
-
-
-def test_the_built_in_numbers_are_those_of_the_specification() -> None:
-    config = resolve_config(make_agent())
-
     assert [config.threshold(d) for d in ("adherence", "consistency", "fluency")] == [Decimal(5)] * 3
-    assert config["max_correction_attempts"] == 2
-    assert config["variety_message_threshold"] == 7
+    assert (config["max_correction_attempts"], config["variety_message_threshold"]) == (2, 7)
     assert (config["convergence_threshold"], config["repetition_threshold"]) == (6, Decimal("0.3"))
     assert (config["gate_deadline_seconds"], config["gate_total_deadline_seconds"]) == (5, 12)
 
@@ -97,7 +90,6 @@ def test_off_and_zero_are_said_and_not_inherited() -> None:
 @pytest.mark.parametrize(
     ("set_by_defaults", "own", "mode", "dimensions", "rules"),
     [
-        ({}, {"gate_adherence_enabled": True}, "enforce", ("adherence",), True),
         ({}, {"gate_fluency_enabled": True}, "enforce", ("fluency",), False),
         ({}, {"gate_rules_enabled": True, "gate_fluency_enabled": True}, "enforce", ("adherence", "fluency"), True),
         ({}, {"gate_adherence_enabled": True, "gate_rules_enabled": False}, "enforce", ("adherence",), False),
@@ -131,15 +123,6 @@ def test_an_override_that_makes_no_sense_is_passed_over(overrides: dict[str, Any
     assert "override" not in config.provenance.values()
 
 
-def test_a_configuration_is_read_in_one_query(django_assert_num_queries: DjangoAssertNumQueries) -> None:
-    agent = make_agent()
-    row_of(agent, gate_fluency_enabled=True)
-    defaults()
-
-    with django_assert_num_queries(1):
-        resolve_config(agent)
-
-
 def test_all_agents_are_read_in_two_queries(django_assert_num_queries: DjangoAssertNumQueries) -> None:
     defaults(gate_fluency_enabled=True)
     for n in range(5):
@@ -167,24 +150,15 @@ def test_a_turn_reads_its_configuration_once(django_assert_num_queries: DjangoAs
 def test_there_is_one_defaults_row_and_one_row_per_agent_ac_7_3_8() -> None:
     agent = make_agent()
     defaults()
-
+    row_of(agent)
     for duplicate in (
         AgentEvaluationConfig(is_defaults=True),
-        AgentEvaluationConfig(agent=agent, is_defaults=True),
+        AgentEvaluationConfig(agent=make_agent("bob"), is_defaults=True),
         AgentEvaluationConfig(),
+        AgentEvaluationConfig(agent=agent),
     ):
-        with pytest.raises(IntegrityError):
-            save_alone(duplicate)
-    row_of(agent)
-    with pytest.raises(IntegrityError):
-        save_alone(AgentEvaluationConfig(agent=agent))
-
-
-def save_alone(row: AgentEvaluationConfig) -> None:
-    from django.db import transaction
-
-    with transaction.atomic():
-        row.save()
+        with pytest.raises(IntegrityError), transaction.atomic():
+            duplicate.save()
 
 
 def test_every_column_is_a_declared_setting_ac_7_3_1() -> None:
@@ -261,17 +235,11 @@ def test_no_one_is_not_the_same_as_inheriting(ada: Agent) -> None:
 
 def test_a_person_writes_names_line_by_line_and_sees_what_is_inherited(root: Client, ada: Agent) -> None:
     configure(agent=None, changes={PROTECTED: "oath"})
-    html = read(root, url_of(ada))
-    assert 'placeholder="inherits oath (defaults)"' in html
+    assert 'placeholder="inherits oath (defaults)"' in read(root, url_of(ada))
 
     save(root, ada, **{PROTECTED: "dry wit\r\nshort words", "behavior_auto_apply": "never"})
     assert own(ada) == {PROTECTED: ["dry wit", "short words"], "behavior_auto_apply": "never"}
     assert "dry wit, short words</textarea>" in read(root, url_of(ada))
-
-    save(root, ada, **{f"seen-{PROTECTED}": "dry wit, short words", PROTECTED: "none"})
-    assert own(ada)[PROTECTED] == []
-    answer = save(root, ada, **{PROTECTED: '"open'})
-    assert "allowed: up to 100 names" in plain(answer.content.decode())
 
 
 def test_the_sixteen_agents_and_the_defaults_get_a_row_with_everything_off_ac_7_3_9() -> None:

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import io
-import os
-import subprocess
-import sys
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
-from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from pytest_django import DjangoAssertNumQueries
@@ -20,7 +15,6 @@ from agents.models import Agent
 from correction.config.configure import config_history, configure, notes_on, revert
 from correction.config.settings import SETTINGS, ConfigError, resolve_config
 from correction.models import AgentEvaluationConfig
-from tests import zygote
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -92,49 +86,6 @@ def test_settings_without_effect_are_named(ada: Agent) -> None:
     assert "fluency is not checked" in notes_on(off)[0]
     capless = configure(agent=ada, changes={"gate_mode": None, "budget_enabled": True})
     assert "daily_budget_usd is not set" in notes_on(capless)[0]
-
-
-# -- two at once
-WRITER = """
-import sys, django; django.setup()
-from agents.models import Agent
-from correction.config.configure import configure
-agent, name = Agent.objects.get(), sys.argv[1]
-print("ready", flush=True); sys.stdin.readline()
-for n in range(30):
-    configure(agent=agent, changes={name: n % 10})
-"""
-
-
-@pytest.mark.slow
-def test_two_writers_of_different_fields_do_not_overwrite_each_other(database_file: Path) -> None:
-    environment = os.environ | {
-        "DATABASE_URL": f"sqlite:///{database_file}",
-        "DJANGO_SETTINGS_MODULE": "project.settings",
-    }
-
-    def python(code: str, *args: str) -> subprocess.Popen[str]:
-        return zygote.Popen(
-            [sys.executable, "-c", code, *args],
-            env=environment, cwd=settings.BASE_DIR, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-
-    made = python("import django; django.setup()\nfrom tests.factories import make_agent; make_agent()")
-    assert made.wait(60) == 0
-    names = ("gate_adherence_threshold", "max_correction_attempts")
-    writers = [python(WRITER, name) for name in names]
-    for writer in writers:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "ready\n"
-    for writer in writers:
-        writer.communicate("\n", timeout=90)
-        assert writer.returncode == 0
-    answer = python(
-        "import django; django.setup()\n"
-        "from correction.models import AgentEvaluationConfig as C; c = C.objects.get()\n"
-        "print(c.gate_adherence_threshold, c.max_correction_attempts, C.history.count())"
-    ).communicate(timeout=60)[0]
-    assert answer.split() == ["9.0", "9", "61"]  # a history entry for the row and for each of the 60 changes
 
 
 def test_an_agent_deleted_meanwhile_is_named_and_nothing_is_kept(ada: Agent) -> None:

@@ -86,28 +86,17 @@ def run(*args: str) -> str:
     return out.getvalue()
 
 
-def test_the_command_shows_the_tables_asked_for_and_says_what_is_unpriced(ada: Agent) -> None:
+def test_the_command_shows_the_tables_asked_for_or_one_json_object(ada: Agent) -> None:
     call(ada, purpose="intervention", mechanism="variety", cost="0.1234")
     call(ada, purpose="turn", cost=None)
 
     out = run("Ada", "--window", "24h", "--by", "mechanism,day")
-
     assert "2 calls, $0.1234 + 1 unpriced; correction alone: 1 calls, $0.1234" in out
-    assert "By mechanism" in out
-    assert "By day" in out
-    assert "By model" not in out
-    assert "Unpriced calls are not in the dollars" in out
+    assert [title in out for title in ("By mechanism", "By day", "By model")] == [True, True, False]
 
-
-def test_the_command_s_json_is_one_object_with_numbers(ada: Agent) -> None:
-    call(ada, dimension="fluency", cost="0.25")
-
-    shown: dict[str, Any] = json.loads(run("--json", "--by", ",".join(GROUPINGS)))
-
-    assert shown["agent"] is None
-    assert shown["total"]["cost_usd"] == 0.25
-    assert shown["by"]["dimension"][0]["dimension"] == "fluency"
-    assert shown["by"]["mechanism"][0]["purpose"] == "gate"
+    shown: dict[str, Any] = json.loads(run("--json", "--by", "mechanism,agent"))
+    assert (shown["agent"], shown["total"]["cost_usd"]) == (None, 0.1234)
+    assert shown["by"]["mechanism"][0]["mechanism"] == "variety"
     assert shown["by"]["agent"][0]["agent"] == "ada"
 
 

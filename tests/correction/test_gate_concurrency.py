@@ -12,7 +12,7 @@ from pytest_django import Settings
 from agents.kit.models import LLMCall
 from agents.models import Agent, Channel, Message
 from agents.turn.pipeline import SendResult
-from correction.config.configure import ConfigConflict
+from correction.config.configure import ConfigConflict, config_history
 from correction.config.configure import configure as save
 from correction.config.settings import resolve_config
 from correction.models import CorrectionLog
@@ -109,3 +109,21 @@ def test_of_eight_who_save_the_same_page_one_wins() -> None:
     kept = resolve_config(ada)["max_correction_attempts"]
     assert said[kept - 3] == "saved"
     assert all(f"was set to {kept}" in one for one in said if one != "saved")
+
+
+def test_two_writers_of_different_fields_do_not_overwrite_each_other() -> None:
+    ada, names = make_agent(), ("gate_adherence_threshold", "max_correction_attempts")
+
+    def write(name: str) -> None:
+        try:
+            for number in range(10):
+                save(agent=ada, changes={name: number})
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, names))
+
+    config = resolve_config(ada)
+    assert [config[name] for name in names] == [9, 9]
+    assert len(config_history(ada)) == 21, "an entry for the row and for each change"

@@ -60,13 +60,7 @@ def test_a_dimension_that_hangs_does_not_cost_the_others_their_verdict(llm_serve
 
 
 @pytest.mark.parametrize(
-    "fault",
-    [
-        {"status": 529},
-        {"text": "seven, I would say"},
-        {"stop_reason": "refusal"},
-    ],
-    ids=str,
+    "fault", [{"status": 529}, {"text": "seven, I would say"}, {"stop_reason": "refusal"}], ids=str
 )
 def test_a_judge_that_fails_is_asked_once_and_lets_pass(llm_server: LLMServer, fault: dict[str, Any]) -> None:
     agent, channel = gated("consistency")
@@ -291,9 +285,7 @@ def test_two_rejected_attempts_get_numbers_of_their_own(agent_in_channel: tuple[
     assert [log.judged_text for log in logs()] == ["one", "theirs", "ours"]
 
 
-def test_a_rejection_after_the_message_was_sent_begins_a_new_session(
-    agent_in_channel: tuple[Agent, Channel],
-) -> None:
+def test_a_rejection_after_the_message_was_sent_begins_a_new_session(agent_in_channel: tuple[Agent, Channel]) -> None:
     agent, channel = agent_in_channel
     session = send(agent, channel, "one").session
     meanwhile.append(lambda: send(agent, channel, "good", session=session))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -83,32 +82,3 @@ def write(channel: Channel, text: str, **fields: Any) -> Message:
 def traits_of(agent: Agent) -> dict[str, float]:
     """Names and strengths of an agent's traits."""
     return dict(agent.traits.values_list("name", "strength"))
-
-
-SETTLE = """
-import sys, django; django.setup()
-from correction.behavior.applying import BehaviorError, apply_request, reject_request, retry_request
-from correction.behavior.applying import settle_request
-from correction.behavior.models import BehaviorRequest
-acts = {
-    "apply": lambda row: apply_request(request=row),
-    "reject": lambda row: reject_request(request=row, user=None, why="no"),
-    "retry": lambda row: retry_request(request=row),
-}
-print("ready", flush=True); sys.stdin.readline()
-for pk in map(int, sys.argv[2:]):
-    request = BehaviorRequest.objects.get(pk=pk)
-    if sys.argv[1] == "settle":
-        assert settle_request(request=request, owner="host:1:test")
-        print(request.status)
-        continue
-    try:
-        print(acts[sys.argv[1]](request).status)
-    except BehaviorError as error:
-        print(str(error).partition(" cannot")[0])
-"""
-
-
-def command(act: str, *keys: int) -> list[str]:
-    """What to run: `act` is ``settle``, ``apply``, ``reject`` or ``retry``."""
-    return [sys.executable, "-c", SETTLE, act, *map(str, keys)]

@@ -11,17 +11,7 @@ from agents.models import Agent, Channel
 from agents.personas.persona import TraitValue, render_persona
 from correction.behavior.models import BehaviorRequest
 from correction.behavior.work import work_one
-from tests.correction.behavior.asking import (
-    CONCISE,
-    NO,
-    SHORTER,
-    STOP_SLANG,
-    YES,
-    dm_with,
-    judge,
-    traits_of,
-    write,
-)
+from tests.correction.behavior.asking import CONCISE, NO, SHORTER, STOP_SLANG, YES, dm_with, judge, traits_of, write
 from tests.correction.gating import send
 from tests.llm_server import LLMServer
 

@@ -78,16 +78,6 @@ def test_a_persona_that_nobody_kept_as_it_is_gets_a_version_first(ada: Agent, ev
     assert {t["name"]: t["strength"] for t in request.persona_version_before.traits}["dry wit"] == 0.1
 
 
-def test_an_edit_can_rename_the_trait_that_was_to_change(ada: Agent, eve: User) -> None:
-    request = proposed(ada, after={**STOP_SLANG, "strength": 0.3}, before={**STOP_SLANG, "strength": 0.6})
-
-    apply_request(request=request, user=eve, trait=TraitValue("slang", "Says arvo at times.", 0.0, 0.3))
-
-    assert traits_of(ada).keys() == {"dry wit", "slang"}
-    assert request.trait_before is not None
-    assert request.trait_before["name"] == "local slang"
-
-
 def test_an_edit_that_is_not_allowed_changes_nothing(ada: Agent, eve: User) -> None:
     request = proposed(ada)
 
@@ -224,17 +214,6 @@ def test_a_trait_made_since_is_not_overwritten(
         ("dry wit", DRY_HALF.description),
         (made, "Somebody's own."),
     }
-
-
-def test_the_answer_of_the_model_is_not_read_again(ada_approving: Agent, eve: User) -> None:
-    request = proposed(
-        ada_approving, after=MORE_WIT, map_result={**MORE_WIT, "strength": 0.1, "description": "Another."}
-    )
-
-    apply_request(request=request, user=eve)
-
-    assert Trait.objects.get(name="dry wit").strength == 0.7
-    assert (request.operation, request.trait_after) == ("update", MORE_WIT)
 
 
 def test_what_was_erased_from_the_answer_comes_into_no_persona(ada_approving: Agent, eve: User) -> None:

@@ -13,7 +13,6 @@ from pytest_django import Settings
 
 from correction.behavior.bench import Command, Judged, figures_of
 from tests.correction.behavior.asking import SHORTER, YES, judge
-from tests.evaluation.judging import prompt_of
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -65,28 +64,6 @@ def test_offline_figures_come_as_json(cases: Path, settings: Settings) -> None:
     assert result["intervals"]["recall"][0] < 0.5
 
 
-def test_each_labelled_request_is_compared_with_its_trait_and_direction(tmp_path: Path, settings: Settings) -> None:
-    settings.JUDGE_MODEL = "offline:lexical-1"
-    rows: list[tuple[str, str, float | None]] = [
-        ("Stop using emoji", "emoji usage", 0.0),
-        ("Use emoji sometimes", "emoji usage", 0.3),
-        ("be more concise", "concise responses", None),
-        ("no more jokes", "jokes", 0.9),
-        ("stop swearing", "puns", 0.0),
-        ("use fewer puns", "puns", None),
-        ("Every footnote you add sends me scrolling.", "footnotes", 0.0),
-    ]
-    path = written(tmp_path, *({"text": t, "request": True, "behavior": b, "strength": s} for t, b, s in rows))
-
-    result = json.loads(run(path, "--json"))
-
-    assert [case["verdict"] for case in result["cases"]] == [
-        "right", "right", "right", "opposite", "other trait", "other strength", "no trait",
-    ]  # fmt: skip
-    assert (result["traits"]["n"], result["traits"]["right"], result["traits"]["opposite"]) == (7, 3, 1)
-    assert "Right trait and direction: 3 of 7 labelled requests; opposite: 1" in run(path)
-
-
 def test_wrong_judgements_are_shown_and_failures_enter_no_figure(cases: Path, llm_server: LLMServer) -> None:
     answers = {"arrr": {**YES, "confidence": "low"}, "emoji": {"scripted": {"text": "no idea"}}}
     llm_server.respond = judge(
@@ -108,34 +85,20 @@ def test_wrong_judgements_are_shown_and_failures_enter_no_figure(cases: Path, ll
         assert part in shown.getvalue()
 
 
-def test_cases_bring_what_was_said_before(tmp_path: Path, llm_server: LLMServer) -> None:
-    llm_server.respond = judge(extract=SHORTER)
-    case = {"text": "Stop that.", "request": True, "behavior": "long answers", "context": ["Ada: Well, well."]}
-
-    run(written(tmp_path, case))
-
-    assert "Ada: Well, well." in prompt_of(llm_server.bodies[1])
-
-
 def test_wrong_lines_are_named(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         {"text": "a", "request": True},
         "{",
         {"text": "b"},
-        {"text": 3, "request": True},
-        {"text": "c", "request": "yes"},
     )
 
     said, code = refused(path)
 
     assert code == 3
     assert "line 1:" not in said
-    for part in (
-        "line 2: answer: Invalid JSON", "line 3: request: Field required", "line 4: text: Input should be a valid string, got 3",
-        "line 5: request: Input should be a valid boolean, got 'yes'",
-    ):  # fmt: skip
-        assert part in said
+    assert "line 2: answer: Invalid JSON" in said
+    assert "line 3: request: Field required" in said
 
 
 def test_figures_are_what_they_are_called() -> None:

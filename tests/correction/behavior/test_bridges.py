@@ -55,15 +55,6 @@ def test_who_is_not_heard_is_said_in_the_answer_with_the_setting(
     assert client.get(answer.json()["url"]).json()["notes"] == notes
 
 
-def test_a_member_is_heard_without_a_note(client: Program) -> None:
-    member = program(superuser("other"))
-    ChannelMember.objects.create(channel=make_channel("two", kind="dm"), agent=make_agent("bob"))
-
-    answer = member.post("/api/messages/", {"channel": "two", "text": "Be brief, please."}, format="json")
-
-    assert answer.json()["notes"] == []  # a direct message to which no user was added
-
-
 @pytest.mark.parametrize(("author", "noted"), [({"outsider": "Zed"}, True), ({"agent": "ada"}, False)])
 def test_messages_from_elsewhere_are_not_read_and_the_answer_says_so(
     client: Program, author: dict[str, str], noted: bool

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from io import StringIO
 from typing import Any
 
@@ -15,7 +14,7 @@ from django.core.management import call_command
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from agents.kit.models import LLMCall, ModelPrice
+from agents.kit.models import LLMCall
 from agents.kit.models.lease import LeaseLost
 from agents.models import Channel, Message
 from agents.personas.persona import changes_since
@@ -41,6 +40,7 @@ from tests.correction.behavior.measured import (
     worse,
 )
 from tests.correction.behavior.proposals import proposed
+from tests.correction.ledger import price
 from tests.evaluation.judging import prompt_of
 from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
@@ -225,10 +225,7 @@ def test_what_was_paid_for_again_and_again_is_not_begun_once_more(changed: Chang
 
 def test_a_budget_that_is_used_up_pauses_it_until_midnight(changed: Changed, llm_server: LLMServer) -> None:
     with time_machine.travel(NOON, tick=True) as clock:
-        ModelPrice.objects.create(
-            model="test-model", effective_from=NOON.date(), input_usd=Decimal(100_000), output_usd=Decimal(0),
-            cache_read_usd=Decimal(0), cache_write_usd=Decimal(0),
-        )  # fmt: skip
+        price(100_000)
         request = changed()  # three calls, $10 each
         assert request.agent is not None
         configure(agent=request.agent, changes={"budget_enabled": True, "daily_budget_usd": "85"})

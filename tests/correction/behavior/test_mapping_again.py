@@ -152,9 +152,7 @@ def test_only_the_protected_traits_of_now_decide(llm_server: LLMServer) -> None:
     assert traits_of(agent) == {"pirate talk": 0.3}
 
 
-def test_without_its_message_a_proposal_needs_an_unchanged_trait(
-    llm_server: LLMServer,
-) -> None:
+def test_without_its_message_a_proposal_needs_an_unchanged_trait(llm_server: LLMServer) -> None:
     llm_server.respond = judge(extract=SHORTER, map=PIRATE)
     agent, (one, two) = waiting("Be a pirate sometimes", "No more pirate")
     apply_request(request=one)

@@ -331,19 +331,13 @@ def request_of(**facts: Any) -> LLMRequest:
         ("Can you use emoji?", "emoji usage", 0.5),
         ("Be more concise", "short, concise answers", 0.7),
         ("Stop using Australian slang", "Australian slang", 0.0),
-        ("Use only short sentences.", "short, concise answers", 0.9),
         ("Please answer only in French.", "answering in French", 0.9),
-        ("Only speak English to me.", "answering in English", 0.9),
         ("Use only plain words in your answers.", "simple words", 0.9),
-        ("Only speak like a pirate.", "speaking like a pirate", 0.9),
         ("From now on, give every price in euros.", "give every price in euros", 0.9),
-        ("Could you always sign with your initials?", "sign with your initials", 0.9),
-        ("Write dates as day and month from now on.", "Write dates as day and month", 0.9),
         ("Hey Ada, from now on never guess a delivery date.", "guess a delivery date", 0.0),
         ("Try speaking like a pirate sometimes", "speaking like a pirate", 0.3),
         ("Stop saying “actually” so much.", "saying actually", 0.3),
         ("Call me Robin.", "calling the user Robin", 0.5),
-        ("From now on always answer in French.", "answering in French", 0.9),
     ],
 )
 def test_a_request_becomes_a_trait(text: str, name: str, strength: float) -> None:
@@ -362,9 +356,7 @@ def test_a_trait_that_says_the_opposite_or_something_else_is_not_changed(name: s
 
 
 def test_a_narrow_request_leaves_the_wider_trait_alone() -> None:
-    slang = TraitValue("slang", "Uses slang.", 0.2, 0.6)
-
-    answer = detected("Stop using Australian slang", slang)["map"]
+    answer = detected("Stop using Australian slang", TraitValue("slang", "Uses slang.", 0.2, 0.6))["map"]
 
     assert (answer["name"], answer["replaces_trait"], answer["strength"]) == ("Australian slang", None, 0.0)
 

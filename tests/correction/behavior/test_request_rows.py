@@ -11,7 +11,6 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from agents.erasure import find_outsider, forget
-from agents.kit.models import LLMCall, LLMPayload
 from agents.models import Agent, Message, Trait
 from correction.behavior.applying import apply_request, revert_request
 from correction.behavior.models import BehaviorRequest
@@ -60,33 +59,6 @@ def test_old_requests_go_but_for_those_somebody_or_a_policy_decided(ada: Agent) 
     assert sorted(BehaviorRequest.objects.values_list("status", flat=True)) == sorted([*decided, "no_request"])
 
 
-def test_erasing_a_person_clears_answers_and_changes_stay_revertible(
-    ada: Agent,
-) -> None:
-    said = "Could you please stop mentioning my neighbour Ferdinand in each answer?"
-    call = LLMCall.objects.create(purpose="behavior", mechanism="behavior", agent=ada, status="ok")
-    LLMPayload.objects.create(call=call, request={"system": "What is asked of whom?"})
-    request = apply_request(
-        request=proposed(
-            ada, said, gate_result={"has_request": True, "confidence": "high", "reason": f"Zoe says: {said}"},
-            extract_result={"behavior_name": "Ferdinand", "current_state": "", "requested_change": said},
-            warnings=[f"odd: {said}"], gate_call=call,
-        )
-    )  # fmt: skip
-
-    call_command("forget", "--outsider", "Zoe", stdout=StringIO())
-
-    request.refresh_from_db()
-    stored = repr([request.gate_result, request.extract_result, request.map_result, request.warnings, request.why])
-    assert "neighbour" not in stored
-    assert "Zoe" not in stored
-    assert BehaviorRequest.objects.filter(gate_result__has_request=True).exists()
-    assert "neighbour" not in Message.objects.get().text
-    assert not LLMPayload.objects.exists()
-    assert revert_request(request=request, user=None).status == "reverted"
-    assert not Trait.objects.filter(agent=ada).exists()
-
-
 def test_erasing_a_person_deletes_model_replies_and_reports_the_trait(ada: Agent) -> None:
     said = "Stop asking me how my sister is doing."
     paraphrase = {
@@ -114,3 +86,4 @@ def test_erasing_a_person_deletes_model_replies_and_reports_the_trait(ada: Agent
     assert result[BehaviorRequest, "trait_name trait_before trait_after"] == {request.pk}
     assert result[Trait, "name"] == {Trait.objects.get(name="concise replies").pk}
     assert request.trait_after == CONCISE
+    assert revert_request(request=request, user=None).status == "reverted"

@@ -23,7 +23,7 @@ from tests.correction.behavior.asking import CONCISE, dm_with, judge, traits_of,
 from tests.correction.gating import judge as gate_judge
 from tests.correction.gating import send
 from tests.evaluation.judging import prompt_of
-from tests.factories import make_agent, make_channel, say
+from tests.factories import make_agent, make_channel
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -96,10 +96,7 @@ def test_only_editors_change_the_persona_unless_a_setting_widens_it(
 
 @pytest.mark.parametrize(
     ("who", "body", "held"),
-    [
-        ("editor", {}, "the whole persona"),
-        ("editor", {"outsider": "Zed"}, "only towards Zed in"),
-    ],
+    [("editor", {}, "the whole persona"), ("editor", {"outsider": "Zed"}, "only towards Zed in")],
 )
 def test_over_the_api_the_author_counts_not_the_token(
     llm_server: LLMServer, who: str, body: dict[str, str], held: str
@@ -213,9 +210,7 @@ def test_what_is_reverted_is_not_shown_any_more_the_latest_change_first(llm_serv
     assert shown(agent, channel) == []
 
 
-def test_a_proposal_keeps_its_scope_when_the_setting_changes(
-    llm_server: LLMServer,
-) -> None:
+def test_a_proposal_keeps_its_scope_when_the_setting_changes(llm_server: LLMServer) -> None:
     agent, channel = dm_with(behavior_scope="channel", behavior_auto_apply="never")
     request = asked(llm_server, channel)
     AgentEvaluationConfig.objects.update(behavior_scope="persona")
@@ -295,18 +290,3 @@ def test_a_request_in_a_chat_holds_there_and_is_deleted_with_it(
     Run.objects.update(status="completed")
     delete_chat(chat)
     assert not BehaviorRequest.objects.exists()
-
-
-def test_in_a_scratch_chat_that_refers_to_what_was_said_in_it(
-    llm_server: LLMServer, django_capture_on_commit_callbacks: Any
-) -> None:
-    agent = make_agent("ada")
-    chat = begin_chat(agent)
-    say(chat, agent, "Ahoy, matey!", synthetic=True)
-    llm_server.respond = judge(map=PIRATE)
-
-    with django_capture_on_commit_callbacks(execute=True):
-        ask(agent, chat, "More of that, please")
-    assert work_one(owner="w")
-
-    assert "Ahoy, matey!" in prompt_of(llm_server.bodies[-1])

@@ -15,7 +15,6 @@ from pytest_django import Settings
 
 from agents.chat import ask, begin_chat
 from agents.kit.capability import declared
-from agents.kit.models import ModelPrice
 from agents.models import Agent, ChannelMember, Message
 from agents.personas.persona import TraitValue, render_persona
 from correction.behavior import work
@@ -28,6 +27,7 @@ from correction.models import AgentEvaluationConfig
 from tests.correction.behavior import interrupting
 from tests.correction.behavior.asking import CONCISE, SHORTER, YES, dm_with, judge, tier_of, traits_of, write
 from tests.correction.behavior.interrupting import HERE
+from tests.correction.ledger import price
 from tests.declaring import declare
 from tests.evaluation.judging import prompt_of
 from tests.factories import make_agent
@@ -396,10 +396,7 @@ def test_a_crash_is_tried_again_and_then_final(settings: Settings) -> None:
 
 # -- the budget of a day
 def test_a_spent_budget_pauses_before_the_next_call_until_midnight(llm_server: LLMServer) -> None:
-    ModelPrice.objects.create(
-        model="test-model", effective_from=NOON.date(), input_usd=Decimal(100_000), output_usd=Decimal(0),
-        cache_read_usd=Decimal(0), cache_write_usd=Decimal(0),
-    )  # fmt: skip
+    price(100_000)
     with time_machine.travel(NOON, tick=False) as clock:
         agent, channel = dm_with(budget_enabled=True, daily_budget_usd=Decimal(15))  # a call costs 10
         write(channel, "Be more concise")

@@ -121,11 +121,7 @@ def test_four_agents_debate_offline_to_groupthink_and_an_exit(cast: None) -> Non
     assert list(debate.turns.exclude(violation="").values_list("round", "seat__agent__slug")) == [(2, "dwight")]
     assert {call.provider for call in LLMCall.objects.all()} == {"offline"}
     assert not Message.objects.filter(synthetic=False).exists()
-    for text in (
-        "Talking did not change the vote",
-        "Warning: groupthink",
-        "Ended by",
-    ):
+    for text in ("Talking did not change the vote", "Warning: groupthink", "Ended by"):
         assert text in shown
     said = Message.objects.count()
     show_debate(again := io.StringIO())

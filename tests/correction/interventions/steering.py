@@ -8,12 +8,7 @@ from typing import Any
 from agents.models import Agent, Channel, Message
 from agents.turn.pipeline import Pipeline, Section, TraceEntry, Turn
 from correction.config.settings import resolve_config
-from correction.interventions import (
-    FunctionalPrecondition,
-    Intervention,
-    InterventionContext,
-    PromptModification,
-)
+from correction.interventions import FunctionalPrecondition, Intervention, InterventionContext, PromptModification
 from correction.interventions.evaluate import evaluate_interventions
 from correction.interventions.functions import Surroundings
 from correction.interventions.models import Intervention as InterventionRow

@@ -72,15 +72,6 @@ def test_what_cannot_be_used_is_said_beside_the_field(root: Client, typed: dict[
     assert not Intervention.objects.exists()
 
 
-def test_parameters_may_be_taken_out(root: Client) -> None:
-    write(root)
-    row = Intervention.objects.get()
-    root.post(page_of(row), {**GOOD, "function": "", "textual_claim": "They only agree.", "function_parameters": ""})
-
-    row.refresh_from_db()
-    assert (row.function, row.function_parameters) == ("", {})
-
-
 def test_a_function_that_is_gone_is_shown_and_refused(root: Client) -> None:
     row = Intervention.objects.create(slug="old", function="was_removed", nudge="Go on.")
     assert "was_removed (not known)" in plain(read(root, page_of(row)))

@@ -57,8 +57,7 @@ def test_a_judge_is_asked_where_a_group_talks(
 
 
 @pytest.mark.parametrize(
-    ("threshold", "score", "fires"),
-    [(None, 6, True), (None, 5, False), ("8.0", 7, False), ("8.0", 8, True)],
+    ("threshold", "score", "fires"), [(None, 6, True), (None, 5, False), ("8.0", 7, False), ("8.0", 8, True)]
 )
 def test_the_score_of_agreement_is_held_against_the_configuration_ac_7_1_12(
     llm_server: LLMServer, oscar: Agent, office: Channel, threshold: str | None, score: int, fires: bool

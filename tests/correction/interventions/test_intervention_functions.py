@@ -66,14 +66,6 @@ def test_vocabulary_similarity_tells_an_echo_from_a_conversation(ada: Agent, off
     assert held(ada, mixed, "vocabulary_similarity", at_least=0.6)[0] is False
 
 
-def test_two_people_of_one_name_are_two_speakers(ada: Agent, office: Channel) -> None:
-    say(office, make_agent("sam-1", display_name="Sam"), ECHOES[0])
-    say(office, make_agent("sam-2", display_name="Sam"), ECHOES[1])
-    say(office, "Sam", ECHOES[2])
-
-    assert held(ada, office, "vocabulary_similarity", at_least=0.6)[0] is True
-
-
 def test_silence_counts_what_others_said_since(ada: Agent, office: Channel) -> None:
     chatter(office, MIXED)
     assert held(ada, office, "silence", at_least=4) == (True, 4)  # never spoke
