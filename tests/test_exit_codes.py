@@ -211,9 +211,10 @@ def named_options() -> Iterator[tuple[str, str, str]]:
     for file in files:
         if {"tests", ".venv", "site"} & set(file.relative_to(ROOT).parts):
             continue
-        for name, words in re.findall(
-            r"manage\.py ([a-z_]+)((?: (?!manage\.py)[^\s`'\"<)]*[^\s`'\"<).;:,])*)", file.read_text()
-        ):
+        text = file.read_text()
+        if "manage.py" not in text:
+            continue
+        for name, words in re.findall(r"manage\.py ([a-z_]+)((?: (?!manage\.py)[^\s`'\"<)]*[^\s`'\"<).;:,])*)", text):
             for option in re.findall(r" (--[a-z][a-z-]+)", words):
                 yield name, option, str(file)
 

@@ -327,7 +327,7 @@ def test_the_queue_asks_as_often_for_many_items_as_for_few(root: Client, ada: Ag
 
     more(2)
     few = [queries(root, f"{QUEUE}?kind={kind}") for kind in ("", "alerts", "requests", "alarms", "failures")]
-    more(15)
+    more(5)
     many = [queries(root, f"{QUEUE}?kind={kind}") for kind in ("", "alerts", "requests", "alarms", "failures")]
 
     assert [len(one) for one in many[1:]] == [len(one) for one in few[1:]]

@@ -11,15 +11,10 @@ from agents.admin import conversations, personas
 from agents.kit.console import paging
 from agents.kit.console.paging import BoundedPaginator
 from agents.models import Agent, Channel, Message
-from tests.console import list_of, plain, queries, read, signed_in, superuser
+from tests.console import list_of, plain, queries, read
 from tests.factories import make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def root() -> Client:
-    return signed_in(superuser())
 
 
 def make_agents(n: int) -> None:

@@ -68,6 +68,7 @@ def test_several_threads_share_the_work_and_all_hand_back_in_the_grace_period(
     with sqlite3.connect(database_file, timeout=20) as connection:
         owners = [owner for (owner,) in connection.execute("select lease_owner from evaluation_runs")]
     assert len({owner.partition("/")[0] for owner in owners}) == 1 < len(set(owners))
+    assert judge.wait_until(lambda: judge.inflight > 0, timeout=120)
 
     began = time.monotonic()
     worker.send_signal(signal.SIGTERM)
