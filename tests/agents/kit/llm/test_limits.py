@@ -86,7 +86,7 @@ def test_each_endpoint_has_slots_of_its_own(llm_server: LLMServer, settings: Set
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("status", [429, 529])
-def test_the_limit_halves_when_the_server_is_overloaded_although_the_sdk_tries_again(
+def test_an_overloaded_server_halves_the_limit_although_the_sdk_tries_again(
     llm_server: LLMServer, settings: Settings, status: int
 ) -> None:
     settings.LLM_MAX_CONCURRENCY = 8

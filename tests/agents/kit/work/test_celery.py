@@ -44,6 +44,7 @@ def statuses(database_file: Path) -> Callable[[], list[str]]:
     return statuses_in(database_file)
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_a_worker_told_to_stop_hands_back_what_it_cannot_finish(
     plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]]
