@@ -111,7 +111,7 @@ def test_running_it_again_adds_nothing_also_beside_an_agent_of_your_own() -> Non
     assert counts() == before
 
 
-def test_the_examples_go_with_all_that_the_demo_made_and_only_when_sure() -> None:
+def test_the_examples_go_with_all_the_demo_made_only_when_sure() -> None:
     before = counts()
     call_command("seed", "--remove", stdout=StringIO())
     assert counts() == before

@@ -171,7 +171,7 @@ def test_an_owner_that_lost_its_lease_cannot_finish_the_work_of_another() -> Non
 @pytest.mark.parametrize(
     ("status", "over"), [("completed", True), ("cancelled", True), ("pending", False), ("paused_budget", False)]
 )
-def test_an_end_is_stored_with_its_reason_and_time_where_it_is_one(status: str, over: bool) -> None:
+def test_an_end_is_stored_with_reason_and_time_where_it_is_one(status: str, over: bool) -> None:
     run = waiting()
     run.acquire(owner="one", lease=LEASE)
 
