@@ -15,7 +15,7 @@ import sentry_sdk
 from django.core.cache import cache, caches
 from django.db import connection
 from django.test import Client, TransactionTestCase
-from django.test.utils import setup_databases, teardown_databases
+from django.test.utils import override_settings, setup_databases, teardown_databases
 from django.urls import get_resolver
 from pytest_django import Settings
 from pytest_django.plugin import DjangoDbBlocker
@@ -167,13 +167,21 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
         teardown_databases(made, verbosity=0)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _settings_of_tests() -> Iterator[None]:
+    """What all tests have in common, set once: each change of a setting takes time, and there are thousands of tests."""
+    with override_settings(
+        PROPOSITION_DIRS=[],  # not a developer's own files
+        PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"],  # a good hash takes a second
+        WHITENOISE_AUTOREFRESH=True,  # else each client looks for all static files first
+        WORKER_THREADS=1,  # other threads do not see what a test wrote inside its transaction
+    ):
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _nothing_remembered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a process remembers of servers and prices must not pass from one test to the next; nor may a developer's own files."""
-    settings.PROPOSITION_DIRS = []
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # a good hash takes a second
-    settings.WHITENOISE_AUTOREFRESH = True  # else each client looks for all static files first
-    settings.WORKER_THREADS = 1  # other threads do not see what a test wrote inside its transaction
+    """What a process remembers of servers and prices must not pass from one test to the next."""
     monkeypatch.delenv("COLUMNS", raising=False)
     cache.clear()
     if "redis" in settings.CACHES["throttles"].get("LOCATION", ""):  # it would count for all tests at the same time

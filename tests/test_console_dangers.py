@@ -16,7 +16,6 @@ from django.test.utils import CaptureQueriesContext
 from agents.kit.ops.deletion import consequences
 from agents.kit.registry import table_of
 from agents.models import Agent, Run
-from evaluation.models import EvaluationSchedule
 from tests.console import list_of, page_of, plain, read, signed_in, superuser
 from tests.factories import make_agent, make_channel, say
 from tests.listed_rows import MAKERS, people
@@ -110,19 +109,6 @@ def test_what_was_chosen_across_pages_stays_chosen() -> None:
     assert 'name="select_across" value="1"' in html
     assert "Capture baseline: 25 agents" in plain(html)
     assert "and 5 more" in plain(html)
-
-
-def test_pausing_says_how_many_were_paused_and_how_many_were_so_already() -> None:
-    root = signed_in(superuser())
-    MAKERS["evaluation.evaluationschedule"](people(), 0, 3)
-    EvaluationSchedule.objects.update(is_active=True)
-    one = EvaluationSchedule.objects.order_by("pk")[0]
-    EvaluationSchedule.objects.filter(pk=one.pk).update(is_active=False)
-    data = {"action": "pause", "_selected_action": list(EvaluationSchedule.objects.values_list("pk", flat=True))}
-    told = plain(root.post(list_of(EvaluationSchedule), data, follow=True).content.decode())
-
-    assert "2 schedules paused." in told
-    assert "1 skipped: paused already." in told
 
 
 @pytest.mark.parametrize("label", sorted(DELETABLE))

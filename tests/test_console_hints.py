@@ -75,7 +75,7 @@ def unlinked(client: Client) -> set[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_a_hint_on_a_page_without_rows_or_with_them_has_its_button() -> None:
+def test_a_hint_on_a_page_with_or_without_rows_has_a_button() -> None:
     client = signed_in(superuser())
     assert sorted(unlinked(client)) == []
 

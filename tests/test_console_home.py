@@ -59,8 +59,8 @@ def test_what_went_wrong_costs_the_first_page_no_more_for_many_rows() -> None:
 
     fail(2)
     few = queries(client, HOME)
-    fail(9)
+    fail(4)
     many = queries(client, HOME)
 
-    assert "11 failures to look at" in plain(read(client, HOME))
+    assert "6 failures to look at" in plain(read(client, HOME))
     assert len(many) == len(few), "\n".join(many)

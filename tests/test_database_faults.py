@@ -131,6 +131,7 @@ def test_a_full_sqlite_file_is_a_503_for_writes(database_file: Path) -> None:
     check(answers, refused=answers.keys() - READS - small, may_be_refused=small)
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_a_postgresql_that_was_stopped_is_a_503_everywhere_also_while_debugging() -> None:
     server = Postgres()

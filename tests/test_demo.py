@@ -27,7 +27,7 @@ from tests.console import list_of, plain, read, signed_in, superuser
 from tests.factories import make_agent
 from tests.once import rows_for_all
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 # Empty at the start, and why.
 EMPTY = {
@@ -53,7 +53,6 @@ def counts() -> dict[str, int]:
     return {model._meta.label_lower: model._default_manager.count() for model in admin.site._registry}
 
 
-@pytest.mark.slow
 def test_every_list_but_those_named_has_rows_and_says_what_fills_it() -> None:
     assert {label for label, rows in counts().items() if not rows} == set(EMPTY)
 
@@ -112,24 +111,16 @@ def test_running_it_again_adds_nothing_also_beside_an_agent_of_your_own() -> Non
     assert counts() == before
 
 
-@pytest.mark.parametrize("sure", [False, True])
-def test_the_examples_go_with_all_that_the_demo_made_and_only_then(sure: bool) -> None:
+def test_the_examples_go_with_all_the_demo_made_only_when_sure() -> None:
     before = counts()
-    call_command("seed", "--remove", *(["--yes"] if sure else []), stdout=StringIO())
-    after = counts()
+    call_command("seed", "--remove", stdout=StringIO())
+    assert counts() == before
 
-    if not sure:
-        assert after == before
-        return
-    left = {label for label, rows in after.items() if rows}
-    assert left == {
-        "kit.llmcall",
-        "kit.modelprice",
-        "swarm.swarm",
-        "auth.group",
-        "auth.user",
-        "correction.agentevaluationconfig",
-    }
+    call_command("seed", "--remove", "--yes", stdout=StringIO())
+
+    left = {label for label, rows in counts().items() if rows}
+    kept = "kit.llmcall kit.modelprice swarm.swarm auth.group auth.user correction.agentevaluationconfig"
+    assert left == set(kept.split())
     assert not Agent.objects.exists()
 
 
@@ -138,12 +129,8 @@ def test_a_token_for_admin_can_be_made_at_once() -> None:
 
     call_command("make_token", "admin", "--quiet", stdout=out)
 
-    assert (
-        Client()
-        .get("/api/agents/", headers={"Authorization": f"Token {out.getvalue().strip()}"}, secure=True)
-        .status_code
-        == 200
-    )
+    headers = {"Authorization": f"Token {out.getvalue().strip()}"}
+    assert Client().get("/api/agents/", headers=headers, secure=True).status_code == 200
     assert not User.objects.get(username="admin").has_usable_password()
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import re
 from argparse import ArgumentParser, _SubParsersAction
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -48,26 +50,28 @@ NEEDED = {
 COMPLETE = [f"{name} {NEEDED.get(name, '')}" for name in OURS if name not in UNCHECKED]
 
 
-def ended(*words: str, capsys: pytest.CaptureFixture[str], checks: bool = False) -> tuple[int, str]:
+def ended(*words: str, checks: bool = False) -> tuple[int, str]:
     """Run a command as the shell does; return its exit code and what it said on standard error."""
     name, *arguments = words
-    command = load_command_class(get_commands()[name], name)
-    assert isinstance(command, BaseCommand)
-    if not checks:
-        command.requires_system_checks = ()
-    try:
-        command.run_from_argv(["manage.py", name, *arguments])
-        code: Any = 0
-    except SystemExit as end:
-        code = end.code
-    except CommandError as error:
-        code = error.returncode
-    return int(code or 0), capsys.readouterr().err
+    said = io.StringIO()
+    code: Any = 0
+    with redirect_stdout(io.TextIOWrapper(io.BytesIO())), redirect_stderr(said):
+        command = load_command_class(get_commands()[name], name)
+        assert isinstance(command, BaseCommand)
+        if not checks:
+            command.requires_system_checks = ()
+        try:
+            command.run_from_argv(["manage.py", name, *arguments])
+        except SystemExit as end:
+            code = end.code
+        except CommandError as error:
+            code = error.returncode
+    return int(code or 0), said.getvalue()
 
 
-def test_an_option_that_does_not_exist_is_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_option_that_does_not_exist_is_2() -> None:
     for line in LINES:
-        code, said = ended(*line, "--nonsense", capsys=capsys)
+        code, said = ended(*line, "--nonsense")
 
         assert (code, "--nonsense" in said) == (2, True), said
 
@@ -81,19 +85,17 @@ def test_an_option_that_does_not_exist_is_2(capsys: pytest.CaptureFixture[str]) 
         ("debate topic --con 0.5", "--consensus or --convergence-rounds or --convergence-similarity"),
     ],
 )
-def test_an_abbreviation_is_refused_with_the_option_that_was_meant(
-    line: str, meant: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, said = ended(*line.split(), capsys=capsys)
+def test_an_abbreviation_is_refused_with_the_option_that_was_meant(line: str, meant: str) -> None:
+    code, said = ended(*line.split())
 
     assert (code, f"did you mean {meant}?" in said) == (2, True), said
 
 
-def test_a_text_that_begins_with_dashes_is_no_option(db: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_text_that_begins_with_dashes_is_no_option(db: None) -> None:
     make_agent("ada")
 
-    assert ended("detect_behavior", "--agent", "ada", "--", "--nonsense", capsys=capsys)[0] == 0
-    assert ended("detect_behavior", "--agent", "ada", "-- be brief", capsys=capsys)[0] == 0
+    assert ended("detect_behavior", "--agent", "ada", "--", "--nonsense")[0] == 0
+    assert ended("detect_behavior", "--agent", "ada", "-- be brief")[0] == 0
 
 
 def proposition_file(folder: Path) -> Path:
@@ -144,11 +146,11 @@ def proposition_file(folder: Path) -> Path:
         "turn ada --channel nowhere",
     ],
 )
-def test_a_name_that_is_nothings_is_3(line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_that_is_nothings_is_3(line: str, tmp_path: Path) -> None:
     make_agent("ada")
     make_channel("office")
 
-    code, said = ended(*line.replace("FILE", str(proposition_file(tmp_path))).split(), capsys=capsys)
+    code, said = ended(*line.replace("FILE", str(proposition_file(tmp_path))).split())
 
     assert code == 3, said
 
@@ -183,23 +185,23 @@ def test_a_name_that_is_nothings_is_3(line: str, tmp_path: Path, capsys: pytest.
         "work --threads 0",
     ],
 )
-def test_a_value_that_is_not_allowed_is_2(line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_value_that_is_not_allowed_is_2(line: str, tmp_path: Path) -> None:
     for slug in ("ada", "bob"):
         make_agent(slug)
     make_channel("office")
 
-    code, said = ended(*line.replace("FILE", str(proposition_file(tmp_path))).split(), capsys=capsys)
+    code, said = ended(*line.replace("FILE", str(proposition_file(tmp_path))).split())
 
     assert code == 2, said
 
 
 @pytest.mark.django_db
-def test_a_model_without_a_key_is_3(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_without_a_key_is_3(settings: Settings) -> None:
     settings.JUDGE_MODEL = "claude-haiku-5-5"
     settings.ANTHROPIC_API_KEY = ""
 
     for line in COMPLETE:
-        code, said = ended(*line.split(), capsys=capsys, checks=True)
+        code, said = ended(*line.split(), checks=True)
 
         assert (code, "ANTHROPIC_API_KEY" in said) == (3, True), said
 
@@ -211,9 +213,10 @@ def named_options() -> Iterator[tuple[str, str, str]]:
     for file in files:
         if {"tests", ".venv", "site"} & set(file.relative_to(ROOT).parts):
             continue
-        for name, words in re.findall(
-            r"manage\.py ([a-z_]+)((?: (?!manage\.py)[^\s`'\"<)]*[^\s`'\"<).;:,])*)", file.read_text()
-        ):
+        text = file.read_text()
+        if "manage.py" not in text:
+            continue
+        for name, words in re.findall(r"manage\.py ([a-z_]+)((?: (?!manage\.py)[^\s`'\"<)]*[^\s`'\"<).;:,])*)", text):
             for option in re.findall(r" (--[a-z][a-z-]+)", words):
                 yield name, option, str(file)
 
@@ -268,7 +271,6 @@ def test_a_refused_model_key_is_3_and_a_missing_answer_is_not(
     llm_server: LLMServer,
     settings: Settings,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     settings.LLM_EVALUATION_RETRIES = 0
     settings.ACTOR_MODEL, settings.ACTOR_BASE_URL = "test-model", llm_server.url
@@ -285,5 +287,5 @@ def test_a_refused_model_key_is_3_and_a_missing_answer_is_not(
 
     for status, code in ((500, otherwise), (401, 3)):
         llm_server.always(status=status, message="invalid x-api-key")
-        ended_with, said = ended(*line.split(), capsys=capsys)
+        ended_with, said = ended(*line.split())
         assert ended_with == code, said

@@ -348,7 +348,7 @@ def test_a_users_debate_loses_its_question_and_quotes_and_keeps_its_rounds() -> 
 
 
 @pytest.mark.django_db
-def test_a_namesake_elsewhere_keeps_words_and_an_answer_to_them_is_no_longer_measured() -> None:
+def test_a_namesake_elsewhere_keeps_words_and_answers_to_them_are_not_measured() -> None:
     ada, office, hall = make_agent(), make_channel(), make_channel("hall")
     said = say(office, "Marla", SAID)
     say(office, ada, "Yes, Marla.", parent=said)

@@ -131,12 +131,11 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 
 def test_tests_import_project_no_more_than_anybody_else() -> None:
-    found = [
-        f"{path.relative_to(ROOT)} imports {name}"
-        for path in (ROOT / "tests").rglob("*.py")
-        for name in imported(path.read_text(encoding="utf-8"))
-        if name.split(".")[0] == "project"
-    ]
+    found = []
+    for path in (ROOT / "tests").rglob("*.py"):
+        source = path.read_text(encoding="utf-8")
+        if "project" in source:  # reading all of them takes seconds
+            found += [f"{path} imports {name}" for name in imported(source) if name.split(".")[0] == "project"]
 
     assert found == []
 

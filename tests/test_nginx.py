@@ -100,6 +100,20 @@ def servers(migrated_file: Path, tmp_path_factory: pytest.TempPathFactory) -> It
         here.stop()
 
 
+@contextmanager
+def nginx_alone(folder: Path, changes: dict[str, str]) -> Iterator[Server]:
+    """nginx with the shipped file and nothing behind it."""
+    port = free_port()
+    moved = {"web:8000": "127.0.0.1:9", "listen 8080": f"listen 127.0.0.1:{port}"}
+    program, main = nginx_with(folder / "nginx", moved | changes)
+    here = Plumbline(folder, {})
+    try:
+        here.run("nginx", program, "-c", main)
+        yield Server(port, "")
+    finally:
+        here.stop()
+
+
 def answers(server: Server, timeout: float = 10) -> bool:
     """Whether an ordinary request is answered."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=timeout)
@@ -164,25 +178,15 @@ def test_two_hundred_dribbled_headers_are_given_up_and_cost_others_nothing(
 def test_only_a_trusted_proxy_is_believed_that_the_client_came_by_https(
     trusted: bool, scheme: bytes, tmp_path: Path
 ) -> None:
-    port = free_port()
-    program, main = nginx_with(
-        tmp_path / "nginx",
-        {
-            "web:8000": "127.0.0.1:9",
-            "listen 8080": f"listen 127.0.0.1:{port}",
-            "location / {": "location / { return 200 $plumbline_scheme;",
-            "127.0.0.1/32  1;": "127.0.0.1/32  1;" if trusted else "",
-        },
-    )
-    server, here = Server(port, ""), Plumbline(tmp_path, {})
-    try:
-        here.run("nginx", program, "-c", main)
+    changes = {
+        "location / {": "location / { return 200 $plumbline_scheme;",
+        "127.0.0.1/32  1;": "127.0.0.1/32  1;" if trusted else "",
+    }
+    with nginx_alone(tmp_path, changes) as server:
         wait_until(lambda: answers(server), timeout=30, what="nginx answers")
         headers = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "127.0.0.1"}
         assert server.ask("GET", "/", **headers).read() == scheme
         assert server.ask("GET", "/").read() == b"http"
-    finally:
-        here.stop()
 
 
 def is_over(client: socket.socket) -> bool:
@@ -212,23 +216,14 @@ def test_large_files_and_the_client_s_address_pass(servers: tuple[Server, Server
 
 
 def test_one_address_cannot_hold_more_than_its_share_of_requests(tmp_path: Path) -> None:
-    port = free_port()
-    program, main = nginx_with(
-        tmp_path / "nginx",
-        {"web:8000": "127.0.0.1:9", "listen 8080": f"listen 127.0.0.1:{port}", "plumbline_addresses 100": "plumbline_addresses 3"},
-    )  # fmt: skip
-    server, here = Server(port, ""), Plumbline(tmp_path, {})
+    with nginx_alone(tmp_path, {"plumbline_addresses 100": "plumbline_addresses 3"}) as server:
 
-    def status() -> int:
-        try:
-            return server.ask("GET", "/admin/login/").status
-        except OSError:
-            return 0
+        def status() -> int:
+            try:
+                return server.ask("GET", "/admin/login/").status
+            except OSError:
+                return 0
 
-    try:
-        here.run("nginx", program, "-c", main)
         wait_until(lambda: status() == 502, timeout=30, what="nginx answers")  # nothing is behind it
         with slow_clients(server, 3, SLOW_BODY):
             wait_until(lambda: status() == 429, timeout=8, what="a fourth request is refused")
-    finally:
-        here.stop()

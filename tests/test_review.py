@@ -327,7 +327,7 @@ def test_the_queue_asks_as_often_for_many_items_as_for_few(root: Client, ada: Ag
 
     more(2)
     few = [queries(root, f"{QUEUE}?kind={kind}") for kind in ("", "alerts", "requests", "alarms", "failures")]
-    more(15)
+    more(5)
     many = [queries(root, f"{QUEUE}?kind={kind}") for kind in ("", "alerts", "requests", "alarms", "failures")]
 
     assert [len(one) for one in many[1:]] == [len(one) for one in few[1:]]
@@ -340,7 +340,7 @@ def beside(html: str) -> dict[str, str]:
     return {{"k": "previous", "j": "next"}[key]: url.replace("&amp;", "&") for url, key in named}
 
 
-def test_a_log_entry_leads_to_those_beside_it_in_the_list_as_filtered(root: Client, ada: Agent) -> None:
+def test_a_log_entry_leads_to_its_neighbours_in_the_filtered_list(root: Client, ada: Agent) -> None:
     old, middle, new = (make_log(ada, {"adherence": 7}) for _ in range(3))
 
     assert beside(read(root, page_of(middle))) == {"previous": page_of(new), "next": page_of(old)}

@@ -21,6 +21,8 @@ from django.test import Client, override_settings
 from playwright.sync_api import Browser, Page, Request, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
+from tests.e2e.axe import grave_faults
+
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
@@ -97,6 +99,10 @@ class Visitor:
         self.page.wait_for_load_state()
         return bool(self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
 
+    def faults(self) -> list[str]:
+        """Return what is wrong with the page: too wide for the window, or what axe finds serious."""
+        return [*([] if self.fits else ["wider than the window"]), *grave_faults(self.page)]
+
     def open(self, path: str) -> None:
         self.page.goto(self.home + path)
 
@@ -138,17 +144,21 @@ def site(live_server: LiveServer) -> str:
 
 @pytest.fixture
 def visit(chromium: Browser, site: str) -> Iterator[Callable[..., Visitor]]:
-    """Opens a window: ``visit(width=390, scheme="dark")``. What it met must have been without fault in the end."""
+    """Opens a window: ``visit(user, path, width=390, scheme="dark")``. What it met must have been without fault in the end."""
     visitors: list[Visitor] = []
 
-    def open_window(*, width: int = 1440, scheme: str = "light") -> Visitor:
+    def open_window(user: User | None = None, path: str = "", *, width: int = 1440, scheme: str = "light") -> Visitor:
         context = chromium.new_context(
             viewport={"width": width, "height": 900},
             color_scheme="dark" if scheme == "dark" else "light",
         )
         context.set_default_timeout(10_000)
-        visitors.append(Visitor(context.new_page(), site))
-        return visitors[-1]
+        visitor = Visitor(context.new_page(), site)
+        visitors.append(visitor)
+        if user is not None:
+            visitor.enter(user)
+            visitor.open(path)
+        return visitor
 
     yield open_window
     for visitor in visitors:

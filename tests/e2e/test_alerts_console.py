@@ -28,39 +28,32 @@ def test_an_alert_is_met_under_the_bell_and_acknowledged_with_a_note(
 ) -> None:
     ada = make_agent("ada")
     alert = raise_alert(kind="drift", about="a", title=f"Adherence of {HOSTILE} fell", agent=ada, page=ada)
-    visitor = visit(width=390, scheme="dark")
+    visitor = visit(operator, "/admin/", width=390, scheme="dark")
     page = visitor.page
-    visitor.enter(operator)
-    visitor.open("/admin/")
     bell = page.get_by_label("1 alert to acknowledge")
     bell.focus()
     page.keyboard.press("Enter")
-    assert visitor.fits
-    assert grave_faults(page) == []
+    assert visitor.faults() == []
     page.locator(".pl-bell-list").get_by_role("link", name="Adherence of").click()
     expect(page.get_by_role("link", name="the agent", exact=True)).to_have_attribute("href", page_of(ada))
     page.get_by_label("Note for your colleagues").fill("looking at the persona")
     page.get_by_role("button", name="Acknowledge", exact=True).click()
     expect(page.get_by_label("Alerts: none to acknowledge")).to_be_visible()
     expect(page.locator("body")).to_contain_text("looking at the persona")
-    assert visitor.fits
-    assert grave_faults(page) == []
+    assert visitor.faults() == []
     page.get_by_role("button", name="Take the acknowledgement back").click()
     expect(page.get_by_label("1 alert to acknowledge")).to_be_visible()
 
     alert.refresh_from_db()
     assert (alert.acknowledged_at, alert.note) == (None, "")
     visitor.open(list_of(Alert))
-    assert grave_faults(page) == []
-    assert visitor.fits
+    assert visitor.faults() == []
 
 
 def test_a_receiver_is_added_and_tested(visit: Callable[..., Visitor], operator: User, settings: Settings) -> None:
     settings.WEBHOOK_PRIVATE_HOSTS = ["127.0.0.1"]
-    visitor = visit(width=390)
+    visitor = visit(operator, reverse("admin:alerts_receiver_add"), width=390)
     page = visitor.page
-    visitor.enter(operator)
-    visitor.open(reverse("admin:alerts_receiver_add"))
     page.locator("[name=name]").fill("pager")
     page.locator("[name=channel]").select_option("webhook")
     page.locator("[name=address]").fill("https://10.0.0.1/hook")
@@ -77,8 +70,7 @@ def test_a_receiver_is_added_and_tested(visit: Callable[..., Visitor], operator:
         expect(page.get_by_role("region", name="Deliveries")).to_contain_text("delivered")
     page.get_by_text("What is sent, and how to verify it").click()
     expect(page.locator("code", has_text=re.compile("^whsec_"))).to_be_visible()
-    assert grave_faults(page) == []
-    assert visitor.fits
+    assert visitor.faults() == []
     for model in (Receiver, Delivery):
         visitor.open(list_of(model))
         assert grave_faults(page) == []

@@ -28,10 +28,8 @@ def michael(operator: User) -> Agent:
 def test_the_docs_describe_the_routes_and_try_them(
     visit: Callable[..., Visitor], operator: User, michael: Agent
 ) -> None:
-    visitor = visit(width=390)
+    visitor = visit(operator, "/api/docs/", width=390)
     page = visitor.page
-    visitor.enter(operator)
-    visitor.open("/api/docs/")
 
     page.locator("#operations-tag-agents").click(timeout=60_000)  # the schema is made on first use
     page.locator("#operations-agents-get_agents .opblock-summary-control").click()

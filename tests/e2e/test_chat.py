@@ -31,10 +31,8 @@ def speech(channel: Channel, text: str) -> tuple[str, dict[str, str]]:
 
 def test_a_person_talks_by_keyboard_and_hears_the_answer(visit: Callable[..., Visitor], operator: User) -> None:
     ada = make_agent(sample_lines=LINES)
-    visitor = visit()
+    visitor = visit(operator, page_of(ada))
     page = visitor.page
-    visitor.enter(operator)
-    visitor.open(page_of(ada))
     page.get_by_role("link", name="Chat", exact=True).click()
     assert grave_faults(page) == []
     page.get_by_label("Gate").select_option("enforce")
@@ -78,10 +76,8 @@ def test_a_model_that_hangs_or_talks_nonsense_is_named_and_asked_again(
     settings.TURN_STEP_DEADLINE = 1.0
     ada = make_agent()
     chat = begin_chat(ada, user=operator)
-    visitor = visit(width=390, scheme="dark")
+    visitor = visit(operator, page_of(chat, "chat"), width=390, scheme="dark")
     page = visitor.page
-    visitor.enter(operator)
-    visitor.open(page_of(chat, "chat"))
     page.get_by_label("Your message").fill("Hello?")
     page.get_by_role("button", name="Send").click()
     expect(page.get_by_role("button", name="Stop")).to_be_visible()
@@ -89,8 +85,7 @@ def test_a_model_that_hangs_or_talks_nonsense_is_named_and_asked_again(
     llm_server.reply(hang=True)
     assert work_one(owner=owner_name())
     expect(page.locator(".pl-turn-failed")).to_contain_text("the model call failed: timeout")
-    assert visitor.fits
-    assert grave_faults(page) == []
+    assert visitor.faults() == []
     page.get_by_role("button", name="Try again").click()
     expect(page.get_by_role("button", name="Stop")).to_be_visible()
 
@@ -117,10 +112,8 @@ def test_an_edited_persona_is_asked_the_question_again_and_then_saved(
     chat = begin_chat(ada, user=operator)
     plays(llm_server, speech(chat, "No."), "Done.")
     run_turn(ask(ada, chat, "May I come in?", user=operator), owner=owner_name())
-    visitor = visit()
+    visitor = visit(operator, page_of(chat, "chat"))
     page = visitor.page
-    visitor.enter(operator)
-    visitor.open(page_of(chat, "chat"))
     page.get_by_role("link", name="say it again with an edited persona").click()
     assert grave_faults(page) == []
     page.get_by_label("System prompt").fill("You are Ada, glad of every guest.")

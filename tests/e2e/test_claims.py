@@ -40,11 +40,8 @@ def test_a_draft_is_tried_edited_and_accepted(
     path = team / "adherence" / "ada.suggestions.yaml"
     path.write_text(DRAFT)
     talk(make_agent(), ["No.", "Not in this office, and never again."])
-    visitor = visit(width=390, scheme="dark")
-    visitor.enter(operator)
+    visitor = visit(operator, "/admin/evaluation/proposition/ada/change/", width=390, scheme="dark")
     page = visitor.page
-
-    visitor.open("/admin/evaluation/proposition/ada/change/")
     card = page.locator("#proposition-ada-brief")
     card.get_by_role("link", name="Edit or try").click()
     expect(page.get_by_text("2 messages of Ada, no call")).to_be_visible()
@@ -84,11 +81,10 @@ def test_a_typed_threshold_counts_at_once_with_its_messages_and_is_saved(
             message=say(channel, ada, f"Remark {score}."),
         )
     mark_result(result=verdict(log), mark="right", user=None)
-    visitor = visit(width=390, scheme="dark")
-    visitor.enter(operator)
+    visitor = visit(
+        operator, f"/admin/correction/agentevaluationconfig/target/{ada.pk}/gate/", width=390, scheme="dark"
+    )
     page = visitor.page
-
-    visitor.open(f"/admin/correction/agentevaluationconfig/target/{ada.pk}/gate/")
     panel = page.locator("#threshold-adherence")
     expect(panel).to_contain_text("3 of 6 (50 %) scored messages would have been sent back.")
     panel.get_by_label("Lowest score that passes, 0 to 9").fill("6.4")

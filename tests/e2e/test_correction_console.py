@@ -55,10 +55,8 @@ def test_a_switch_is_flipped_and_taken_back_in_the_matrix(
 
 
 def test_a_threshold_is_changed_in_the_cell(visit: Callable[..., Visitor], ada: Agent, operator: User) -> None:
-    visitor = visit(width=390)
+    visitor = visit(operator, MATRIX, width=390)
     page = visitor.page
-    visitor.enter(operator)
-    visitor.open(MATRIX)
     page.get_by_role("link", name="adherence of Ada: settings").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_be_visible()
@@ -74,10 +72,8 @@ def test_a_threshold_is_changed_in_the_cell(visit: Callable[..., Visitor], ada: 
 
 
 def test_the_dialog_is_worked_with_the_keyboard(visit: Callable[..., Visitor], ada: Agent, operator: User) -> None:
-    visitor = visit()
+    visitor = visit(operator, MATRIX)
     page = visitor.page
-    visitor.enter(operator)
-    visitor.open(MATRIX)
     page.get_by_role("switch", name="fluency of Ada").focus()
     page.keyboard.press("Space")
     expect(page.get_by_role("switch", name="fluency of Ada")).to_have_attribute("aria-checked", "true")

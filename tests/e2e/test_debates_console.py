@@ -21,12 +21,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
 
 def test_a_debate_is_started_and_followed(visit: Callable[..., Visitor], operator: User) -> None:
     seated(3)
-    visitor = visit(width=390, scheme="dark")
+    visitor = visit(operator, "/admin/debates/debate/add/", width=390, scheme="dark")
     page = visitor.page
-    visitor.enter(operator)
-    visitor.open("/admin/debates/debate/add/")
-    assert visitor.fits
-    assert grave_faults(page) == []
+    assert visitor.faults() == []
     page.get_by_label("Question").fill(TOPIC)
     page.get_by_label("Mode", exact=True).select_option("delphi")
     page.get_by_label("Agents", exact=True).fill("ada, bob, cleo")

@@ -39,14 +39,11 @@ def ada(live_server: LiveServer) -> Agent:
 def test_an_evaluation_is_estimated_asked_for_and_watched_to_its_end(
     visit: Callable[..., Visitor], ada: Agent, operator: User
 ) -> None:
-    visitor = visit(width=390)
+    visitor = visit(operator, page_of(ada), width=390)
     page = visitor.page
-    visitor.enter(operator)
-    visitor.open(page_of(ada))
     page.get_by_role("link", name="Evaluate now").first.click()
     expect(page.get_by_text("What it takes")).to_be_visible()
-    assert visitor.fits
-    assert grave_faults(page) == []
+    assert visitor.faults() == []
     page.get_by_label("Messages", exact=True).fill("4")
     page.get_by_role("button", name="Estimate this").click()
     expect(page.get_by_label("Messages", exact=True)).to_have_value("4")
@@ -62,13 +59,10 @@ def test_an_evaluation_is_estimated_asked_for_and_watched_to_its_end(
 def test_a_version_is_restored_a_prompt_read_and_a_turn_asked_for(
     visit: Callable[..., Visitor], ada: Agent, operator: User
 ) -> None:
-    visitor = visit(width=390, scheme="dark")
+    visitor = visit(operator, page_of(ada, "versions"), width=390, scheme="dark")
     page = visitor.page
-    visitor.enter(operator)
-    visitor.open(page_of(ada, "versions"))
     expect(page.locator("#v2")).to_contain_text("dry 0.8 → 0")
-    assert visitor.fits
-    assert grave_faults(page) == []
+    assert visitor.faults() == []
     page.locator("#v1").get_by_text("Restore version 1 …").click()
     page.get_by_role("button", name="Restore version 1").click()
     expect(page.locator("#v3")).to_contain_text("restored version 1")
@@ -76,8 +70,7 @@ def test_a_version_is_restored_a_prompt_read_and_a_turn_asked_for(
     visitor.open(page_of(ada, "prompt"))
     page.locator("summary", has_text="Persona").click()
     expect(page.get_by_text("You are Ada, a dry and careful clerk.")).to_be_visible()
-    assert visitor.fits
-    assert grave_faults(page) == []
+    assert visitor.faults() == []
     visitor.open(page_of(ada, "turn"))
     assert grave_faults(page) == []
     page.get_by_label("What you ask of this turn").fill("Say hello.")

@@ -14,7 +14,6 @@ from correction.gate.observe import work_one
 from correction.models import CorrectionLog
 from tests.console import page_of
 from tests.correction.gating import by_text
-from tests.e2e.axe import grave_faults
 from tests.e2e.conftest import Visitor
 from tests.factories import speaking
 from tests.llm_server import LLMServer
@@ -29,10 +28,8 @@ def test_a_product_owner_has_messages_judged_and_chooses_a_threshold(
 ) -> None:
     ada = speaking("ada", SAID)
     llm_server.respond = by_text(Hooray=4, Noted=7, Filed=8)
-    visitor = visit(width=390, scheme="dark")
-    visitor.enter(operator)
+    visitor = visit(operator, page_of(ada), width=390, scheme="dark")
     page = visitor.page
-    visitor.open(page_of(ada))
 
     page.get_by_role("link", name="Gate", exact=True).first.click()
     expect(page.get_by_text("None of the last 4 messages is scored")).to_be_visible()
@@ -56,8 +53,7 @@ def test_a_product_owner_has_messages_judged_and_chooses_a_threshold(
         ("adherence",),
         Decimal(6),
     )
-    assert visitor.fits
-    assert grave_faults(page) == []
+    assert visitor.faults() == []
 
 
 def test_a_sentence_is_checked_from_the_agent_s_page(
@@ -65,10 +61,8 @@ def test_a_sentence_is_checked_from_the_agent_s_page(
 ) -> None:
     ada = speaking("ada", SAID)
     llm_server.respond = by_text(Hooray=2)
-    visitor = visit(width=390)
-    visitor.enter(operator)
+    visitor = visit(operator, page_of(ada), width=390)
     page = visitor.page
-    visitor.open(page_of(ada))
     page.get_by_role("link", name="Check a sentence").first.click()
     page.get_by_label("What Ada would say").fill("Hooray <b>all</b>!")
     page.get_by_role("button", name="Check", exact=True).click()
@@ -77,8 +71,7 @@ def test_a_sentence_is_checked_from_the_agent_s_page(
     expect(said).to_contain_text("sent back")
     expect(said).to_contain_text("Your draft was sent back")
     expect(said).to_contain_text("Hooray <b>all</b>!")
-    assert visitor.fits
-    assert grave_faults(page) == []
+    assert visitor.faults() == []
     page.get_by_role("link", name="Its log entry").click()
     expect(page.get_by_text("external").first).to_be_visible()
     assert CorrectionLog.objects.get().session.source == "external"

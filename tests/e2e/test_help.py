@@ -18,10 +18,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
 
 
 def test_help_is_found_from_a_list_and_leads_on(visit: Callable[..., Visitor], operator: User) -> None:
-    visitor = visit(width=390, scheme="dark")
+    visitor = visit(operator, list_of(Agent), width=390, scheme="dark")
     page = visitor.page
-    visitor.enter(operator)
-    visitor.open(list_of(Agent))
     page.get_by_role("link", name="What is this?").click()
     expect(page.get_by_role("heading", name="Where rows come from")).to_be_visible()
     sound(visitor)

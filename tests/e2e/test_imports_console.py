@@ -36,10 +36,8 @@ def upload(page: Page, *paths: Path) -> None:
 def test_a_transcript_is_imported(visit: Callable[..., Visitor], operator: User, talk: Path) -> None:
     make_agent()
     make_agent("guide", display_name="Harbour Guide")
-    visitor = visit(width=390, scheme="dark")
+    visitor = visit(operator, "/admin/agents/import/add/", width=390, scheme="dark")
     page = visitor.page
-    visitor.enter(operator)
-    visitor.open("/admin/agents/import/add/")
     assert visitor.fits
     upload(page, talk)
     expect(page.get_by_text("3 new messages by 3 speakers into 1 channel")).to_be_visible()
@@ -81,9 +79,7 @@ def test_files_that_are_too_large_are_not_even_sent(
     visit: Callable[..., Visitor], operator: User, talk: Path, settings: Settings
 ) -> None:
     settings.IMPORT_MOST_BYTES = 20
-    visitor = visit()
-    visitor.enter(operator)
-    visitor.open("/admin/agents/import/add/")
+    visitor = visit(operator, "/admin/agents/import/add/")
     upload(visitor.page, talk)
 
     expect(visitor.page.get_by_role("alert")).to_have_text("These files are larger than 20 bytes together.")

@@ -21,9 +21,7 @@ PATIENCE = 30_000  # milliseconds; the machine may be busy
 def test_a_conversation_goes_on_before_one_s_eyes(visit: Callable[..., Visitor], operator: User) -> None:
     channel = make_channel()
     say(channel, "Zoe", "Good morning.")
-    visitor = visit()
-    visitor.enter(operator)
-    visitor.open(reverse("admin:agents_channel_transcript", args=[channel.pk]))
+    visitor = visit(operator, reverse("admin:agents_channel_transcript", args=[channel.pk]))
     expect(visitor.page.get_by_text("Good morning.")).to_be_visible()
 
     say(channel, "Zoe", "<b>Is anybody here?</b>")
@@ -35,9 +33,7 @@ def test_a_conversation_goes_on_before_one_s_eyes(visit: Callable[..., Visitor],
 
 def test_a_turn_s_page_shows_each_step_as_it_is_done(visit: Callable[..., Visitor], operator: User) -> None:
     run = Run.objects.create(agent=make_agent(), channel=make_channel(), status="running")
-    visitor = visit()
-    visitor.enter(operator)
-    visitor.open(page_of(run))
+    visitor = visit(operator, page_of(run))
     live = visitor.page.locator("[data-live]")
     expect(live.get_by_text("No step was taken")).to_be_visible()
 

@@ -100,10 +100,8 @@ def test_from_home_to_a_gate_that_observes_takes_five_clicks_at_most(
 def test_home_says_who_drifts_since_when_and_a_point_opens_its_message(
     visit: Callable[..., Visitor], site: str
 ) -> None:
-    visitor = visit()
+    visitor = visit(User.objects.get(username="reader"), "/admin/")
     page = visitor.page
-    visitor.enter(User.objects.get(username="reader"))
-    visitor.open("/admin/")
     now = page.locator("#drift")
     expect(now.get_by_role("heading")).to_contain_text("Drifting now: 6 of 16 agents")
     expect(now.locator(".pl-who")).to_contain_text(re.compile(r"since build 41 \(\d+ \w+ \d{4}\)"))

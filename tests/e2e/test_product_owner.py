@@ -20,7 +20,6 @@ from agents.models import Agent, Message
 from correction.config.settings import resolve_config
 from evaluation.models import EvaluationRun
 from tests.correction.gating import team_file
-from tests.e2e.axe import grave_faults
 from tests.e2e.conftest import Visitor
 from tests.evaluation.judging import answers, prompt_of
 from tests.llm_server import LLMServer
@@ -98,8 +97,7 @@ def test_from_files_to_a_comparison_of_builds_and_a_threshold(
     click(page.get_by_label("Files"), file=persona)
     click(page.get_by_role("button", name="Look at the personas"))
     expect(page.get_by_text("What its model reads")).to_be_visible()
-    assert visitor.fits
-    assert grave_faults(page) == []
+    assert visitor.faults() == []
     click(page.get_by_role("button", name="Import 1 persona"))
     click(page.get_by_role("link", name="Import its conversations"))
     click(page.get_by_label("Files"), file=log)
@@ -114,16 +112,14 @@ def test_from_files_to_a_comparison_of_builds_and_a_threshold(
 
     click(both)
     expect(page.get_by_text("What it takes")).to_be_visible()
-    assert visitor.fits
-    assert grave_faults(page) == []
+    assert visitor.faults() == []
     click(page.get_by_role("button", name="Evaluate now"))
     expect(page.get_by_text("Being evaluated")).to_be_visible(timeout=PATIENCE)
     work()
     assert set(EvaluationRun.objects.values_list("status", flat=True)) == {"completed"}
     expect(page.get_by_role("heading", name="Every proposition")).to_be_visible(timeout=PATIENCE)
     expect(page.get_by_text("drifted").first).to_be_visible()
-    assert visitor.fits
-    assert grave_faults(page) == []
+    assert visitor.faults() == []
 
     click(page.locator("#content").get_by_role("link", name="Pia").first)
     click(page.get_by_role("link", name="Gate", exact=True).first)

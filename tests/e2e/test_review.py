@@ -13,7 +13,6 @@ from agents.models import Run
 from correction.models import CorrectionLog, GateDimensionResult
 from tests.console import HOSTILE, page_of
 from tests.correction.judged_drafts import make_log, verdict
-from tests.e2e.axe import grave_faults
 from tests.e2e.conftest import Visitor
 from tests.factories import make_agent
 
@@ -34,14 +33,11 @@ def alarms(live_server: LiveServer) -> list[GateDimensionResult]:
 def test_the_queue_is_worked_with_the_keyboard(
     visit: Callable[..., Visitor], alarms: list[GateDimensionResult], operator: User
 ) -> None:
-    visitor = visit(width=390, scheme="dark")
+    visitor = visit(operator, QUEUE, width=390, scheme="dark")
     page = visitor.page
-    visitor.enter(operator)
-    visitor.open(QUEUE)
     number = page.locator(".pl-review-item .pl-number").first
     expect(number).to_have_text("1 of 5")
-    assert visitor.fits
-    assert grave_faults(page) == []
+    assert visitor.faults() == []
 
     page.keyboard.press("j")
     expect(number).to_have_text("2 of 5")
@@ -67,10 +63,8 @@ def test_entries_of_a_log_are_read_one_after_the_other_with_keys(
     visit: Callable[..., Visitor], alarms: list[GateDimensionResult], operator: User
 ) -> None:
     newest, before, *_ = CorrectionLog.objects.order_by("-pk")
-    visitor = visit()
+    visitor = visit(operator, page_of(newest))
     page = visitor.page
-    visitor.enter(operator)
-    visitor.open(page_of(newest))
     page.keyboard.press("j")
     page.wait_for_url(f"**{page_of(before)}")
     page.keyboard.press("k")

@@ -17,9 +17,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
 
 def test_ctrl_k_a_name_and_enter_lead_to_the_agent(visit: Callable[..., Visitor]) -> None:
     agent = make_agent("pam", display_name="Pamela Beesly")
-    visitor = visit(scheme="dark")
-    visitor.enter(superuser())
-    visitor.open("/admin/")
+    visitor = visit(superuser(), "/admin/", scheme="dark")
     page = visitor.page
     page.get_by_role("button", name="Search").click()
     expect(page.locator("#search-input-command")).to_be_focused()

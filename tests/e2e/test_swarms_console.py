@@ -25,12 +25,9 @@ def test_entries_are_changed_and_pages_of_swarms_can_be_read(visit: Callable[...
     with updating(ada, channel) as state:
         add_quoted(state, "decisions", [Entry(text="picnic", position=1, quote="picnic")], list(channel.messages.all()))
     remembered = DialogState.objects.get(channel=channel)
-    visitor = visit(width=390, scheme="dark")
+    visitor = visit(superuser("c"), page_of(remembered), width=390, scheme="dark")
     page = visitor.page
-    visitor.enter(superuser("c"))
-    visitor.open(page_of(remembered))
-    assert visitor.fits
-    assert grave_faults(page) == []
+    assert visitor.faults() == []
 
     page.get_by_label("text of the entry").first.fill("a picnic with a guest who is allergic")
     page.get_by_role("button", name="Change its text").first.click()

@@ -61,7 +61,7 @@ def test_of_a_users_tokens_a_deleted_one_is_refused_while_others_work() -> None:
     assert ApiToken.objects.get().expires_at is None
 
 
-def test_a_token_that_is_wrong_expired_or_of_a_closed_account_is_refused() -> None:
+def test_a_wrong_or_expired_token_is_refused_and_one_of_closed_accounts() -> None:
     client = signed_in(operator("grace"))
     key = make(client, days=30)
     for wrong in ("pl_", "pl_nonsense", "nonsense"):

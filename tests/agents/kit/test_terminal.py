@@ -26,44 +26,23 @@ def test_tables_without_rows_are_one_sentence(rows: dict[str, int], told: str) -
     assert empty_tables(rows, what="found") == told
 
 
-def test_where_there_is_no_terminal_tables_are_120_wide_and_plain() -> None:
-    out = io.StringIO()
-    console = console_on(out)
-
-    console.print("[bold]kept in character[/bold]")
-
-    assert console.width == 120
-    assert out.getvalue() == "kept in character\n"
-
-
-@pytest.mark.parametrize("out", [io.StringIO(), Terminal()])
-def test_columns_set_the_width(monkeypatch: pytest.MonkeyPatch, out: io.StringIO) -> None:
-    monkeypatch.setenv("COLUMNS", "66")
-
-    assert console_on(out).width == 66
-
-
-@pytest.mark.parametrize("columns", ["0", "wide"])
-def test_columns_that_are_no_width_count_for_nothing(monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+@pytest.mark.parametrize(("columns", "width"), [("66", 66), ("0", 120), ("wide", 120)])
+def test_tables_are_as_wide_as_columns_says_or_120(monkeypatch: pytest.MonkeyPatch, columns: str, width: int) -> None:
     monkeypatch.setenv("COLUMNS", columns)
 
-    assert console_on(io.StringIO()).width == 120
+    assert console_on(io.StringIO()).width == width
 
 
-def test_a_terminal_gets_styles() -> None:
-    out = Terminal()
+def test_styles_are_for_terminals_and_square_brackets_can_be_text() -> None:
+    file, terminal, raw = io.StringIO(), Terminal(), io.StringIO()
 
-    console_on(out).print("[bold]kept[/bold]")
+    console_on(file).print("[bold]kept[/bold]")
+    console_on(terminal).print("[bold]kept[/bold]")
+    console_on(raw, markup=False).print("[bold]")
 
-    assert "\x1b[1mkept" in out.getvalue()
-
-
-def test_square_brackets_can_be_text() -> None:
-    out = io.StringIO()
-
-    console_on(out, markup=False).print("[bold]")
-
-    assert out.getvalue() == "[bold]\n"
+    assert file.getvalue() == "kept\n"
+    assert "\x1b[1mkept" in terminal.getvalue()
+    assert raw.getvalue() == "[bold]\n"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 
@@ -52,26 +51,6 @@ def test_the_deadline_covers_the_retries(llm_server: LLMServer) -> None:
     assert reply.status is Status.UNAVAILABLE
     assert "HTTP 500" in reply.error
     assert reply.attempts <= 5, "retries ended with the deadline"
-
-
-def test_a_retry_that_hangs_is_a_timeout_whatever_came_before(llm_server: LLMServer) -> None:
-    llm_server.reply(status=500, headers={"retry-after-ms": "1"})
-    llm_server.always(hang=True)
-
-    reply = complete(text_request(retries=1), deadline=SHORT)
-
-    assert (reply.status, reply.attempts) == (Status.TIMEOUT, 2)
-    assert reply.error == f"no answer within the deadline of {SHORT:g} s"
-
-
-def test_a_pause_that_outlasts_the_deadline_is_a_rate_limit(llm_server: LLMServer) -> None:
-    llm_server.reply(status=529, headers={"retry-after": "20"})
-    assert complete(text_request()).status is Status.UNAVAILABLE
-
-    reply = complete(text_request(), deadline=SHORT)
-
-    assert (reply.status, reply.attempts, llm_server.calls) == (Status.RATE_LIMITED, 0, 1)
-    assert re.fullmatch(rf"{llm_server.url} asked for a pause, of which 1\d\.\d s are left", reply.error)
 
 
 def test_a_retry_after_beyond_the_deadline_is_not_waited_for(llm_server: LLMServer) -> None:

@@ -58,30 +58,6 @@ def test_a_row_says_what_the_call_was_for_and_how_it_went(llm_server: LLMServer)
     assert row.latency_ms == reply.latency_ms
 
 
-def test_a_call_costs_what_its_tokens_cost(llm_server: LLMServer, priced: None) -> None:
-    usage = {
-        "input_tokens": 1000,
-        "output_tokens": 200,
-        "cache_read_input_tokens": 5000,
-        "cache_creation_input_tokens": 400,
-    }
-    llm_server.reply(text="hello", usage=usage)
-
-    complete(text_request())
-
-    assert LLMCall.objects.get().cost_usd == Decimal("0.001") + Decimal("0.001") + Decimal("0.0005") + Decimal("0.0005")
-
-
-def test_a_model_without_a_price_and_tokens_that_nobody_counted_are_unpriced(
-    llm_server: LLMServer, settings: Settings, priced: None
-) -> None:
-    llm_server.reply(text="hello", usage=None)
-    complete(text_request())
-    complete(text_request(model="unheard-of"))
-
-    assert list(LLMCall.objects.values_list("cost_usd", flat=True)) == [None, None]
-
-
 def test_totals_sum_in_one_query_and_count_what_is_unpriced(
     llm_server: LLMServer, priced: None, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:

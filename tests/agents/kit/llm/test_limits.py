@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import re
 import time
 from collections.abc import Callable, Iterator
 
@@ -85,24 +86,31 @@ def test_each_endpoint_has_slots_of_its_own(llm_server: LLMServer, settings: Set
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("status", [429, 529])
-def test_the_limit_halves_when_the_server_is_overloaded(llm_server: LLMServer, settings: Settings, status: int) -> None:
-    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 8, 0
-    llm_server.reply(status=status)
-
-    complete(text_request())
-
-    assert background().limiter(llm_server.url).limit == 4
-
-
-@pytest.mark.django_db
-def test_a_429_that_the_sdk_retries_by_itself_counts_too(llm_server: LLMServer, settings: Settings) -> None:
+def test_an_overloaded_server_halves_the_limit_although_the_sdk_tries_again(
+    llm_server: LLMServer, settings: Settings, status: int
+) -> None:
     settings.LLM_MAX_CONCURRENCY = 8
-    llm_server.reply(status=429, headers={"retry-after-ms": "1"})
+    llm_server.reply(status=status, headers={"retry-after-ms": "1"})
 
     reply = complete(text_request(retries=1))
 
     assert (reply.status, reply.attempts) == (Status.OK, 2)
     assert background().limiter(llm_server.url).limit == 4
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("form", ["seconds", "date"])
+def test_a_retry_after_pauses_ordinary_calls_but_not_gate_calls(llm_server: LLMServer, limits: None, form: str) -> None:
+    date = email.utils.formatdate(time.time() + 20, usegmt=True)
+    llm_server.reply(status=529, headers={"retry-after": "20" if form == "seconds" else date})
+    assert complete(text_request()).status is Status.UNAVAILABLE
+
+    gate = complete(text_request(gate=True), deadline=10)
+    ordinary = complete(text_request(), deadline=0.5)
+
+    assert (gate.status, ordinary.status, ordinary.attempts) == (Status.OK, Status.RATE_LIMITED, 0)
+    assert re.fullmatch(rf"{llm_server.url} asked for a pause, of which 1\d\.\d s are left", ordinary.error)
+    assert llm_server.calls == 2, "the ordinary call was not sent"
 
 
 @pytest.mark.django_db
@@ -113,29 +121,6 @@ def test_a_spend_limit_says_nothing_about_load(llm_server: LLMServer, settings: 
     complete(text_request())
 
     assert background().limiter(llm_server.url).limit == 8
-
-
-@pytest.mark.slow
-@pytest.mark.django_db
-def test_a_retry_after_pauses_ordinary_calls_but_not_gate_calls(llm_server: LLMServer, limits: None) -> None:
-    llm_server.reply(status=429, headers={"retry-after": "20"})
-    assert complete(text_request()).status is Status.RATE_LIMITED
-
-    gate = complete(text_request(gate=True), deadline=10)
-    ordinary = complete(text_request(), deadline=10)
-
-    assert (gate.status, ordinary.status) == (Status.OK, Status.RATE_LIMITED)
-    assert llm_server.calls == 2, "the ordinary call was not sent"
-
-
-@pytest.mark.django_db
-def test_a_retry_after_may_be_a_date(llm_server: LLMServer, limits: None) -> None:
-    llm_server.reply(status=429, headers={"retry-after": email.utils.formatdate(time.time() + 20, usegmt=True)})
-    complete(text_request())
-
-    reply = complete(text_request(), deadline=0.1)
-
-    assert (reply.status, llm_server.calls) == (Status.RATE_LIMITED, 1)
 
 
 # The limiter by itself, on a loop whose clock the test moves.

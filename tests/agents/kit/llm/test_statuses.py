@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 GOOD = {"score": 7, "reason": "calm"}
 
 
-def test_an_answer_is_read_and_says_who_gave_it_and_what_it_used(llm_server: LLMServer) -> None:
+def test_an_answer_says_who_gave_it_and_what_it_used(llm_server: LLMServer) -> None:
     """A first thought of the model, in a block of its own, is no answer."""
     usage = {"input_tokens": 12, "output_tokens": 3, "cache_read_input_tokens": 40, "cache_creation_input_tokens": 5}
     text = f"```json\n{json.dumps(GOOD)}\n```"

@@ -38,22 +38,14 @@ def release_at(server: LLMServer, inflight: int) -> threading.Thread:
     return thread
 
 
-def test_replies_stand_in_the_order_of_their_requests(llm_server: LLMServer) -> None:
-    llm_server.respond = lambda body: echo(body) | {"latency": 0.2 if word_of(body) == "one" else 0}
+def test_all_are_asked_at_the_same_time_and_answered_in_their_order(llm_server: LLMServer) -> None:
+    llm_server.respond = lambda body: echo(body) | {"hold": True, "latency": 0.2 if word_of(body) == "one" else 0}
+    releaser = release_at(llm_server, 3)
 
     replies = complete_together((asking(word) for word in ("one", "two", "three")), deadline=LONG)
 
-    assert [reply.text for reply in replies] == ["echo one", "echo two", "echo three"]
-
-
-def test_they_are_asked_at_the_same_time(llm_server: LLMServer) -> None:
-    llm_server.always(hold=True)
-    releaser = release_at(llm_server, 3)
-
-    replies = complete_together([asking(word) for word in ("one", "two", "three")], deadline=LONG)
-
     releaser.join()
-    assert [reply.status for reply in replies] == [Status.OK] * 3
+    assert [reply.text for reply in replies] == ["echo one", "echo two", "echo three"]
 
 
 def test_what_is_late_is_cancelled_and_the_others_are_kept(llm_server: LLMServer) -> None:

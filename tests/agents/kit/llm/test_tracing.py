@@ -15,7 +15,7 @@ from tests.tracing import Caught
 pytestmark = pytest.mark.django_db
 
 
-def test_a_call_is_a_span_with_its_model_status_and_tokens_and_no_text(llm_server: LLMServer, sentry: Caught) -> None:
+def test_a_call_is_a_span_with_model_status_tokens_and_no_text(llm_server: LLMServer, sentry: Caught) -> None:
     llm_server.reply(json={"score": 7, "reason": "a telling reason"}, latency=0.05, model="served")
 
     with sentry_sdk.start_transaction(name="evaluate"):

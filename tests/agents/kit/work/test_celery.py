@@ -44,6 +44,7 @@ def statuses(database_file: Path) -> Callable[[], list[str]]:
     return statuses_in(database_file)
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_a_worker_told_to_stop_hands_back_what_it_cannot_finish(
     plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]]
@@ -60,6 +61,7 @@ def test_a_worker_told_to_stop_hands_back_what_it_cannot_finish(
     assert statuses() == ["pending", "pending"]
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_a_slices_end_cancels_its_calls_and_gives_the_next_its_turn(
     plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]], database_file: Path
