@@ -42,7 +42,7 @@ from agents.kit.console.site import (
 from agents.kit.llm import ledger
 from agents.kit.llm.endpoints import model_of, problem_of, provider_of
 from agents.kit.models import LLMCall
-from agents.kit.text.fences import neutral
+from agents.kit.text.fences import safe_and_cut
 from agents.models import Agent, Channel, MemoryBlock, Message, NumberOf, PersonaVersion, Run, Trait
 from agents.personas.persona import (
     PersonaMovedOn,
@@ -96,7 +96,7 @@ def what_changed(agent: Agent, opened: str) -> str:
         return ""
     versions = changes_since([(agent.pk, opened)]).get((agent.pk, opened), ())
     changes = "; ".join(str(version) for version in versions) or "by something that left no version"
-    return f"This agent was changed since you opened the page: {neutral(changes)[0]}. {SAVE_AGAIN}"
+    return f"This agent was changed since you opened the page: {safe_and_cut(changes)}. {SAVE_AGAIN}"
 
 
 def _without_browser_line_ends(text: str) -> str:

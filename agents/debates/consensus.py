@@ -13,7 +13,7 @@ from agents.debates.measures import Cluster, Consensus, Share, offline_consensus
 from agents.debates.models import Debate
 from agents.kit.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
 from agents.kit.llm.requests import object_schema
-from agents.kit.text.fences import fence, indented, neutral, new_nonce, render_prompt
+from agents.kit.text.fences import fence, indented, new_nonce, render_prompt, safe_and_cut
 
 MAX_TOKENS = 2_000
 POSITION_CHARACTERS, REASONING_CHARACTERS = 2_000, 4_000  # of an answer that the judge is shown
@@ -66,10 +66,9 @@ def judge_consensus(debate: Debate, round: int, answers: Sequence[Answer]) -> Co
 def _consensus_request(debate: Debate, round: int, answers: Sequence[Answer]) -> LLMRequest:
     """Return the question how far the answers of a round agree."""
     nonce = new_nonce()
-    # `neutral` makes the question safe inside the fence; the first of its results is the text.
     text = render_prompt(
         "debates/consensus_answers",
-        question=fence("QUESTION", neutral(debate.topic)[0], nonce),
+        question=fence("QUESTION", safe_and_cut(debate.topic), nonce),
         answers=fence("ANSWERS", "\n\n".join(map(_answer_lines, answers)), nonce),
         seats=", ".join(str(answer.seat) for answer in answers),
     )

@@ -14,7 +14,7 @@ from django.db.models import Min
 from agents.debates.models import Debate, DebateSeat, DebateTurn
 from agents.debates.modes import LAYERS, POLL, Context, Entry, answer_of, mode_of
 from agents.debates.modes import Mode as Rules
-from agents.kit.text.fences import fence, indented, neutral, one_line, render_prompt
+from agents.kit.text.fences import fence, indented, one_line, render_prompt, safe_and_cut
 from agents.kit.text.tokens import split_sentences
 from agents.models import Channel, Message, RunMessage
 from agents.turn.pipeline import Accept, Answer, Draft, Revise, Turn
@@ -304,7 +304,7 @@ def _stance_and_confidence(entry: Entry) -> str:
 
 def first_sentence(text: str) -> str:
     """Return the first sentence of a text, on one line; empty where there is none."""
-    sentences = split_sentences(neutral(" ".join(text.split()), TEXT_CHARACTERS)[0])
+    sentences = split_sentences(safe_and_cut(" ".join(text.split()), TEXT_CHARACTERS))
     return next(iter(sentences), "")
 
 

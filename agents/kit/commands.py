@@ -15,7 +15,7 @@ from django.core import management
 from django.core.management.base import CommandError, CommandParser, OutputWrapper, SystemCheckError
 
 from agents.kit.llm.requests import is_misconfigured
-from agents.kit.text.fences import neutral
+from agents.kit.text.fences import safe_and_cut
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -312,7 +312,7 @@ def empty_tables(rows: Mapping[str, int], *, what: str) -> str:
 
 def printable(text: str) -> str:
     """Return text of a user, an agent or a model for a terminal, cut at LONGEST_PRINTED: control characters are written out."""
-    return neutral(text, LONGEST_PRINTED)[0]
+    return safe_and_cut(text, LONGEST_PRINTED)
 
 
 def in_line(text: str, limit: int = 240) -> str:

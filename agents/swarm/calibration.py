@@ -20,7 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from agents.kit import llm
 from agents.kit.llm.requests import object_schema
-from agents.kit.text.fences import fence, indented, neutral, one_line, render_prompt
+from agents.kit.text.fences import fence, indented, one_line, render_prompt, safe_and_cut
 from agents.kit.text.tokens import split_sentences
 from agents.models import Agent, Message
 from agents.swarm.intents import COMMANDS, intent_of
@@ -220,7 +220,7 @@ def guidance(
     for name, value in (preferences or {}).items():
         if value in PREFERENCES.get(name, ()):
             register[name] = value
-    fenced = fence("ASSUMPTION", neutral(_short_line(assumption))[0], nonce) if assumption else ""
+    fenced = fence("ASSUMPTION", safe_and_cut(_short_line(assumption)), nonce) if assumption else ""
     return render_prompt("swarm/guidance", **register, uncertain=calibration.uncertainty > UNCERTAIN, assumption=fenced)
 
 
@@ -313,7 +313,7 @@ def _material(agent: Agent, trigger: Message, transcript: Sequence[Message], sta
         "swarm/message",
         earlier=fence("CONVERSATION", "\n".join(earlier), nonce) if earlier else "",
         known=fence("KNOWN", "\n".join(known), nonce) if known else "",
-        pending=fence("QUESTION", neutral(pending)[0], nonce) if pending else "",
+        pending=fence("QUESTION", safe_and_cut(pending), nonce) if pending else "",
         message=fence("MESSAGE", _numbered_line(trigger, agent), nonce),
         number=trigger.position,
         since=state.position,
@@ -329,7 +329,7 @@ def _numbered_line(message: Message, agent: Agent) -> str:
 def _known_lines(state: DialogState) -> list[str]:
     """Return what the state holds, a line each."""
     labels = {"anchor": "about", "goal": "goal", "facts": "fact", "decisions": "decision"}
-    return [f"{labels[entry.kind]}: {neutral(_short_line(entry.text))[0]}" for entry in entries(state, *labels)]
+    return [f"{labels[entry.kind]}: {safe_and_cut(_short_line(entry.text))}" for entry in entries(state, *labels)]
 
 
 def _choice_or_null(values: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from agents.kit import llm
 from agents.kit.llm.requests import object_schema
 from agents.kit.text import edits
-from agents.kit.text.fences import fault_of, fence, indented, neutral, one_line, render_prompt
+from agents.kit.text.fences import fault_of, fence, indented, one_line, render_prompt, safe_and_cut
 from agents.kit.text.reading import parse_text
 from agents.swarm import guards
 from agents.swarm.models import Swarm, SwarmPhase
@@ -288,7 +288,7 @@ def material_prompt(draft: str, material: Material, nonce: str) -> str:
     return render_prompt(
         "swarm/draft",
         message=fenced("MESSAGE", indented(material.message, 4_000)),
-        draft=fenced("DRAFT", neutral(draft, limit=max(len(draft), 1))[0]),  # never cut
+        draft=fenced("DRAFT", safe_and_cut(draft, limit=max(len(draft), 1))),  # never cut
         preferences=fenced("PREFERENCES", indented(material.preferences, 4_000)),
         outcomes=fenced("TOOLS", _outcome_lines(outcome for outcome in material.outcomes if outcome.ok)),
         errors=fenced("ERRORS", _outcome_lines(outcome for outcome in material.outcomes if not outcome.ok)),

@@ -15,7 +15,7 @@ from django.conf import settings
 
 from agents.kit.capability import declared
 from agents.kit.llm.endpoints import route_of
-from agents.kit.text.fences import fence, neutral, render_prompt
+from agents.kit.text.fences import fence, render_prompt, safe_and_cut
 from agents.models import Channel, Message
 from agents.swarm import clarifier, guards, memory
 from agents.swarm.calibration import (
@@ -424,7 +424,7 @@ def _add_guidance(turn: Turn, context: SwarmContext, row: SwarmTurn, decision: D
         "swarm/answer",
         guidance=advice,
         prompts=[phase.prompt.strip() for phase in context.phases("main")],
-        cannot=fence("MISSING", neutral(cannot_answer)[0], turn.nonce) if cannot_answer else "",
+        cannot=fence("MISSING", safe_and_cut(cannot_answer), turn.nonce) if cannot_answer else "",
         tools=turn.tools,
     )
     turn.add_section("How to answer", body)

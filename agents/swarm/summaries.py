@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict
 from agents.kit.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
 from agents.kit.llm.requests import object_schema
 from agents.kit.models.lease import LeaseLost
-from agents.kit.text.fences import fence, neutral, new_nonce, one_line, render_prompt
+from agents.kit.text.fences import fence, new_nonce, one_line, render_prompt, safe_and_cut
 from agents.kit.text.tokens import split_sentences, tokenize
 from agents.kit.text.voices import vocabulary
 from agents.kit.work.queues import carry_out, do_next, wake_workers
@@ -143,7 +143,7 @@ def as_quote(text: str, author: str, position: int, *, limit: int = MOST_CHARACT
 def on_one_line(text: str, limit: int) -> str:
     """Return a text on one line, shortened, with single quotation marks."""
     single_marks = {ord(mark): "'" for mark in '"\u201c\u201d\u201e'}
-    line = " ".join(neutral(text)[0].split()).translate(single_marks)
+    line = " ".join(safe_and_cut(text).split()).translate(single_marks)
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "\u2026"
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from agents.kit import llm
 from agents.kit.capability import declared
-from agents.kit.text.fences import fence, neutral, one_line, quoted_name, render_prompt
+from agents.kit.text.fences import fence, one_line, quoted_name, render_prompt, safe_and_cut
 from agents.models import Agent, Channel, ChannelMember, Message, PersonaVersion, Run
 from agents.personas.persona import render_persona
 from agents.turn.pipeline import (
@@ -89,7 +89,7 @@ def _line(message: Message, agent: Agent) -> str:
     """
     who = "(you)" if message.agent_id == agent.pk else one_line(message.author_name)
     when = f" [{timezone.localtime(message.sent_at):%Y-%m-%d %H:%M}]" if message.sent_at else ""
-    return f"{message.position}. {who}{when}: " + neutral(message.text)[0].replace("\n", "\n    | ")
+    return f"{message.position}. {who}{when}: " + safe_and_cut(message.text).replace("\n", "\n    | ")
 
 
 def within_reach(agent: Agent, channel: Channel) -> QuerySet[Channel]:
@@ -132,7 +132,7 @@ def _member_name(member: ChannelMember) -> str:
 
 def _on_one_line(text: str) -> str:
     """Return a text of a person on one line of at most 200 characters, without what could pass for a fence."""
-    return neutral(" ".join(text.split()), 200)[0]
+    return safe_and_cut(" ".join(text.split()), 200)
 
 
 MEMORY_CHARACTERS = 8_000
@@ -276,8 +276,8 @@ def _memory_part(agent: Agent, nonce: str) -> list[Section]:
     """Return the section of the agent's memory notes; none where all of them are empty. What exceeds 8,000 characters of a note is cut."""
     notes = []
     for block in agent.memory_blocks.order_by("label"):
-        label = neutral(" ".join(block.label.split()), 100)[0]  # cut there, and without what could pass for a fence
-        text = neutral(block.value, MEMORY_CHARACTERS)[0].strip().replace("\n", "\n    | ")
+        label = safe_and_cut(" ".join(block.label.split()), 100)  # cut there, and without what could pass for a fence
+        text = safe_and_cut(block.value, MEMORY_CHARACTERS).strip().replace("\n", "\n    | ")
         if block.value.strip():
             notes.append(f"{label}: {text}")
     if not notes:
@@ -325,7 +325,7 @@ def _now(turn: Turn, prompt: str) -> str:
         "now",
         name=one_line(turn.agent.display_name),
         channel=turn.channel.slug,
-        prompt=neutral(prompt.strip(), PROMPT_CHARACTERS)[0],
+        prompt=safe_and_cut(prompt.strip(), PROMPT_CHARACTERS),
         answer=turn.wanted_answer is not None,
         **values,
     )

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from agents.kit import llm
 from agents.kit.capability import declared
-from agents.kit.text.fences import MAX_CHARACTERS, fence, neutral
+from agents.kit.text.fences import MAX_CHARACTERS, fence, safe_and_cut
 from agents.kit.text.tokens import has_emoji, tokenize
 from agents.models import Channel, ChannelMember, MemoryBlock, MemoryPassage, Message, Reaction
 from agents.turn.pipeline import Answer, Draft, SendResult, Turn
@@ -275,7 +275,7 @@ class SearchMemory(Tool):
             return Performed("Nothing you kept holds these words.", detail={"found": 0})
         lines = []
         for number, (_, passage) in enumerate(best, 1):
-            text = neutral(passage.text)[0].replace("\n", "\n    | ")
+            text = safe_and_cut(passage.text).replace("\n", "\n    | ")
             lines.append(f"{number}. {text}")
         return Performed(fence("MEMORY", "\n".join(lines), turn.nonce), detail={"found": len(best)})
 

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from agents.kit.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
 from agents.kit.llm.endpoints import model_of, provider_of
-from agents.kit.text.fences import fence, neutral, new_nonce, one_line, render_prompt
+from agents.kit.text.fences import fence, new_nonce, one_line, render_prompt, safe_and_cut
 from agents.kit.work.queues import do_next, wake_workers
 from agents.models import Agent, PersonaVersion
 from agents.personas.persona import cut_persona, render_persona
@@ -55,8 +55,8 @@ def describe_request(*, agent: Agent, work_id: str = "", nonce: str = "") -> LLM
     """
     nonce = nonce or new_nonce()
     persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
-    persona_text = neutral(cut_persona(persona, LONGEST_PERSONA), 2 * LONGEST_PERSONA)[0]
-    description = neutral(agent.description, LONGEST_NOW)[0].strip()
+    persona_text = safe_and_cut(cut_persona(persona, LONGEST_PERSONA), 2 * LONGEST_PERSONA)
+    description = safe_and_cut(agent.description, LONGEST_NOW).strip()
     text = _template(
         "agent",
         name=one_line(agent.display_name),

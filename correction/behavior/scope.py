@@ -16,7 +16,7 @@ from django.contrib.auth.models import User
 from django.db.models import QuerySet
 
 from agents.chat import is_chat
-from agents.kit.text.fences import neutral, render_prompt
+from agents.kit.text.fences import render_prompt, safe_and_cut
 from agents.models import Agent, Message
 from agents.personas.persona import TraitValue, trait_lines
 from agents.turn.pipeline import Turn
@@ -124,7 +124,7 @@ def prepare(turn: Turn) -> None:
 def _add_section(turn: Turn, heading: str, rows: Sequence[BehaviorRequest], *, is_for_person: bool) -> None:
     """Add the traits that these requests made to the prompt."""
     traits = list(_with_changes({}, rows).values())[-MOST_SHOWN:]
-    lines = neutral("\n\n".join(trait_lines(traits)), 10**6)[0]
+    lines = safe_and_cut("\n\n".join(trait_lines(traits)), 10**6)
     turn.add_section(heading, render_prompt("behavior/scoped", person=is_for_person, traits=lines))
     turn.count(traits=len(traits))
 

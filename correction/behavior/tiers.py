@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field
 from agents.kit.llm import Block, InvalidAnswer, Label, LLMRequest, Reply, Turn, complete
 from agents.kit.llm.endpoints import model_of
 from agents.kit.models import LLMCall
-from agents.kit.text.fences import fence, indented, neutral, new_nonce, one_line, render_prompt
+from agents.kit.text.fences import fence, indented, new_nonce, one_line, render_prompt, safe_and_cut
 from agents.models import Agent, Message
 from agents.personas.persona import TraitLike, TraitValue
 from correction.behavior.own_words import OwnWords, own_words
@@ -371,7 +371,7 @@ def tier_request(
 
 def _message_prompt(subject: Subject, words: OwnWords, finding: str, earlier: str, nonce: str) -> str:
     """Return what the gate and the extract tier are asked about a message."""
-    message = fence("MESSAGE", neutral(words.text, len(words.text))[0], nonce)
+    message = fence("MESSAGE", safe_and_cut(words.text, len(words.text)), nonce)
     return _template("message", name=one_line(subject.name), message=message, finding=finding, earlier=earlier)
 
 
@@ -384,7 +384,7 @@ def _map_prompt(subject: Subject, extracted: Mapping[str, Any], earlier: str, no
     return _template(
         "change",
         name=one_line(subject.name),
-        persona=fence("PERSONA", neutral(subject.persona, LONGEST_PERSONA)[0], nonce),
+        persona=fence("PERSONA", safe_and_cut(subject.persona, LONGEST_PERSONA), nonce),
         traits=fence("TRAITS", trait_lines, nonce) if trait_lines else "",
         request=fence("REQUEST", _fenced_json(request), nonce),
         earlier=earlier,
@@ -407,7 +407,7 @@ def _trait_json(trait: TraitLike) -> str:
             "name": trait.name,
             "strength": round(trait.strength, 3),
             "sentiment": round(trait.sentiment, 3),
-            "description": neutral(trait.description, LONGEST_DESCRIPTION)[0],
+            "description": safe_and_cut(trait.description, LONGEST_DESCRIPTION),
         }
     )
 
@@ -415,7 +415,7 @@ def _trait_json(trait: TraitLike) -> str:
 def _fenced_json(values: Mapping[str, Any]) -> str:
     """Return values as JSON, with nothing in them that could pass for the marker of a fence."""
     text = json.dumps(values, ensure_ascii=False)
-    return neutral(text, len(text))[0]
+    return safe_and_cut(text, len(text))
 
 
 def _template(name: str, /, **values: Any) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.db.models import Max, Q
 
-from agents.kit.text.fences import neutral, render_prompt
+from agents.kit.text.fences import render_prompt, safe_and_cut
 from agents.kit.text.storable import storable
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent, Channel, Message
@@ -510,7 +510,7 @@ def _quoted(text: str, limit: int) -> str:
     """Return text behind bars, so that none of its lines can stand as one of ours."""
     if not text.strip():
         return ""
-    harmless, _ = neutral(text.strip(), limit)
+    harmless = safe_and_cut(text.strip(), limit)
     return "\n".join(f"> {line}" for line in harmless.split("\n"))
 
 

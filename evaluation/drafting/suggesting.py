@@ -22,7 +22,7 @@ from agents.kit.llm.ledger import Totals, totals
 from agents.kit.llm.requests import InvalidAnswer, describe_validation, object_schema
 from agents.kit.llm.requests import short_line as shortened
 from agents.kit.running import side_by_side
-from agents.kit.text.fences import fence, neutral, new_nonce, one_line, render_prompt
+from agents.kit.text.fences import fence, new_nonce, one_line, render_prompt, safe_and_cut
 from agents.kit.text.storable import storable
 from agents.kit.text.tokens import tokenize
 from agents.kit.text.voices import vocabulary
@@ -126,8 +126,8 @@ def suggestions_request(
     text = render_prompt(
         "drafting/draft_persona",
         name=one_line(name),
-        # `neutral` makes it safe inside the fence; its own limit, which cuts too, is out of reach.
-        persona=fence("PERSONA", neutral(cut, 2 * LONGEST_PERSONA)[0], nonce),
+        # `safe_and_cut` makes it safe inside the fence; its own limit, which cuts too, is out of reach.
+        persona=fence("PERSONA", safe_and_cut(cut, 2 * LONGEST_PERSONA), nonce),
         existing=fence("EXISTING", claims, nonce) if claims else "",
         most=most,
     )
@@ -488,8 +488,8 @@ def _plain_phrases(phrases: Sequence[str]) -> list[str]:
 
 
 def _plain_line(text: str) -> str:
-    """Return text on one line, safe to show in a prompt or page (see `neutral`, which also cuts a very long one)."""
-    return " ".join(neutral(text)[0].split())
+    """Return text on one line, safe to show in a prompt or page (see `safe_and_cut`, which also cuts a very long one)."""
+    return " ".join(safe_and_cut(text).split())
 
 
 # -- quotes
@@ -614,4 +614,4 @@ def _file_comment(agent: Agent, path: Path, first_id: str) -> str:
 
 def _comment_text(text: str) -> str:
     """Return text that stays inside of a comment."""
-    return " ".join(neutral(text, 300)[0].split())
+    return " ".join(safe_and_cut(text, 300).split())

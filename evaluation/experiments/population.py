@@ -12,7 +12,7 @@ from django.db.models import Count, QuerySet
 
 from agents.kit import llm
 from agents.kit.llm.endpoints import provider_of
-from agents.kit.text.fences import fault_of, fence, neutral, new_nonce, render_prompt
+from agents.kit.text.fences import fault_of, fence, new_nonce, render_prompt, safe_and_cut
 from agents.models import Agent
 from agents.personas.persona import save_persona
 from evaluation.experiments.scenario import Population, shared
@@ -102,9 +102,8 @@ def write_personas(agents: QuerySet[Agent], *, about: str, model: str) -> Iterat
 def _persona_request(agent: Agent, about: str, model: str) -> llm.LLMRequest:
     """Return the request for a persona: from who the people are, and what our template says of this person."""
     nonce = new_nonce()
-    # `neutral` makes a text safe inside the fence, and cuts a very long one; the first of its results is the text.
-    population = fence("POPULATION", neutral(about)[0], nonce)
-    person = fence("PERSON", neutral(agent.system_prompt)[0], nonce)
+    population = fence("POPULATION", safe_and_cut(about), nonce)
+    person = fence("PERSON", safe_and_cut(agent.system_prompt), nonce)
     return llm.LLMRequest(
         role="actor",
         task="experiment_persona",

@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import OuterRef, Subquery
 from pydantic import BaseModel, ConfigDict
 
-from agents.kit.text.fences import neutral, prompt_path
+from agents.kit.text.fences import prompt_path, safe_and_cut
 from evaluation.dimensions import COUNTED
 from evaluation.judge import offline
 from evaluation.judge.questions import entry_schema
@@ -138,4 +138,4 @@ _WORDS = {"served_model": "as {}", "endpoint": "at {}", "prompt_digest": "with t
 
 
 def _listed(values: Collection[str]) -> str:
-    return " and ".join(neutral(value, 100)[0] for value in sorted(values))
+    return " and ".join(safe_and_cut(value, 100) for value in sorted(values))

@@ -32,7 +32,7 @@ from agents.kit.llm import (
     complete_many,
 )
 from agents.kit.llm.requests import short_line as storable_line
-from agents.kit.text.fences import fence, indented, neutral, new_nonce, one_line, render_prompt
+from agents.kit.text.fences import fence, indented, new_nonce, one_line, render_prompt, safe_and_cut
 from agents.kit.text.patterns import Undecided, one_message
 from agents.personas.persona import cut_persona
 from evaluation.models import OUT_OF_REACH, RULE_JUDGE, STATISTIC, Method, is_heuristic
@@ -57,13 +57,13 @@ def one_event(event: Event, number: int) -> str:
         head = f"--> {name}: {speaker} says: "
     else:
         head = f"--> {name}: "
-    body = neutral(event.text)[0].replace("\n", "\n    | ")
+    body = safe_and_cut(event.text).replace("\n", "\n    | ")
     return f"{number}. {head}{body}"
 
 
 def _shown_name(name: str) -> str:
     """Return a name in one line, with fence-like text neutralised."""
-    return neutral(" ".join(name.split()), LONGEST_NAME)[0]
+    return safe_and_cut(" ".join(name.split()), LONGEST_NAME)
 
 
 def render_trajectory(window: Window, *, nonce: str, marker: str = "TRAJECTORY") -> str:
@@ -104,7 +104,7 @@ def rubric(*, hard: bool, environment: bool, method: str = "plumbline") -> str:
 # A run asks many questions about few windows and one persona: what they share is rendered once.
 @lru_cache(maxsize=64)
 def _persona_text(name: str, persona: str, nonce: str) -> str:
-    text = neutral(cut_persona(persona, PERSONA_CHARACTERS), 2 * PERSONA_CHARACTERS)[0]
+    text = safe_and_cut(cut_persona(persona, PERSONA_CHARACTERS), 2 * PERSONA_CHARACTERS)
     return render("persona", name=name, persona=fence("PERSONA", text, nonce))
 
 
@@ -151,7 +151,7 @@ def _trajectory_parts(
     """
     fenced_statistics = ""
     if statistics:
-        fenced_statistics = fence("STATISTICS", neutral(statistics, 20_000)[0], nonce)
+        fenced_statistics = fence("STATISTICS", safe_and_cut(statistics, 20_000), nonce)
     rest = render(
         "trajectory",
         name=name,
@@ -226,7 +226,7 @@ def user_turn(
         )
         blocks += [Block(part, cache=not window_shown_once) for part in parts]
     if context.additional:
-        background = neutral(json.dumps(context.additional, ensure_ascii=False, indent=1), 8_000)[0]
+        background = safe_and_cut(json.dumps(context.additional, ensure_ascii=False, indent=1), 8_000)
         text = render("additional", additional=fence("BACKGROUND", background, nonce))
         blocks.append(Block(text, cache=not window_shown_once))
     message = action = ""
@@ -246,7 +246,7 @@ def user_turn(
         pair=pair,
         single=len(claims) == 1,
         advised=", ".join(advised),
-        claims=[{"key": key, "text": neutral(claim)[0]} for key, claim in claims],
+        claims=[{"key": key, "text": safe_and_cut(claim)} for key, claim in claims],
     )
     blocks.append(Block(claims_text, cache=asked_again))
     return Turn("user", tuple(blocks))

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from agents.kit.text.fences import neutral
+from agents.kit.text.fences import safe_and_cut
 from agents.personas.persona import BANDS, ROUNDING, TraitLike, strength_band
 from evaluation.dimensions import OF_PERSONA
 from evaluation.propositions.schema import Proposition
@@ -173,6 +173,6 @@ def _name_and_description(trait: TraitLike) -> str:
 
 def _in_quotes(text: str) -> str:
     """Return a trait's words as data: on one line, in quotation marks, with nothing that ends these or looks like a variable."""
-    text = neutral(" ".join(text.split()), 2 * LONGEST_DESCRIPTION)[0]
+    text = safe_and_cut(" ".join(text.split()), 2 * LONGEST_DESCRIPTION)
     marks = dict.fromkeys(map(ord, '"“”„'), "'")
     return f"“{_BETWEEN_BRACES.sub(' ', text.translate(marks))}”"

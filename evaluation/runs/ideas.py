@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from agents.kit.llm import Block, LLMRequest, Reply, Status, Turn, requests
 from agents.kit.llm.requests import InvalidAnswer
-from agents.kit.text.fences import fence, neutral, one_line
+from agents.kit.text.fences import fence, one_line, safe_and_cut
 from agents.kit.text.tokens import tokenize
 from agents.models import Message
 from evaluation.judge.questions import Verdict, object_schema, render, render_trajectory, unscored
@@ -160,7 +160,7 @@ def listing_request(
         part=part[0],
         parts=part[1],
         trajectory=render_trajectory(Window(tuple(events), 0, ()), nonce=nonce),
-        claim=neutral(claim)[0],
+        claim=safe_and_cut(claim),
     )
     return _request(
         "ideas",
@@ -184,7 +184,7 @@ def collapse_request(*, name: str, ideas: Sequence[tuple[str, str]], known: int,
     lines: list[str] = []
     for number, (idea, description) in enumerate(ideas, 1):
         entry = ": ".join(part for part in (idea, description) if part)
-        entry = neutral(entry, LONGEST_IDEA + LONGEST_DESCRIPTION)[0]
+        entry = safe_and_cut(entry, LONGEST_IDEA + LONGEST_DESCRIPTION)
         lines.append(f"{number}. {' '.join(entry.split())}")
     fenced = fence("IDEAS", "\n".join(lines), nonce)
     text = render("ideas_list", name=one_line(name), ideas=fenced, known=known, first=known + 1, last=len(ideas))

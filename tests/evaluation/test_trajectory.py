@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.kit.text.fences import MAX_EVENT_CHARACTERS, neutral
+from agents.kit.text.fences import MAX_EVENT_CHARACTERS, safe_and_cut
 from evaluation.judge.questions import one_event, render_trajectory
 from evaluation.scorers.subjects import Event, Window, cut_window
 
@@ -112,12 +112,12 @@ def test_a_long_message_is_cut_with_a_visible_mark() -> None:
 
 
 def test_control_and_direction_changing_characters_are_written_out() -> None:
-    assert neutral("a\x00b\x1bc\u202ed\u2028e\ufefff")[0] == "a<U+0000>b<U+001B>c<U+202E>d<U+2028>e<U+FEFF>f"
+    assert safe_and_cut("a\x00b\x1bc\u202ed\u2028e\ufefff") == "a<U+0000>b<U+001B>c<U+202E>d<U+2028>e<U+FEFF>f"
 
 
 @given(texts)
-def test_neutral_text_holds_nothing_that_looks_like_a_marker(text: str) -> None:
-    found, _ = neutral(text)
+def test_text_made_safe_holds_nothing_that_looks_like_a_marker(text: str) -> None:
+    found = safe_and_cut(text)
 
     assert "<<" not in found
     assert ">>" not in found

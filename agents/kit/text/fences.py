@@ -57,15 +57,15 @@ def fence(name: str, body: str, nonce: str) -> str:
     return f"<<<{name} {nonce}>>>\n{body}\n<<<END {name} {nonce}>>>"
 
 
-def neutral(text: str, limit: int = MAX_EVENT_CHARACTERS) -> tuple[str, int]:
-    """Return a text made safe to stand inside a fence, and how many characters were cut (0: none).
+def safe_and_cut(text: str, limit: int = MAX_EVENT_CHARACTERS) -> str:
+    """Return a text made safe to stand inside a fence, and cut to `limit` characters.
 
     Marker-like brackets are replaced, control and direction-changing characters are written out as ``<U+202E>``, and what exceeds
     `limit` characters is cut with a visible mark. It is cut first, so the result may be longer than `limit`. Nothing is escaped: the judge
     reads what was said.
     """
     if len(text) <= limit and text.isprintable() and "<<" not in text and ">>" not in text:
-        return text, 0  # nearly every line is such a text; it saves the work below
+        return text  # nearly every line is such a text; it saves the work below
     cut = max(0, len(text) - limit)
     if cut:
         text = text[:limit]
@@ -73,12 +73,12 @@ def neutral(text: str, limit: int = MAX_EVENT_CHARACTERS) -> tuple[str, int]:
     if not text.replace("\n", "").isprintable():
         text = "".join(_visible(char) for char in text)
     text = _FENCE_LIKE.sub(lambda m: ("\u2039" if m.group()[0] == "<" else "\u203a") * len(m.group()), text)
-    return (f"{text} [… {cut} characters cut]" if cut else text), cut
+    return f"{text} [… {cut} characters cut]" if cut else text
 
 
 def indented(text: str, limit: int = MAX_EVENT_CHARACTERS) -> str:
-    """Return a text, made safe and cut as by `neutral`, whose further lines are marked, so that none can pass for another entry."""
-    return neutral(text.strip(), limit)[0].replace("\n", "\n    | ")
+    """Return a text, made safe and cut as by `safe_and_cut`, whose further lines are marked, so that none can pass for another entry."""
+    return safe_and_cut(text.strip(), limit).replace("\n", "\n    | ")
 
 
 def _visible(char: str) -> str:
@@ -105,7 +105,7 @@ def one_line(name: str) -> str:
     Names come from imported files, so they are data like everything else: one line, at most 60 characters, nothing like a marker,
     and in quotation marks unless it is one to four plain words.
     """
-    text = neutral(" ".join(name.split()), 10_000)[0]
+    text = safe_and_cut(" ".join(name.split()), 10_000)
     if len(text) <= LONGEST_NAME and PLAIN_NAME.fullmatch(text):
         return text
     text = text.translate({ord(mark): "'" for mark in '"\u201c\u201d\u201e'})

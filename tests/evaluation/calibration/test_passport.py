@@ -271,7 +271,9 @@ def test_the_page_of_an_unknown_judge_leads_to_what_is_missing() -> None:
     assert "Run the swap test" not in read(reader, page)
 
 
-@pytest.mark.parametrize("query", ["judge=x&dimension=ideas_quantity", "judge=x&dimension=no", "judge=x&procedure=no&dimension=adherence"])
+@pytest.mark.parametrize(
+    "query", ["judge=x&dimension=ideas_quantity", "judge=x&dimension=no", "judge=x&procedure=no&dimension=adherence"]
+)
 def test_there_is_no_page_for_what_has_no_passport(query: str) -> None:
     root = signed_in(superuser())
 
