@@ -27,6 +27,7 @@ from agents.kit.text.wording import signed
 from agents.models import Agent
 from evaluation.admin.display import MEASURE, dimension_badge, judged_by, meter, of_words
 from evaluation.calibration.admin.trust import trust
+from evaluation.change.admin.sentinel import judge_notices
 from evaluation.change.change import ChangeResult
 from evaluation.change.evidence import Judged, judged_ways
 from evaluation.change.models import Baseline, Change
@@ -331,6 +332,7 @@ def _overview_context(request: HttpRequest, form: OverviewForm) -> dict[str, Any
         "judge": judged_by(judged) if judged else "",
         "heuristic": judged is not None and is_heuristic(judged.judge),
         "trust": _trust_in(judged, overview.drifts, request.user),
+        "judge_changed": judge_notices([judged.judge]) if judged is not None else "",
         "cards": drift_cards(request, overview.drifts),
         "states": states,
         "chosen": asked["state"],
