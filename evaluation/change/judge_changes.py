@@ -9,24 +9,26 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.utils import timezone
 
 from evaluation.change.models import SentinelCheck
 from evaluation.models import EvaluationRun
 
+WAITED_FOR = timedelta(hours=24)  # a check; longer only where no worker does them, and nobody is to wait for that
 Moments = Mapping[tuple[str, str], Sequence[datetime]]  # by judge and procedure
 
 
 def open_checks() -> Exists:
     """Return the condition for evaluations whose judge is being checked: nobody is alerted before the check has ended."""
-    return Exists(SentinelCheck.objects.filter(sentinel__judge=OuterRef("judge"), status__in=SentinelCheck.OPEN))
+    return Exists(_waited_for(SentinelCheck.objects.filter(sentinel__judge=OuterRef("judge"))))
 
 
 def is_being_checked(run: EvaluationRun) -> bool:
     """Return whether a check of the judge is open that was asked for before this evaluation, or with it."""
-    return _checks_of(run).filter(fired_at__lte=run.created_at, status__in=SentinelCheck.OPEN).exists()
+    return _waited_for(_checks_of(run).filter(fired_at__lte=run.created_at)).exists()
 
 
 def change_holding(run: EvaluationRun) -> SentinelCheck | None:
@@ -37,6 +39,11 @@ def change_holding(run: EvaluationRun) -> SentinelCheck | None:
     changes = _checks_of(run).filter(changed=True, fired_at__lte=run.created_at)
     not_accepted = Q(accepted_at=None) | Q(accepted_at__gt=run.created_at)
     return changes.filter(not_accepted).select_related("sentinel").first()
+
+
+def _waited_for(checks: QuerySet[SentinelCheck]) -> QuerySet[SentinelCheck]:
+    """Return those of these checks that are open, and that alerts wait for."""
+    return checks.filter(status__in=SentinelCheck.OPEN, created_at__gte=timezone.now() - WAITED_FOR)
 
 
 def _checks_of(run: EvaluationRun) -> QuerySet[SentinelCheck]:

@@ -6,7 +6,8 @@ compared with the reference, the answers that were given first. A sure change ra
 person takes the new answers as the reference (`accept`).
 
 **Frozen** is what is judged: persona, claim, message and what happened around it. An item of which any of this was edited or erased is
-replaced, and its pair starts anew. How the judge is asked is part of the judge: a change of the prompts that changes scores is found, too.
+replaced, and its pair starts anew; so is one near the end of a conversation that went on. How the judge is asked is part of the judge: a
+change of the prompts that changes scores is found, too.
 
 **The reference** is not what was drawn: a judgement that is drawn because it scored 2 would be higher on average when it is asked again. So
 the first answers after the draw are the reference.
@@ -25,6 +26,7 @@ import random
 import secrets
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import partial
@@ -367,20 +369,30 @@ def _ask(check: SentinelCheck, owner: str) -> str:
     missing = [item for item in items if item.key not in check.answers]
     label = Label(purpose=PURPOSE, mechanism=PURPOSE, work_id=check.work_id)
     health = JudgeHealth()
-    for answered in ask_all(asking.questions(missing, label=label)):
-        failed = all(verdict.cause in FAILURES for verdict in answered.verdicts)
-        health.note(failed=failed, why=answered.verdicts[0].reason)
-        if health.down:
-            return health.down
-        if not failed:
-            _store_answers(check, answered, owner)
+    with closing(ask_all(asking.questions(missing, label=label))) as answers:
+        for answered in answers:
+            failed = all(verdict.cause in FAILURES for verdict in answered.verdicts)
+            health.note(failed=failed, why=answered.verdicts[0].reason)
+            if health.down:
+                return health.down
+            if not failed:
+                _store_answers(check, answered, owner)
     return ""
 
 
 def _store_items(sentinel: JudgeSentinel, items: Sequence[Frozen]) -> None:
-    """Store the frozen judgements. Only the one open check of a sentinel changes which they are."""
-    sentinel.items = [item.model_dump() for item in items]
-    JudgeSentinel.objects.filter(pk=sentinel.pk).update(items=sentinel.items)
+    """Store the frozen judgements, with their references as they are now: a person may have accepted others meanwhile.
+
+    Only the one open check of a sentinel changes which judgements they are.
+    """
+    with transaction.atomic():
+        stored = JudgeSentinel.objects.select_for_update().get(pk=sentinel.pk)
+        references = {(item.key, item.digest): item.reference for item in items_of(stored)}
+        stored.items = []
+        for item in items:
+            reference = references.get((item.key, item.digest))
+            stored.items.append(item.model_copy(update={"reference": reference}).model_dump())
+        stored.save(update_fields=["items"])
 
 
 def _store_answers(check: SentinelCheck, answered: Answered, owner: str) -> None:
@@ -480,7 +492,8 @@ def _take_first_answers(sentinel: JudgeSentinel, items: Sequence[Frozen], check:
             item = item.model_copy(update={"reference": check.answers.get(item.key)})
         stored.append(item.model_dump())
     sentinel.items = stored
-    if sentinel.reference_at is None and check.answers:
+    has_reference = any(item["reference"] is not None for item in stored)
+    if sentinel.reference_at is None and has_reference:
         sentinel.reference_at = check.fired_at
         sentinel.identity = check.identity
     sentinel.save(update_fields=["items", "reference_at", "identity"])

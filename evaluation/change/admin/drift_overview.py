@@ -28,6 +28,7 @@ from agents.models import Agent
 from evaluation.admin.display import MEASURE, dimension_badge, judged_by, meter, of_words
 from evaluation.calibration.admin.trust import not_usable, trust
 from evaluation.calibration.passport import passports
+from evaluation.change.admin.sentinel import judge_notices
 from evaluation.change.change import ChangeResult
 from evaluation.change.evidence import Judged, judged_ways
 from evaluation.change.models import Baseline, Change
@@ -335,6 +336,7 @@ def _overview_context(request: HttpRequest, form: OverviewForm) -> dict[str, Any
         "heuristic": judged is not None and is_heuristic(judged.judge),
         "not_usable": not_usable(found),
         "trust": trust(found, request.user),
+        "judge_changed": judge_notices([judged.judge]) if judged is not None else "",
         "cards": drift_cards(request, overview.drifts),
         "states": states,
         "chosen": asked["state"],

@@ -117,7 +117,7 @@ def _checks_table(checks: list[SentinelCheck]) -> SafeString:
             cost = "unpriced" if spent["unpriced"] else display.dollars(spent["cost"])
             url = display.list_url(LLMCall, work_id=check.work_id)
             spent_text = display.link(url, f"{counted(spent['calls'], 'call')}, {cost}")
-        outcome = display.lines(display.visible(found), badge, accepted)
+        outcome = format_html("{} {} {}", display.visible(found), badge, accepted)
         rows.append(
             (display.moment(check.fired_at), display.status_badge(check), outcome, display.visible(name), spent_text)
         )
@@ -144,7 +144,9 @@ def held_panel(request: HttpRequest, run: EvaluationRun) -> SafeString:
     if run.agent_id is None or run.schedule_id is None:
         return SafeString("")
     check = change_holding(run)
-    return SafeString("") if check is None else _notices([check])
+    if check is None:
+        return SafeString("")
+    return format_html('<div class="pl-panel">{}</div>', _notices([check]))
 
 
 def sentinel_cost_panel(request: HttpRequest, schedule: EvaluationSchedule) -> SafeString:

@@ -15,10 +15,12 @@ from agents.kit.models import LLMCall, owner_name
 from agents.kit.work.queues import work_queues
 from agents.models import Agent, Message
 from evaluation.change import sentinel
+from evaluation.change.admin.sentinel import judge_markers
 from evaluation.change.models import DriftAlert, JudgeSentinel, SentinelCheck
 from evaluation.change.sentinel import accept, estimate_check, items_of
 from evaluation.change.series import series_of
 from evaluation.models import EvaluationRun, EvaluationSchedule
+from tests.console import page_of, plain, read, signed_in, superuser, viewer
 from tests.evaluation.change.drift.scheduling import DAY, make_schedule
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import claims_of, entry, tail_of
@@ -143,7 +145,7 @@ def test_frozen_judgements_are_asked_in_few_calls_of_their_own(
     assert {item.reference for item in items} == set(SCORES), "drawn over all scores"
     newest = watched.checks.all()[0]
     calls = LLMCall.objects.filter(work_id=newest.work_id)
-    assert (calls.count(), set(calls.values_list("purpose", "agent"))) == (len(messages), {("sentinel", None)})
+    assert calls.filter(purpose="sentinel", agent=None).count() == calls.count() == len(messages)
     estimate = estimate_check(watched.judge, watched.procedure)
     assert estimate is not None
     assert estimate.calls == len(messages)
@@ -261,3 +263,32 @@ def test_an_offline_judge_needs_no_sentinel(nightly: EvaluationSchedule, time_ma
 
     assert not JudgeSentinel.objects.exists()
     assert EvaluationRun.objects.filter(schedule=nightly).count() == 1
+
+
+def test_pages_say_that_alerts_are_held_back_until_somebody_accepts(
+    nightly: EvaluationSchedule, llm_server: LLMServer, time_machine: Any
+) -> None:
+    llm_server.respond = judge_that_adds(0)
+    for number in range(3):
+        day(number, time_machine)
+    llm_server.respond = judge_that_adds(2, model="another")
+    day(3, time_machine)
+    watched = JudgeSentinel.objects.get()
+    run = EvaluationRun.objects.filter(agent__isnull=False).order_by("-pk")[0]
+    client = signed_in(superuser())
+
+    for row in (run, run.agent, watched):
+        assert "Alerts of agents are held back" in plain(read(client, page_of(row))), row
+    page = plain(read(client, page_of(watched)))
+    assert "answered as test-model before and as another now" in page
+    assert "30 frozen judgements score +2.0 points" in page
+    assert "Each check asks 18 calls, unpriced" in plain(read(client, page_of(nightly)))
+    assert signed_in(viewer()).post(page_of(watched, "accept")).status_code == 403
+
+    client.post(page_of(watched, "accept"))
+
+    assert "No change found" in plain(read(client, page_of(watched)))
+    assert Alert.objects.get().ended_at is not None
+    charts = judge_markers([run.agent_id], MONDAY, MONDAY + 9 * DAY)
+    assert {marker.kind for marker in charts} == {"judge"}
+    assert len(charts) == 2, "that it answers as another model, and that its sentinel found a change"
