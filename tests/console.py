@@ -7,7 +7,7 @@ import re
 from html import unescape
 from typing import Any
 
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import Group, Permission, User
 from django.db import connection
 from django.db.models import Model
 from django.test import Client
@@ -41,6 +41,13 @@ def viewer(username: str = "viewer") -> User:
     """Somebody who may view everything and change nothing."""
     user = User.objects.create_user(username, is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename__startswith="view_"))
+    return user
+
+
+def in_group(name: str) -> User:
+    """Return a new user of this group, named after it, who may enter the console."""
+    user = User.objects.create_user(name.lower(), is_staff=True)
+    user.groups.add(Group.objects.get(name=name))
     return user
 
 

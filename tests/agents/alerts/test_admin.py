@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from django.contrib.auth.models import Group
 from django.test import Client
 
 from agents.alerts.models import Alert, Delivery, Receiver
 from agents.alerts.raising import acknowledge, raise_alert
 from agents.alerts.webhook import secret_of
-from tests.console import HOSTILE, list_of, page_of, plain, read, signed_in, staff, viewer
+from tests.console import HOSTILE, in_group, list_of, page_of, plain, read, signed_in, staff, viewer
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -20,12 +19,6 @@ HOOK = "https://hooks.example.com/services/T0KEN"
 @pytest.fixture
 def hook() -> Receiver:
     return Receiver.objects.create(name="pager", channel="webhook", address=HOOK)
-
-
-def member(group: str) -> Client:
-    user = staff(username=group.lower())
-    user.groups.add(Group.objects.get(name=group))
-    return signed_in(user)
 
 
 def test_the_bell_counts_what_nobody_acknowledged_on_every_page(root: Client) -> None:
@@ -47,7 +40,7 @@ def test_who_may_not_view_alerts_has_no_bell() -> None:
 
 def test_an_operator_acknowledges_with_a_note_and_takes_it_back() -> None:
     alert = raise_alert(kind="judge_down", about="x", title="The judge is down", lasts=True)
-    client = member("Operator")
+    client = signed_in(in_group("Operator"))
 
     client.post(page_of(alert, "acknowledge_one"), {"note": f"restarting {HOSTILE}"})
     html = read(client, page_of(alert))
@@ -89,13 +82,13 @@ def test_only_those_who_may_change_a_webhook_see_its_address_and_secret(
     hook.save()
     secret = secret_of(hook.salt.hex)
 
-    for client in (signed_in(viewer()), member("Operator")):
+    for client in (signed_in(viewer()), signed_in(in_group("Operator"))):
         pages = read(client, page_of(hook)) + read(client, list_of(Receiver))
         assert shown in pages
         assert "T0KEN" not in pages
         assert "s3cret" not in pages
         assert secret not in pages
-    html = read(member("Editor"), page_of(hook))
+    html = read(signed_in(in_group("Editor")), page_of(hook))
     assert address in html
     assert (secret in plain(html)) is (channel == "webhook")
 

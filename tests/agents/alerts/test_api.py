@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from django.contrib.auth.models import Group, User
 
 from agents.alerts.raising import raise_alert
 from agents.models import Agent
@@ -24,12 +23,6 @@ def client() -> Program:
 @pytest.fixture
 def ada() -> Agent:
     return make_agent("ada")
-
-
-def of_group(name: str) -> Program:
-    user = User.objects.create_user(name.lower())
-    user.groups.add(Group.objects.get(name=name))
-    return program(user)
 
 
 def test_alerts_are_listed_filtered_and_acknowledged_once(client: Program, ada: Agent) -> None:

@@ -169,15 +169,3 @@ def test_a_prompt_needs_the_permission_to_read_messages_too(ada: Agent) -> None:
 
     assert only_agents.get(f"{AGENTS}ada/").status_code == 200
     assert only_agents.get(f"{AGENTS}ada/prompt/").status_code == 403
-
-
-@pytest.mark.parametrize("method", ["put", "patch"])
-def test_a_trait_without_a_name_is_refused_by_name(client: Program, ada: Agent, method: str) -> None:
-    body: dict[str, object] = {"traits": [{"description": "Counts twice."}]}
-    if method == "put":
-        body |= {"display_name": "Ada", "system_prompt": "A clerk."}
-
-    response = getattr(client, method)("/api/agents/ada/", body)
-
-    assert response.status_code == 400
-    assert "traits[0].name" in response.json()["errors"]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from django.contrib.auth.models import Group, User
 from pytest_django import Settings
 
 from agents.models import Agent, Message, Run
 from correction.models import AgentEvaluationConfig, CorrectionLog
 from tests.api_client import Program, program
-from tests.console import staff
+from tests.console import in_group, staff
 from tests.evaluation.judging import entry
 from tests.llm_server import LLMServer
 
@@ -21,9 +20,7 @@ BOTH = ("gate_deadline_seconds", "gate_total_deadline_seconds")
 
 @pytest.fixture
 def operator() -> Program:
-    user = User.objects.create_user("olga")
-    user.groups.add(Group.objects.get(name="Operator"))
-    return program(user)
+    return program(in_group("Operator"))
 
 
 def enforced(agent: Agent, settings: Settings, **fields: str) -> None:

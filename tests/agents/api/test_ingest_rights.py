@@ -6,27 +6,20 @@ import json
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group, User
 
 from agents.models import Agent, Channel, ChannelMember, Message
 from tests.agents.turn.playing import join
 from tests.api_client import Program, program
-from tests.console import superuser
+from tests.console import in_group, superuser
 from tests.factories import make_agent, make_channel
 
 pytestmark = pytest.mark.django_db
 INGEST, TRANSCRIPTS = "/api/messages/ingest/", "/api/transcripts/"
 
 
-def of_group(name: str) -> Program:
-    user = User.objects.create_user(name.lower())
-    user.groups.add(Group.objects.get(name=name))
-    return program(user)
-
-
 @pytest.fixture
 def operator() -> Program:
-    return of_group("Operator")
+    return program(in_group("Operator"))
 
 
 @pytest.fixture
@@ -100,7 +93,7 @@ def test_an_operator_puts_no_words_into_another_user_s_mouth(operator: Program, 
 @WAYS
 def test_an_editor_has_channels_made_and_agents_join_them(ada: Agent, hand_in: Any) -> None:
     make_channel("desk")
-    editor = of_group("Editor")
+    editor = program(in_group("Editor"))
 
     assert hand_in(editor, "lobby", agent="ada").json()["imported"] == 1
     assert hand_in(editor, "desk", agent="ada").json()["imported"] == 1
@@ -110,4 +103,4 @@ def test_an_editor_has_channels_made_and_agents_join_them(ada: Agent, hand_in: A
 def test_an_editor_hands_in_what_users_said(desk: Channel) -> None:
     superuser("boss")
 
-    assert ingested(of_group("Editor"), "desk", user="boss").json()["imported"] == 1
+    assert ingested(program(in_group("Editor")), "desk", user="boss").json()["imported"] == 1

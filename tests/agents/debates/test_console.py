@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 from pytest_django import Settings
@@ -30,12 +30,6 @@ VIEWING = ("debates.view_debate", "agents.view_channel", "agents.view_agent")
 POLL: list[Said] = [says(1, "yes", 0.9), says(2, "no", 0.8), says(3, "no", 0.6, position="Stay.")]
 LAST: list[Said] = [says(1, "yes", 0.9), says(2, "yes", 0.85, position="I agree."), "the model refused"]
 EXIT = Exit(ends=True, reason="max_rounds", details="round 1 of 1")
-
-
-def in_group(name: str) -> User:
-    user = User.objects.create_user(name.lower(), is_staff=True)
-    user.groups.add(Group.objects.get(name=name))
-    return user
 
 
 def form(seats: list[Agent], **fields: Any) -> dict[str, Any]:

@@ -303,7 +303,7 @@ def test_a_summary_that_fails_is_said_in_the_trace(ada: Agent, tmp_path: Path, l
     ensure_default_swarm().agents.add(ada)
     llm_server.always(text="no JSON and no tool call")
     script = tmp_path / "script.txt"
-    script.write_text("".join(f"Tell me about lamp {n} of the shop in Delft\n" for n in range(9)))
+    script.write_text("".join(f"Tell me about lamp {n} of the shop in Delft\n" for n in range(16)))
 
     shown = chat("ada", "--script", str(script), "--trace")
 

@@ -20,7 +20,7 @@ from tests.agents.turn.playing import answers
 from tests.llm_server import LLMServer
 from tests.machinery import THOROUGH, Plumbline
 
-TURNS, DEATHS = (24, 20) if THOROUGH else (7, 4)
+TURNS, DEATHS = (24, 20) if THOROUGH else (9, 6)
 TALK = """
 import json, os, signal, sys, django; django.setup()
 from django.core.management import call_command

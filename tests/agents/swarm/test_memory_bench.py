@@ -1,4 +1,4 @@
-"""The measurement of memory reads LoCoMo's form, and on its example memory holds more evidence than recent or random messages."""
+"""On the example of the bench, memory holds more evidence than recent or random messages."""
 
 from __future__ import annotations
 

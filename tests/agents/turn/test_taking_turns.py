@@ -157,7 +157,6 @@ def test_a_turn_that_cannot_be_taken_is_refused_with_what_is_allowed(ada: Agent,
         start_turn(agent=ada, channel=office)
 
 
-# -- Turns are claimed like all work: one at a time per agent, taken up when lost, cancelled between steps
 # -- claiming
 def test_an_agent_takes_one_turn_at_a_time_and_the_second_waits(
     ada: Agent, office: Channel, llm_server: LLMServer
@@ -251,7 +250,6 @@ def test_a_cancelled_turn_says_no_best_attempt(
     assert texts(office) == []
 
 
-# -- What a turn leaves behind: steps, messages, ledger rows, and the replies it causes
 # -- what is recorded
 def test_every_step_and_message_is_recorded_once(ada: Agent, office: Channel, llm_server: LLMServer) -> None:
     say(office, "Zed", "Hello.")
@@ -339,7 +337,6 @@ def test_a_conversation_between_two_agents_ends_by_its_depth(
     assert "wrote message 3 in dm" in shown(llm_server.bodies[-1])
 
 
-# -- What the stages of the pipeline do in a whole turn
 # -- the stages in a turn
 def test_a_draft_sent_back_is_written_again(
     ada: Agent, office: Channel, llm_server: LLMServer, settings: Settings

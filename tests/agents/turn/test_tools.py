@@ -28,9 +28,6 @@ def use(turn: Turn, tool: str, **given: Any) -> Performed:
     return perform(ToolCall("call_1", tool, given), turn=turn)
 
 
-# -- what the model is told of them
-
-
 # -- problems are answers
 @pytest.mark.parametrize(
     ("tool", "given", "answer"),
