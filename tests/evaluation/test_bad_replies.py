@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any
-
 import pytest
 from django.test import Client
-from pytest_django import Settings
 
 from agents.models import Agent
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationScore
 from tests.console import page_of, plain, read
-from tests.evaluation.judging import answers, entry, tail_of
-from tests.evaluation.measuring import measured, statuses
+from tests.evaluation.judging import answers, entry
+from tests.evaluation.measuring import measured
 from tests.evaluation.test_judge import NOT_A_SCORE
 from tests.llm_server import LLMServer
 
@@ -49,30 +45,6 @@ def test_a_judge_that_leaves_evidence_and_confidence_out_is_not_asked_again(
     page = plain(read(root, page_of(row)))
     assert "Evidence –" in page
     assert "Confidence –" in page
-
-
-@pytest.mark.parametrize(
-    ("reply", "reason"),
-    [
-        ({"status": 401}, "rejected"),
-        ({"stop_reason": "refusal"}, "refused"),
-    ],
-    ids=str,
-)
-def test_a_reply_that_fails_leaves_its_items_unscored_with_the_reason(
-    llm_server: LLMServer, settings: Settings, ada: Agent, reply: dict[str, Any], reason: str
-) -> None:
-    settings.LLM_EVALUATION_DEADLINE = 2.0
-    good = answers(lambda claim: 5)
-    llm_server.respond = lambda body: reply if "Never." in tail_of(body) else good(body)
-
-    found = measured(ada).summary
-
-    assert statuses() == Counter({"scored": 4, "unscored": 2})
-    broken = EvaluationScore.objects.filter(status="unscored")
-    assert {r.message.text for r in broken if r.message} == {"Never."}
-    assert all(r.reason.startswith(f"{reason}: ") and r.score is None and r.call_id for r in broken)
-    assert (found.run.status, found.overall_score) == ("completed", 5.0)
 
 
 # -- nothing scored

@@ -12,7 +12,6 @@ from evaluation.models import EvaluationScore
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import DimensionSummary
-from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of
 from tests.factories import make_agent, make_channel, speaking, talk
 from tests.llm_server import LLMServer
@@ -76,19 +75,3 @@ def test_the_score_is_stored_with_the_judges_reasoning_ac_6_3_6(llm_server: LLMS
     assert {(row.score, row.reasoning, row.message_id) for row in rows} == {(6, "varied enough", None)}
     assert {row.context_snippet for row in rows} == {" / ".join(VARIED[-3:])}
     assert all("Ada" in row.claim for row in rows)
-
-
-def test_statistics_speak_of_the_messages_that_are_shown(
-    llm_server: LLMServer, propositions: PropositionFolder
-) -> None:
-    propositions.write(
-        "fluency/_default.yaml",
-        "include_personas: false\nfirst_n: 1\nlast_n: 2\npropositions: [{id: varied, claim: varied}]\n",
-    )
-    ada = speaking("ada", VARIED)
-
-    fluency(ada)
-
-    prompt = prompt_of(llm_server.bodies[0])
-    assert '"messages": 3' in prompt
-    assert "[… 3 events left out here …]" in prompt

@@ -153,21 +153,6 @@ def test_the_persona_is_shown_where_the_claim_may_see_it_ac_6_0_9() -> None:
     assert "PERSONA" not in "".join(texts(withheld)[1:])
 
 
-def test_calls_about_one_channel_differ_only_behind_the_last_breakpoint() -> None:
-    other = Context(
-        agent_name="Ada",
-        persona=ABOUT_A_MESSAGE.persona,
-        window=WINDOW,
-        message=Event("action", "Ada", "Another one."),
-        channel_name="#office",
-    )
-    one = texts(build_request(question(ABOUT_A_MESSAGE, claim())))
-    two = texts(build_request(question(other, claim("kind", "is kind"), claim("cold", "is cold"))))
-
-    assert one[:-1] == two[:-1]
-    assert one[-1] != two[-1]
-
-
 # -- what a question may be
 def test_a_call_takes_one_to_ten_propositions_ac_6_0_4() -> None:
     question(ABOUT_A_MESSAGE, *[claim(f"c{i}") for i in range(10)])

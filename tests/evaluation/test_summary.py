@@ -14,7 +14,7 @@ from hypothesis.extra.django import TestCase
 
 from agents.kit.models import LLMCall
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.summary import DimensionSummary, overall, summarize, worst_judgement
+from evaluation.runs.summary import summarize, worst_judgement
 from tests.factories import make_agent
 
 Row = tuple[str, str, str, int | None]
@@ -76,13 +76,6 @@ class SummaryByHand(TestCase):
             if mean is not None and name != "ideas_quantity":
                 means.append(mean)
         assert found.overall_score == (pytest.approx(sum(means) / len(means), abs=1e-3) if means else None)
-
-
-def test_a_count_is_never_averaged_with_scores() -> None:
-    adherence = DimensionSummary(dimension="adherence", score=6.0)
-    ideas = DimensionSummary(dimension="ideas_quantity", score=9.0)
-
-    assert overall([adherence, ideas]) == 6.0
 
 
 @pytest.mark.django_db

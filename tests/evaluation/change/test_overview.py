@@ -11,7 +11,7 @@ from evaluation.change.choosing import compare_to_baseline
 from evaluation.change.evidence import judged_ways
 from evaluation.change.models import Baseline
 from evaluation.change.overview import drift_overview
-from evaluation.change.sentences import sentence_of, short_name, why_drifted
+from evaluation.change.sentences import sentence_of, why_drifted
 from tests.evaluation.change.measured import capture, drift_of, flattened, measure
 from tests.evaluation.judged import LLM, OFFLINE
 from tests.factories import make_agent
@@ -235,20 +235,6 @@ def test_unscored_and_trivial_judgements_are_in_no_mean(ada: Agent) -> None:
     (row,) = drift_of(ada).propositions
 
     assert (row.candidate, row.scored, row.unscored) == (8.0, 4, 5)
-
-
-@pytest.mark.parametrize(
-    ("proposition", "name"),
-    [
-        ("ada-no-lists", "no lists"),
-        ("default-generic-assistant", "generic assistant"),
-        ("trait-stolz-3f9a21", "stolz"),
-        ("fluency-varied", "varied"),
-        ("default-", "default"),
-    ],
-)
-def test_a_proposition_is_called_by_its_id_without_prefixes(proposition: str, name: str) -> None:
-    assert short_name(proposition, "ada", "fluency") == name
 
 
 def test_a_claim_that_was_reworded_is_named_and_not_compared(ada: Agent) -> None:

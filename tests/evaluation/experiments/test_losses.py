@@ -31,15 +31,17 @@ def _models(settings: Settings, llm_server: LLMServer) -> None:
     settings.ACTOR_MODEL, settings.JUDGE_MODEL = "plain-model", "judge-model"
     settings.WORKER_THREADS = 1
     llm_server.respond = respond
-    for slug in CAST:
+
+
+def started(*, environments: int = 10, **changes: Any) -> Experiment:
+    """Start an experiment with as many agents as it seats."""
+    cast = CAST[: 2 * environments]
+    for slug in cast:
         make_agent(slug, display_name=slug.capitalize(), system_prompt=f"You are {slug}.")
-
-
-def started(**changes: Any) -> Experiment:
     fields: dict[str, Any] = {
         "population": None,
-        "cast": CAST,
-        "environments": 10,
+        "cast": cast,
+        "environments": environments,
         "agents": 2,
         "arms": [{"name": "north"}, {"name": "south", "overrides": {"model": "other-model"}}],
         "dimensions": [{"id": "adherence"}],
@@ -140,8 +142,8 @@ def test_a_treatment_that_cannot_act_ends_void(name: str, capsys: pytest.Capture
 def test_a_used_up_budget_pauses_it_and_its_number_goes_on(
     llm_server: LLMServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    configure(agent=Agent.objects.get(slug="agent-3"), changes={"budget_enabled": True, "daily_budget_usd": "0"})
     experiment = started(arms=[{"name": "north"}, {"name": "south"}])
+    configure(agent=Agent.objects.get(slug="agent-3"), changes={"budget_enabled": True, "daily_budget_usd": "0"})
 
     with pytest.raises(CommandError) as error:
         call_command("experiment", "run", str(experiment.pk))
