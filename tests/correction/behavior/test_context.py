@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from agents.models import Channel, ChannelMember, Message
+from agents.models import Agent, Channel, ChannelMember, Message
 from agents.turn.receive import receive_message
 from agents.turn.send_message import append
 from correction.behavior.applying import apply_request
