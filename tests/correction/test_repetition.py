@@ -26,11 +26,24 @@ from correction.repetition import (
     phrases_to_avoid,
 )
 from tests.agents.turn.playing import join
-from tests.correction.greetings import FRESH, HEY
 from tests.correction.interventions.steering import configure, entry_of, prepared
 from tests.factories import MONDAY, make_agent, make_channel, say, talk
 from tests.llm_server import LLMServer
 
+HEY = (
+    "Hey everyone, just wanted to share the minutes of the meeting.",
+    "Hey everyone, just wanted to ask who took my stapler.",
+    "Hey everyone, just wanted to say that lunch was lovely.",
+    "Hey everyone, just wanted to remind you of the fire drill.",
+    "Hey everyone, just wanted to check whether the printer works.",
+)
+FRESH = (
+    "The minutes are out.",
+    "Who took my stapler?",
+    "Lunch was lovely today.",
+    "Fire drill at three.",
+    "Does it print?",
+)
 WORDS = ["we", "all", "love", "paper", "clips", "and", "ink", ",", ".", "’", "Ünï", "很", "😀", "don't"]
 
 

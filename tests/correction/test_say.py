@@ -15,8 +15,6 @@ from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
 
-KEYS = {"outcome", "text", "message", "gate_session", "attempt", "dimensions", "feedback"}
-
 
 def run(*arguments: str) -> tuple[int, str]:
     """Exit code and standard output."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from agents.models import Channel, ChannelMember, Message
+from agents.models import Agent, Channel, ChannelMember, Message
 from agents.turn.receive import receive_message
 from agents.turn.send_message import append
 from correction.behavior.applying import apply_request
@@ -41,8 +41,8 @@ def ask_in(server: LLMServer, channel: Channel, text: str, **fields: Any) -> Beh
 
 def test_the_last_four_messages_are_shown_except_to_the_gate(llm_server: LLMServer) -> None:
     agent, channel = dm_with()
-    bob = make_agent("bob")
-    for number, speaker in enumerate(("Zed", agent, bob, agent)):
+    speakers: list[Agent | str] = ["Zed", agent, make_agent("bob"), agent]
+    for number, speaker in enumerate(speakers):
         say(channel, speaker, f"line {number}")
     say(channel, agent, "Hello there, my dear old friend!\nHow do you do?")
 
