@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.db.models import Model
 from django.urls import reverse
 
 from agents.alerts.models import Alert
@@ -69,12 +70,10 @@ def main_pages() -> dict[str, str]:
 
 def other_pages() -> list[str]:
     """Return paths of lists, rows and forms that are no main pages."""
-    tables = (EvaluationRun, EvaluationScore, EvaluationSchedule, DriftAlert, LabelSet)
-    tables += (CorrectionLog, BehaviorRequest, InterventionLog, Channel, Run)
-    rows = [
-        model._default_manager.latest("pk")
-        for model in (EvaluationSchedule, LabelSet, BehaviorRequest, InterventionLog)
-    ]
+    tables: list[type[Model]] = [EvaluationRun, EvaluationScore, EvaluationSchedule, DriftAlert, LabelSet]
+    tables += [CorrectionLog, BehaviorRequest, InterventionLog, Channel, Run]
+    with_pages: list[type[Model]] = [EvaluationSchedule, LabelSet, BehaviorRequest, InterventionLog]
+    rows = [model._default_manager.latest("pk") for model in with_pages]
     michael = Agent.objects.get(slug="michael")
     return [
         *map(list_of, tables),
