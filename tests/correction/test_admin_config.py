@@ -47,6 +47,18 @@ def test_saving_stores_what_was_changed_with_user_and_reason(root: Client) -> No
     assert "Ada: corrections saved." in plain(answer.content.decode())
 
 
+def test_what_two_people_set_is_shown_as_a_conflict_and_decided(root: Client) -> None:
+    ada = make_agent()
+    page = filled_in(read(root, url_of(ada)))
+    configure(agent=ada, changes={"variety_message_threshold": 9})
+
+    answer = save(root, ada, **{**page, "variety_message_threshold": "4"}).content.decode()
+    assert "variety_message_threshold was set to 9" in plain(answer)
+    assert own(ada) == {"variety_message_threshold": 9}
+    save(root, ada, **filled_in(answer))
+    assert own(ada) == {"variety_message_threshold": 4}
+
+
 def test_an_outdated_page_does_not_undo_another_person_s_change(root: Client) -> None:
     ada = make_agent()
     configure(agent=ada, changes={"gate_adherence_threshold": "6.5"})

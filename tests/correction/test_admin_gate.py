@@ -278,6 +278,9 @@ def test_who_may_only_view_may_count_and_is_offered_nothing_else() -> None:
     assert not [button for button in ("_save", "_judge", "_check") if f'name="{button}"' in html]
     counted = plain(press(looking, ada, "_count", check=["adherence"], adherence="1").content.decode())
     assert "Together: 0 of 1 (0 %) messages" in counted
+    statuses = [looking.post(gate_page(ada), {button: ""}).status_code for button in ("_save", "_judge", "_check")]
+    assert statuses == [403] * 3
+    assert signed_in(staff("correction.view_correctionlog")).get(gate_page(ada)).status_code == 403
 
 
 def test_the_number_of_queries_does_not_grow(root: Client) -> None:

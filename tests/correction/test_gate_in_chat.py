@@ -79,6 +79,13 @@ def test_the_gate_s_mode_is_chosen_for_a_chat_alone(
     assert get_gate_statistics(agent=ada).total_actions == 0
 
 
+def test_another_mode_is_refused_in_words(ada: Agent, client: Client) -> None:
+    url = reverse("admin:agents_channel_chats", args=[ada.pk])
+    answer = client.post(url, {"text": "Hello", "gate_mode": "maybe"}, headers={"Accept": "application/json"})
+    assert "maybe" in answer.json()["problem"]
+    assert not Run.objects.exists()
+
+
 def test_an_answer_under_an_edited_persona_is_judged_by_that_persona(ada: Agent, llm_server: LLMServer) -> None:
     plays_and_judges(llm_server)
     settings = {"gate_mode": "observe", "gate_adherence_enabled": True}

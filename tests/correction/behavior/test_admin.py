@@ -236,6 +236,7 @@ def test_the_button_queues_it_and_the_page_shows_what_came_out(row: BehaviorRequ
     assert (effect.messages, effect.requested_by is not None) == (3, True)
     assert measure_url(row) not in read(client, page_of(row)), "one at a time"
     assert "Nothing was changed" in ask_for_effect(client, row)
+    assert "allowed: a whole number from 1 to 100" in ask_for_effect(client, row, messages="many")
     work_one(owner="w")
     html = read(client, page_of(row))
     page = plain(html)

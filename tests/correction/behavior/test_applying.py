@@ -149,6 +149,14 @@ def test_a_deleted_agent_has_no_persona_to_change(eve: User) -> None:
     assert reject_request(request=request, user=eve).status == "rejected"
 
 
+def test_a_request_that_is_gone_says_so(ada: Agent, eve: User) -> None:
+    request = proposed(ada)
+    BehaviorRequest.objects.all().delete()
+
+    with pytest.raises(BehaviorError, match="is gone"):
+        apply_request(request=request, user=eve)
+
+
 def test_a_trait_changed_since_it_was_read_is_not_overwritten(ada: Agent) -> None:
     seen = Trait.objects.get(name="dry wit")
     Trait.objects.filter(pk=seen.pk).update(sentiment=-1)

@@ -85,6 +85,37 @@ def test_wrong_judgements_are_shown_and_failures_enter_no_figure(cases: Path, ll
         assert part in shown.getvalue()
 
 
+def test_each_labelled_request_is_compared_with_its_trait_and_direction(tmp_path: Path, settings: Settings) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    rows: list[tuple[str, str, float | None, str]] = [
+        ("Stop using emoji", "emoji usage", 0.0, "right"),
+        ("Use emoji sometimes", "emoji usage", 0.3, "right"),
+        ("be more concise", "concise responses", None, "right"),
+        ("no more jokes", "jokes", 0.9, "opposite"),
+        ("stop swearing", "puns", 0.0, "other trait"),
+        ("use fewer puns", "puns", None, "other strength"),
+        ("Every footnote you add sends me scrolling.", "footnotes", 0.0, "no trait"),
+    ]
+    labelled = [
+        {"text": text, "request": True, "behavior": trait, "strength": strength} for text, trait, strength, _ in rows
+    ]
+    path = written(tmp_path, *labelled)
+
+    result = json.loads(run(path, "--json"))
+
+    assert [case["verdict"] for case in result["cases"]] == [verdict for *_, verdict in rows]
+    assert (result["traits"]["n"], result["traits"]["right"], result["traits"]["opposite"]) == (7, 3, 1)
+    assert "3 of 7 labelled requests; opposite: 1" in run(path)
+
+
+def test_a_judge_that_answers_nothing_is_not_asked_for_ever(tmp_path: Path, llm_server: LLMServer) -> None:
+    llm_server.always(status=400)
+    rows = [{"text": f"message number {i}", "request": False} for i in range(150)]
+
+    assert refused(written(tmp_path, *rows))[1] == 2
+    assert llm_server.calls < 100
+
+
 def test_wrong_lines_are_named(tmp_path: Path) -> None:
     path = written(
         tmp_path,

@@ -82,6 +82,7 @@ def test_it_says_what_was_not_read(ada: Agent, llm_server: LLMServer) -> None:
 
     assert (result["judge"], result["has_request"], llm_server.calls) == ("rule", False, 0)
     assert result["warnings"] == ["14 characters of quoted text ask for nothing: another author wrote them"]
+    assert "No change is asked for." in shown("> always shout")
     assert "88,000 characters in the middle of the message were not read" in data("x" * 100_000)["warnings"]
 
 

@@ -129,6 +129,7 @@ Glöm inte emojis | emoji | more
 Jangan lupa emoji | emoji | more
 别忘了用表情 | emoji | more
 Stop agreeing with everything I say | agreeing | less
+Stop making jokes about everything | jokes | less
 Stop talking about politics all the time | politics | less
 Hör auf, dich für alles zu entschuldigen | apologising | less
 Don't use emojis when I am sad | emoji | less
@@ -168,6 +169,7 @@ make it shorter
 stop the music
 be careful
 no problem
+it's too cold today
 the meeting was too long
 I used too many emojis in my post
 The poster says "be more concise and stop using slang".

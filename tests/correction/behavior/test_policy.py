@@ -210,6 +210,13 @@ def test_an_old_message_is_never_looked_at_however_it_is_heard_of() -> None:
     assert work.queue(message=message, agent=agent) is None
 
 
+def test_a_message_that_was_queued_before_is_not_queued_again() -> None:
+    agent, channel = dm_with()
+    message = write(channel, "Be more concise")
+
+    assert work.queue(message=message, agent=agent) == BehaviorRequest.objects.get()
+
+
 def test_an_agents_words_are_no_request_its_own_or_anothers() -> None:
     ada, channel = dm_with()
     bob = make_agent("bob")

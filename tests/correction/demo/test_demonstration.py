@@ -21,7 +21,7 @@ from correction.demo.demonstration import show_correction, show_debate, show_swa
 from correction.gate.statistics import get_gate_statistics
 from correction.gate.thresholds import replay
 from correction.interventions.models import InterventionLog
-from correction.models import AgentEvaluationConfig
+from correction.models import AgentEvaluationConfig, CorrectionLog
 from evaluation.scorers.subjects import messages_of_agent
 from evaluation.windows import parse_window
 from tests.llm_server import LLMServer
@@ -108,6 +108,10 @@ def test_what_the_demonstration_says_enters_no_measurement_and_changes_no_config
     assert get_gate_statistics(michael, synthetic=True).total_actions == 3
     assert not replay(agent=michael, heuristic=True).dimensions
     assert not AgentEvaluationConfig.objects.exclude(gate_mode=None).exclude(gate_mode="off").exists()
+    drafts = CorrectionLog.objects.count()
+    show_correction(again := io.StringIO())
+    assert again.getvalue().startswith(f"Shown before: {drafts} checked drafts")
+    assert CorrectionLog.objects.count() == drafts
 
 
 def test_four_agents_debate_offline_to_groupthink_and_an_exit(cast: None) -> None:
