@@ -32,6 +32,7 @@ from evaluation.models import BY_MESSAGE, Method, procedure_fields
 HEADS = ("Figure", "Value", "95 % interval", "n", "Verdict", "In words")
 DRAW = "calibration.add_labelset"
 CHECK = "evaluation.add_evaluationrun"
+MOST_SETS = 10  # the newest, named on the page
 MEANINGS: dict[RowName, str] = {
     "agreement": "quadratic-weighted kappa: 0 is chance, 1 is perfect",
     "people": "kappa of judge and person less that of two people: below 0 the judge agrees less",
@@ -80,9 +81,10 @@ class JudgeAdmin(ReadOnlyAdmin[JudgeCalibration]):
         Raises:
             Http404: There is no such procedure, or no such dimension that is scored.
         """
-        if not request.GET.get("judge", "").strip():
+        judge = request.GET.get("judge", "").replace("\x00", "").strip()
+        if not judge:
             return HttpResponseRedirect(self.url("changelist"))
-        key = _read_key(request)
+        key = _read_key(request, judge)
         row = calibration_of(key.judge, key.procedure).get(key.dimension)
         passport = passport_of(key, row)
         context = {
@@ -93,16 +95,15 @@ class JudgeAdmin(ReadOnlyAdmin[JudgeCalibration]):
             "decided_by": ", ".join(TITLES[name].lower() for name in passport.decided_by),
             "table": table(HEADS, [_cells(shown) for shown in passport.rows], label="Passport"),
             "buttons": _buttons(request, passport),
-            "label_sets": LabelSet.objects.filter(**key._asdict()),
+            "label_sets": LabelSet.objects.filter(**key._asdict())[:MOST_SETS],
             "may_see_label_sets": request.user.has_perm("calibration.view_labelset"),
             "computed": parse_datetime(passport.computed_at) if passport.computed_at else None,
-            "by_judge": f"{reverse('admin:evaluation_evaluationrun_changelist')}?{urlencode({'judge': key.judge})}",
         }
         return self.page(request, "admin/calibration/passport.html", f"Judge {key.judge} in {key.dimension}", **context)
 
 
-def _read_key(request: HttpRequest) -> Key:
-    """Return the judge, procedure and dimension that an address names.
+def _read_key(request: HttpRequest, judge: str) -> Key:
+    """Return the judge with the procedure and dimension that an address names.
 
     Raises:
         Http404: The procedure or the dimension is not allowed.
@@ -113,7 +114,7 @@ def _read_key(request: HttpRequest) -> Key:
         dimension = check_dimension(request.GET.get("dimension", ""))
     except ValueError as error:
         raise Http404(str(error)) from None
-    return Key(request.GET["judge"].strip(), procedure, dimension)
+    return Key(judge, procedure, dimension)
 
 
 def _passport(row: JudgeCalibration) -> Passport:

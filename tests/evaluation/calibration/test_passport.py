@@ -156,8 +156,9 @@ def test_labels_of_two_values_give_precision_and_recall_of_violations() -> None:
 
     assert agreement.precision is not None
     assert agreement.recall is not None
-    assert (agreement.precision.value, agreement.precision.n) == (pytest.approx(10 / 15, abs=1e-4), 15)
-    assert (agreement.recall.value, agreement.recall.n) == (pytest.approx(10 / 15, abs=1e-4), 15)
+    assert agreement.precision.value == pytest.approx(10 / 15, abs=1e-4)
+    assert agreement.recall.value == pytest.approx(10 / 15, abs=1e-4)
+    assert (agreement.precision.n, agreement.recall.n) == (15, 15)
     assert agreement.recall.interval is not None
     assert agreement.recall.interval[0] == pytest.approx(0.417, abs=0.001)  # Wilson
     refresh(KEY)
