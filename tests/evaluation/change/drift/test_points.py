@@ -75,7 +75,7 @@ def test_a_series_is_read_in_a_bounded_number_of_queries(
         for n in range(MOST_EVALUATIONS + 10)
     )
 
-    with django_assert_max_num_queries(3):
+    with django_assert_max_num_queries(4):
         (series,) = series_of(ada, schedule=nightly)
 
     assert len(series.points) == MOST_EVALUATIONS
