@@ -244,6 +244,35 @@ class Complains:
         return Revise("You sound like Bob Marsh, and not like Ada.")
 
 
+def test_delphi_requests_name_nobody_and_labels_stay_after_a_failure(llm_server: LLMServer) -> None:
+    marks = {"ada": 1, "bob": 2, "cleo": 3, "dan": 4}
+    failing = {"status": 400, "message": "no"}
+    panel = Panel(
+        llm_server,
+        fields=lambda seat, turn: {
+            "reasoning": f"Mark {marks[seat]}, and Bob and @cleo know it.",
+            "confidence": turn / 10,
+        },
+        replies=lambda seat, turn: failing if (seat, turn) == ("bob", 2) else None,
+    )
+
+    debate = played(debate_of("delphi", seated(4), rounds=4, convergence_rounds=None))
+
+    assert list(debate.turns.exclude(status="answered").values_list("round", "seat__number")) == [(2, 2)]
+    assert panel.turns == dict.fromkeys(marks, 4)
+    entries = []
+    for body in llm_server.bodies:
+        if "tools" in body:
+            text = shown(body)
+            words = set(re.findall(r"\b[a-z]+\b", text.casefold()))  # whole words: a nonce of hex digits may hold one
+            assert words & set(marks) == {seat_of(body)}
+            entries += re.findall(
+                r"^Round \d, Participant (\d).*\n(?:    .*\n)*?    reasoning: Mark (\d)", text, re.MULTILINE
+            )
+    assert len(entries) > 40
+    assert all(label == mark for label, mark in entries)
+
+
 # -- hostile answers
 HOSTILE = [
     "{{ topic }} {{ own }} {{ 7|add:7 }}",

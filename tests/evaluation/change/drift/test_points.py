@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
 import pytest
 
 from agents.models import Agent
-from evaluation.change.series import series_points, standard_error
-from evaluation.models import EvaluationSchedule
+from evaluation.change.series import MOST_EVALUATIONS, series_of, series_points, standard_error
+from evaluation.models import EvaluationRun, EvaluationSchedule
 from tests.evaluation.change.drift.scheduling import DAY, make_schedule, measured_day
 from tests.evaluation.judged import make_score
 from tests.factories import MONDAY, say, speaking
@@ -52,3 +55,28 @@ def test_scores_of_one_message_belong_together_and_repeats_count_once(ada: Agent
 def test_one_message_or_none_has_no_error(ada: Agent, nightly: EvaluationSchedule) -> None:
     assert standard_error(measured_day(nightly, ada, 0, (4,)), "adherence") is None
     assert standard_error(measured_day(nightly, ada, 1, ()), "adherence") is None
+
+
+def test_a_series_is_read_in_a_bounded_number_of_queries(
+    ada: Agent, nightly: EvaluationSchedule, django_assert_max_num_queries: Any
+) -> None:
+    EvaluationRun.objects.bulk_create(
+        EvaluationRun(
+            agent=ada,
+            schedule=nightly,
+            judge="m",
+            status="completed",
+            dimensions=["adherence"],
+            window="24h",
+            window_start=MONDAY + n * DAY,
+            window_end=MONDAY + (n + 1) * DAY,
+            series_points={"adherence": {"score": 7.0, "error": 0.3, "of": "x"}},
+        )
+        for n in range(MOST_EVALUATIONS + 10)
+    )
+
+    with django_assert_max_num_queries(4):
+        (series,) = series_of(ada, schedule=nightly)
+
+    assert len(series.points) == MOST_EVALUATIONS
+    assert series.points[-1].time == MONDAY + timedelta(days=MOST_EVALUATIONS + 10)

@@ -68,6 +68,7 @@ def day(number: int, time_machine: Any, *, scores: tuple[int, ...] = SCORES) -> 
     work_off()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shift", [1, -1])
 def test_a_changed_judge_is_one_alert_and_none_of_the_agent(
     nightly: EvaluationSchedule, llm_server: LLMServer, time_machine: Any, shift: int
@@ -100,6 +101,7 @@ def test_a_changed_judge_is_one_alert_and_none_of_the_agent(
     assert "the judge changed" in series.newest_restart
 
 
+@pytest.mark.slow
 def test_an_agent_that_fell_is_no_changed_judge(
     nightly: EvaluationSchedule, llm_server: LLMServer, time_machine: Any
 ) -> None:
