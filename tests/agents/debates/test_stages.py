@@ -27,8 +27,8 @@ from agents.turn.prompt import build_prompt, preview_prompt
 from agents.turn.send_message import RequiredStageFailed, send_message
 from correction.interventions.models import Intervention
 from tests.agents.debates.seating import TOPIC, answered, clerks, debate_of, read, section, text_of, turn_of
-from tests.agents.debates.seats import LINES, Panel, played, seated
-from tests.agents.turn.playing import answer_text, answers, take_turn
+from tests.agents.debates.seats import LINES, Panel, played, seat_of, seated
+from tests.agents.turn.playing import answer_text, answers, shown, take_turn
 from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
 
