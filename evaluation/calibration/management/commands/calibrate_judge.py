@@ -22,6 +22,7 @@ from evaluation.calibration.label_files import LabelFileError, export_labels, ex
 from evaluation.calibration.labels import NothingToDraw, check_dimension, draw_label_set
 from evaluation.calibration.models import LabelSet
 from evaluation.calibration.next_labels import draw_next
+from evaluation.calibration.passport import passport_lines, passports
 from evaluation.commands import ProgressBar, as_text, estimate_line, measuring, spent_line
 from evaluation.dimensions import OF_PERSONA
 from evaluation.models import EvaluationRun, Method, procedure_fields
@@ -358,7 +359,7 @@ def _print_trial(result: FewShotResult, console: Console) -> None:
 
 
 def _print_tables(figures: Sequence[JudgeAgreement], console: Console) -> None:
-    """Print a table per judge and dimension: each figure with its interval, then notes and what is too little.
+    """Print a table per judge and dimension: each figure with its interval, notes, what is too little, and the judge's passport.
 
     Below all of them stands the source of the prediction-powered mean, where there is one.
     """
@@ -371,6 +372,7 @@ def _print_tables(figures: Sequence[JudgeAgreement], console: Console) -> None:
         lines = agreement.notes()
         if agreement.needed:
             lines += ["To say more:", *(f"  • {needed}" for needed in agreement.needed)]
+        lines += passport_lines(passports(agreement.judge, agreement.procedure, [agreement.dimension]))
         console.print("\n".join(lines) + "\n", markup=False)
     means = [powered.mean for agreement in figures for powered in agreement.prediction_powered]
     if any(mean.value is not None for mean in means):
