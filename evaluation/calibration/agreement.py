@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from math import ceil
 from typing import Any
 
@@ -536,6 +537,7 @@ def _dumped(identity: JudgeIdentity | None) -> dict[str, Any]:
     return {} if identity is None else identity.model_dump(mode="json")
 
 
+OBSERVED_FOR = timedelta(days=1)
 NEWEST = 50  # evaluations that coverage and the spread between repeats are taken from
 
 
@@ -581,9 +583,10 @@ def identity_of(run: EvaluationRun, dimension: str) -> JudgeIdentity | None:
 
 
 def follow_evaluation(run: EvaluationRun) -> None:
-    """Give the judge of a completed evaluation its rows, and mark those as stale whose model or prompt is another than before.
+    """Give the judge of a completed evaluation its rows, and mark as stale those whose model or prompt is another than before.
 
-    From then on figures of the earlier one do not count; a worker computes them again.
+    From then on figures of the earlier one do not count. A worker computes stale rows again, and those older than a day: what is observed
+    of a judge changes with each evaluation.
     """
     if run.swap_test:
         return
@@ -595,13 +598,20 @@ def follow_evaluation(run: EvaluationRun) -> None:
         if dimension in COUNTED:
             continue
         identity = _dumped(identity_in(run, served_model))
-        if dimension in rows and rows[dimension].identity == identity:
+        if dimension in rows and rows[dimension].identity == identity and _is_recent(rows[dimension]):
             continue
         key = Key(run.judge, run.procedure, dimension)
         JudgeCalibration.objects.update_or_create(**key._asdict(), defaults={"identity": identity})
         changed.append(key)
     if changed:
         mark_changed(changed)
+
+
+def _is_recent(row: JudgeCalibration) -> bool:
+    """Return whether figures were computed within the last day, or are waiting for it."""
+    if row.is_stale:
+        return True
+    return row.computed_at is not None and timezone.now() - row.computed_at < OBSERVED_FOR
 
 
 def work_one(*, owner: str) -> bool:

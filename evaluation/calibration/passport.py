@@ -354,7 +354,7 @@ def passport_text(passport: Passport) -> str:
     if passport.earlier_labels and passport.labels:
         line += f" ({counted(passport.earlier_labels, 'label is', 'labels are')} {EARLIER})"
     if passport.stale and passport.computed_at:
-        line += " (labels, model or prompts changed since)"
+        line += " (to be computed again)"
     return line
 
 

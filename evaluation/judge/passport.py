@@ -42,7 +42,7 @@ class Passport(BaseModel):
         decided_by: The rows that decided the verdict.
         labels: Labels in the figures. `items`: judgements that have one. `annotators`: who gave them.
         earlier_labels: Labels of judgements by an earlier model or prompt; they are in no figure.
-        stale: Whether labels, model or prompt changed since the figures were computed; a worker computes them again.
+        stale: Whether the figures are to be computed again: labels, model or prompts changed since, or there are newer evaluations.
         computed_at: When the figures were computed, ISO 8601; empty: never.
     """
 
