@@ -305,7 +305,7 @@ def _clamped(name: str, value: float | None, low: float, warnings: list[str]) ->
         return None
     clamped = float(min(1, max(low, value)))
     if clamped != value:
-        warnings.append(f"{name} {value!r} is not from {low} to 1: {clamped:g} is used")
+        warnings.append(f"{name} {value!r} is not from {low} to 1; the nearest allowed is {clamped:g}")
     return clamped
 
 
