@@ -8,6 +8,9 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from pytest_django import Settings
 
+from agents.alerts.raising import raise_alert
+from evaluation.experiments.scenario import Scenario
+from evaluation.experiments.starting import start_experiment
 from tests.agents.debates.finished import make_debate
 from tests.api.routes import EVERY_ROUTE, FOR_EVERYBODY, METHODS
 from tests.api_client import Program, program
@@ -45,6 +48,10 @@ def test_no_route_answers_who_may_not_or_fails_who_may_do_all(subtests: pytest.S
 DRAFT = {"agent": "ada", "channel": "office", "text": "Good morning."}
 DEBATE = {"topic": "Should we move?", "mode": "delphi", "agents": ["ada", "bob"]}
 CHECK = {"persona": "You are Ada.", "draft": "Good morning."}
+EXPERIMENT = {"scenario": {
+    "name": "small", "cast": ["ada", "bob"], "environments": 1, "agents": 2, "steps": [{"says": "Well?"}],
+    "arms": [{"name": "a"}, {"name": "b"}], "dimensions": [{"id": "fluency"}],
+}}  # fmt: skip
 NEEDS = [  # route, body, what it needs beyond being signed in, and the answer
     ("evaluations/", {"agent": "ada", "dimensions": ["fluency"]}, "evaluation.add_evaluationrun", 202),
     ("evaluations/baselines/", {"agent": "ada", "dimensions": ["fluency"]}, "evaluation.add_evaluationrun", 202),
@@ -54,6 +61,10 @@ NEEDS = [  # route, body, what it needs beyond being signed in, and the answer
     ("debates/", DEBATE, "debates.add_debate", 201),
     ("debates/{debate}/rounds/", {}, "debates.change_debate", 202),
     ("debates/{debate}/cancel/", {}, "debates.change_debate", 200),
+    ("experiments/", EXPERIMENT, "experiments.add_experiment", 201),
+    ("experiments/{experiment}/cancel/", {}, "experiments.change_experiment", 200),
+    ("experiments/{experiment}/resume/", {}, "experiments.change_experiment", 202),
+    ("alerts/{alert}/acknowledge/", {}, "alerts.change_alert", 200),
     ("messages/send/", DRAFT, "agents.add_message", 201),
     ("quality-checks/", CHECK, "correction.add_correctionlog", 200),
     ("evaluations/correction-logs/{log}/results/fluency/mark/", {"mark": "right"}, "correction.change_gatedimensionresult", 200),
@@ -65,8 +76,9 @@ NEEDS = [  # route, body, what it needs beyond being signed in, and the answer
 
 @pytest.mark.parametrize(("route", "body", "permission", "status"), NEEDS, ids=[route for route, *_ in NEEDS])
 def test_a_route_needs_one_permission_and_no_other_will_do(
-    route: str, body: dict[str, Any] | None, permission: str, status: int
+    route: str, body: dict[str, Any] | None, permission: str, status: int, settings: Settings
 ) -> None:
+    settings.ACTOR_MODEL, settings.JUDGE_MODEL = "offline:scripted-1", "offline:lexical-1"
     ada, office = make_agent("ada"), make_channel("office")
     make_agent("bob")
     office.memberships.create(agent=ada)
@@ -78,6 +90,8 @@ def test_a_route_needs_one_permission_and_no_other_will_do(
         "failed": make_run(ada, status="failed").pk,
         "debate": make_debate([]).pk,
         "log": make_log(ada, {"fluency": 2.0}).pk,
+        "alert": raise_alert(kind="drift", about="a", title="x").pk,
+        "experiment": start_experiment(Scenario.model_validate(EXPERIMENT["scenario"])).pk,
     }
     sent = {name: rows["score"] if value == "{score}" else value for name, value in (body or {}).items()}
     others = User.objects.create_user("others")

@@ -47,6 +47,8 @@ LISTS = {  # the model of its rows, and its orders
     "evaluations/interventions/": ("interventions.intervention", "slug, -updated_at"),
     "evaluations/intervention-logs/": ("interventions.interventionlog", BY_TIME),
     "evaluations/config/": ("correction.agentevaluationconfig", ""),
+    "alerts/": ("alerts.alert", BY_ID),
+    "experiments/": ("experiments.experiment", BY_ID),
     "behavior-requests/": ("behavior.behaviorrequest", BY_TIME),
 }
 NUMBERED = ("agents/", "channels/", "evaluations/baselines/", "evaluations/config/")  # the others go by cursor

@@ -83,6 +83,16 @@ def test_the_same_key_is_not_judged_twice(llm_server: LLMServer) -> None:
     assert again.reports["gate"] == first.reports["gate"]
 
 
+def test_another_draft_under_the_same_key_is_judged_and_said_once(llm_server: LLMServer) -> None:
+    agent, channel = gated("fluency")
+    llm_server.respond = by_text(bad=2, good=8)
+    first = send(agent, channel, "bad", idempotency_key="k")
+    second = send(agent, channel, "good", session=first.session, idempotency_key="k")
+    assert (second.outcome, second.text) == ("passed_after_retry", "good")
+    assert send(agent, channel, "good", idempotency_key="k").message == second.message
+    assert Message.objects.count() == 1
+
+
 def test_a_key_of_another_agents_draft_gives_nothing_away(llm_server: LLMServer) -> None:
     agent, channel = gated("fluency")
     bob, _ = gated("fluency", slug="bob")

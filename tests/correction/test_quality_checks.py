@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.api_client import Program, program
 from tests.console import superuser
 from tests.correction.checking import PERSONA, TRAJECTORY, ask, refused
 from tests.correction.gating import by_text, gated, judge, logs, send
+from tests.correction.judged_drafts import add_attempt
 from tests.correction.ledger import price
 from tests.evaluation.judging import prompt_of, tail_of
 from tests.factories import make_agent
@@ -100,6 +102,21 @@ def test_an_agent_of_ours_brings_its_persona_its_thresholds_and_its_dimensions(
     back = send(ada, channel, "Hm.")
     assert "not known" in refused(client, persona=None, agent="ada", session=back.session)["session"][0]
     assert "another speaker" in refused(client, session=got["session"])["session"][0]
+
+
+def test_a_session_goes_on_for_its_persona_alone_and_numbers_attempts_made_at_once(
+    client: Program, llm_server: LLMServer
+) -> None:
+    llm_server.respond = judge({"adherence": 2})
+    session = ask(client)["session"]
+    add_attempt(
+        session=UUID(session), attempt=2, outcome="corrected"
+    )  # of a process that is about to write its verdicts
+
+    assert ask(client, session=session)["attempt"] == 3
+    eve = {"name": "Eve", "system_prompt": "You are Eve."}
+    assert "another speaker" in refused(client, persona=eve, session=session)["session"][0]
+    assert [log.attempt for log in logs()] == [1, 2, 3]
 
 
 def test_propositions_of_its_own_are_asked_in_place_of_the_shipped_ones(client: Program, llm_server: LLMServer) -> None:

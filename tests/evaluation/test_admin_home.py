@@ -110,6 +110,15 @@ def test_where_nothing_was_compared_drift_is_not_known_rather_than_none() -> Non
     assert "1 steady last measured" in text
 
 
+def test_each_part_of_drift_needs_its_own_permission() -> None:
+    fell(make_agent())
+    html = home(staff("change.view_baseline", "agents.view_agent"))
+
+    assert "1 possibly drifted" in now(html)
+    assert "<canvas" not in drift(html), "scores are for those who may see evaluations"
+    assert 'id="drift"' not in home(staff("change.view_baseline", username="blind"))
+
+
 # -- cards
 def test_the_judge_card_tells_what_became_of_a_days_calls(settings: Settings) -> None:
     settings.JUDGE_MODEL, settings.ANTHROPIC_API_KEY = LLM, "sk-x"

@@ -9,7 +9,7 @@ from django.test import Client
 
 from agents.models import Message
 from evaluation.models import EvaluationRun, EvaluationScore
-from tests.console import list_of, page_of, plain, read, signed_in, staff
+from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff
 from tests.evaluation.judged import cells, make_run, make_score
 from tests.factories import make_agent, make_channel, say
 
@@ -61,6 +61,25 @@ def test_without_the_right_to_messages_neither_text_nor_quotes_show() -> None:
         assert "secret" not in html.lower()
         assert f"message {message.position}" in html
     assert scores.get(page_of(message.channel, "transcript")).status_code == 403
+
+
+def test_without_the_right_to_scores_a_transcript_shows_none() -> None:
+    message = judged_message({"dry": 2})
+    reader = signed_in(staff("agents.view_channel", "agents.view_message"))
+
+    assert "scored" not in plain(read(reader, page_of(message.channel, "transcript")))
+
+
+def test_a_transcript_takes_no_more_queries_for_more_judged_messages(root: Client) -> None:
+    message = judged_message({"dry": 2})
+    few = len(queries(root, page_of(message.channel, "transcript")))
+    for _ in range(5):
+        later = say(message.channel, message.agent, HOSTILE)  # type: ignore[arg-type]
+        for proposition in ("dry", "careful"):
+            make_score(make_run(later.agent), 3, message=later, proposition_id=proposition, reasoning=HOSTILE)
+
+    assert len(queries(root, page_of(message.channel, "transcript"))) == few
+    assert HOSTILE not in read(root, page_of(message.channel, "transcript"))
 
 
 def test_scores_are_found_by_their_height_and_the_tags_of_messages(root: Client) -> None:

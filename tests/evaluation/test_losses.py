@@ -114,3 +114,17 @@ def test_a_change_that_cannot_be_stored_is_stored_later(
     assert set(Change.objects.values_list("agent__slug", flat=True)) == {"bob"}
     refresh_changes()
     assert set(Change.objects.values_list("agent__slug", flat=True)) == {"ada", "bob"}
+
+
+def test_a_failed_run_has_no_overall_score(llm_server: LLMServer, propositions: PropositionFolder) -> None:
+    propositions.write("adherence/ada.yaml", "propositions:\n  - {id: short, claim: short, rule: {max_words: 1}}\n")
+    ada = speaking("ada", ["two words"])
+    llm_server.always(status=401)
+
+    found = measured(ada).summary
+
+    assert found.run.status == "failed"
+    (rule,) = (p for p in found.dimensions["adherence"].propositions if p.id == "short")
+    assert rule.score == 0.0, "what the rule said stays visible"
+    assert found.dimensions["adherence"].score is None, "but it is not the judge's"
+    assert (found.overall_score, found.run.overall_score) == (None, None)

@@ -139,3 +139,12 @@ def test_names_with_control_characters_are_refused(client: Program, path: str, b
 
     assert answer.status_code == 400
     assert "control character" in json.dumps(answer.json()["errors"])
+
+
+def test_an_outsider_with_an_agents_name_is_marked_and_stays_one_message(client: Program, ada: Agent) -> None:
+    line = spoken(1, agent=None, outsider=ada.display_name.upper())
+
+    assert send(client, line).json()["imported"] == 1
+    again = send(client, line).json()
+    assert (again["imported"], again["duplicates"], again["other_author"]) == (0, 1, 0)
+    assert Message.objects.get().author_name == f"{ada.display_name.upper()} (outsider)"

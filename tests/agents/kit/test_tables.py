@@ -17,7 +17,9 @@ from agents.kit.text.tables import csv_lines, json_lines, spreadsheet_safe
 SESSION = UUID("b1304e30-e99b-40b7-92fb-7e144fbccac5")
 
 
-@pytest.mark.parametrize("text", ["=A1", "+1", "-1", "@x", " =1", "\tx", "\rx", "\uff1dA1"])
+@pytest.mark.parametrize(
+    "text", ["=A1", "+1", "-1", "@x", " =1", "\tx", "\rx", "\uff1dA1", "\uff0b1", "\uff0d1", "\uff20x"]
+)
 def test_dangerous_starts_are_quoted(text: str) -> None:
     assert spreadsheet_safe(text) == "'" + text
 

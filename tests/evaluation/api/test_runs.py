@@ -8,13 +8,13 @@ import pytest
 
 from agents.models import Agent
 from evaluation.models import EvaluationRun
-from tests.api_client import RUNS, Program, listed, program, refused
+from tests.api_client import RUNS, Program, listed, program, queries, refused
 from tests.console import superuser
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judged import OFFLINE, make_run, make_score
 from tests.evaluation.judging import answers
 from tests.evaluation.measuring import evaluate_agent
-from tests.factories import make_agent
+from tests.factories import make_agent, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -131,3 +131,14 @@ def test_an_agent_s_evaluation_leads_to_those_of_its_channels(client: Program, l
     assert shown["progress"] == client.get(channel["url"]).json()["progress"]
     assert shown["progress"]["settled"] == shown["progress"]["total"] > 0
     assert shown["scores"] == [], "they are the channel's"
+
+
+def test_scores_cost_the_same_queries_however_many(client: Program) -> None:
+    ada = make_agent("ada")
+    run = make_run(ada)
+    make_score(run, 4, message=talk(ada, ["one"])[0])
+    few = [queries(client, f"{RUNS}{run.pk}/{rest}") for rest in ("", "scores/")]
+    for n, message in enumerate(talk(ada, ["more"] * 5)):
+        make_score(run, 4, message=message, proposition_id=f"p{n}")
+
+    assert [queries(client, f"{RUNS}{run.pk}/{rest}") for rest in ("", "scores/")] == few

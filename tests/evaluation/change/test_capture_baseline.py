@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
 from django.core.management import call_command
@@ -11,6 +12,7 @@ from pytest_django import Settings
 from agents.models import Agent
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun
+from evaluation.runs.planning import RunSpec, prepare_run
 from tests.evaluation.capturing import command, refused, two_agents
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers
@@ -109,6 +111,18 @@ def test_one_agents_broken_file_is_named_and_the_others_are_measured(
     assert "bob.yaml:2: propositions[0].wieght (odd): unknown field" in words
     assert [run.agent and run.agent.slug for run in EvaluationRun.objects.all()] == ["ada"]
     assert Baseline.objects.filter(agent__slug="ada").exists()
+
+
+def test_a_run_that_another_process_judges_is_left_to_it_and_ends_with_2(
+    llm_server: LLMServer, cast: dict[str, Agent]
+) -> None:
+    run, _ = prepare_run(RunSpec(agent=cast["bob"], dimensions=("adherence",), is_baseline=True))
+    assert run.acquire(owner="elsewhere:1:abc", lease=timedelta(minutes=5))
+
+    code, words = refused("--agents", "bob", "--dimensions", "adherence")
+
+    assert (code, "is being judged by another process (elsewhere:1:abc)" in words) == (2, True)
+    assert (llm_server.calls, EvaluationRun.objects.count()) == (0, 1)
 
 
 def test_without_agents_it_says_how_to_get_some(llm_server: LLMServer) -> None:

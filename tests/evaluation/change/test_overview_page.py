@@ -7,7 +7,7 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import reverse
 
-from tests.console import plain, read, signed_in, staff
+from tests.console import plain, queries, read, signed_in, staff
 from tests.evaluation.change.measured import flattened
 from tests.evaluation.judged import OFFLINE
 from tests.factories import make_agent
@@ -103,3 +103,18 @@ def test_without_the_right_to_read_messages_there_are_no_quotes(overview_url: st
 
     assert "No longer “dry wit”" in page
     assert "Noted. 2" not in page
+
+
+@pytest.mark.parametrize("right", ["change.view_baseline", "agents.view_agent"])
+def test_without_the_rights_to_agents_and_baselines_it_is_refused(overview_url: str, right: str) -> None:
+    assert signed_in(staff(right)).get(overview_url).status_code == 403
+
+
+def test_more_agents_take_no_more_queries(root: Client, overview_url: str) -> None:
+    flattened(make_agent())
+    few = queries(root, overview_url)
+    for number in range(3):
+        flattened(make_agent(f"agent-{number}"))
+    many = queries(root, overview_url)
+
+    assert len(many) == len(few), "\n".join(many)

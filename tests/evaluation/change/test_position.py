@@ -246,6 +246,23 @@ def test_a_run_that_was_not_sampled_by_position_asks_for_bins(llm_server: LLMSer
     assert [row.messages for row in position_profile(run, parse_bins("1,2+")).dimensions["adherence"].bins] == [1, 2]
 
 
+def test_no_interval_leaves_the_scale_and_nothing_unscored_is_guessed(llm_server: LLMServer, speaker: Agent) -> None:
+    chat(speaker, "short", 8)
+    llm_server.respond = lambda body: answers(lambda claim: 9 if int(LINE.findall(tail_of(body))[-1]) % 2 else 0)(body)
+    run = measured(speaker, samples=40, position_bins=BINS).summary.run
+
+    (found,) = position_profile(run).dimensions.values()
+
+    for row in found.bins[:2]:
+        assert row.interval is not None
+        assert 0 <= row.interval.low < row.interval.high <= 9
+    assert found.within.interval is not None
+    assert -9 <= found.within.interval.low < found.within.interval.high <= 9
+    run.scores.update(status="unscored", score=None)
+    (found,) = position_profile(run).dimensions.values()
+    assert [(row.scored, row.unscored, row.score) for row in found.bins[:2]] == [(0, 5, None), (0, 3, None)]
+
+
 # -- how it is shown
 
 

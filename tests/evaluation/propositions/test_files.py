@@ -145,6 +145,18 @@ def test_an_id_in_the_defaults_and_an_agents_file_is_an_error(propositions: Prop
     assert [p.id for p in propositions_for(agent_slug="bob", dimension="adherence")] == ["terse", "kind"]
 
 
+def test_what_an_editor_leaves_lying_about_is_not_read(propositions: PropositionFolder) -> None:
+    """Emacs marks an open file by a hidden symbolic link to nothing that also ends in .yaml."""
+    path = propositions.claims("adherence/ada.yaml", "terse")
+    (path.parent / ".#ada.yaml").symlink_to("user@host.1234")
+    (path.parent / ".ada.yaml").write_text("half a: [file")
+
+    assert [file.path for file in load_all()] == [path]
+    path.with_name("bob.yaml").symlink_to("gone.yaml")
+    with pytest.raises(PropositionError, match=r"bob.yaml: cannot be read"):
+        propositions_for(agent_slug="bob", dimension="adherence")
+
+
 def test_a_missing_folder_is_named(propositions: PropositionFolder, settings: Settings) -> None:
     propositions.claims("adherence/_default.yaml", "terse")
     settings.PROPOSITION_DIRS = [propositions.path / "nowhere"]

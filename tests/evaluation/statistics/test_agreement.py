@@ -224,6 +224,22 @@ def test_alpha_of_four_observers_and_twelve_units() -> None:
     assert krippendorff_alpha([[r for r in unit[::-1] if r is not None] for unit in TWELVE_UNITS[::-1]]) == estimate
 
 
+def test_the_interval_of_alpha_is_that_of_scipys_percentile_bootstrap_over_items() -> None:
+    rng = np.random.default_rng(3)
+    items = [[int(np.clip(t + rng.integers(-1, 2), 0, 5)) for _ in range(3)] for t in rng.integers(0, 6, 40)]
+
+    def alpha(index: np.ndarray) -> float:
+        return krippendorff_alpha([items[int(i)] for i in index], resamples=2).value or 0.0
+
+    interval = krippendorff_alpha(items).interval
+    reference = stats.bootstrap(
+        (np.arange(40),), alpha, vectorized=False, method="percentile", n_resamples=200, rng=1
+    ).confidence_interval
+
+    assert interval is not None
+    assert (interval.low, interval.high) == pytest.approx((reference.low, reference.high), abs=0.06)
+
+
 @pytest.mark.parametrize(
     ("items", "n", "reason"),
     [

@@ -144,6 +144,12 @@ def test_fifty_equal_scores_each_are_steady_and_a_broken_rule_is_seen() -> None:
     assert decide(few.value, few.interval).verdict == "drifted"
 
 
+def test_an_unseen_score_lies_no_farther_than_what_the_other_sample_shows() -> None:
+    judged = bootstrap_difference(plain(*[8] * 12), plain(*[8, 7, 8, 8, 8, 7, 8, 8, 8, 8, 8, 8]))
+
+    assert width(judged) < 1.0
+
+
 @given(OBSERVATIONS, st.randoms(use_true_random=False))
 def test_the_order_of_scores_changes_nothing(observations: list[Observation], random: Any) -> None:
     shuffled = random.sample(observations, len(observations))

@@ -53,6 +53,15 @@ def test_the_deadline_covers_the_retries(llm_server: LLMServer) -> None:
     assert reply.attempts <= 5, "retries ended with the deadline"
 
 
+def test_a_retry_that_hangs_is_a_timeout_whatever_came_before(llm_server: LLMServer) -> None:
+    llm_server.reply(status=500, headers={"retry-after-ms": "1"})
+    llm_server.always(hang=True)
+
+    reply = complete(text_request(retries=1), deadline=SHORT)
+
+    assert (reply.status, reply.attempts) == (Status.TIMEOUT, 2)
+
+
 def test_a_retry_after_beyond_the_deadline_is_not_waited_for(llm_server: LLMServer) -> None:
     llm_server.always(status=429, headers={"retry-after": "60"})
 

@@ -128,6 +128,15 @@ def inserts(queries: CaptureQueriesContext, table: str) -> int:
     return sum(query["sql"].startswith(f'INSERT INTO "{table}"') for query in queries.captured_queries)
 
 
+def test_an_overlong_error_is_cut_to_its_column(llm_server: LLMServer) -> None:
+    llm_server.reply(status=400, message="x" * 5000)
+
+    reply = complete(text_request())
+
+    assert row_of(reply).error == reply.error
+    assert len(reply.error) <= 500
+
+
 def test_a_reask_has_a_row_of_its_own(llm_server: LLMServer) -> None:
     llm_server.respond = lambda body: {"text": "seven"} if len(body["messages"]) == 1 else None
 

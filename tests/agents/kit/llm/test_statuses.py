@@ -287,7 +287,7 @@ def test_a_200_that_is_no_message_is_rejected(llm_server: LLMServer, raw: str) -
     assert "answered 200 with" in reply.error
 
 
-@pytest.mark.parametrize("key", ["sk-\u00e9", "sk test"])
+@pytest.mark.parametrize("key", ["sk-\u00e9", "sk test", "sk-test\n"])
 def test_a_key_that_no_header_can_carry_is_named_but_not_shown(
     llm_server: LLMServer, settings: Settings, key: str
 ) -> None:
@@ -302,7 +302,13 @@ def test_a_key_that_no_header_can_carry_is_named_but_not_shown(
 
 @pytest.mark.parametrize(
     "url",
-    ["gopher://127.0.0.1:70", "http://[bad", "http://h:notaport", "http://user:s3cret@127.0.0.1:1"],
+    [
+        "gopher://127.0.0.1:70",
+        "http://[bad",
+        "http://h:notaport",
+        "user:s3cret@127.0.0.1:1",
+        "http://user:s3cret@127.0.0.1:1",
+    ],
 )
 def test_a_base_url_that_cannot_be_used_is_rejected_and_never_shown(settings: Settings, url: str) -> None:
     settings.ACTOR_BASE_URL = url

@@ -13,6 +13,7 @@ from evaluation.models import EvaluationRun
 from evaluation.runs.execute import capture
 from evaluation.runs.summary import waiting_words
 from tests.batch_server import BatchServer
+from tests.evaluation.judging import entry
 from tests.evaluation.measuring import spec, statuses
 from tests.evaluation.runs.batches.working import handed_in, look, only_batch, scores, work
 
@@ -100,6 +101,18 @@ def test_a_malformed_answer_is_asked_again_in_the_next_batch(ada: Agent, server:
     look()
     assert (work(run).status, statuses(run), server.live()) == ("completed", {"scored": 6}, 0)
     assert LLMCall.objects.filter(work_id=run.work_id, status="malformed").count() == 1
+
+
+def test_an_answer_that_stays_malformed_is_unscored_and_asked_no_third_time(ada: Agent, server: BatchServer) -> None:
+    run = handed_in(ada)
+    for _ in range(2):
+        server.respond = lambda body: {"json": entry(42)}
+        server.end()
+        look()
+        work(run)
+
+    assert (run.status, statuses(run)) == ("completed", {"unscored": 6})
+    assert (server.made(), server.live()) == (2, 0)
 
 
 def test_a_double_check_takes_a_second_batch(ada: Agent, server: BatchServer) -> None:

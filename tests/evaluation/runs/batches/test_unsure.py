@@ -93,3 +93,16 @@ def test_a_cancelled_batch_is_given_up_when_its_time_is_over(ada: Agent, server:
     look()
 
     assert only_batch().status == "failed"
+
+
+def test_one_whose_deadline_was_never_said_has_a_day(ada: Agent, server: BatchServer) -> None:
+    server.forget_name = True
+    handed_in(ada)
+    server.fail = lambda method, path: 401
+    due(created_at=ago(days=2, hours=23))
+    look()
+    assert only_batch().status == "pending"
+
+    due(created_at=ago(days=3, hours=1))
+    look()
+    assert only_batch().status == "failed"
