@@ -21,6 +21,7 @@ from tests.evaluation.ci.building import baseline, report, two_builds
 from tests.evaluation.ci.building import run as evaluated
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers
+from tests.factories import MONDAY
 from tests.llm_server import LLMServer
 
 NAMED = "the judge answered as claude-a before and as claude-b now: differences may be the judge's"
@@ -34,6 +35,9 @@ NAMED = "the judge answered as claude-a before and as claude-b now: differences 
         ([{"served_model": ""}], [{"served_model": "a"}], ""),
         ([{"served_model": "a"}], [{"served_model": "b"}], "answered as a before and as b now"),
         ([{"served_model": "a"}], [{"served_model": "a"}, {"served_model": "b"}], "as a before and as a and b now"),
+        ([{"since": None}], [{"since": MONDAY}], "by its sentinel the judge changed"),
+        ([{"since": MONDAY}], [{"since": MONDAY}], ""),
+        ([], [{"since": MONDAY}], ""),
         ([{"prompt_digest": "1"}], [{"prompt_digest": "2"}], "with the prompts 1 before and with the prompts 2 now"),
         (
             [{"endpoint": "u", "served_model": "a"}],
