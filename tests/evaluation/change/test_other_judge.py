@@ -14,7 +14,7 @@ from django.test import Client
 from django.urls import reverse
 
 from agents.models import Agent, Message
-from evaluation.judge.identity import JudgeIdentity, judge_changed
+from evaluation.judge.identity import JudgeIdentity, judge_changed, prompt_digest
 from evaluation.models import EvaluationRun
 from tests.console import page_of, plain, read
 from tests.evaluation.ci.building import baseline, report, two_builds
@@ -51,6 +51,14 @@ def test_only_what_is_known_and_differs_is_named(before: list[Any], now: list[An
 
     assert sentence in said
     assert bool(said) == bool(sentence)
+
+
+@pytest.mark.parametrize("beside", ["ideas_quantity", "fluency"])
+def test_the_prompts_of_convergence_do_not_depend_on_what_is_measured_beside_it(beside: str) -> None:
+    alone = prompt_digest("a-model", method="plumbline", double_check=False, dimensions=["convergence"])
+    both = prompt_digest("a-model", method="plumbline", double_check=False, dimensions=["convergence", beside])
+
+    assert both == alone
 
 
 @pytest.fixture

@@ -301,6 +301,24 @@ def test_the_answers_of_a_worker_that_lost_its_lease_count_for_nothing(
     assert not Alert.objects.exists()
 
 
+def test_an_answer_about_a_message_that_was_edited_since_does_not_count(
+    nightly: EvaluationSchedule, llm_server: LLMServer, time_machine: Any
+) -> None:
+    llm_server.respond = judge_that_adds(0)
+    for number in range(2):
+        day(number, time_machine)
+    check = waiting_check(3)
+    known = kill_at_third_answer(check)
+    edited = Message.objects.get(pk=next(iter(known)).partition("/")[0])
+    edited.text = "worth 9"
+    edited.save()
+
+    assert sentinel.work_one(owner=owner_name())
+
+    items = items_of(JudgeSentinel.objects.get())
+    assert 9 in {item.reference for item in items if item.message == edited.pk}
+
+
 def test_what_is_accepted_during_a_check_stays_accepted(
     nightly: EvaluationSchedule, llm_server: LLMServer, time_machine: Any
 ) -> None:
@@ -349,6 +367,7 @@ def test_schedules_of_one_judge_share_one_look_a_period(
         time_machine.move_to(MONDAY + 4 * DAY + timedelta(hours=hour, minutes=5))
         work_off()
     fire_now(nightly)
+    work_off()
 
     assert SentinelCheck.objects.count() == before
     day(4, time_machine)

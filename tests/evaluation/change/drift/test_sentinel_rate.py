@@ -54,7 +54,7 @@ class Judge:
 def test_a_steady_judge_hardly_ever_raises_an_alarm(noise: float) -> None:
     alarmed = [seed for seed in range(200) if Judge(seed, noise).first_alarm(90) is not None]
 
-    print(f"scatter {noise}: {len(alarmed)} of 200 steady judges raised an alarm in 90 days")
+    print(f"scatter {noise}: {len(alarmed)} of 200 steady judges raised an alarm in 90 days")  # noqa: T201
     assert len(alarmed) <= 10
 
 
@@ -64,7 +64,7 @@ def test_a_point_more_is_noticed_within_days(noise: float, on_first_day: int, wi
     days = [Judge(seed, noise).first_alarm(7, shift=1) for seed in range(100)]
     noticed = [day for day in days if day is not None]
 
-    print(
+    print(  # noqa: T201
         f"scatter {noise}: of 100 changed judges {noticed.count(0)} were noticed on the first day, {len(noticed)} within 7"
     )
     assert noticed.count(0) >= on_first_day
@@ -80,5 +80,5 @@ def test_a_judge_that_went_back_is_seldom_sure_where_it_scatters_much(noise: flo
         ended += judge_change(judge.items, judge.answers()).verdict == "steady"
         assert judge_change(judge.items, judge.answers(shift=1)).verdict != "steady"
 
-    print(f"scatter {noise}: one check ended the change of {ended} of 100 judges that went back")
+    print(f"scatter {noise}: one check ended the change of {ended} of 100 judges that went back")  # noqa: T201
     assert ended >= least
