@@ -219,9 +219,10 @@ EXTENDS_LEASE = 'UPDATE "judge_sentinel_checks" SET "lease_expires_at"'
 
 def waiting_check(number: int) -> SentinelCheck:
     """A check of the only sentinel, asked for when that day began, that waits for a worker."""
-    return SentinelCheck.objects.create(
+    check: SentinelCheck = SentinelCheck.objects.create(
         sentinel=JudgeSentinel.objects.get(), every_minutes=1440, fired_at=MONDAY + number * DAY
     )
+    return check
 
 
 def kill_at_third_answer(check: SentinelCheck) -> dict[str, int | None]:
