@@ -30,7 +30,7 @@ GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 
 # Purposes in the ledger. Correction is what is spent on messages about to be said; a budget also covers measuring.
 CORRECTION = ("gate", "intervention", "behavior")
-BUDGETED = (*CORRECTION, "evaluation", "before_after", "sentinel")
+BUDGETED = (*CORRECTION, "evaluation", "before_after", "sentinel", "few-shot")
 
 ALLOWED_WINDOWS = "all, or a duration such as 24h, 7d, 4w"
 _SMALLEST_AMOUNT = Decimal("0.00000001")  # the ledger's eight decimals: SQLite sums in floating point
@@ -240,7 +240,7 @@ def _reason_to_stop(
     if committed >= cap:
         state = "is used up"
     elif committed + planned > cap:
-        state = f"has no room for a batch of about ${planned:.4f}"
+        state = f"has no room for about ${planned:.4f} more"
     else:
         return ""
     whose = agent.slug if agent is not None else "evaluations of channels (that of the defaults)"

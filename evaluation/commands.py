@@ -24,7 +24,7 @@ from agents.models.conversations import UnknownAgent
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.planning import ENOUGH_MESSAGES, RunSpec, with_usable_files
-from evaluation.runs.request import AgentsRequest
+from evaluation.runs.request import AgentsRequest, trial_sentence
 from evaluation.runs.summary import (
     DimensionSummary,
     RunSummary,
@@ -106,6 +106,12 @@ def specs_of(asked: AgentsRequest, *, is_baseline: bool = False, empty: str = ""
         none = "there are no agents yet: `manage.py seed` loads examples, `manage.py import_agents` your own"
         raise unusable(none + empty)
     return specs
+
+
+def examples_line(specs: Sequence[RunSpec]) -> str:
+    """Return what the trial of the examples showed that the judge will be shown; empty where it is shown none."""
+    sentence = trial_sentence(specs[0])  # the judge and the procedure are those of all
+    return f"Labelled examples: {sentence}" if sentence else ""
 
 
 def channel_named(slug: str) -> Channel:

@@ -154,6 +154,6 @@ TABLES = (
         erase=(Erase(columns="idea description", rows=scores_there("part__evaluation_score__")),),
         no_speech="positions",
     ),
-    Table(model=FewShotExamples, no_speech="judge items figures"),
+    Table(model=FewShotExamples, no_speech="judge scores figures"),
     Table(model=PatternTimeout, no_speech="proposition_id pattern"),
 )

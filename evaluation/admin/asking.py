@@ -32,7 +32,7 @@ from evaluation.runs.estimate import (
     estimated,
 )
 from evaluation.runs.planning import ENOUGH_MESSAGES, RunSpec, has_little_speech
-from evaluation.runs.request import AUTO, SIMULATE, EvaluationRequest, Simulate
+from evaluation.runs.request import AUTO, SIMULATE, EvaluationRequest, Simulate, trial_sentence
 from evaluation.runs.summary import Spending
 from evaluation.simulation.conversations import why_not_simulated
 from evaluation.simulation.situations import Situation, load_situations
@@ -148,8 +148,11 @@ def measuring_preview(specs: Sequence[RunSpec], *, simulate: str, dropped_tags: 
         note = (
             "The new baseline takes the place of the old one in these dimensions when it has succeeded, and not before."
         )
+    facts: list[tuple[str, object]] = [("Agent", agent_chip(agent))]
+    if spec.few_shot:
+        facts.append(("Labelled examples", trial_sentence(spec)))
     return cost_preview(
-        [("Agent", agent_chip(agent))],
+        facts,
         estimates,
         acting=acting,
         warnings=warnings,

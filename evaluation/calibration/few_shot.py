@@ -11,24 +11,26 @@ import secrets
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Literal
 
 from django.conf import settings
-from django.db.models import Avg, Q
+from django.db import transaction
 from django.utils import timezone
 from pydantic import BaseModel, computed_field
 
 from agents.kit.llm import Label, ledger
 from agents.kit.text.fences import new_nonce
 from agents.kit.text.wording import decimal
+from evaluation.budget import why_over_budget
 from evaluation.calibration.agreement import Figure
 from evaluation.calibration.labels import scored_judgements
-from evaluation.calibration.models import LEAST_ITEMS
 from evaluation.calibration.shown import asked_again
 from evaluation.dimensions import BY_ONE_MESSAGE
-from evaluation.judge.examples import digest_of, examples_beside, make_examples
+from evaluation.judge.examples import digest_of, examples_beside, make_examples, with_people
 from evaluation.judge.questions import Example, JudgeHealth, Question, ask_all
-from evaluation.models import EvaluationScore, FewShotExamples, is_heuristic, procedure_fields, procedure_name
+from evaluation.models import EvaluationScore, FewShotExamples, is_heuristic, procedure_fields
+from evaluation.models.few_shot import LOSS
 from evaluation.runs.estimate import estimate_questions
 from evaluation.runs.summary import FAILURES, Spending, Used
 from evaluation.statistics.gain import LEAST_CLUSTERS, KappaGain, kappa_gain
@@ -37,7 +39,6 @@ PURPOSE = "few-shot"  # of its calls in the ledger
 EXAMPLES = 10  # at most: one for each value from 0 to 9
 FOLDS = 5
 GAIN = "gain"
-LOSS = "loss"
 NO_GAIN = "no gain shown"
 
 Arm = Literal["before", "after"]
@@ -45,7 +46,7 @@ Scores = Mapping[Arm, Mapping[int, int]]  # the judge's raw scores without and w
 
 
 class CannotTry(ValueError):
-    """Too little is labelled for a trial, or the judge reads no examples."""
+    """Too little is labelled for a trial, the judge reads no examples, or the budget has no room."""
 
 
 class JudgeDown(RuntimeError):
@@ -79,6 +80,7 @@ class FewShotResult(BaseModel):
         procedure: Of the labelled judgements, without examples.
         digest: Of the examples chosen from all labels; `examples`: how many.
         labelled: Judgements asked about, in `conversations` conversations and `folds` folds; `items`: those scored both times.
+        earlier: Verdicts of the earlier trials with this judge and procedure, oldest first.
         before, after: Quadratic-weighted kappa of judge and people, on the same items. `difference`: after − before.
     """
 
@@ -91,6 +93,7 @@ class FewShotResult(BaseModel):
     items: int
     conversations: int
     folds: int
+    earlier: list[str]
     before: Figure
     after: Figure
     difference: Figure
@@ -107,9 +110,16 @@ class FewShotResult(BaseModel):
             return GAIN
         return LOSS if high < 0 else NO_GAIN
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def sentence(self) -> str:
-        """Return the verdict in a sentence, with the end of the interval that decides it."""
+        """Return the verdict with the end of the interval that decides it, and what earlier trials showed: each is another chance."""
+        if not self.earlier:
+            return self._verdict_sentence()
+        earlier = ", ".join(self.earlier)
+        return f"{self._verdict_sentence()} This is trial {len(self.earlier) + 1}; earlier ones: {earlier}."
+
+    def _verdict_sentence(self) -> str:
         if self.difference.interval is None:
             return f"No gain shown: {self.difference.reason}."
         low, high = self.difference.interval
@@ -193,12 +203,17 @@ class Asked:
 
 @dataclass(slots=True, kw_only=True)
 class FewShotTrial:
-    """A trial before it is made: the labelled judgements and all questions about them."""
+    """A trial before it is made: the labelled judgements, the examples chosen from all of them for use, and all questions.
+
+    Attributes:
+        examples: By the primary key of the judgement, in the order they are shown.
+    """
 
     judge: str
     procedure: str
     dimension: str
     labelled: list[LabelledMessage]
+    examples: dict[int, Example]
     questions: list[Question]
     work_id: str
     scores: dict[Arm, dict[int, int]] = field(default_factory=lambda: {"before": {}, "after": {}})
@@ -231,18 +246,21 @@ def plan_trial(*, judge: str, procedure: str, dimension: str) -> FewShotTrial:
     if dimension not in BY_ONE_MESSAGE:
         allowed = ", ".join(BY_ONE_MESSAGE)
         raise ValueError(f"dimension {dimension!r}: examples are about one message; allowed: {allowed}")
-    if fields["few_shot"]:
-        raise ValueError(f"procedure {procedure!r}: allowed: one without examples")
+    if fields["few_shot"] or fields["simulated"]:
+        raise ValueError(f"procedure {procedure!r}: allowed: one without examples, and of real speech")
     if is_heuristic(judge):
         raise CannotTry(f"{judge} reads no examples; name a model with --judge")
     rows = _labelled_rows(judge=judge, procedure=procedure, dimension=dimension)
     labelled = [_labelled_message(row) for row in rows]
-    _check_enough(labelled)
+    conversations = len({item.conversation for item in labelled})
+    if conversations < LEAST_CLUSTERS:
+        raise CannotTry(f"labelled messages of {conversations} conversations; at least {LEAST_CLUSTERS} are needed")
     trial = FewShotTrial(
         judge=judge,
         procedure=procedure,
         dimension=dimension,
         labelled=labelled,
+        examples=make_examples([item.score for item in choose_examples(labelled)]),
         questions=[],
         work_id=f"{PURPOSE}:{secrets.token_hex(8)}",
     )
@@ -252,12 +270,10 @@ def plan_trial(*, judge: str, procedure: str, dimension: str) -> FewShotTrial:
 
 def _labelled_rows(*, judge: str, procedure: str, dimension: str) -> list[EvaluationScore]:
     """Return the judgements about one message that have blind labels, each with `people`, their mean."""
-    blind = Q(labels__blind=True, labels__withdrawn=False, labels__value__isnull=False)
     scores = scored_judgements(judge=judge, procedure=procedure, dimension=dimension)
     about_messages = scores.filter(message__isnull=False, over_window=False)
-    labelled = about_messages.annotate(people=Avg("labels__value", filter=blind)).filter(people__isnull=False)
     related = ("evaluation_run__agent", "evaluation_run__channel", "message__channel", "message__agent")
-    return list(labelled.select_related(*related))
+    return list(with_people(about_messages).select_related(*related))
 
 
 def _labelled_message(row: EvaluationScore) -> LabelledMessage:
@@ -267,31 +283,18 @@ def _labelled_message(row: EvaluationScore) -> LabelledMessage:
     return LabelledMessage(score=row.pk, message=message.pk, conversation=message.channel_id, people=people)
 
 
-def _check_enough(labelled: Sequence[LabelledMessage]) -> None:
-    """Refuse a trial whose interval could not be trusted.
-
-    Raises:
-        CannotTry: Says how much is missing.
-    """
-    if len(labelled) < LEAST_ITEMS:
-        raise CannotTry(f"{len(labelled)} labelled judgements of messages; at least {LEAST_ITEMS} are needed")
-    conversations = len({item.conversation for item in labelled})
-    if conversations < LEAST_CLUSTERS:
-        raise CannotTry(f"labels of {conversations} conversations; at least {LEAST_CLUSTERS} are needed")
-
-
 def _questions(trial: FewShotTrial, rows: Sequence[EvaluationScore]) -> Iterator[Question]:
     """Yield for each labelled judgement the question without examples and the same with examples from other folds."""
     fields = procedure_fields(trial.procedure)
     nonce = new_nonce()
     chosen = examples_for_each(trial.labelled)
-    examples_of = {item.score: _as_examples(chosen[item.score], trial.dimension) for item in trial.labelled}
+    examples = make_examples([item.score for item in trial.labelled])
     for row in rows:
         asked = asked_again(row)
-        for arm in ("before", "after"):
-            examples: tuple[Example, ...] = ()
-            if arm == "after":
-                examples = examples_beside(examples_of[row.pk], row.message)
+        beside = [examples[item.score] for item in chosen[row.pk]]
+        shown = examples_beside(beside, dimension=trial.dimension, message=row.message)
+        arms: dict[Arm, tuple[Example, ...]] = {"before": (), "after": shown}
+        for arm, examples_of_arm in arms.items():
             yield Question(
                 propositions=(asked.proposition,),
                 context=asked.context,
@@ -300,41 +303,52 @@ def _questions(trial: FewShotTrial, rows: Sequence[EvaluationScore]) -> Iterator
                 nonce=nonce,
                 double_check=fields["double_check"],
                 method=fields["method"],
-                examples=examples,
+                examples=examples_of_arm,
                 items=(Asked(row.pk, arm),),
             )
-
-
-def _as_examples(chosen: Sequence[LabelledMessage], dimension: str) -> tuple[Example, ...]:
-    return make_examples({item.score: item.value for item in chosen}).get(dimension, ())
 
 
 def run_trial(trial: FewShotTrial, *, done: Callable[[int], None] = lambda judged: None) -> FewShotResult:
     """Ask the judge, store the examples chosen from all labels with what they did, and return that.
 
-    Nothing but the calls is stored until all is asked.
+    Nothing but the calls is stored until all is asked: a trial that is stopped is lost, and what it asked is paid.
 
     Args:
         done: Called with 1 after each answer.
 
     Raises:
+        CannotTry: The daily budget has no room for what the trial is estimated to cost.
         JudgeDown: The judge answered none of the first questions.
     """
+    over_budget = why_over_budget(None, trial.judge, planned=trial.estimate().cost_usd or Decimal(0))
+    if over_budget:
+        raise CannotTry(over_budget)
     _ask(trial, done)
+    return _store(trial)
+
+
+@transaction.atomic
+def _store(trial: FewShotTrial) -> FewShotResult:
+    """Store the examples of a trial with what they did, after the verdicts of the earlier trials, and return that."""
     gain = gain_of(trial.labelled, trial.scores)
-    chosen = choose_examples(trial.labelled)
-    items = [{"score": item.score, "value": item.value} for item in chosen]
-    digest = digest_of({trial.dimension: _as_examples(chosen, trial.dimension)})
+    digest = digest_of(trial.examples.values())
+    earlier: list[str] = []
+    rows = FewShotExamples.objects.select_for_update().filter(judge=trial.judge, procedure=trial.procedure)
+    newest = rows.first()
+    if newest is not None:
+        before = FewShotResult.model_validate(newest.figures)
+        earlier = [*before.earlier, before.verdict]
     result = FewShotResult(
         judge=trial.judge,
         procedure=trial.procedure,
         dimension=trial.dimension,
         digest=digest,
-        examples=len(chosen),
+        examples=len(trial.examples),
         labelled=len(trial.labelled),
         items=gain.difference.n,
         conversations=len({item.conversation for item in trial.labelled}),
         folds=FOLDS,
+        earlier=earlier,
         before=Figure.of(gain.before),
         after=Figure.of(gain.after),
         difference=Figure.of(gain.difference),
@@ -342,9 +356,9 @@ def run_trial(trial: FewShotTrial, *, done: Callable[[int], None] = lambda judge
     )
     FewShotExamples.objects.update_or_create(
         judge=trial.judge,
-        procedure=without_simulated(trial.procedure),
+        procedure=trial.procedure,
         digest=digest,
-        defaults={"items": items, "figures": result.model_dump(mode="json")},
+        defaults={"scores": list(trial.examples), "figures": result.model_dump(mode="json")},
     )
     return result
 
@@ -376,11 +390,7 @@ def _ask(trial: FewShotTrial, done: Callable[[int], None]) -> None:
 
 def newest_result(*, judge: str, procedure: str, dimension: str) -> FewShotResult | None:
     """Return the newest trial of a judge, procedure and dimension; None where there was none."""
-    rows = FewShotExamples.objects.filter(judge=judge, procedure=without_simulated(procedure))
-    newest = rows.filter(figures__dimension=dimension).first()
+    if dimension not in BY_ONE_MESSAGE:
+        return None
+    newest = FewShotExamples.objects.filter(judge=judge, procedure=procedure).first()
     return None if newest is None else FewShotResult.model_validate(newest.figures)
-
-
-def without_simulated(procedure: str) -> str:
-    """Return a procedure as examples are found by it: simulated speech is judged with the same ones."""
-    return procedure_name(**{**procedure_fields(procedure), "simulated": False, "few_shot": ""})

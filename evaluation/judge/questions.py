@@ -116,12 +116,12 @@ class Example:
     """A claim about another message with the score that people gave it, shown to the judge as its scale.
 
     Attributes:
-        message: Primary key of the message, which is never judged with its own example beside it.
+        conversation: Primary key of the channel of the message: nothing said in it is judged with this example beside it.
         speaker: Who said `text`.
         value: 0 to 9 for the claim as written.
     """
 
-    message: int
+    conversation: int
     speaker: str
     text: str
     claim: str

@@ -39,8 +39,8 @@ class Migration(FirstMigration):
                 ('judge', models.CharField(max_length=200)),
                 ('procedure', models.CharField(help_text='that was labelled: without examples, and not simulated', max_length=64)),
                 ('digest', models.CharField(help_text='of the texts, claims and scores in the examples, and of their prompt', max_length=8)),
-                ('items', models.JSONField(help_text='the judgements, each with the score that people gave')),
-                ('figures', models.JSONField(default=dict, help_text='agreement with people without and with examples')),
+                ('scores', models.JSONField(help_text='primary keys of the labelled judgements, in the order shown')),
+                ('figures', models.JSONField(help_text='agreement with people without and with examples, in the newest trial')),
                 ('tried_at', models.DateTimeField(auto_now=True)),
             ],
             options={

@@ -203,7 +203,7 @@ def _questions(
         dimension=dimension,
         nonce=nonce,
         label=lambda _: Label(purpose="estimate"),
-        examples=load_examples(run).get(dimension, ()),
+        examples=load_examples(run),
     )
     for group in asked:
         if group.question is not None:

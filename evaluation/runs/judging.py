@@ -25,7 +25,7 @@ from agents.models import Agent, Channel, Message
 from agents.personas.persona import current_digest
 from evaluation.budget import BudgetWatch
 from evaluation.dimensions import COUNTED, Dimension
-from evaluation.judge.examples import ExamplesGone, examples_beside, load_examples
+from evaluation.judge.examples import NoExamples, examples_beside, load_examples
 from evaluation.judge.questions import (
     Asking,
     Example,
@@ -157,7 +157,7 @@ def questions(
     """Yield the question about each group of items that need the judge; None as question where there is no text to judge.
 
     Args:
-        examples: Those of this dimension, shown with claims about one message; never that about the message itself.
+        examples: Shown with claims about one message, unless they are of the same conversation.
         label: Makes the ledger's columns of a call from the first item of its group.
     """
     asked_again = run.repeats > 1 or run.double_check
@@ -178,7 +178,7 @@ def questions(
             double_check=run.double_check,
             advise=True,
             method=run.method,
-            examples=examples_beside(examples, first.message),
+            examples=examples_beside(examples, dimension=dimension, message=first.message),
             window_shown_once=shown_once and not asked_again,
             asked_again=asked_again,
             prefix=None if run.batch else group.prefix,  # in a batch no question waits for another
@@ -373,7 +373,7 @@ class EvaluationContext:
     """An evaluation while it is being judged; its dimensions share it.
 
     `ask` asks the judge: `complete_many`, or a batch; `waits`: for a submitted batch; `refused`: why no batch was accepted. `health`
-    is shared by all evaluations that are judged together. `examples` are shown to the judge, by dimension.
+    is shared by all evaluations that are judged together. `examples` are shown to the judge.
     """
 
     run: EvaluationRun
@@ -384,7 +384,7 @@ class EvaluationContext:
     health: JudgeHealth
     progress: Progress
     ask: Asking
-    examples: Mapping[str, Sequence[Example]]
+    examples: Sequence[Example]
     nonce: str = field(default_factory=new_nonce)
     waits: bool = False
     refused: str = ""
@@ -461,7 +461,7 @@ def open_evaluation(
         raise Superseded("the proposition files changed after this run was planned; start a new one")
     try:
         examples = load_examples(run)
-    except ExamplesGone as error:
+    except NoExamples as error:
         raise Superseded(str(error)) from None
     return EvaluationContext(
         run=run,
@@ -553,7 +553,7 @@ def _questions_to_ask(context: EvaluationContext, dimension: str) -> Iterator[Qu
             dimension=dimension,
             nonce=context.nonce,
             label=partial(context.label, dimension),
-            examples=context.examples.get(dimension, ()),
+            examples=context.examples,
         )
         for group in asked:
             if group.question is None:

@@ -22,7 +22,7 @@ from agents.kit.llm.endpoints import OFFLINE_MODELS, model_of, problem_of, provi
 from agents.kit.use_cases import FromFile, Shown
 from agents.models import Agent, Channel
 from evaluation.dimensions import BY_ONE_MESSAGE
-from evaluation.judge.examples import ExamplesGone, newest_examples
+from evaluation.judge.examples import NoExamples, find_examples, newest_examples
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, Method, procedure_name
 from evaluation.propositions.files import YamlProblems, default_dimensions
 from evaluation.runs.control import judges_offered, queue_run
@@ -164,7 +164,7 @@ class EvaluationRequest(Body):
     few_shot: Annotated[bool, Shown(label="Show labelled examples")] = Field(
         False,
         description="show the judge labelled messages as examples of how strictly to score, those that were tried last (calibrating a "
-        "judge); compares only with scores made with the same examples",
+        "judge), unless they did harm; compares only with scores made with the same examples",
     )
     judge: Judge = Field(
         "", max_length=200, description="scores by different judges are never compared (default: the configured judge)"
@@ -241,7 +241,7 @@ class EvaluationRequest(Body):
         """Return the digest of the newest examples for the judge and procedure.
 
         Raises:
-            Refused: There are none, their messages were deleted or changed, or no dimension is judged message by message.
+            Refused: There are none that may be shown, or no dimension is judged message by message.
         """
         if not set(dimensions) & set(BY_ONE_MESSAGE):
             raise Refused(
@@ -251,7 +251,7 @@ class EvaluationRequest(Body):
         procedure = procedure_name(method=self.method, hard=self.hard, double_check=self.double_check)
         try:
             return newest_examples(judge, procedure).digest
-        except ExamplesGone as error:
+        except NoExamples as error:
             raise Refused({"few_shot": f"few_shot: {error}"}) from None
 
 
@@ -264,6 +264,20 @@ _CONVERTED = {
     "few_shot",
 }  # fields of `RunSpec` that `spec` makes itself
 _FIELDS_OF_BOTH = {field.name for field in fields(RunSpec)} & set(EvaluationRequest.model_fields) - _CONVERTED
+
+
+def trial_sentence(spec: RunSpec) -> str:
+    """Return what the trial of the examples showed that the judge will be shown; empty where it is shown none."""
+    if not spec.few_shot:
+        return ""
+    stored = find_examples(
+        judge=spec.judge_model,
+        method=spec.method,
+        hard=spec.hard,
+        double_check=spec.double_check,
+        digest=spec.few_shot,
+    )
+    return "" if stored is None else stored.sentence
 
 
 class AgentsRequest(EvaluationRequest, NamedAgents):

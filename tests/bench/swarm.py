@@ -10,6 +10,20 @@ from typing import Any
 
 TIMES, DEADLINE = 20, 0.3
 
+BROKEN: dict[str, dict[str, Any]] = {  # what a call of a swarm may get in place of an answer
+    "hangs": {"hang": True},
+    "trickles": {"trickle": True},
+    "refuses": {"text": "No.", "stop_reason": "refusal"},
+    "is cut": {"text": '{"te', "stop_reason": "max_tokens"},
+    "is no JSON": {"text": "Sure, here you go!"},
+    "is of another shape": {"json": {"answer": 42}},
+    "fails": {"status": 500},
+    "is rejected": {"status": 400},
+    "is limited": {"status": 429},
+    "drops": {"drop": True},
+    "is no message": {"raw": "<html>", "content_type": "text/html"},
+}
+
 
 def swarming() -> Iterator[tuple[str, str, str]]:
     """Rows for the table: milliseconds of both stages together in health, and of the slower one where calls go wrong."""
@@ -17,7 +31,7 @@ def swarming() -> Iterator[tuple[str, str, str]]:
 
     from agents.kit.llm.endpoints import forget
     from agents.kit.models import LLMCall
-    from tests.agents.swarm.speaking import BROKEN, Mind, asks, milliseconds, with_swarm
+    from tests.agents.swarm.speaking import Mind, asks, milliseconds, with_swarm
     from tests.llm_server import LLMServer
 
     logging.getLogger("swarm.swarm").setLevel(logging.ERROR)  # each failed call is a warning

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from pytest_django import Settings
 
 from agents.kit.bodies import Refused
 from agents.kit.models import LLMCall
 from agents.models import Agent, Message
+from correction.config.configure import configure
+from correction.costs import spent_today
+from evaluation.admin.asking import measuring_preview
 from evaluation.calibration.few_shot import (
     EXAMPLES,
     GAIN,
@@ -28,8 +32,10 @@ from evaluation.calibration.few_shot import (
     plan_trial,
     run_trial,
 )
-from evaluation.calibration.labels import draw_label_set
+from evaluation.calibration.labels import draw_label_set, save_label, withdraw_label
+from evaluation.judge.examples import NoExamples, load_examples
 from evaluation.models import EvaluationScore, FewShotExamples, procedure_fields, procedure_name
+from evaluation.models.few_shot import LOSS
 from evaluation.runs.request import EvaluationRequest
 from tests.console import page_of, read, signed_in, staff
 from tests.evaluation.calibration.labelled import label_all
@@ -108,11 +114,12 @@ def shows_gain(items: Sequence[LabelledMessage], seed: int) -> bool:
 
 def test_permuted_labels_show_no_gain_in_95_of_100() -> None:
     values = [(n * 7) % 10 for n in range(60)]
-    assert shows_gain(labelled(values), 0)
+    assert shows_gain(labelled(values, per_conversation=3), 0)
 
     gains = 0
     for seed in range(100):
-        gains += shows_gain(labelled(random.Random(seed).sample(values, len(values))), seed)
+        shuffled = random.Random(seed).sample(values, len(values))
+        gains += shows_gain(labelled(shuffled, per_conversation=3), seed)
     assert gains <= 5
 
 
@@ -131,7 +138,7 @@ def judge_that_reads_examples(body: dict[str, Any]) -> dict[str, Any]:
     return answers(lambda _: value)(body)
 
 
-def labelled_conversations(agent: Agent, *, conversations: int = 12, **run_fields: Any) -> list[EvaluationScore]:
+def labelled_conversations(agent: Agent, *, conversations: int = 20, **run_fields: Any) -> list[EvaluationScore]:
     """Two labelled messages in each; the judge gave all nearly the best score, people what they are worth."""
     run = make_run(agent, **run_fields)
     scores = []
@@ -151,15 +158,15 @@ def test_a_judge_that_learns_is_tried_stored_and_shown(
     labelled_conversations(make_agent())
 
     call_command("calibrate_judge", "--few-shot", "--judge", LLM, "--dry-run")
-    assert "48 calls" in capsys.readouterr().out
+    assert "80 calls" in capsys.readouterr().out
     assert not llm_server.bodies
     call_command("calibrate_judge", "--few-shot", "--judge", LLM, "--json")
 
     document = json.loads(capsys.readouterr().out)
-    assert (document["few_shot"]["verdict"], document["few_shot"]["items"]) == (GAIN, 24)
+    assert (document["few_shot"]["verdict"], document["few_shot"]["items"]) == (GAIN, 40)
     assert document["few_shot"]["before"]["value"] < 0.5 < document["few_shot"]["after"]["value"]
-    assert (document["estimate"]["calls"], document["actual"]["calls"]) == (48, 48)
-    assert LLMCall.objects.filter(purpose="few-shot").count() == 48
+    assert (document["estimate"]["calls"], document["actual"]["calls"]) == (80, 80)
+    assert LLMCall.objects.filter(purpose="few-shot").count() == 80
     stored = newest_result(**PLAN)
     assert stored is not None
     assert stored.digest == FewShotExamples.objects.get().digest == document["few_shot"]["digest"]
@@ -200,15 +207,30 @@ def test_an_evaluation_with_examples_is_a_procedure_of_its_own(
     shown = 0
     for body in llm_server.bodies:
         examples = prompt_of(body).partition("<<<EXAMPLES")[2].partition("<<<END EXAMPLES")[0]
-        judged = re.search(r"Remark worth \d, number \d+\.", tail_of(body))
-        assert judged is not None
-        assert judged[0] not in examples, "the message that is judged is its own example"
+        number = re.search(r"number \d+", tail_of(body))
+        assert number is not None
+        assert f"{number[0]}." not in examples, "an example is of the conversation that is judged"
         shown += examples.count("Score:")
-    assert shown >= 9 * len(llm_server.bodies) > 0
+    assert shown >= 8 * len(llm_server.bodies) > 0
+
+
+def change_message(example: EvaluationScore) -> None:
+    Message.objects.filter(evaluation_scores=example).update(text="Something else.")
+
+
+def withdraw(example: EvaluationScore) -> None:
+    withdraw_label(score=example, annotator="ann")
+
+
+def change_label(example: EvaluationScore) -> None:
+    save_label(score=example, annotator="ann", value=5)
 
 
 @pytest.mark.django_db
-def test_examples_whose_message_changed_are_not_shown(llm_server: LLMServer) -> None:
+@pytest.mark.parametrize("change", [change_message, withdraw, change_label])
+def test_examples_whose_message_or_label_changed_are_not_shown(
+    llm_server: LLMServer, change: Callable[[EvaluationScore], None]
+) -> None:
     llm_server.respond = judge_that_reads_examples
     agent = make_agent()
     labelled_conversations(agent)
@@ -220,12 +242,94 @@ def test_examples_whose_message_changed_are_not_shown(llm_server: LLMServer) -> 
     with pytest.raises(Refused, match="shown with adherence"):
         request.model_copy(update={"dimensions": ["fluency"]}).spec(agent=agent)
 
-    example = EvaluationScore.objects.select_related("message").get(pk=FewShotExamples.objects.get().items[0]["score"])
-    assert example.message is not None
-    Message.objects.filter(pk=example.message.pk).update(text="Something else.")
+    change(EvaluationScore.objects.get(pk=FewShotExamples.objects.get().scores[0]))
 
     with pytest.raises(Refused, match="deleted or changed"):
         request.spec(agent=agent)
+
+
+@pytest.mark.django_db
+def test_examples_that_did_harm_are_refused(llm_server: LLMServer) -> None:
+    def confused_by_examples(body: dict[str, Any]) -> dict[str, Any]:
+        value = worth(tail_of(body))
+        if "<<<EXAMPLES" in prompt_of(body):
+            value = 9 - value
+        return answers(lambda _: value)(body)
+
+    llm_server.respond = confused_by_examples
+    agent = make_agent()
+    labelled_conversations(agent)
+    assert run_trial(plan_trial(**PLAN)).verdict == LOSS
+
+    with pytest.raises(Refused, match="agrees worse"):
+        EvaluationRequest(dimensions=["adherence"], judge=LLM, few_shot=True).spec(agent=agent)
+
+
+@pytest.mark.django_db
+def test_examples_are_used_only_by_the_procedure_they_were_tried_with(llm_server: LLMServer) -> None:
+    llm_server.respond = judge_that_reads_examples
+    agent = make_agent()
+    labelled_conversations(agent, hard=True)
+    digest = run_trial(plan_trial(**{**PLAN, "procedure": "plumbline+hard"})).digest
+    request = EvaluationRequest(dimensions=["adherence"], judge=LLM, few_shot=True)
+
+    hard = request.model_copy(update={"hard": True})
+    assert hard.spec(agent=agent).procedure == f"plumbline+hard+few-shot-{digest}"
+    with pytest.raises(Refused, match="there are no examples"):
+        request.spec(agent=agent)
+    plain_run = make_run(agent, few_shot=digest)
+    with pytest.raises(NoExamples):
+        load_examples(plain_run)
+
+
+@pytest.mark.django_db
+def test_a_repeated_trial_shows_what_earlier_ones_showed(llm_server: LLMServer) -> None:
+    llm_server.respond = lambda body: answers(lambda _: 7 + worth(tail_of(body)) % 3)(body)
+    labelled_conversations(make_agent())
+    assert run_trial(plan_trial(**PLAN)).earlier == []
+    llm_server.respond = judge_that_reads_examples
+
+    second = run_trial(plan_trial(**PLAN))
+
+    assert (second.verdict, second.earlier) == (GAIN, [NO_GAIN])
+    assert newest_result(**PLAN) == second
+    assert FewShotExamples.objects.count() == 1
+    assert f"trial 2; earlier ones: {NO_GAIN}" in FewShotExamples.objects.get().sentence
+
+
+@pytest.mark.django_db
+def test_what_a_trial_showed_is_said_where_examples_are_turned_on(
+    llm_server: LLMServer, propositions: PropositionFolder, capsys: pytest.CaptureFixture[str], settings: Settings
+) -> None:
+    settings.JUDGE_MODEL = LLM
+    propositions.claims("adherence/_default.yaml", "dry")
+    llm_server.respond = lambda body: answers(lambda _: 7 + worth(tail_of(body)) % 3)(body)
+    agent = make_agent()
+    labelled_conversations(agent)
+    shown = run_trial(plan_trial(**PLAN)).sentence
+
+    for command in ("evaluate", "capture_baseline"):
+        options = ("--agents", agent.slug, "--dimensions", "adherence", "--few-shot", "--dry-run")
+        call_command(command, *options)
+        assert shown in capsys.readouterr().err
+    asked = EvaluationRequest(dimensions=["adherence"], judge=LLM, few_shot=True)
+    preview = measuring_preview([asked.spec(agent=agent)], simulate="never")
+    assert ("Labelled examples", shown) in preview.facts
+
+
+@pytest.mark.django_db
+def test_a_trial_asks_nothing_when_the_budget_has_no_room(llm_server: LLMServer) -> None:
+    labelled_conversations(make_agent())
+    configure(agent=None, changes={"budget_enabled": True, "daily_budget_usd": "0.0001"})
+
+    with pytest.raises(CommandError, match="no room") as error:
+        call_command("calibrate_judge", "--few-shot", "--judge", LLM)
+    assert error.value.returncode == 2
+    assert not llm_server.bodies
+
+    configure(agent=None, changes={"daily_budget_usd": "1000"})
+    run_trial(plan_trial(**PLAN))
+    assert spent_today(None).cost_usd > 0
 
 
 @pytest.mark.django_db
@@ -250,10 +354,11 @@ def test_text_of_examples_is_data(llm_server: LLMServer) -> None:
     ("arguments", "code", "expected"),
     [
         (["--judge", OFFLINE], 2, "reads no examples"),
-        (["--judge", "other"], 2, "0 labelled judgements of messages; at least 20"),
-        (["--judge", LLM], 2, "labels of 5 conversations; at least 10"),
+        (["--judge", "other"], 2, "of 0 conversations; at least 20"),
+        (["--judge", LLM], 2, "of 5 conversations; at least 20"),
         (["--judge", LLM, "--dimension", "fluency"], 2, "allowed: adherence"),
         (["--judge", LLM, "--procedure", "plumbline+few-shot-12345678"], 2, "one without examples"),
+        (["--judge", LLM, "--procedure", "plumbline+simulated"], 2, "of real speech"),
         (["--judge", LLM, "--draw", "5", "--name", "a", "--dimension", "adherence"], 2, "not with --draw"),
     ],
 )

@@ -7,17 +7,19 @@ import json
 import random
 import re
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 
-from tests.agents.debates.test_killed import Installation
+from tests import zygote
 from tests.evaluation.experiments.playing import scored
 from tests.llm_server import LLMServer, example_of
-from tests.machinery import THOROUGH
+from tests.machinery import THOROUGH, Plumbline
 
 MAKE = """
 import json, sys, django; django.setup()
@@ -86,6 +88,39 @@ EQUAL = {
     "population": {"size": 6, "about": "people of one street"},
     "arms": [{"name": "north"}, {"name": "south"}],
 }
+
+
+class Installation:
+    """Processes on one database, offline or with a model server."""
+
+    def __init__(self, folder: Path, database: str, server: LLMServer | None = None, **environment: str) -> None:
+        url, model = (server.url, "test-model") if server else ("", "")
+        self.plumbline = Plumbline(
+            folder,
+            {
+                "DJANGO_SETTINGS_MODULE": "project.settings",
+                "DATABASE_URL": database,
+                "CELERY_BROKER_URL": "",
+                "SENTRY_DSN": "",
+                "ANTHROPIC_API_KEY": "sk-test-secret" if server else "",
+                "ACTOR_BASE_URL": url,
+                "JUDGE_BASE_URL": url,
+                "ACTOR_MODEL": model or "offline:scripted-1",
+                "JUDGE_MODEL": model or "offline:lexical-1",
+                "WORKER_MOST_LOSSES": "1000",
+                "WORKER_THREADS": "4",
+                **environment,
+            },
+        )
+
+    def asks(self, code: str, *arguments: Any) -> Any:
+        """Return what a script prints, as JSON."""
+        done = zygote.run(
+            [sys.executable, "-c", code, *map(str, arguments)],
+            env=self.plumbline.environment, cwd=settings.BASE_DIR, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
 
 
 @pytest.fixture

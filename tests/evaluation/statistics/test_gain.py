@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evaluation.statistics.agreement import quadratic_weighted_kappa
-from evaluation.statistics.gain import kappa_gain
+from evaluation.statistics.gain import LEAST_CLUSTERS, kappa_gain
 
 RNG = np.random.default_rng(5)
 PEOPLE = RNG.integers(0, 10, 60).tolist()
@@ -28,11 +28,27 @@ def test_both_kappas_are_those_of_the_ratings() -> None:
 
 
 def test_there_is_no_interval_from_few_conversations() -> None:
-    gain = kappa_gain(PEOPLE, NOISY, CLOSE, [number % 9 for number in range(60)])
+    gain = kappa_gain(PEOPLE, NOISY, CLOSE, [number % 19 for number in range(60)])
 
     assert gain.difference.value is not None
     assert gain.difference.interval is None
-    assert "9 conversations" in gain.difference.reason
+    assert "19 conversations" in gain.difference.reason
+
+
+@pytest.mark.parametrize("items_each", [1, 3])
+def test_a_second_look_at_as_few_conversations_as_allowed_shows_no_gain(items_each: int) -> None:
+    """The judge errs afresh the second time, and no better."""
+    trials = 400
+    conversations = [number % LEAST_CLUSTERS for number in range(LEAST_CLUSTERS * items_each)]
+    gains = 0
+    for seed in range(trials):
+        rng = np.random.default_rng(seed)
+        people = rng.integers(0, 10, len(conversations))
+        first = np.clip(np.round(people + rng.normal(0, 2, people.size)), 0, 9)
+        second = np.clip(np.round(people + rng.normal(0, 2, people.size)), 0, 9)
+        interval = kappa_gain(people.tolist(), first.tolist(), second.tolist(), conversations).difference.interval
+        gains += interval is not None and interval.low > 0
+    assert gains <= 0.05 * trials
 
 
 def test_copies_within_a_conversation_do_not_narrow_the_interval() -> None:

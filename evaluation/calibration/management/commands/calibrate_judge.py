@@ -27,6 +27,7 @@ from evaluation.commands import ProgressBar, as_text, estimate_line, measuring, 
 from evaluation.dimensions import OF_PERSONA
 from evaluation.models import EvaluationRun, Method, procedure_fields
 from evaluation.models.evaluations import FEW_SHOT_MARK
+from evaluation.models.few_shot import LOSS
 from evaluation.runs.summary import Spending, spending_json
 from evaluation.wording import judge_label
 
@@ -351,10 +352,13 @@ def _print_trial(result: FewShotResult, console: Console) -> None:
     if result.items < result.labelled:
         left_out = counted(result.labelled - result.items, "labelled judgement")
         lines.append(f"{left_out} not scored both times: in no figure.")
-    lines.append(
-        f"evaluate and capture_baseline --few-shot show the judge {counted(result.examples, 'example')}; the procedure is then "
-        f"{result.procedure}+{FEW_SHOT_MARK}{result.digest} and needs a baseline and labels of its own."
-    )
+    if result.verdict == LOSS:
+        lines.append("evaluate and capture_baseline refuse these examples.")
+    else:
+        lines.append(
+            f"evaluate and capture_baseline --few-shot show the judge {counted(result.examples, 'example')}; the procedure is then "
+            f"{result.procedure}+{FEW_SHOT_MARK}{result.digest} and needs a baseline and labels of its own."
+        )
     console.print("\n".join(lines), markup=False)
 
 

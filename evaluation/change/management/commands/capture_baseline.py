@@ -26,6 +26,7 @@ from evaluation.commands import (
     check_writable,
     estimate_json,
     estimate_table,
+    examples_line,
     measuring,
     outcome_table,
     simulations_table,
@@ -88,6 +89,9 @@ class Command(CodedCommand):
         asked = read_options(AgentsRequest, options)
         with measuring():
             specs, broken = split_unusable(specs_of(asked, is_baseline=True))
+            about_examples = examples_line(specs)
+            if about_examples:
+                self.stderr.write(about_examples)
             if asked.batch:
                 check_batches(str(settings.JUDGE_MODEL))
             if options["dry_run"]:

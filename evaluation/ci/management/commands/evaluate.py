@@ -34,6 +34,7 @@ from evaluation.commands import (
     ProgressBar,
     check_writable,
     estimate_line,
+    examples_line,
     measuring,
     show_estimates,
     specs_of,
@@ -315,6 +316,9 @@ class Command(CodedCommand):
                     format=request.transcript_format,
                 )
             specs, broken = split_unusable(request.specs())
+            about_examples = examples_line(specs)
+            if about_examples:
+                self.stderr.write(about_examples)
             if request.dry_run:
                 self._dry_run(request, specs)
                 if broken:  # proposition files of the agents that are not in `specs`

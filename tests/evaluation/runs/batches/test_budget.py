@@ -26,7 +26,7 @@ def test_nothing_is_handed_in_that_the_budget_has_no_room_for(
     AgentEvaluationConfig.objects.create(agent=ada, budget_enabled=True, daily_budget_usd="0.0001")
     run = handed_in(ada)
     assert (run.status, server.made()) == ("paused_budget", 0)
-    assert "has no room for a batch of about $0.0" in run.error
+    assert "has no room for about $0.0" in run.error
     assert not work_one(owner="anybody")  # nobody tries it over and over
     AgentEvaluationConfig.objects.update(daily_budget_usd="1")
     EvaluationRun.objects.update(lease_expires_at=None)  # ten minutes later
