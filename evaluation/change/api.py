@@ -39,7 +39,7 @@ from evaluation.calibration.models import JudgeCalibration
 from evaluation.calibration.passport import passport_of, with_passports
 from evaluation.change.choosing import against_baselines
 from evaluation.change.comparison import Comparison
-from evaluation.change.evidence import Judged, dropped_tags, is_stale, newest_of_ways, nothing_newer, stale_reasons
+from evaluation.change.evidence import Judged, dropped_tags, newest_of_ways, nothing_newer, stale_reasons
 from evaluation.change.measurements import NotComparable
 from evaluation.change.models import Baseline, Change, DriftAlert
 from evaluation.judge.passport import Passport
@@ -118,10 +118,14 @@ class BaselineRow(
     passport: Passport | None = shown(
         _passport, "what is known of the judge, and whether it may be used; null = counted"
     )
-    is_stale: bool = shown(lambda baseline, context: is_stale(baseline), "the persona changed since it was captured")
+    is_stale: bool = shown(
+        lambda baseline, context: baseline.pk in context["stale_reasons"],
+        "the persona, or the judge, changed since it was captured",
+    )
     stale_reason: str = shown(
         lambda baseline, context: context["stale_reasons"].get(baseline.pk, ""),
-        "which versions of the persona came since, what made them and what they changed; empty when not stale",
+        "which versions of the persona came since, what made them and what they changed; when the judge's new answers were "
+        "accepted; empty when not stale",
     )
     run_url: Url = run_url_of()
     url: Url = shown(link("baseline-detail", "agent.slug"))
@@ -154,7 +158,7 @@ class BaselineFilters(Filters):
 class Baselines(Listed):
     """The current baselines, by agent.
 
-    Filters: agent (slug), judge, procedure, dimension. `is_stale` says that the persona changed since.
+    Filters: agent (slug), judge, procedure, dimension. `is_stale` says that the persona, or the judge, changed since.
     """
 
     queryset = (

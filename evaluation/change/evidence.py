@@ -7,7 +7,7 @@ that scored nothing, or judged old messages again, does not hide what newer mess
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,10 +16,12 @@ from django.db.models import Count, Max, OuterRef, Q, QuerySet, Subquery, TextFi
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
 from django.utils import timezone
+from django.utils.dateformat import format as date_format
 
 from agents.builds import Tag
 from agents.models import Agent, Message
 from agents.personas.persona import changes_since, current_digest
+from evaluation.change.judge_changes import accepted_moments, judged_at
 from evaluation.change.measurements import Measurement, measurement_of, measurement_of_baselines, measurement_of_runs
 from evaluation.change.models import Baseline, Evidence
 from evaluation.dimensions import BY_ONE_MESSAGE
@@ -112,14 +114,22 @@ def dropped_tags(specs: Iterable[RunSpec]) -> dict[str, str]:
     return dropped
 
 
-def is_stale(baseline: Baseline) -> bool:
-    """Return whether the persona changed since the baseline was captured: it then describes another one."""
-    return baseline.persona_digest != current_digest(baseline.agent)
-
-
 def stale_reasons(baselines: Iterable[Baseline]) -> dict[int, str]:
-    """Return of the baselines that are stale, by primary key, which versions of the persona came since, and what made them."""
-    stale = [baseline for baseline in baselines if is_stale(baseline)]
+    """Return why baselines are stale, by primary key; those that are not are left out.
+
+    The persona changed since one was captured: it describes another one. Or the judge changed after it was judged, and its new answers were
+    accepted: scores from now are not comparable with it.
+    """
+    rows = list(baselines)
+    reasons = _persona_reasons(rows)
+    for pk, reason in _judge_reasons(rows).items():
+        reasons[pk] = "; ".join(filter(None, (reasons.get(pk), reason)))
+    return reasons
+
+
+def _persona_reasons(baselines: Sequence[Baseline]) -> dict[int, str]:
+    """Return by baseline of an earlier persona which versions came since, what made them and what they changed."""
+    stale = [baseline for baseline in baselines if baseline.persona_digest != current_digest(baseline.agent)]
     if not stale:
         return {}
     changes = changes_since((baseline.agent_id, baseline.persona_digest) for baseline in stale)
@@ -128,6 +138,23 @@ def stale_reasons(baselines: Iterable[Baseline]) -> dict[int, str]:
         versions = changes.get((baseline.agent_id, baseline.persona_digest), ())
         known = "; ".join(str(version) for version in versions)
         reasons[baseline.pk] = known or "the persona changed since it was captured; no version tells what changed"
+    return reasons
+
+
+def _judge_reasons(baselines: Sequence[Baseline]) -> dict[int, str]:
+    """Return by baseline that was judged before the new answers of its judge were accepted when that was; two queries at most."""
+    accepted = accepted_moments()
+    affected = [baseline for baseline in baselines if (baseline.judge, baseline.procedure) in accepted]
+    if not affected:
+        return {}
+    columns = EvaluationRun.objects.only("finished_at", "created_at")
+    runs = columns.in_bulk({baseline.evaluation_run_id for baseline in affected})
+    reasons = {}
+    for baseline in affected:
+        accepted_at = accepted[baseline.judge, baseline.procedure]
+        if judged_at(runs[baseline.evaluation_run_id]) < accepted_at:
+            day = date_format(timezone.localtime(accepted_at), "j M Y")
+            reasons[baseline.pk] = f"the judge changed; its new answers were accepted on {day}"
     return reasons
 
 

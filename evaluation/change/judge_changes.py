@@ -1,7 +1,8 @@
 """When did a judge change? What its sentinel found, for those who compare scores: a change of the judge is none of the agent.
 
-`evaluation.change.sentinel` finds it. Alerts of agents are held back from then on until a person accepts the judge's new answers, and
-scores from before are not compared with scores from after.
+`evaluation.change.sentinel` finds it. Alerts of agents are held back from then on until a person accepts the judge's new answers, or it
+answers as before. No alert compares scores from before a change with scores from after it; comparisons and baselines say that it lies
+between.
 """
 
 from __future__ import annotations
@@ -10,15 +11,36 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from evaluation.change.models import SentinelCheck
+from evaluation.judge.identity import JudgeIdentity, identities_of
 from evaluation.models import EvaluationRun
 
 WAITED_FOR = timedelta(hours=24)  # a check; longer only where no worker does them, and nobody is to wait for that
-Moments = Mapping[tuple[str, str], Sequence[datetime]]  # by judge and procedure
+
+
+class JudgeState(NamedTuple):
+    """How a judge answers from a moment on.
+
+    Attributes:
+        begins: That moment.
+        since: When it first answered like this. It is earlier than `begins` where the judge went back; None: from the beginning.
+    """
+
+    begins: datetime
+    since: datetime | None
+
+
+Moments = Mapping[tuple[str, str], Sequence[JudgeState]]  # by judge and procedure
+
+
+def judged_at(run: EvaluationRun) -> datetime:
+    """Return when an evaluation was judged: when it ended; of one that has not, when it was asked for."""
+    return run.finished_at or run.created_at
 
 
 def open_checks() -> Exists:
@@ -27,18 +49,19 @@ def open_checks() -> Exists:
 
 
 def is_being_checked(run: EvaluationRun) -> bool:
-    """Return whether a check of the judge is open that was asked for before this evaluation, or with it."""
-    return _waited_for(_checks_of(run).filter(fired_at__lte=run.created_at)).exists()
+    """Return whether a check of the judge is open that was asked for before this evaluation was judged."""
+    return _waited_for(_checks_of(run).filter(fired_at__lte=judged_at(run))).exists()
 
 
 def change_holding(run: EvaluationRun) -> SentinelCheck | None:
     """Return the change of the judge for which alerts of an evaluation are held back; None where there is none.
 
-    It was found with this evaluation or before, and its new answers were not accepted then.
+    It was found before this evaluation was judged, and was not over then.
     """
-    changes = _checks_of(run).filter(changed=True, fired_at__lte=run.created_at)
-    not_accepted = Q(accepted_at=None) | Q(accepted_at__gt=run.created_at)
-    return changes.filter(not_accepted).select_related("sentinel").first()
+    at = judged_at(run)
+    changes = _checks_of(run).filter(changed=True, fired_at__lte=at)
+    not_over = Q(ended_at=None) | Q(ended_at__gt=at)
+    return changes.filter(not_over).select_related("sentinel").first()
 
 
 def _waited_for(checks: QuerySet[SentinelCheck]) -> QuerySet[SentinelCheck]:
@@ -51,25 +74,51 @@ def _checks_of(run: EvaluationRun) -> QuerySet[SentinelCheck]:
 
 
 def moments_of_change() -> Moments:
-    """Return when judges changed, and when their new answers were accepted, in order, by judge and procedure. One query."""
-    changes = SentinelCheck.objects.filter(changed=True).order_by()
-    columns = ("sentinel__judge", "sentinel__procedure", "fired_at", "accepted_at")
-    moments: dict[tuple[str, str], list[datetime]] = defaultdict(list)
-    for judge, procedure, fired_at, accepted_at in changes.values_list(*columns):
-        moments[judge, procedure].append(fired_at)
-        if accepted_at is not None:
-            moments[judge, procedure].append(accepted_at)
-    for of_judge in moments.values():
-        of_judge.sort()
+    """Return when judges changed, when their new answers were accepted, and when they went back, in order. One query.
+
+    An accepted change begins a state of its own: what was judged before a person looked at it is not compared with what came after.
+    """
+    changes = SentinelCheck.objects.filter(changed=True).order_by("fired_at", "pk")
+    columns = ("sentinel__judge", "sentinel__procedure", "fired_at", "ended_at", "went_back")
+    moments: dict[tuple[str, str], list[JudgeState]] = defaultdict(list)
+    for judge, procedure, fired_at, ended_at, went_back in changes.values_list(*columns):
+        states = moments[judge, procedure]
+        begins = fired_at
+        since = None
+        if states:
+            begins = max(fired_at, states[-1].begins)  # a check can end after the earlier change was accepted
+            since = states[-1].since
+        states.append(JudgeState(begins=begins, since=begins))
+        if ended_at is not None:
+            states.append(JudgeState(begins=ended_at, since=since if went_back else ended_at))
     return moments
 
 
-def changes_before(run: EvaluationRun, moments: Moments) -> int:
-    """Return how often the judge had changed, or was accepted, when an evaluation was asked for: scores compare where it is the same."""
-    return bisect_right(moments.get((run.judge, run.procedure), ()), run.created_at)
+def judge_since(run: EvaluationRun, moments: Moments) -> datetime | None:
+    """Return since when the judge had answered as it did in an evaluation; None: from the beginning.
+
+    Scores are comparable where it is the same.
+    """
+    states = moments.get((run.judge, run.procedure), ())
+    number = bisect_right(states, judged_at(run), key=lambda state: state.begins)
+    return states[number - 1].since if number else None
 
 
 def same_judge(runs: Iterable[EvaluationRun]) -> bool:
     """Return whether no change of the judge lies between these evaluations, of one judge and procedure."""
     moments = moments_of_change()
-    return len({changes_before(run, moments) for run in runs}) <= 1
+    return len({judge_since(run, moments) for run in runs}) <= 1
+
+
+def known_identities(run: EvaluationRun, moments: Moments) -> tuple[JudgeIdentity, ...]:
+    """Return who gave the scores of an evaluation, with what the judge's sentinel knows; at least one."""
+    since = judge_since(run, moments)
+    identities = identities_of(run) or (JudgeIdentity(),)
+    return tuple(identity.model_copy(update={"since": since}) for identity in identities)
+
+
+def accepted_moments() -> dict[tuple[str, str], datetime]:
+    """Return when a judge's new answers were accepted the last time, by judge and procedure. One query."""
+    accepted = SentinelCheck.objects.filter(changed=True, went_back=False, ended_at__isnull=False).order_by()
+    newest = accepted.values_list("sentinel__judge", "sentinel__procedure").annotate(at=Max("ended_at"))
+    return {(judge, procedure): at for judge, procedure, at in newest}

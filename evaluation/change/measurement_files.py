@@ -10,9 +10,10 @@ from typing import Annotated, Any, NoReturn
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from evaluation.change.change import mean_of
+from evaluation.change.judge_changes import known_identities, moments_of_change
 from evaluation.change.measured import Measured, MeasuredDimension
 from evaluation.change.measurements import Measurement, measurement_of
-from evaluation.judge.identity import JudgeIdentity, identities_of
+from evaluation.judge.identity import JudgeIdentity
 from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, Method
 from evaluation.propositions.files import dotted, in_words, location_of
 from evaluation.runs.execute import Captured, run_json
@@ -42,7 +43,8 @@ def as_json(judge: str, results: Sequence[Captured]) -> dict[str, Any]:
 def _run_with_observations(summary: RunSummary) -> dict[str, Any]:
     """Return a run as `run_json` has it, a completed one with its `observations`, so that the file serves as a baseline later."""
     document = run_json(summary)
-    document["judged_by"] = [identity.model_dump() for identity in identities_of(summary.run)]
+    identities = known_identities(summary.run, moments_of_change())
+    document["judged_by"] = [identity.model_dump(mode="json") for identity in identities]
     if summary.run.status == EvaluationRun.Status.COMPLETED:
         document["observations"] = observations_json(measurement_of(summary.run))
     return document

@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
+from evaluation.change.judge_changes import known_identities, moments_of_change
 from evaluation.change.judgements import measured_dimensions
 from evaluation.change.measured import MeasuredDimension
 from evaluation.change.models import Baseline
-from evaluation.judge.identity import JudgeIdentity, identities_of
+from evaluation.judge.identity import JudgeIdentity
 from evaluation.models import EvaluationRun
 from evaluation.scorers import SCORERS
 
@@ -62,7 +63,7 @@ class Measurement(BaseModel):
 
 # -- of evaluations
 def measurement_of(run: EvaluationRun, *, name: str = "", dimensions: Collection[str] | None = None) -> Measurement:
-    """Return a completed evaluation of an agent or a channel as a measurement, in two queries; one more for an agent's channels.
+    """Return a completed evaluation of an agent or a channel as a measurement, in three queries; one more for an agent's channels.
 
     Args:
         name: What people call it; default ``evaluation N of DATE``.
@@ -87,7 +88,7 @@ def measurement_of(run: EvaluationRun, *, name: str = "", dimensions: Collection
         evaluation_run=run.pk,
         scope=_scope_of(run),
         where={} if run.simulated else run.where,  # the tags of a simulation are its own
-        judged_by=identities_of(run),
+        judged_by=known_identities(run, moments_of_change()),
     )
 
 

@@ -277,8 +277,14 @@ class SentinelCheck(Leasable):
     identity = models.JSONField(default=dict, blank=True, help_text="who answered: server, model, prompts")
     change = models.JSONField(null=True, blank=True, help_text="from the reference to these answers; empty = none yet")
     changed = models.BooleanField(default=False, help_text="whether the judge surely changed, for the first time")
-    accepted_at = models.DateTimeField(
-        null=True, blank=True, help_text="when the new answers became the reference; empty = not accepted"
+    pairs = models.PositiveIntegerField(default=0, help_text="frozen judgements that were compared")
+    ended_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        help_text="when the change was over: accepted, or the judge went back; empty = it is open",
+    )
+    went_back = models.BooleanField(
+        default=False, help_text="whether the change was over because the judge answered as before"
     )
     accepted_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"

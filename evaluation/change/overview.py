@@ -25,11 +25,12 @@ from evaluation.change.change import ChangeResult, corrected, fell_sharply
 from evaluation.change.choosing import chosen_measurements
 from evaluation.change.evidence import Judged, newest_evidence, runs_of
 from evaluation.change.examples import Quote, add_evidence
+from evaluation.change.judge_changes import Moments, known_identities, moments_of_change
 from evaluation.change.lost import Lost
 from evaluation.change.models import Baseline, Change, Evidence
 from evaluation.change.stored import changes_between, current_changes, p_values_elsewhere
-from evaluation.judge.identity import JudgeIdentity, identities_of, judge_changed
-from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.judge.identity import JudgeIdentity, judge_changed
+from evaluation.models import PROCEDURE, EvaluationRun, EvaluationScore
 from evaluation.runs.summary import Share
 from evaluation.statistics.difference import MARGIN
 
@@ -66,6 +67,8 @@ class AgentDrift:
         halved: Dimensions of which less than half as much is scored, be it by chance: what is left is not called steady.
         changed: Propositions that are another one now (reworded, or their trait changed), so not compared.
         baseline_quote, candidate_quote: Messages that show what the sentence is about.
+        judge_changed: A sentence where the judge was another one at the baseline, as far as is known; else empty, as of those that are not
+            described.
     """
 
     agent: Agent
@@ -88,6 +91,7 @@ class AgentDrift:
     changed: list[str] = field(default_factory=list)
     baseline_quote: Quote | None = None
     candidate_quote: Quote | None = None
+    judge_changed: str = ""
 
     @property
     def persona_edited(self) -> bool:
@@ -95,17 +99,6 @@ class AgentDrift:
         before = {run.persona_digest for run in self.baseline_runs.values()} - {""}
         now = {run.persona_digest for run in self.candidate_runs.values()} - {""}
         return bool(before and now) and len(before | now) > 1
-
-    @property
-    def judge_changed(self) -> str:
-        """Return in a sentence that another model, or other prompts, judged the baseline; empty where none is known to."""
-        before: list[JudgeIdentity] = []
-        for run in self.baseline_runs.values():
-            before += identities_of(run)
-        now: list[JudgeIdentity] = []
-        for run in self.candidate_runs.values():
-            now += identities_of(run)
-        return judge_changed(before, now)
 
     @property
     def fallen(self) -> list[ChangeResult]:
@@ -193,6 +186,9 @@ def drift_overview(
     in_state = [drift for drift in drifts if state in (None, drift.state)]
     wanted = in_state[start:stop]
     if describe:
+        moments = moments_of_change()
+        for drift in wanted:
+            drift.judge_changed = _judge_changed(drift, moments)
         _describe(wanted, quotes=quotes, stored=baseline is None and candidate is None)
     return Overview(drifts=wanted, total=len(in_state), states=Counter(drift.state for drift in drifts))
 
@@ -200,7 +196,7 @@ def drift_overview(
 # -- the changes of each agent
 EVALUATION_COLUMNS = (
     *("where", "simulated", "persona_digest", "window_end", "finished_at", "created_at"),
-    *("judge", "judge_endpoint", "served_models", "prompt_digest"),
+    *("judge", "judge_endpoint", "served_models", "prompt_digest", *PROCEDURE),
 )
 
 
@@ -420,6 +416,17 @@ def _has_undecided_hits(drift: AgentDrift) -> bool:
 
 
 # -- the evidence for it
+def _judge_changed(drift: AgentDrift, moments: Moments) -> str:
+    """Return in a sentence that the judge was another one at the baseline; empty where that is not known."""
+    before: list[JudgeIdentity] = []
+    for run in drift.baseline_runs.values():
+        before += known_identities(run, moments)
+    now: list[JudgeIdentity] = []
+    for run in drift.candidate_runs.values():
+        now += known_identities(run, moments)
+    return judge_changed(before, now)
+
+
 def _describe(drifts: Sequence[AgentDrift], *, quotes: bool, stored: bool) -> None:
     """Add the claims that sentences are about and the messages that show it; two statements for all where they are stored.
 

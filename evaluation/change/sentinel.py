@@ -3,7 +3,7 @@
 Of each judge and procedure that schedules use, up to 30 judgements of single messages are frozen: the same propositions about the same
 messages amid the same conversations. With each scheduled evaluation they are asked again (`SentinelCheck`, work like any other) and
 compared with the reference, the answers that were given first. A sure change raises one alert, and alerts of agents are held back until a
-person takes the new answers as the reference (`accept`).
+person takes the new answers as the reference (`accept`), or a later check finds that the judge answers as the reference says.
 
 **Frozen** is what is judged: persona, claim, message and what happened around it. An item of which any of this was edited or erased is
 replaced, and its pair starts anew; so is one near the end of a conversation that went on. How the judge is asked is part of the judge: a
@@ -13,8 +13,9 @@ change of the prompts that changes scores is found, too.
 the first answers after the draw are the reference.
 
 **Repeated looks**: each look is one test of `change_of`, the pairs clustered by message. It counts as a change where it is sure, at least
-half a point, and its p value is at most `level_of_one_look`, the rate of false alarms of all drift alerts. The test takes the noise of one
-answer to be independent of that of another message. A change of less than half a point raises no alert.
+half a point, and its p value is at most `level_of_one_look`, the rate of false alarms of all drift alerts. However many schedules use a
+judge, and however often one is fired by hand, there is about one look per period of that level (`LEAST_PERIOD`). The test takes the noise
+of one answer to be independent of that of another message. A change of less than half a point raises no alert.
 """
 
 from __future__ import annotations
@@ -28,17 +29,18 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 from django.db import transaction
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_jsonable_python
 
 from agents.kit.alerting import AlertKind, end_alerts, raise_alert
-from agents.kit.llm import Label, estimate_tokens, ledger
+from agents.kit.llm import Label
 from agents.kit.llm.endpoints import route_of
 from agents.kit.models.lease import LeaseLost
 from agents.kit.text.fences import new_nonce
@@ -52,13 +54,14 @@ from evaluation.change.over_time import look_for_sharp_fall
 from evaluation.dimensions import BY_ONE_MESSAGE
 from evaluation.jobs import lease
 from evaluation.judge.identity import JudgeIdentity, prompt_digest
-from evaluation.judge.questions import Answered, JudgeHealth, Question, ask_all, build_request
+from evaluation.judge.questions import Answered, JudgeHealth, Question, ask_all
 from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore, procedure_fields
 from evaluation.propositions.files import PropositionError, load_all
 from evaluation.propositions.schema import Proposition
+from evaluation.runs.estimate import estimate_questions
 from evaluation.runs.judging import OpenItem, questions, settle
-from evaluation.runs.planning import RunSpec, answer_length, make_plan, new_run, subject_of
-from evaluation.runs.summary import FAILURES, Spending, sum_if_all_priced
+from evaluation.runs.planning import RunSpec, make_plan, new_run, subject_of
+from evaluation.runs.summary import FAILURES, Spending
 from evaluation.scorers.subjects import ChannelSubject, Subject
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.change_point import level_of_one_look
@@ -71,6 +74,7 @@ MESSAGES = 20  # that they are of, where these have two propositions: 20 calls
 LEAST_MESSAGES = 10  # fewer show no change for sure
 CANDIDATES = 2_000  # newest judgements that are drawn from
 LEAST_ANSWERED = 0.5  # share of the pairs without which a look says nothing
+LEAST_PERIOD = 0.9  # share of a schedule's period between two looks: a schedule fires a little early or late
 MOST_TRIES = 3  # of a check whose worker crashed
 PURPOSE = "sentinel"
 
@@ -94,8 +98,8 @@ class Frozen(BaseModel):
 
     @property
     def key(self) -> str:
-        """Return its name among the answers of a check."""
-        return f"{self.message}/{self.dimension}/{self.proposition}"
+        """Return its name among the answers of a check; of what was edited it is another one."""
+        return f"{self.message}/{self.dimension}/{self.proposition}/{self.digest}"
 
 
 def items_of(sentinel: JudgeSentinel) -> list[Frozen]:
@@ -111,15 +115,18 @@ def has_sentinel(judge: str) -> bool:
 def plan_checks(schedule: EvaluationSchedule, runs: Sequence[EvaluationRun]) -> None:
     """Have the judges of these evaluations checked, in the transaction in which their schedule fired.
 
-    A judge whose check is still open is not checked twice.
+    A judge is not checked twice: not while a check is open, nor within a period of one that compared answers.
     """
     fired_at = schedule.last_fired_at or timezone.now()
+    period_began = fired_at - LEAST_PERIOD * schedule.every
     judged = {(run.judge, run.procedure) for run in runs if has_sentinel(run.judge)}
+    checks: list[SentinelCheck] = []
     for judge, procedure in sorted(judged):
         seed = secrets.randbelow(2**31)
         sentinel, _ = JudgeSentinel.objects.get_or_create(judge=judge, procedure=procedure, defaults={"seed": seed})
-        if not sentinel.checks.filter(status__in=SentinelCheck.OPEN).exists():
-            sentinel.checks.create(every_minutes=schedule.every_minutes, fired_at=fired_at)
+        if not sentinel.checks.filter(change__isnull=False, fired_at__gt=period_began).exists():
+            checks.append(SentinelCheck(sentinel=sentinel, every_minutes=schedule.every_minutes, fired_at=fired_at))
+    SentinelCheck.objects.bulk_create(checks, ignore_conflicts=True)  # of a judge one check at most is open
 
 
 # -- drawing
@@ -302,22 +309,7 @@ def estimate_check(judge: str, procedure: str) -> Spending | None:
     items = refreshed(sentinel, asking)
     if _too_few(items):
         return None
-    tokens_per_claim = answer_length(judge).tokens
-    calls = input_tokens = output_tokens = 0
-    costs = []
-    for question in asking.questions(items, label=Label(purpose="estimate")):
-        sent = estimate_tokens(build_request(question))
-        answered = len(question.propositions) * tokens_per_claim
-        if question.double_check:  # the second call sends the question and its answer again
-            sent += sent + answered
-            answered *= 2
-            calls += 1
-        calls += 1
-        input_tokens += sent
-        output_tokens += answered
-        costs.append(ledger.estimate_cost(judge, sent, answered))
-    cost = sum_if_all_priced(costs)
-    return Spending(calls=calls, input_tokens=input_tokens, output_tokens=output_tokens, cost_usd=cost)
+    return estimate_questions(asking.questions(items, label=Label(purpose="estimate")), judge=judge)
 
 
 def _too_few(items: Sequence[Frozen]) -> str:
@@ -336,35 +328,36 @@ def work_one(*, owner: str) -> bool:
 
 def _check(check: SentinelCheck, *, owner: str) -> None:
     """Ask what is missing of a leased check, compare it and end it; then look at the evaluations that waited for it."""
-    problem = _ask(check, owner)
-    if _end(check, problem, owner):
+    not_asked = _ask(check, owner)
+    if not_asked is not None:
+        has_ended = check.finish(owner=owner, status=not_asked.status, error=not_asked.reason)
+    else:
+        has_ended = _conclude(check, owner)
+    if has_ended:
         look_at_waiting(check)
 
 
-def _end(check: SentinelCheck, problem: str, owner: str) -> bool:
-    """End a check; return whether `owner` still held it.
+@dataclass(frozen=True, slots=True)
+class _NotAsked:
+    """How a check ends that has nothing to compare: ``failed``, or ``completed`` where there is just too little to ask about yet."""
 
-    Args:
-        problem: Why nothing can be compared; empty where it can.
-    """
-    if problem:
-        return check.finish(owner=owner, status=SentinelCheck.Status.FAILED, error=problem)
-    return _conclude(check, owner)
+    status: str
+    reason: str
 
 
-def _ask(check: SentinelCheck, owner: str) -> str:
-    """Replace what cannot be asked any more, and ask what this check has no answer to; return why it cannot be, else empty."""
+def _ask(check: SentinelCheck, owner: str) -> _NotAsked | None:
+    """Replace what cannot be asked any more, and ask what this check has no answer to; return why it cannot be, None where it was."""
     sentinel = check.sentinel
     problem = route_of("judge", sentinel.judge).problem or why_over_budget(None, sentinel.judge)
     if problem:
-        return problem
+        return _NotAsked(SentinelCheck.Status.FAILED, problem)
     try:
         asking = Asking(sentinel)
         items = refreshed(sentinel, asking)
     except PropositionError as error:
-        return f"proposition files cannot be used: {error.problems[0]}"
+        return _NotAsked(SentinelCheck.Status.FAILED, f"proposition files cannot be used: {error.problems[0]}")
     if too_few := _too_few(items):
-        return too_few
+        return _NotAsked(SentinelCheck.Status.COMPLETED, too_few)
     _store_items(sentinel, items)
     missing = [item for item in items if item.key not in check.answers]
     label = Label(purpose=PURPOSE, mechanism=PURPOSE, work_id=check.work_id)
@@ -374,10 +367,10 @@ def _ask(check: SentinelCheck, owner: str) -> str:
             failed = all(verdict.cause in FAILURES for verdict in answered.verdicts)
             health.note(failed=failed, why=answered.verdicts[0].reason)
             if health.down:
-                return health.down
+                return _NotAsked(SentinelCheck.Status.FAILED, health.down)
             if not failed:
                 _store_answers(check, answered, owner)
-    return ""
+    return None
 
 
 def _store_items(sentinel: JudgeSentinel, items: Sequence[Frozen]) -> None:
@@ -387,10 +380,10 @@ def _store_items(sentinel: JudgeSentinel, items: Sequence[Frozen]) -> None:
     """
     with transaction.atomic():
         stored = JudgeSentinel.objects.select_for_update().get(pk=sentinel.pk)
-        references = {(item.key, item.digest): item.reference for item in items_of(stored)}
+        references = {item.key: item.reference for item in items_of(stored)}
         stored.items = []
         for item in items:
-            reference = references.get((item.key, item.digest))
+            reference = references.get(item.key)
             stored.items.append(item.model_copy(update={"reference": reference}).model_dump())
         stored.save(update_fields=["items"])
 
@@ -425,7 +418,8 @@ def _identity(sentinel: JudgeSentinel, served_model: str) -> JudgeIdentity:
 
 
 def _conclude(check: SentinelCheck, owner: str) -> bool:
-    """Compare the answers with the reference, take the first answers as the reference, and raise the alert of a sure change.
+    """Compare the answers with the reference, take the first answers as the reference, and raise the alert of a sure change. End a change
+    that is open where the judge answers as the reference says again.
 
     All in one transaction. Returns whether `owner` still held the check.
     """
@@ -435,20 +429,27 @@ def _conclude(check: SentinelCheck, owner: str) -> bool:
         before = {item.key: item.reference for item in items if item.reference is not None}
         now = {key: check.answers.get(key) for key in before}
         answered = {key: score for key, score in now.items() if score is not None}
-        ended: dict[str, Any] = {"status": SentinelCheck.Status.COMPLETED}
+        ended: dict[str, Any] = {"status": SentinelCheck.Status.COMPLETED, "pairs": len(answered)}
+        is_open = sentinel.checks.filter(changed=True, ended_at=None).exists()
+        went_back = False
         if len(answered) < LEAST_ANSWERED * len(before):
             ended["status"] = SentinelCheck.Status.FAILED
             ended["error"] = f"{len(answered)} of {len(before)} frozen judgements were scored: nothing is compared"
         elif answered:
             change = judge_change({item.key: item for item in items}, answered)
             ended["change"] = to_jsonable_python(dict(change))
-            is_open = sentinel.checks.filter(changed=True, accepted_at=None).exists()
             ended["changed"] = is_change(change, every=timedelta(minutes=check.every_minutes)) and not is_open
+            went_back = is_open and change.verdict == "steady"
         if not check.finish(owner=owner, **ended):
             return False
-        _take_first_answers(sentinel, items, check)
         if check.changed:
             _announce(check, sentinel)
+        if went_back:
+            log.info("judge answers as before: %s, check %s: %s", sentinel, check.pk, change_words(check))
+            _end_change(sentinel, ended_at=check.fired_at, went_back=True)
+        # While a change is open first answers are those of another judge: accepting it takes them, too.
+        if not check.changed and (went_back or not is_open):
+            _take_first_answers(sentinel, items, check)
     return True
 
 
@@ -507,7 +508,7 @@ def _announce(check: SentinelCheck, sentinel: JudgeSentinel) -> None:
     transaction.on_commit(wake_workers)
 
 
-HELD_BACK = "Alerts of agents are held back until its new answers are accepted"
+HELD_BACK = "Alerts of agents are held back until its new answers are accepted, or it answers as before"
 
 
 def change_words(check: SentinelCheck) -> str:
@@ -515,9 +516,8 @@ def change_words(check: SentinelCheck) -> str:
     change = check.result
     if change is None or change.delta is None:
         return check.error or "the first answers: they are the reference"
-    pairs = sum(score is not None for score in check.answers.values())
     interval = f" (95 %: {interval_text(change.interval)})" if change.interval is not None else ""
-    return f"{counted(pairs, 'frozen judgement')} score {signed(change.delta)} points{interval}"
+    return f"{counted(check.pairs, 'frozen judgement')} score {signed(change.delta)} points{interval}"
 
 
 # -- after a check
@@ -531,14 +531,13 @@ def look_at_waiting(check: SentinelCheck) -> None:
     ended = sentinel.checks.filter(pk__lt=check.pk).exclude(status=SentinelCheck.Status.ERRORED)
     waiting_since = ended.values_list("fired_at", flat=True).first() or check.fired_at
     fields = procedure_fields(sentinel.procedure)
-    runs = EvaluationRun.objects.filter(
+    runs = EvaluationRun.objects.annotate(judged_at=Coalesce("finished_at", "created_at")).filter(
         judge=sentinel.judge,
         swap_test="",
         agent__isnull=False,
-        schedule__isnull=False,
         status=EvaluationRun.Status.COMPLETED,
         is_baseline=False,
-        created_at__gte=waiting_since,
+        judged_at__gte=waiting_since,
         **fields,
     )
     for run in runs.select_related("agent", "schedule").order_by("pk"):
@@ -546,14 +545,14 @@ def look_at_waiting(check: SentinelCheck) -> None:
 
 
 def accept(sentinel: JudgeSentinel, *, user: Any) -> bool:
-    """Take the newest answers of a judge as its reference from now on; return whether there were any.
+    """Take the newest answers of a judge that changed as its reference from now on; return whether a change was open.
 
-    A change that was found is then over, and so is its alert, unless the same judge changed in another procedure.
+    It is then over, and so is its alert, unless the same judge changed in another procedure.
     """
     with transaction.atomic():
         sentinel = JudgeSentinel.objects.select_for_update().get(pk=sentinel.pk)
-        newest = sentinel.checks.filter(status=SentinelCheck.Status.COMPLETED).first()
-        if newest is None:
+        newest = sentinel.checks.filter(status=SentinelCheck.Status.COMPLETED, change__isnull=False).first()
+        if newest is None or not sentinel.checks.filter(changed=True, ended_at=None).exists():
             return False
         items = []
         for item in items_of(sentinel):
@@ -562,8 +561,16 @@ def accept(sentinel: JudgeSentinel, *, user: Any) -> bool:
         sentinel.identity = newest.identity
         sentinel.reference_at = newest.fired_at
         sentinel.save(update_fields=["items", "identity", "reference_at"])
-        sentinel.checks.filter(changed=True, accepted_at=None).update(accepted_at=timezone.now(), accepted_by=user)
-        others = SentinelCheck.objects.filter(sentinel__judge=sentinel.judge, changed=True, accepted_at=None)
-        if not others.exists():
-            end_alerts(kind=AlertKind.JUDGE_CHANGED, about=sentinel.judge)
+        _end_change(sentinel, ended_at=timezone.now(), accepted_by=user)
     return True
+
+
+def _end_change(
+    sentinel: JudgeSentinel, *, ended_at: datetime, went_back: bool = False, accepted_by: Any = None
+) -> None:
+    """Store that the open change of a judge is over, and end its alert, unless the same judge changed in another procedure."""
+    change = sentinel.checks.filter(changed=True, ended_at=None)
+    change.update(ended_at=ended_at, went_back=went_back, accepted_by=accepted_by)
+    others = SentinelCheck.objects.filter(sentinel__judge=sentinel.judge, changed=True, ended_at=None)
+    if not others.exists():
+        end_alerts(kind=AlertKind.JUDGE_CHANGED, about=sentinel.judge)

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, InstanceOf, PlainSerializer, computed_fie
 from agents.models import Agent
 from agents.personas.persona import changes_between
 from evaluation.change.change import mean_of
-from evaluation.change.judge_changes import Moments, changes_before, moments_of_change
+from evaluation.change.judge_changes import Moments, judge_since, moments_of_change
 from evaluation.models import COUNTED, EvaluationRun, EvaluationSchedule, EvaluationScore
 from evaluation.runs.summary import rounded, summarize, window_statistics
 from evaluation.statistics.bootstrap import Observation
@@ -30,7 +30,8 @@ AGENTS = SERIES  # that share one false alarm a month; a schedule of more agents
 MOST_EVALUATIONS = 400  # per agent and schedule: more than a year of days
 MOST_RESTARTS = 3  # explained for one series: the newest; each takes a few queries
 COLUMNS = (
-    *("agent_id", "schedule_id", "created_at", "window", "window_start", "window_end", "where", "dimensions"),
+    *("agent_id", "schedule_id", "created_at", "finished_at"),
+    *("window", "window_start", "window_end", "where", "dimensions"),
     *("series_points", "persona_digest", "judge", "method", "hard", "double_check", "few_shot", "simulated"),
     "swap_test",
 )
@@ -49,7 +50,7 @@ class SeriesPoint(BaseModel):
         tested: Whether the test looked at it: it shares no messages with the one before.
         restarts: Whether the series starts again here, because persona, propositions, window or tags changed.
         persona: Digest of the persona it was measured under.
-        judge_changes: How often the judge had changed.
+        judge_since: When the judge began to answer as it did; None: it never changed.
     """
 
     run: int = Field(serialization_alias="evaluation_run")
@@ -59,7 +60,7 @@ class SeriesPoint(BaseModel):
     tested: bool
     restarts: bool
     persona: str = Field("", exclude=True)
-    judge_changes: int = Field(0, exclude=True)
+    judge_since: datetime | None = Field(None, exclude=True)
 
 
 class Drop(BaseModel):
@@ -118,8 +119,8 @@ class Series(BaseModel):
         if before.persona != now.persona:
             changes = changes_between(self.agent.slug, before.persona, now.persona)
             because = "; ".join(map(str, changes)) or "the persona changed; no version says what changed"
-        elif before.judge_changes != now.judge_changes:
-            because = "the judge changed, or its new answers were accepted"
+        elif before.judge_since != now.judge_since:
+            because = "the judge changed, its new answers were accepted, or it went back"
         return Restart(run=now.run, time=now.time, because=because)
 
     @property
@@ -264,7 +265,7 @@ def _tested_series(
     note = ""
     for measured, group in groupby(runs, key=lambda run: _what_is_measured(run, line.dimension, moments)):
         stretch = _Stretch(schedule, line.dimension, list(group), agents=agents)
-        points += stretch.points(is_first=not points, judge_changes=measured.judge_changes)
+        points += stretch.points(is_first=not points, judge_since=measured.judge_since)
         drops += stretch.drops
         note = stretch.note  # of the last stretch: why nothing is tested now
     return Series(
@@ -286,7 +287,7 @@ class _Measured(NamedTuple):
     propositions: str
     window: str
     where: str
-    judge_changes: int
+    judge_since: datetime | None
 
 
 def _what_is_measured(run: EvaluationRun, dimension: str, moments: Moments) -> _Measured:
@@ -295,7 +296,7 @@ def _what_is_measured(run: EvaluationRun, dimension: str, moments: Moments) -> _
         propositions=_stored_point(run, dimension)["of"],
         window=run.window,
         where=json.dumps(run.where, sort_keys=True),
-        judge_changes=changes_before(run, moments),
+        judge_since=judge_since(run, moments),
     )
 
 
@@ -359,12 +360,12 @@ class _Stretch:
             )
             self.drops.append(drop)
 
-    def points(self, *, is_first: bool, judge_changes: int) -> list[SeriesPoint]:
+    def points(self, *, is_first: bool, judge_since: datetime | None) -> list[SeriesPoint]:
         """Return the points as people see them.
 
         Args:
             is_first: Whether the series begins with this stretch, so that it does not restart here.
-            judge_changes: How often the judge had changed before it.
+            judge_since: When the judge began to answer as it did; None: it never changed.
         """
         points = []
         for number, (point, run) in enumerate(zip(self._points, self._runs, strict=True)):
@@ -376,7 +377,7 @@ class _Stretch:
                 tested=run.pk in self._tested_runs,
                 restarts=number == 0 and not is_first,
                 persona=run.persona_digest,
-                judge_changes=judge_changes,
+                judge_since=judge_since,
             )
             points.append(series_point)
         return points

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection
+from datetime import datetime
 from typing import Any
 
 from django.db.models import OuterRef, Subquery
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from agents.kit.text.fences import prompt_path, safe_and_cut
 from evaluation.dimensions import COUNTED
@@ -27,6 +28,7 @@ class JudgeIdentity(BaseModel):
         endpoint: The address of the server; empty for what answers in this process.
         served_model: The model that the server says it used.
         prompt_digest: As of `prompt_digest`; empty for evaluations that stored none.
+        since: When it began to answer like this, as its sentinel found; None: no change is known.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -34,6 +36,7 @@ class JudgeIdentity(BaseModel):
     endpoint: str = ""
     served_model: str = ""
     prompt_digest: str = ""
+    since: datetime | None = Field(None, exclude_if=lambda since: since is None)
 
     @property
     def name(self) -> str:
@@ -52,19 +55,19 @@ class JudgeIdentity(BaseModel):
 def prompt_digest(judge: str, *, method: str, double_check: bool, dimensions: Collection[str]) -> str:
     """Return a digest of how a judge is asked: the templates of its prompts and the form of its answers; 16 characters.
 
-    It is the same whatever is judged. Of an offline judge it is a digest of its name and the figures of its rules.
+    It is the same whatever is judged, also where ideas are counted beside it. Of an offline judge it is a digest of its name and the
+    figures of its rules.
 
     Args:
-        dimensions: What one evaluation measures itself; those that are counted have prompts of their own.
+        dimensions: What one evaluation measures itself. What is only counted has prompts of its own.
     """
     if is_heuristic(judge):
         asked: list[Any] = [judge, offline.RULES]
     else:
-        names: list[str] = []
         if set(dimensions) - set(COUNTED):
-            names += ["rubric" if method == Method.PLUMBLINE else f"rubric_{method}", *_SCORING_PROMPTS]
-        if set(dimensions) & set(COUNTED):
-            names += _COUNTING_PROMPTS
+            names = ["rubric" if method == Method.PLUMBLINE else f"rubric_{method}", *_SCORING_PROMPTS]
+        else:
+            names = [*_COUNTING_PROMPTS]
         if double_check:
             names.append("double_check")
         asked = [entry_schema(hard=True, advised=True)]
@@ -117,7 +120,8 @@ def newest_identity(*, judge: str, procedure: str, dimension: str) -> JudgeIdent
 
 
 def judge_changed(before: Collection[JudgeIdentity], now: Collection[JudgeIdentity]) -> str:
-    """Return a sentence where scores that are compared were given by another server, model or with other prompts; else empty.
+    """Return a sentence where scores that are compared were given by another server, model or with other prompts, or where the judge's
+    sentinel found a change between them; else empty.
 
     What is not known of one of the two is taken to be the same. It is the one sentence that says so, wherever scores are compared.
     """
@@ -129,9 +133,14 @@ def judge_changed(before: Collection[JudgeIdentity], now: Collection[JudgeIdenti
         if values_before and values_now and values_before != values_now:
             was.append(words.format(_listed(values_before)))
             is_now.append(words.format(_listed(values_now)))
-    if not was:
+    differences: list[str] = []
+    if was:
+        differences.append(f"the judge answered {' '.join(was)} before and {' '.join(is_now)} now")
+    if before and now and {identity.since for identity in before} != {identity.since for identity in now}:
+        differences.append("by its sentinel the judge changed between the two, or its new answers were accepted")
+    if not differences:
         return ""
-    return f"the judge answered {' '.join(was)} before and {' '.join(is_now)} now: differences may be the judge's"
+    return f"{'; '.join(differences)}: differences may be the judge's"
 
 
 _WORDS = {"served_model": "as {}", "endpoint": "at {}", "prompt_digest": "with the prompts {}"}

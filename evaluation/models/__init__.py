@@ -3,6 +3,7 @@
 from evaluation.dimensions import BY_MESSAGE, CHANNEL_DIMENSIONS, COUNTED, Dimension
 from evaluation.models.evaluations import (
     OUT_OF_REACH,
+    PROCEDURE,
     RULE_JUDGE,
     SIMULATION,
     STATISTIC,
@@ -28,6 +29,7 @@ __all__ = [
     "CHANNEL_DIMENSIONS",
     "COUNTED",
     "OUT_OF_REACH",
+    "PROCEDURE",
     "RULE_JUDGE",
     "SIMULATION",
     "STATISTIC",

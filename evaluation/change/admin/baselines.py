@@ -40,7 +40,7 @@ from evaluation.calibration.agreement import all_agreements
 from evaluation.calibration.labels import Key
 from evaluation.calibration.passport import passport_of
 from evaluation.change.admin.drift_overview import compare_url, overview_page
-from evaluation.change.evidence import Judged, dropped_tags, is_stale, stale_reasons
+from evaluation.change.evidence import Judged, dropped_tags, stale_reasons
 from evaluation.change.models import Baseline, Change
 from evaluation.change.stored import current_changes
 from evaluation.models import COUNTED, EvaluationRun, EvaluationScore
@@ -96,11 +96,11 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
             baseline.stale_reasons = reasons
             baseline.shares = shares
 
-    @admin.display(description="persona")
+    @admin.display(description="persona and judge")
     def stale(self, baseline: Any) -> SafeString:
-        if not is_stale(baseline):
+        if baseline.pk not in baseline.stale_reasons:
             return display.badge("current", "good")
-        return stale_badge(baseline.stale_reasons.get(baseline.pk, ""))
+        return stale_badge(baseline.stale_reasons[baseline.pk])
 
     @console_page("overview/", name="evaluation_drift_overview")
     def overview_view(self, request: HttpRequest) -> HttpResponse:
@@ -163,8 +163,8 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
 
 
 def stale_badge(reason: str = "") -> SafeString:
-    """Return the badge of a baseline whose persona changed since, with the reason beside it where it is known."""
-    badge = display.badge("stale", "warning", reason or "the persona changed since it was captured")
+    """Return the badge of a stale baseline (`stale_reasons`), with the reason beside it where one is given."""
+    badge = display.badge("stale", "warning", reason or "the persona or the judge changed since it was captured")
     if not reason:
         return badge
     return format_html('{} <span class="pl-subtle">{}</span>', badge, display.visible(reason))
@@ -186,16 +186,19 @@ def _by_judge(baselines: Iterable[Baseline]) -> dict[Judged, list[Baseline]]:
 
 # -- in the list of agents
 def fill_now(agents: list[Any]) -> tuple[object, object] | None:
-    """Set on each agent `newest_baselines`, and `now`: what changed since, by judge with procedure, and dimension.
+    """Set on each agent `newest_baselines`, the keys of those that are stale, and `now`: what changed since, by judge with procedure, and
+    dimension.
 
     Returns:
         The judge of all their baselines, where it is one; then the column does not name it (`names_judge`).
     """
     prefetch_related_objects(agents, NEWEST_BASELINES, "traits")
     judges = {judged for agent in agents for judged in _by_judge(agent.newest_baselines)}
+    stale = stale_reasons(baseline for agent in agents for baseline in agent.newest_baselines)
     agent_by_key = {}
     for agent in agents:
         agent.now = {}
+        agent.stale_baselines = stale.keys()
         agent.names_judge = len(judges) > 1
         agent_by_key[agent.pk] = agent
     columns = ("agent", "judge", "procedure", "dimension", "baseline", "candidate", "value")
@@ -207,7 +210,7 @@ def fill_now(agents: list[Any]) -> tuple[object, object] | None:
 
 @admin.display(description="baseline → now")
 def baseline_column(agent: Any) -> SafeString:
-    """Return a line per judge: its badge, each dimension's score and the newest since, the lowest first; whether the persona changed.
+    """Return a line per judge: its badge, each dimension's score and the newest since, the lowest first; whether one is stale.
 
     `fill_now` has set what it shows; the badge is left out where all agents of the list have the same judge.
     """
@@ -218,7 +221,7 @@ def baseline_column(agent: Any) -> SafeString:
         cells = [(dimension_badge(baseline.dimension), _then_and_now(baseline, change)) for baseline, change in pairs]
         scores = format_html_join(" ", '<span class="pl-pair">{} {}</span>', cells)
         judge = judged_by(judged) if agent.names_judge else ""
-        stale = stale_badge() if any(is_stale(baseline) for baseline in baselines) else ""
+        stale = stale_badge() if any(baseline.pk in agent.stale_baselines for baseline in baselines) else ""
         lines.append((judge, scores, stale))
     return format_html_join("", '<div class="pl-line">{} {} {}</div>', lines) or display.EMPTY
 

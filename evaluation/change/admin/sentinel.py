@@ -36,7 +36,7 @@ from evaluation.change.sentinel import (
     items_of,
 )
 from evaluation.judge.identity import JudgeIdentity, identities_of, judge_changed
-from evaluation.models import EvaluationRun, EvaluationSchedule, Method
+from evaluation.models import PROCEDURE, EvaluationRun, EvaluationSchedule, Method
 from evaluation.propositions.files import PropositionError
 
 CHECKS_SHOWN = 20
@@ -50,7 +50,7 @@ class JudgeSentinelAdmin(ReadOnlyAdmin[JudgeSentinel]):
     reference = display.column("reference", lambda sentinel: display.moment(sentinel.reference_at))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[JudgeSentinel]:
-        changes = SentinelCheck.objects.filter(sentinel=OuterRef("pk"), changed=True, accepted_at=None)
+        changes = SentinelCheck.objects.filter(sentinel=OuterRef("pk"), changed=True, ended_at=None)
         return super().get_queryset(request).annotate(has_changed=Exists(changes))
 
     @admin.display(description="state")
@@ -62,9 +62,9 @@ class JudgeSentinelAdmin(ReadOnlyAdmin[JudgeSentinel]):
         return display.badge("no change found", "good")
 
     def get_panels(self, request: HttpRequest, obj: JudgeSentinel) -> list[SafeString]:
-        """Add what was found, the newest checks, what the next one costs, and the button that takes the new answers as the reference."""
+        """Add what was found, the newest checks, what the next one costs, and where a change is open the button that accepts it."""
         checks = list(obj.checks.all()[:CHECKS_SHOWN])
-        change = obj.checks.filter(changed=True, accepted_at=None).first()
+        change = obj.checks.filter(changed=True, ended_at=None).first()
         context = {
             "sentinel": obj,
             "change": change,
@@ -85,7 +85,7 @@ class JudgeSentinelAdmin(ReadOnlyAdmin[JudgeSentinel]):
     @console_action("accept", "change.change_judgesentinel")
     def accept(self, request: HttpRequest, sentinel: JudgeSentinel) -> str:
         if not accept(sentinel, user=user_of(request)):
-            raise ValueError("no check has answers yet")
+            raise ValueError("no change of the judge is open")
         return "The newest answers are the reference from now on."
 
 
@@ -109,7 +109,10 @@ def _checks_table(checks: list[SentinelCheck]) -> SafeString:
     for check in checks:
         found = change_words(check) if check.status in SentinelCheck.FINAL else ""
         badge = display.badge("judge changed", "bad") if check.changed else ""
-        accepted = format_html("accepted {}", display.moment(check.accepted_at)) if check.accepted_at else ""
+        over: SafeString | str = ""
+        if check.ended_at is not None:
+            how = "answers as before since" if check.went_back else "accepted"
+            over = format_html("{} {}", how, display.moment(check.ended_at))
         name = JudgeIdentity.model_validate(check.identity).name if check.identity else ""
         spent = spent_by_work.get(check.work_id)
         spent_text: object = display.EMPTY
@@ -117,7 +120,7 @@ def _checks_table(checks: list[SentinelCheck]) -> SafeString:
             cost = "unpriced" if spent["unpriced"] else display.dollars(spent["cost"])
             url = display.list_url(LLMCall, work_id=check.work_id)
             spent_text = display.link(url, f"{counted(spent['calls'], 'call')}, {cost}")
-        outcome = format_html("{} {} {}", display.visible(found), badge, accepted)
+        outcome = format_html("{} {} {}", display.visible(found), badge, over)
         rows.append(
             (display.moment(check.fired_at), display.status_badge(check), outcome, display.visible(name), spent_text)
         )
@@ -135,13 +138,13 @@ def cost_words(judge: str, procedure: str) -> str:
     if estimate is None:
         return f"Too little was judged to freeze any judgement yet: it takes {LEAST_MESSAGES} messages."
     cost = "unpriced" if estimate.cost_usd is None else f"about {display.dollars(estimate.cost_usd)}"
-    return f"Each check asks {counted(estimate.calls, 'call')}, {cost}."
+    return f"Each check makes {counted(estimate.calls, 'call')}, {cost}."
 
 
 # -- on other pages
 def held_panel(request: HttpRequest, run: EvaluationRun) -> SafeString:
     """Return on an evaluation's page that its alerts are held back because the judge changed; empty where they are not."""
-    if run.agent_id is None or run.schedule_id is None:
+    if run.agent_id is None:
         return SafeString("")
     check = change_holding(run)
     if check is None:
@@ -168,7 +171,7 @@ def sentinel_cost_panel(request: HttpRequest, schedule: EvaluationSchedule) -> S
 
 def judge_notices(judges: Collection[str]) -> SafeString:
     """Return a line for each change of these judges that nobody has accepted; empty without any. One query."""
-    changes = SentinelCheck.objects.filter(sentinel__judge__in=set(judges), changed=True, accepted_at=None)
+    changes = SentinelCheck.objects.filter(sentinel__judge__in=set(judges), changed=True, ended_at=None)
     return _notices(list(changes.select_related("sentinel")))
 
 
@@ -189,21 +192,20 @@ def judge_markers(agents: Collection[int], since: datetime, until: datetime) -> 
     runs = EvaluationRun.objects.filter(
         agent__in=agents, status=EvaluationRun.Status.COMPLETED, swap_test="", created_at__range=(since, until)
     )
-    columns = ("judge", "judge_endpoint", "served_models", "prompt_digest", "created_at", "window_start")
+    columns = ("judge", "judge_endpoint", "served_models", "prompt_digest", "created_at", "window_start", *PROCEDURE)
     newest = list(runs.only(*columns).order_by("-created_at", "-pk")[:MOST_EVALUATIONS])
     markers: dict[str, Marker] = {}
-    before: dict[str, EvaluationRun] = {}
+    before: dict[tuple[str, str], EvaluationRun] = {}  # those of another procedure are asked with other prompts
     for run in reversed(newest):
-        earlier = before.get(run.judge)
-        before[run.judge] = run
+        earlier = before.get((run.judge, run.procedure))
+        before[run.judge, run.procedure] = run
         sentence = judge_changed(identities_of(earlier), identities_of(run)) if earlier is not None else ""
         if sentence:
             title = f"{run.judge}: {sentence}"
             url = reverse("admin:evaluation_evaluationrun_change", args=[run.pk])
             markers[title] = Marker(at=run.window_start or run.created_at, title=title, url=url, kind="judge")
-    changes = SentinelCheck.objects.filter(
-        changed=True, fired_at__range=(since, until), sentinel__judge__in=list(before)
-    )
+    judges = {judge for judge, _ in before}
+    changes = SentinelCheck.objects.filter(changed=True, fired_at__range=(since, until), sentinel__judge__in=judges)
     found = []
     for check in changes.select_related("sentinel")[:MOST_OF_A_KIND]:
         title = f"The judge {check.sentinel.judge} changed: {change_words(check)}"

@@ -14,13 +14,14 @@ from django.test import Client
 from django.urls import reverse
 
 from agents.models import Agent, Message
-from evaluation.judge.identity import JudgeIdentity, judge_changed
+from evaluation.judge.identity import JudgeIdentity, judge_changed, prompt_digest
 from evaluation.models import EvaluationRun
 from tests.console import page_of, plain, read
 from tests.evaluation.ci.building import baseline, report, two_builds
 from tests.evaluation.ci.building import run as evaluated
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers
+from tests.factories import MONDAY
 from tests.llm_server import LLMServer
 
 NAMED = "the judge answered as claude-a before and as claude-b now: differences may be the judge's"
@@ -34,6 +35,9 @@ NAMED = "the judge answered as claude-a before and as claude-b now: differences 
         ([{"served_model": ""}], [{"served_model": "a"}], ""),
         ([{"served_model": "a"}], [{"served_model": "b"}], "answered as a before and as b now"),
         ([{"served_model": "a"}], [{"served_model": "a"}, {"served_model": "b"}], "as a before and as a and b now"),
+        ([{"since": None}], [{"since": MONDAY}], "by its sentinel the judge changed"),
+        ([{"since": MONDAY}], [{"since": MONDAY}], ""),
+        ([], [{"since": MONDAY}], ""),
         ([{"prompt_digest": "1"}], [{"prompt_digest": "2"}], "with the prompts 1 before and with the prompts 2 now"),
         (
             [{"endpoint": "u", "served_model": "a"}],
@@ -47,6 +51,14 @@ def test_only_what_is_known_and_differs_is_named(before: list[Any], now: list[An
 
     assert sentence in said
     assert bool(said) == bool(sentence)
+
+
+@pytest.mark.parametrize("beside", ["ideas_quantity", "fluency"])
+def test_the_prompts_of_convergence_do_not_depend_on_what_is_measured_beside_it(beside: str) -> None:
+    alone = prompt_digest("a-model", method="plumbline", double_check=False, dimensions=["convergence"])
+    both = prompt_digest("a-model", method="plumbline", double_check=False, dimensions=["convergence", beside])
+
+    assert both == alone
 
 
 @pytest.fixture

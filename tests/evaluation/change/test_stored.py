@@ -102,7 +102,7 @@ def test_many_agents_take_as_many_statements_as_one() -> None:
         return len(captured)
 
     assert statements(agents) == statements(agents[:1])
-    assert statements(agents) <= 6
+    assert statements(agents) <= 7
 
 
 # -- which rows say how an agent is now
