@@ -21,6 +21,7 @@ from math import ceil
 from typing import Any
 
 from django.conf import settings
+from django.db.models import F
 
 from agents.kit.text.wording import counted, decimal, signed
 from evaluation.calibration.agreement import MOST_WANTED, Figure, Observed, OrderShown, SwapShown, calibration_of
@@ -28,7 +29,7 @@ from evaluation.calibration.labels import Key
 from evaluation.calibration.models import LEAST_ITEMS, JudgeCalibration
 from evaluation.judge.identity import JudgeIdentity
 from evaluation.judge.passport import Passport, PassportRow, PassportVerdict, RowName
-from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, Method
+from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, EvaluationScore, Method
 from evaluation.statistics.difference import MARGIN
 
 CHANCE = 0.5
@@ -320,13 +321,20 @@ def passports(judge: str, procedure: str, dimensions: Iterable[str], *, agent: s
 
 
 def passports_of(runs: Sequence[EvaluationRun]) -> list[Passport]:
-    """Return the passports of the judges of these evaluations in what was measured, judge by judge.
+    """Return the passports of the judges of these evaluations in what they scored, judge by judge; what exact rules scored needs none.
 
     Where all are about one agent, its own figure of the swap test is named, too.
     """
+    scored = EvaluationScore.objects.filter(
+        evaluation_run__in=[run.pk for run in runs],
+        judge=F("evaluation_run__judge"),
+        status=EvaluationScore.Status.SCORED,
+    )
+    scored_dimensions = set(scored.order_by().values_list("evaluation_run", "dimension").distinct())
     dimensions: dict[tuple[str, str], list[str]] = {}  # by judge and procedure
     for run in runs:
-        dimensions.setdefault((run.judge, run.procedure), []).extend(run.dimensions)
+        names = [name for name in run.dimensions if (run.pk, name) in scored_dimensions]
+        dimensions.setdefault((run.judge, run.procedure), []).extend(names)
     slugs = {run.agent.slug for run in runs if run.agent is not None}
     agent = slugs.pop() if len(slugs) == 1 else ""
     found: list[Passport] = []
@@ -369,7 +377,7 @@ def passport_lines(found: Sequence[Passport]) -> list[str]:
     return lines
 
 
-def not_usable_line(found: Sequence[Passport]) -> str:
+def not_usable_line(found: Iterable[Passport]) -> str:
     """Return the sentence that comes first in a verdict: which judge is surely not usable, and why; empty where none is."""
     parts = []
     for passport in found:
@@ -380,6 +388,14 @@ def not_usable_line(found: Sequence[Passport]) -> str:
     if not parts:
         return ""
     return f"The judge is not usable: {', '.join(parts)}."
+
+
+def counted_line(dimensions: Iterable[str]) -> str:
+    """Return the sentence that counted dimensions have no passport; empty where none of these is counted."""
+    names = [name for name in dict.fromkeys(dimensions) if name in COUNTED]
+    if not names:
+        return ""
+    return f"What is counted has no passport: {', '.join(names)}."
 
 
 def _judge_name(passport: Passport) -> str:

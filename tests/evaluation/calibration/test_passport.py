@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.urls import reverse
+from django.utils import timezone
 from pytest_django import Settings
 
+from agents.models import Agent
 from evaluation.calibration.agreement import compute_agreement, refresh, work_one
 from evaluation.calibration.jobs import JudgeCheckRequest, request_check
 from evaluation.calibration.labels import Key
@@ -21,8 +26,11 @@ from evaluation.models import EvaluationRun, Job
 from evaluation.runs.execute import capture
 from evaluation.runs.execute import work_one as work_one_run
 from evaluation.runs.planning import RunSpec
+from evaluation.runs.schedules import work_one as work_one_schedule
 from tests.console import page_of, read, signed_in, staff, superuser
 from tests.evaluation.calibration.labelled import KEY, judgements, label_all
+from tests.evaluation.change.drift.scheduling import make_schedule, measured_day
+from tests.evaluation.change.measured import flattened
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import LLM, make_run
 from tests.evaluation.judging import answers, claims_of
@@ -321,6 +329,80 @@ def test_a_build_with_the_passport_it_requires_passes(build: LLMServer) -> None:
     JudgeCalibration.objects.filter(dimension="adherence").update(**GOOD_KAPPA, swap_test=swap(0.8, 0.9))
 
     assert evaluated("--require-passport")[0] == 0
+
+
+def test_exact_rules_need_no_passport(build: LLMServer, propositions: PropositionFolder) -> None:
+    propositions.write(
+        "adherence/_default.yaml",
+        """
+        dimension: adherence
+        propositions:
+          - {id: short, claim: '{{agent_name}} is short', rule: {max_sentences: 2}}
+        """,
+    )
+
+    code, document = evaluated("--require-passport")
+
+    assert (code, document["without_passport"]) == (0, [])
+
+
+def test_files_of_a_build_say_first_that_the_judge_is_not_usable(build: LLMServer, tmp_path: Path) -> None:
+    evaluated()
+    JudgeCalibration.objects.filter(dimension="adherence").update(**BAD_KAPPA)
+    markdown_file, junit_file = tmp_path / "report.md", tmp_path / "report.xml"
+
+    code, document = evaluated("--markdown", str(markdown_file), "--junit", str(junit_file))
+
+    assert code == 0
+    (line,) = document["summary"]["not_usable"]
+    assert "test-model in adherence" in line
+    heading = markdown_file.read_text().splitlines()[2]
+    assert "\u26a0" in heading
+    assert "not usable" in heading
+    assert "not usable" in junit_file.read_text().partition("<system-out>")[2]
+
+
+@pytest.mark.parametrize("door", ["home", "overview", "agent", "evaluation"])
+def test_pages_with_a_verdict_say_that_the_judge_is_not_usable(door: str) -> None:
+    ada = make_agent()
+    flattened(ada)
+    calibrated(**BAD_KAPPA)
+    pages = {
+        "home": "/admin/",
+        "overview": reverse("admin:evaluation_drift_overview"),
+        "agent": page_of(ada),
+        "evaluation": page_of(EvaluationRun.objects.latest("pk")),
+    }
+
+    html = read(signed_in(superuser()), pages[door])
+
+    assert "judge not usable" in html or "The judge is not usable" in html
+    assert ("The judge is not usable" in html) == (door != "evaluation")  # a page of scores, without a verdict
+
+
+COMMANDS: list[tuple[str, ...]] = [
+    ("evaluate", "--agents", "ada", "--dimensions", "adherence"),
+    ("capture_baseline", "--agents", "ada", "--dimensions", "adherence"),
+    ("compare", "--agents", "ada", "--dimensions", "adherence"),
+    ("drift",),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_say_first_that_the_judge_is_not_usable(build: LLMServer, command: tuple[str, ...]) -> None:
+    call_command("capture_baseline", "--agents", "ada", "--dimensions", "adherence", stdout=io.StringIO())
+    ada = Agent.objects.get(slug="ada")
+    measured_day(make_schedule("nightly", ada, due=timezone.now() + timedelta(days=9)), ada, 0, [8, 8], judge="test-model")
+    while work_one_schedule(owner="test"):
+        pass
+    JudgeCalibration.objects.filter(dimension="adherence").update(**BAD_KAPPA)
+    out = io.StringIO()
+
+    with contextlib.suppress(SystemExit, CommandError):  # too little to compare
+        call_command(*command, stdout=out)
+
+    lines = [line for line in out.getvalue().splitlines() if line and not line.startswith("Estimate")]
+    assert "not usable" in lines[0]
 
 
 def test_files_have_no_labels_to_require_a_passport_of() -> None:
