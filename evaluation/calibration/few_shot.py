@@ -31,7 +31,8 @@ from evaluation.judge.questions import Example, JudgeHealth, Question, ask_all
 from evaluation.models import EvaluationScore, FewShotExamples, is_heuristic, procedure_fields, procedure_name
 from evaluation.runs.estimate import estimate_questions
 from evaluation.runs.summary import FAILURES, Spending, Used
-from evaluation.statistics.gain import LEAST_CLUSTERS, KappaGain, kappa_gain
+from evaluation.statistics.agreement import LEAST_CLUSTERS
+from evaluation.statistics.gain import KappaGain, kappa_gain
 
 PURPOSE = "few-shot"  # of its calls in the ledger
 EXAMPLES = 10  # at most: one for each value from 0 to 9

@@ -3,8 +3,8 @@
 It is decided by the ends of intervals, never by the figures themselves:
 
 * **Usable** takes two things: kappa with people, whose interval lies above ``JUDGE_LEAST_KAPPA`` (0.60) on 20 labelled judgements or
-  more, and a swap test whose interval lies above chance (0.5). A dimension that is judged over a window has no texts to swap: there
-  agreement decides alone.
+  more of 10 conversations or more, and a swap test whose interval lies above chance (0.5). A dimension that is judged over a window has no
+  texts to swap: there agreement decides alone.
 * **Not usable** takes one thing that is surely bad: kappa, whose interval lies below ``JUDGE_LEAST_KAPPA``; agreement with people that
   surely lies more than 0.1 below that of two people with each other (with enough labels every judge surely lies a little below); a swap
   test surely below chance; or an order test that surely moves scores by more than half a point, the change that elsewhere counts as none.
@@ -30,6 +30,7 @@ from evaluation.calibration.models import LEAST_ITEMS, JudgeCalibration
 from evaluation.judge.identity import JudgeIdentity
 from evaluation.judge.passport import Passport, PassportRow, PassportVerdict, RowName
 from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, EvaluationScore, Method
+from evaluation.statistics.agreement import LEAST_CLUSTERS
 from evaluation.statistics.difference import MARGIN
 
 CHANCE = 0.5
@@ -38,6 +39,11 @@ NO_LABELS = "no human labels yet"
 NOT_CHECKED = "not checked"
 HOW = "manage.py calibrate_judge and check_judge get what is missing."
 EARLIER = "of an earlier model or prompt"
+JUDGE_IS: dict[PassportVerdict, str] = {
+    "usable": "judge usable",
+    "not shown": "judge not shown to be usable",
+    "not usable": "judge not usable",
+}
 TITLES: dict[RowName, str] = {
     "agreement": "Agreement with people",
     "people": "Agreement beyond that of two people",
@@ -164,6 +170,11 @@ def _agreement_row(row: JudgeCalibration) -> PassportRow:
         return agreement
     agreement.interval = (row.kappa_low, row.kappa_high)
     agreement.text = f"κ {decimal(row.kappa, 2)} {_interval_text(agreement.interval)}, {labels}"
+    conversations = row.figures.get("conversations", 0)
+    if conversations < LEAST_CLUSTERS:
+        agreement.text += f" of {counted(conversations, 'conversation')}"
+        agreement.missing = f"labels of {counted(LEAST_CLUSTERS - conversations, 'more conversation')}"
+        return agreement
     least = settings.JUDGE_LEAST_KAPPA
     agreement.verdict = _verdict(agreement.interval, least)
     if agreement.verdict == "not shown":
@@ -214,6 +225,7 @@ def _swap_row(row: JudgeCalibration, agent: str) -> PassportRow:
         swap.text += f" ({test.against})"
     if agent in test.by_agent:
         swap.text += f"; {agent} alone {decimal(test.by_agent[agent], 2)}"
+    swap.text += f", of {test.checked_at[:10]}"
     swap.verdict = _verdict(test.interval, CHANCE)
     swap.missing = ""
     if swap.verdict == "not shown":
@@ -244,7 +256,7 @@ def _order_row(row: JudgeCalibration) -> PassportRow:
     for name, figure in (("alone", test.alone), ("shuffled", test.shuffled)):
         if figure.value is not None and figure.interval is not None:
             parts.append(f"{name} {signed(figure.value, 2)} {_interval_text(figure.interval)}")
-    order.text = f"{', '.join(parts)} points, {counted(test.pairs, 'judgement')}"
+    order.text = f"{', '.join(parts)} points, {counted(test.pairs, 'judgement')}, of {test.checked_at[:10]}"
     order.verdict, order.missing = _order_verdict([figure.interval for figure in known if figure.interval])
     return order
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from agents.kit.text.wording import interval_text, number, signed
-from evaluation.calibration.passport import counted_line, passport_text
+from evaluation.calibration.passport import JUDGE_IS, counted_line, passport_text
 from evaluation.change.change import ChangeResult
 from evaluation.change.comparison import ONLY_BEFORE, Shown, shown_by
 from evaluation.change.dimension_pair import NONE_IN_COMMON
@@ -150,7 +150,7 @@ def find_without_passport(
             continue
         yield Finding(
             kind="without_passport",
-            verdict=f"judge {passport.verdict}",
+            verdict=JUDGE_IS[passport.verdict],
             agent="",
             dimension=passport.dimension,
             why=passport_text(passport),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 from datetime import timedelta
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,15 @@ from tests.llm_server import LLMServer
 pytestmark = pytest.mark.django_db
 
 FLUENCY = Key(LLM, "plumbline", "fluency")
-GOOD_KAPPA = {"kappa": 0.8, "kappa_low": 0.7, "kappa_high": 0.9, "labels": 80, "items": 80, "annotators": 1}
+GOOD_KAPPA = {
+    "kappa": 0.8,
+    "kappa_low": 0.7,
+    "kappa_high": 0.9,
+    "labels": 80,
+    "items": 80,
+    "annotators": 1,
+    "figures": {"conversations": 12},
+}
 MAYBE_KAPPA = {**GOOD_KAPPA, "kappa": 0.65, "kappa_low": 0.5, "kappa_high": 0.75}
 BAD_KAPPA = {**GOOD_KAPPA, "kappa": 0.4, "kappa_low": 0.2, "kappa_high": 0.59}
 FIRST = {"endpoint": "", "served_model": "one", "prompt_digest": "aa"}
@@ -67,7 +77,10 @@ def order(low: float, high: float) -> dict[str, Any]:
 
 def beyond(low: float, high: float) -> dict[str, Any]:
     """Figures with the judge's agreement beside that of two people."""
-    return {"beyond_people": {"value": (low + high) / 2, "interval": [low, high], "n": 40, "reason": ""}}
+    return {
+        "conversations": 12,
+        "beyond_people": {"value": (low + high) / 2, "interval": [low, high], "n": 40, "reason": ""},
+    }
 
 
 # -- what decides
@@ -78,6 +91,8 @@ def beyond(low: float, high: float) -> dict[str, Any]:
         ({**GOOD_KAPPA}, "not shown", ["swap test"]),
         ({"swap_test": swap(0.8, 0.9)}, "not shown", ["agreement"]),
         ({**GOOD_KAPPA, "swap_test": swap(0.8, 0.9)}, "usable", ["agreement", "swap test"]),
+        ({**GOOD_KAPPA, "figures": {"conversations": 9}, "swap_test": swap(0.8, 0.9)}, "not shown", ["agreement"]),
+        ({**BAD_KAPPA, "figures": {"conversations": 9}, "swap_test": swap(0.8, 0.9)}, "not shown", ["agreement"]),
         ({**GOOD_KAPPA, "swap_test": swap(0.45, 0.7)}, "not shown", ["swap test"]),
         ({**MAYBE_KAPPA, "swap_test": swap(0.8, 0.9)}, "not shown", ["agreement"]),
         ({**GOOD_KAPPA, "items": 12, "labels": 12, "swap_test": swap(0.8, 0.9)}, "not shown", ["agreement"]),
@@ -132,6 +147,7 @@ def test_a_higher_setting_asks_more_of_agreement(settings: Settings) -> None:
     [
         ({}, "at least 20 labels"),
         ({**GOOD_KAPPA, "items": 12, "labels": 12}, "at least 8 more labels"),
+        ({**GOOD_KAPPA, "figures": {"conversations": 3}}, "labels of 7 more conversations"),
         (MAYBE_KAPPA, "about 640 more labels"),  # 0.15 below, 0.05 above the limit: nine times as many
         ({**MAYBE_KAPPA, "kappa": 0.601}, "many more labels"),
         ({**MAYBE_KAPPA, "kappa": 0.5, "kappa_low": 0.3, "kappa_high": 0.7}, "about 240 more labels"),
@@ -231,6 +247,19 @@ def test_an_evaluation_by_another_model_makes_the_passport_stale(
     assert JudgeCalibration.objects.get(dimension="adherence").identity == known.identity
 
 
+def test_repeats_of_a_known_judge_show_their_spread(llm_server: LLMServer, propositions: PropositionFolder) -> None:
+    propositions.claims("adherence/_default.yaml", "voice")
+    ada = make_agent()
+    talk(ada, [f"Line {n}." for n in range(12)])
+    llm_server.respond = answers(lambda claim: 8)
+    for repeats in (1, 3):
+        capture([RunSpec(agent=ada, dimensions=("adherence",), repeats=repeats, seed=repeats)])
+        while work_one(owner="test"):
+            pass
+
+    assert JudgeCalibration.objects.get(dimension="adherence").observed["repeated"] == 12
+
+
 # -- where it stands
 def calibrated(**fields: Any) -> JudgeCalibration:
     row: JudgeCalibration = JudgeCalibration.objects.create(**KEY._asdict(), **fields)
@@ -278,6 +307,18 @@ def test_the_page_of_an_unknown_judge_leads_to_what_is_missing() -> None:
     assert 'value="20"' in read(root, draw)
     reader = signed_in(staff("calibration.view_judgecalibration", username="reader"))
     assert "Run the swap test" not in read(reader, page)
+
+
+def test_who_sees_scores_may_open_the_page_of_their_judge() -> None:
+    run = make_run(make_agent(), dimensions=["adherence"])
+    judgements([5], run=run)
+    reader = signed_in(staff("evaluation.view_evaluationrun", username="reader"))
+    link = re.search(r'href="([^"]*judgecalibration/passport[^"]*)"', read(reader, page_of(run)))
+    assert link is not None
+    page = unescape(link[1])
+
+    assert reader.get(page).status_code == 200
+    assert signed_in(staff(username="nobody")).get(page).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -392,7 +433,9 @@ COMMANDS: list[tuple[str, ...]] = [
 def test_commands_say_first_that_the_judge_is_not_usable(build: LLMServer, command: tuple[str, ...]) -> None:
     call_command("capture_baseline", "--agents", "ada", "--dimensions", "adherence", stdout=io.StringIO())
     ada = Agent.objects.get(slug="ada")
-    measured_day(make_schedule("nightly", ada, due=timezone.now() + timedelta(days=9)), ada, 0, [8, 8], judge="test-model")
+    measured_day(
+        make_schedule("nightly", ada, due=timezone.now() + timedelta(days=9)), ada, 0, [8, 8], judge="test-model"
+    )
     while work_one_schedule(owner="test"):
         pass
     JudgeCalibration.objects.filter(dimension="adherence").update(**BAD_KAPPA)
