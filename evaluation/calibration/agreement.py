@@ -175,6 +175,8 @@ class JudgeAgreement(BaseModel):
         labels: Labels in the figures; `items` judgements that have one, `annotators` who gave them.
         cannot_tell: Labels without a value. `not_blind`: labels given after the judge's score was shown.
         earlier_labels: Labels of judgements by an earlier model or prompt.
+        conversations: How many the labelled judgements are of: kappa's interval draws whole ones, from 10 on. A window that was judged as
+            a whole counts as one.
         alpha: Krippendorff's alpha (interval metric), judge and people as two raters.
         people_alpha: The same among the annotators: what can be expected of a judge at best.
         beyond_people: Kappa of judge and person less that of two people, where two have labelled: below 0 the judge agrees less.
@@ -194,6 +196,7 @@ class JudgeAgreement(BaseModel):
     cannot_tell: int
     not_blind: int
     earlier_labels: int
+    conversations: int
     kappa: Figure
     spearman: Figure
     alpha: Figure
@@ -299,12 +302,14 @@ class _LabelledJudgement:
         inverted: Whether the claim is an anti-pattern.
         labels: People's values by annotator.
         identity: Who judged.
+        conversation: What it was said in: the channel, or of a window that was judged as a whole the evaluation.
     """
 
     raw: int
     inverted: bool
     labels: Mapping[str, int]
     identity: JudgeIdentity
+    conversation: tuple[str, int]
 
     @property
     def people_mean(self) -> float:
@@ -360,6 +365,7 @@ def compute_agreement(
     used = sum(len(judgement.labels) for judgement in judgements)
     raw = [float(judgement.raw) for judgement in judgements]
     people = [judgement.people_mean for judgement in judgements]
+    conversations = [judgement.conversation for judgement in judgements]
     annotators = sorted({name for judgement in judgements for name in judgement.labels})
     # A row for each judgement, a column for each annotator; None: not labelled by this one.
     by_annotator = [[judgement.labels.get(name) for name in annotators] for judgement in judgements]
@@ -377,7 +383,8 @@ def compute_agreement(
         cannot_tell=labelled.cannot_tell,
         not_blind=labelled.not_blind,
         earlier_labels=labelled.labels - used,
-        kappa=Figure.of(quadratic_weighted_kappa(raw, people)),
+        conversations=len(set(conversations)),
+        kappa=Figure.of(quadratic_weighted_kappa(raw, people, clusters=conversations)),
         spearman=Figure.of(spearman(raw, people)),
         alpha=Figure.of(krippendorff_alpha(list(zip(raw, people, strict=True)))),
         people_alpha=Figure.of(krippendorff_alpha(by_annotator)),
@@ -400,12 +407,16 @@ def _labelled_judgements(labels: QuerySet[ScoreLabel]) -> _Labelled:
     values: dict[int, dict[str, int]] = {}  # by judgement and annotator
     scores: dict[int, EvaluationScore] = {}
     cannot_tell = not_blind = used = 0
-    wanted = labels.select_related("evaluation_score__evaluation_run").only(
+    wanted = labels.select_related("evaluation_score__evaluation_run", "evaluation_score__message").only(
         "annotator",
         "value",
         "blind",
-        *(f"evaluation_score__{name}" for name in ("raw_score", "inverted", "served_model")),
-        *(f"evaluation_score__evaluation_run__{name}" for name in ("judge", "judge_endpoint", "prompt_digest")),
+        *(f"evaluation_score__{name}" for name in ("raw_score", "inverted", "served_model", "message")),
+        *(
+            f"evaluation_score__evaluation_run__{name}"
+            for name in ("judge", "judge_endpoint", "prompt_digest", "channel")
+        ),
+        "evaluation_score__message__channel",
     )
     for label in wanted.order_by("evaluation_score", "annotator"):
         if not label.blind:
@@ -422,8 +433,19 @@ def _labelled_judgements(labels: QuerySet[ScoreLabel]) -> _Labelled:
         score = scores[pk]
         assert score.raw_score is not None  # noqa: S101 (`scored_judgements` have one)
         identity = identity_in(score.evaluation_run, score.served_model)
-        judgements[pk] = _LabelledJudgement(score.raw_score, score.inverted, by_annotator, identity)
+        judgements[pk] = _LabelledJudgement(
+            score.raw_score, score.inverted, by_annotator, identity, _conversation_of(score)
+        )
     return _Labelled(judgements, labels=used, cannot_tell=cannot_tell, not_blind=not_blind)
+
+
+def _conversation_of(score: EvaluationScore) -> tuple[str, int]:
+    """Return what a judgement is drawn with: the channel of its message, that was judged as a whole, or else the evaluation's window."""
+    if score.message is not None:
+        return "channel", score.message.channel_id
+    if score.evaluation_run.channel_id is not None:
+        return "channel", score.evaluation_run.channel_id
+    return "evaluation", score.evaluation_run_id
 
 
 def _are_binary(judgements: Sequence[_LabelledJudgement]) -> bool:
@@ -585,8 +607,8 @@ def identity_of(run: EvaluationRun, dimension: str) -> JudgeIdentity | None:
 def follow_evaluation(run: EvaluationRun) -> None:
     """Give the judge of a completed evaluation its rows, and mark as stale those whose model or prompt is another than before.
 
-    From then on figures of the earlier one do not count. A worker computes stale rows again, and those older than a day: what is observed
-    of a judge changes with each evaluation.
+    From then on figures of the earlier one do not count. A worker computes stale rows again, those older than a day, for what is observed
+    of a judge changes with each evaluation, and those of an evaluation with repeats, which shows the spread between them.
     """
     if run.swap_test:
         return
@@ -598,7 +620,8 @@ def follow_evaluation(run: EvaluationRun) -> None:
         if dimension in COUNTED:
             continue
         identity = _dumped(identity_in(run, served_model))
-        if dimension in rows and rows[dimension].identity == identity and _is_recent(rows[dimension]):
+        is_known = dimension in rows and rows[dimension].identity == identity
+        if is_known and run.repeats == 1 and _is_recent(rows[dimension]):
             continue
         key = Key(run.judge, run.procedure, dimension)
         JudgeCalibration.objects.update_or_create(**key._asdict(), defaults={"identity": identity})

@@ -3,8 +3,8 @@
 It is decided by the ends of intervals, never by the figures themselves:
 
 * **Usable** takes two things: kappa with people, whose interval lies above ``JUDGE_LEAST_KAPPA`` (0.60) on 20 labelled judgements or
-  more, and a swap test whose interval lies above chance (0.5). A dimension that is judged over a window has no texts to swap: there
-  agreement decides alone.
+  more of 10 conversations or more, and a swap test whose interval lies above chance (0.5). A dimension that is judged over a window has no
+  texts to swap: there agreement decides alone.
 * **Not usable** takes one thing that is surely bad: kappa, whose interval lies below ``JUDGE_LEAST_KAPPA``; agreement with people that
   surely lies more than 0.1 below that of two people with each other (with enough labels every judge surely lies a little below); a swap
   test surely below chance; or an order test that surely moves scores by more than half a point, the change that elsewhere counts as none.
@@ -21,6 +21,7 @@ from math import ceil
 from typing import Any
 
 from django.conf import settings
+from django.db.models import F
 
 from agents.kit.text.wording import counted, decimal, signed
 from evaluation.calibration.agreement import MOST_WANTED, Figure, Observed, OrderShown, SwapShown, calibration_of
@@ -28,7 +29,8 @@ from evaluation.calibration.labels import Key
 from evaluation.calibration.models import LEAST_ITEMS, JudgeCalibration
 from evaluation.judge.identity import JudgeIdentity
 from evaluation.judge.passport import Passport, PassportRow, PassportVerdict, RowName
-from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, Method
+from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, EvaluationScore, Method
+from evaluation.statistics.agreement import LEAST_CLUSTERS
 from evaluation.statistics.difference import MARGIN
 
 CHANCE = 0.5
@@ -37,6 +39,11 @@ NO_LABELS = "no human labels yet"
 NOT_CHECKED = "not checked"
 HOW = "manage.py calibrate_judge and check_judge get what is missing."
 EARLIER = "of an earlier model or prompt"
+JUDGE_IS: dict[PassportVerdict, str] = {
+    "usable": "judge usable",
+    "not shown": "judge not shown to be usable",
+    "not usable": "judge not usable",
+}
 TITLES: dict[RowName, str] = {
     "agreement": "Agreement with people",
     "people": "Agreement beyond that of two people",
@@ -163,6 +170,11 @@ def _agreement_row(row: JudgeCalibration) -> PassportRow:
         return agreement
     agreement.interval = (row.kappa_low, row.kappa_high)
     agreement.text = f"κ {decimal(row.kappa, 2)} {_interval_text(agreement.interval)}, {labels}"
+    conversations = row.figures.get("conversations", 0)
+    if conversations < LEAST_CLUSTERS:
+        agreement.text += f" of {counted(conversations, 'conversation')}"
+        agreement.missing = f"labels of {counted(LEAST_CLUSTERS - conversations, 'more conversation')}"
+        return agreement
     least = settings.JUDGE_LEAST_KAPPA
     agreement.verdict = _verdict(agreement.interval, least)
     if agreement.verdict == "not shown":
@@ -213,6 +225,7 @@ def _swap_row(row: JudgeCalibration, agent: str) -> PassportRow:
         swap.text += f" ({test.against})"
     if agent in test.by_agent:
         swap.text += f"; {agent} alone {decimal(test.by_agent[agent], 2)}"
+    swap.text += f", of {test.checked_at[:10]}"
     swap.verdict = _verdict(test.interval, CHANCE)
     swap.missing = ""
     if swap.verdict == "not shown":
@@ -243,7 +256,7 @@ def _order_row(row: JudgeCalibration) -> PassportRow:
     for name, figure in (("alone", test.alone), ("shuffled", test.shuffled)):
         if figure.value is not None and figure.interval is not None:
             parts.append(f"{name} {signed(figure.value, 2)} {_interval_text(figure.interval)}")
-    order.text = f"{', '.join(parts)} points, {counted(test.pairs, 'judgement')}"
+    order.text = f"{', '.join(parts)} points, {counted(test.pairs, 'judgement')}, of {test.checked_at[:10]}"
     order.verdict, order.missing = _order_verdict([figure.interval for figure in known if figure.interval])
     return order
 
@@ -320,13 +333,20 @@ def passports(judge: str, procedure: str, dimensions: Iterable[str], *, agent: s
 
 
 def passports_of(runs: Sequence[EvaluationRun]) -> list[Passport]:
-    """Return the passports of the judges of these evaluations in what was measured, judge by judge.
+    """Return the passports of the judges of these evaluations in what they scored, judge by judge; what exact rules scored needs none.
 
     Where all are about one agent, its own figure of the swap test is named, too.
     """
+    scored = EvaluationScore.objects.filter(
+        evaluation_run__in=[run.pk for run in runs],
+        judge=F("evaluation_run__judge"),
+        status=EvaluationScore.Status.SCORED,
+    )
+    scored_dimensions = set(scored.order_by().values_list("evaluation_run", "dimension").distinct())
     dimensions: dict[tuple[str, str], list[str]] = {}  # by judge and procedure
     for run in runs:
-        dimensions.setdefault((run.judge, run.procedure), []).extend(run.dimensions)
+        names = [name for name in run.dimensions if (run.pk, name) in scored_dimensions]
+        dimensions.setdefault((run.judge, run.procedure), []).extend(names)
     slugs = {run.agent.slug for run in runs if run.agent is not None}
     agent = slugs.pop() if len(slugs) == 1 else ""
     found: list[Passport] = []
@@ -369,7 +389,7 @@ def passport_lines(found: Sequence[Passport]) -> list[str]:
     return lines
 
 
-def not_usable_line(found: Sequence[Passport]) -> str:
+def not_usable_line(found: Iterable[Passport]) -> str:
     """Return the sentence that comes first in a verdict: which judge is surely not usable, and why; empty where none is."""
     parts = []
     for passport in found:
@@ -380,6 +400,14 @@ def not_usable_line(found: Sequence[Passport]) -> str:
     if not parts:
         return ""
     return f"The judge is not usable: {', '.join(parts)}."
+
+
+def counted_line(dimensions: Iterable[str]) -> str:
+    """Return the sentence that counted dimensions have no passport; empty where none of these is counted."""
+    names = [name for name in dict.fromkeys(dimensions) if name in COUNTED]
+    if not names:
+        return ""
+    return f"What is counted has no passport: {', '.join(names)}."
 
 
 def _judge_name(passport: Passport) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from agents.kit.text.wording import interval_text, number, signed
-from evaluation.calibration.passport import passport_text
+from evaluation.calibration.passport import JUDGE_IS, counted_line, passport_text
 from evaluation.change.change import ChangeResult
 from evaluation.change.comparison import ONLY_BEFORE, Shown, shown_by
 from evaluation.change.dimension_pair import NONE_IN_COMMON
@@ -126,16 +126,31 @@ def find_unjudged(results: Sequence[AgentResult], simulations: Sequence[Simulati
     return findings
 
 
-def find_without_passport(passports: Sequence[Passport], limits: Limits) -> Iterator[Finding]:
-    """Yield the dimensions in which the judge is not shown to be usable, with what would show it; none unless that is required."""
+def find_without_passport(
+    results: Sequence[AgentResult], passports: Sequence[Passport], limits: Limits
+) -> Iterator[Finding]:
+    """Yield the dimensions in which the judge is not shown to be usable, with what would show it; none unless that is required.
+
+    Counted dimensions alone have no passport that could be required, which is a finding, too.
+    """
     if not limits.require_passport:
         return
+    counted_only = "" if passports else counted_line(name for result in results for name in result.run.dimensions)
+    if counted_only:
+        yield Finding(
+            kind="without_passport",
+            verdict="no passport to require",
+            agent="",
+            dimension="",
+            why=counted_only,
+            data={"judge": results[0].run.judge, "procedure": results[0].run.procedure, "missing": []},
+        )
     for passport in passports:
         if passport.is_usable:
             continue
         yield Finding(
             kind="without_passport",
-            verdict=f"judge {passport.verdict}",
+            verdict=JUDGE_IS[passport.verdict],
             agent="",
             dimension=passport.dimension,
             why=passport_text(passport),

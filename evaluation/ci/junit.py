@@ -24,7 +24,7 @@ def junit(report: Report) -> str:
     A case is a ``failure`` for a regression or a score below its threshold, an ``error`` for what could not be judged enough, ``skipped``
     for what is not evaluable. Too little data, or a score on one side only, is ``skipped``, too; with ``--strict``, or where the score
     was lost, an ``error``. Hits that are no regression are its output. Where nothing could be measured, proposition files cannot be
-    used, or the judge has no passport that is required, there is a case for that.
+    used, or the judge has no passport that is required, there is a case for that. Each suite's output says where the judge is not usable.
     """
     suites = ET.Element("testsuites", {"name": "plumbline"})
     for result in report.results:
@@ -42,6 +42,9 @@ def junit(report: Report) -> str:
         _add_error(suites, "anything measured", [nothing_measured])
     if report.unusable:
         _add_error(suites, "proposition files", report.unusable.splitlines())
+    if report.not_usable:
+        for suite in suites:
+            ET.SubElement(suite, "system-out").text = as_xml(report.not_usable)
     for parent in (suites, *suites):
         _count_cases(parent)
     ET.indent(suites)

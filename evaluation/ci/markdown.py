@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from agents.kit.commands import Cell, markdown_table
 from agents.kit.text.markdown import as_code, as_text
 from agents.kit.text.wording import counted, number
-from evaluation.calibration.passport import not_usable_line, passport_lines
 from evaluation.change.examples import WorstMessage
 from evaluation.change.position import PositionProfile
 from evaluation.ci.findings import Finding
@@ -42,7 +41,7 @@ def markdown(report: Report) -> str:
     blocks = [
         MARKER,
         f"### {report.sign} Persona check: {report.outcome}",
-        as_text(not_usable_line(report.passports), 1_000),
+        as_text(report.not_usable, 1_000),
         f"{judged_by} {findings.headline}",
         "\n".join(f"* {as_code(line, 1_000)}" for line in report.unusable.splitlines()),
         "\n".join(_finding_table(wrong)),
@@ -162,7 +161,7 @@ def _method_notes(report: Report) -> list[str]:
         "of the propositions this judge can score at all.",
         report.counts_line,
     ]
-    for note in passport_lines(report.passports):
+    for note in report.passport_notes:
         notes.append(as_text(note, 1_000))
     notes.append(
         f"A regression is a fall of {limits.regression_delta:g} points or more that is significant among all that was compared "

@@ -12,7 +12,7 @@ from typing import Any
 
 from agents.kit.commands import REGRESSION, UNUSABLE
 from agents.kit.text.wording import counted
-from evaluation.calibration.passport import passports_of
+from evaluation.calibration.passport import counted_line, not_usable_line, passport_lines, passports_of
 from evaluation.change.comparison import Comparison
 from evaluation.change.measurement_files import as_json
 from evaluation.change.position import PositionProfile, position_profile
@@ -76,6 +76,20 @@ class Report:
         return passports_of([result.run for result in self.results])
 
     @property
+    def not_usable(self) -> str:
+        """Return which judge is surely not usable, and why; empty where none is."""
+        return not_usable_line(self.passports)
+
+    @property
+    def passport_notes(self) -> list[str]:
+        """Return the passports in sentences, and where they are required what has none."""
+        notes = passport_lines(self.passports)
+        uncovered = counted_line(self.dimensions)
+        if self.limits.require_passport and uncovered:
+            notes.append(uncovered)
+        return notes
+
+    @property
     def exit_code(self) -> int:
         """Return the code of the verdict; 3 where files of some agents cannot be used, unless something is worse among the others."""
         if self.unusable and self.findings.exit_code != REGRESSION:
@@ -84,17 +98,20 @@ class Report:
 
     @property
     def sign(self) -> str:
-        """Return what is seen first: no tick where agents are left out."""
-        if self.unusable and self.findings.sign == TICK:
+        """Return what is seen first: no tick where agents are left out, or the judge is not usable."""
+        if self.findings.sign == TICK and (self.unusable or self.not_usable):
             return WARNING
         return self.findings.sign
 
     @property
     def outcome(self) -> str:
-        """Return what was found, and whether agents are left out."""
+        """Return what was found, whether agents are left out, and whether the judge is not usable."""
+        outcome = self.findings.outcome
         if self.unusable:
-            return f"{self.findings.outcome}, but not of all agents"
-        return self.findings.outcome
+            outcome += ", but not of all agents"
+        if self.not_usable:
+            outcome += ", by a judge that is not usable"
+        return outcome
 
     @property
     def dimensions(self) -> list[str]:
@@ -288,6 +305,7 @@ def _summary(report: Report, evaluations: Sequence[dict[str, Any]]) -> dict[str,
         "verdict": findings.verdict,
         "exit_code": report.exit_code,
         "unusable": report.unusable,
+        "not_usable": [report.not_usable] if report.not_usable else None,
         "judge": report.judge,
         "heuristic": is_heuristic(report.judge),
         "procedure": procedures[0] if len(procedures) == 1 else procedures,

@@ -11,7 +11,6 @@ from rich.markup import escape
 from agents.kit.commands import Cell, console_on, print_table
 from agents.kit.text.markdown import plain
 from agents.kit.text.wording import interval_text, number, signed
-from evaluation.calibration.passport import not_usable_line, passport_lines
 from evaluation.change.change import ChangeResult
 from evaluation.change.examples import print_example
 from evaluation.change.position import PositionProfile
@@ -43,9 +42,8 @@ SIGN_STYLES = {TICK: "bold green", CROSS: "bold red"}
 def print_report(report: Report, out: Any) -> None:
     """Print that the judge is not usable where it surely is not, all agents, what is wrong, what is not decided, and the verdict."""
     console = _console(out)
-    not_usable = not_usable_line(report.passports)
-    if not_usable:
-        console.print(f"[bold red]{escape(not_usable)}[/]")
+    if report.not_usable:
+        console.print(f"[bold red]{escape(report.not_usable)}[/]")
     simulations_table(report.simulations, out)
     if report.results:
         _print_scores(report, console)
@@ -60,7 +58,7 @@ def print_report(report: Report, out: Any) -> None:
         position_table(profile, out)
     _print_notes(report, console)
     console.print(report.counts_line)
-    for note in passport_lines(report.passports):
+    for note in report.passport_notes:
         console.print(escape(note))
     if report.spent_line:
         console.print(report.spent_line)

@@ -158,12 +158,12 @@ def decide(
     Args:
         profiles: The scores by position that may fade.
         simulations: What was simulated to be measured; some of it may be missing among the results.
-        passports: The judge's, in each dimension that was judged.
+        passports: The judge's, in each dimension that it scored.
     """
     unjudged = find_unjudged(results, simulations, limits)
     findings = [
         *unjudged,
-        *find_without_passport(passports, limits),
+        *find_without_passport(results, passports, limits),
         *find_regressions(results, limits),
         *find_fading(profiles, limits),
         *find_below_threshold(results, limits),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,10 +17,16 @@ if TYPE_CHECKING:
     from evaluation.statistics.bootstrap import Floats
 
 RESAMPLES = 2_000
+# With fewer a bootstrap of clusters is too sure. With 10, 4.5 % of 1,000 permutations of 60 labels showed a gain, with 30 2.9 %.
+LEAST_CLUSTERS = 10
 
 
 def quadratic_weighted_kappa(
-    first: Sequence[float], second: Sequence[float], *, resamples: int = RESAMPLES
+    first: Sequence[float],
+    second: Sequence[float],
+    *,
+    clusters: Sequence[Hashable] | None = None,
+    resamples: int = RESAMPLES,
 ) -> Estimate:
     """Return Cohen's kappa with quadratic weights: 1 − observed ÷ chance-expected squared difference of two raters.
 
@@ -33,6 +39,7 @@ def quadratic_weighted_kappa(
 
     Args:
         first, second: Ratings of the two, shape (items,), same items in the same order, on an interval scale (0 to 9).
+        clusters: What each item is drawn with, such as its conversation; with fewer than 10 of them items are drawn, as for None.
 
     Returns:
         At most 1; 0 is chance, below 0 worse. No value for fewer than two items, or when both raters gave one and the same rating
@@ -42,10 +49,12 @@ def quadratic_weighted_kappa(
         ValueError: Lists of different length, or a rating that is no finite number.
     """
     undefined = "both raters gave one and the same rating throughout"
-    estimate = _statistic_of_pairs(first, second, _kappa, undefined=undefined, resamples=resamples)
+    if clusters is not None and len(set(clusters)) < LEAST_CLUSTERS:
+        clusters = None
+    estimate = _statistic_of_pairs(first, second, _kappa, clusters=clusters, undefined=undefined, resamples=resamples)
     if estimate.value is None:
         return estimate
-    kappas = _kappas_with_one_disagreement_more(first, second, resamples=resamples)
+    kappas = _kappas_with_one_disagreement_more(first, second, clusters, resamples=resamples)
     widened = percentile_estimate(estimate.value, kappas, n=estimate.n)
     if widened.interval is None:
         return widened
@@ -55,15 +64,19 @@ def quadratic_weighted_kappa(
     return Estimate(estimate.value, Interval(min(widened.interval.low, estimate.value), high), estimate.n)
 
 
-def _kappas_with_one_disagreement_more(first: Sequence[float], second: Sequence[float], *, resamples: int) -> Floats:
+def _kappas_with_one_disagreement_more(
+    first: Sequence[float], second: Sequence[float], clusters: Sequence[Hashable] | None, *, resamples: int
+) -> Floats:
     """Return kappa of each resample of the items and one more, whose ratings are paired by chance and differ; NaN where undefined.
 
     Args:
         first, second: Ratings whose kappa is defined, so that at least one of the first differs from one of the second.
+        clusters: What each item is drawn with; None: items are drawn alone. The one more is a cluster of its own.
     """
     import numpy as np
 
-    pairs, counts = np.unique(np.column_stack([first, second]), axis=0, return_counts=True)
+    drawn_things = _drawn_things(np.column_stack([first, second]), clusters)
+    pairs = drawn_things.pairs
     values_of_first, counts_of_first = np.unique(first, return_counts=True)
     values_of_second, counts_of_second = np.unique(second, return_counts=True)
     x, y = (grid.reshape(-1) for grid in np.meshgrid(values_of_first, values_of_second, indexing="ij"))
@@ -74,11 +87,13 @@ def _kappas_with_one_disagreement_more(first: Sequence[float], second: Sequence[
     every_x = np.concatenate([pairs[:, 0], x[differ]])
     every_y = np.concatenate([pairs[:, 1], y[differ]])
     lowest = min(every_x.min(), every_y.min())  # ratings near 0 keep the squares exact
-    weights = np.concatenate([counts, chances[differ]])
-    items = int(counts.sum()) + 1
+    weights = np.concatenate([drawn_things.counts, chances[differ]])
+    things = int(drawn_things.counts.sum()) + 1
     rng = np.random.default_rng(0)
-    drawn = rng.multinomial(items, weights / weights.sum(), size=resamples).astype(np.float64)
-    return _kappa(every_x - lowest, every_y - lowest, drawn)
+    drawn = rng.multinomial(things, weights / weights.sum(), size=resamples).astype(np.float64)
+    kinds = drawn_things.counts.size
+    counts_of_pairs = np.concatenate([drawn[:, :kinds] @ drawn_things.table, drawn[:, kinds:]], axis=1)
+    return _kappa(every_x - lowest, every_y - lowest, counts_of_pairs)
 
 
 def kappa_beyond_people(
@@ -280,10 +295,51 @@ def judge_noise(repeats: Iterable[Sequence[float]]) -> float | None:
 Statistic = Callable[["Floats", "Floats", "Floats"], "Floats"]
 
 
+@dataclass(frozen=True, slots=True)
+class _DrawnThings:
+    """What a bootstrap draws: items, or clusters of them, equal ones as one kind.
+
+    Attributes:
+        pairs: The distinct pairs of ratings, shape (pairs, 2).
+        counts: How many things there are of each kind.
+        table: How often each pair is in a thing of each kind, shape (kinds, pairs).
+    """
+
+    pairs: Floats
+    counts: NDArray[np.int64]
+    table: Floats
+
+
+def _drawn_things(ratings: Floats, clusters: Sequence[Hashable] | None) -> _DrawnThings:
+    """Return what is drawn of these pairs of ratings, shape (items, 2); without clusters each item alone.
+
+    Raises:
+        ValueError: A number of clusters that is not that of the items.
+    """
+    import numpy as np
+
+    pairs, pair_of_item, counts = np.unique(ratings, axis=0, return_inverse=True, return_counts=True)
+    if clusters is None:
+        return _DrawnThings(pairs, counts, np.eye(len(pairs)))
+    if len(clusters) != len(ratings):
+        raise ValueError(f"{len(ratings)} ratings but {len(clusters)} clusters; each rating needs its cluster")
+    numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
+    table = np.zeros((len(numbers), len(pairs)))
+    np.add.at(table, ([numbers[cluster] for cluster in clusters], pair_of_item.reshape(-1)), 1)
+    kinds, counts = np.unique(table, axis=0, return_counts=True)  # so that order changes nothing
+    return _DrawnThings(pairs, counts, kinds)
+
+
 def _statistic_of_pairs(
-    first: Sequence[float], second: Sequence[float], statistic: Statistic, *, undefined: str, resamples: int
+    first: Sequence[float],
+    second: Sequence[float],
+    statistic: Statistic,
+    *,
+    clusters: Sequence[Hashable] | None = None,
+    undefined: str,
+    resamples: int,
 ) -> Estimate:
-    """Return a statistic of two raters, with its percentile bootstrap interval over items.
+    """Return a statistic of two raters, with its percentile bootstrap interval over items, or over clusters of them.
 
     Args:
         statistic: Gives the value of each row of counts over the distinct pairs of ratings; NaN where it is undefined.
@@ -303,14 +359,14 @@ def _statistic_of_pairs(
         raise ValueError(f"the first rater has {a.size} ratings, the second {b.size}; they must rate the same items")
     if a.size < 2:
         return Estimate(None, None, int(a.size), f"{a.size} items rated by both; at least 2 are needed")
-    pairs, counts = np.unique(np.column_stack([a, b]), axis=0, return_counts=True)
-    lowest = pairs[:, 0].min()  # ratings near 0 keep the squares exact
-    x = pairs[:, 0] - lowest
-    y = pairs[:, 1] - lowest
-    value = float(statistic(x, y, counts[None, :].astype(np.float64))[0])
+    things = _drawn_things(np.column_stack([a, b]), clusters)
+    lowest = things.pairs[:, 0].min()  # ratings near 0 keep the squares exact
+    x = things.pairs[:, 0] - lowest
+    y = things.pairs[:, 1] - lowest
+    value = float(statistic(x, y, (things.counts @ things.table)[None, :])[0])
     if not np.isfinite(value):
         return Estimate(None, None, int(a.size), undefined)
-    drawn = replicates(lambda rows: statistic(x, y, rows), counts, resamples=resamples)
+    drawn = replicates(lambda rows: statistic(x, y, rows @ things.table), things.counts, resamples=resamples)
     return percentile_estimate(value, drawn, n=int(a.size))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
@@ -21,7 +22,7 @@ from agents.kit.console.panels import table
 from agents.kit.console.site import Button, ReadOnlyAdmin, console_page
 from agents.kit.text.wording import decimal
 from evaluation.admin.display import dimension_badge, judged_by
-from evaluation.calibration.admin.trust import SEE, TONES, judge_url
+from evaluation.calibration.admin.trust import judge_url, may_see, verdict_badge
 from evaluation.calibration.agreement import calibration_of
 from evaluation.calibration.labels import Key, check_dimension
 from evaluation.calibration.models import LEAST_ITEMS, JudgeCalibration, LabelSet
@@ -51,7 +52,7 @@ class JudgeAdmin(ReadOnlyAdmin[JudgeCalibration]):
 
     ordering = ("judge", "procedure", "dimension")
 
-    verdict = display.column("passport", lambda row: _verdict_badge(_passport(row)))
+    verdict = display.column("passport", lambda row: verdict_badge(_passport(row).verdict))
     agreement = display.column("agreement with people", lambda row: _row_text(_passport(row), "agreement"))
     swap = display.column("swap test", lambda row: _row_text(_passport(row), "swap test"))
 
@@ -72,15 +73,18 @@ class JudgeAdmin(ReadOnlyAdmin[JudgeCalibration]):
         row = get_object_or_404(JudgeCalibration, pk=number_in({"pk": object_id}, "pk"))
         return HttpResponseRedirect(judge_url(_passport(row)))
 
-    @console_page("passport/", SEE)
+    @console_page("passport/")
     def passport_view(self, request: HttpRequest) -> HttpResponse:
         """Show the passport of the judge, procedure and dimension in the address, also where nothing is known of it.
 
         Without a judge it leads to the list.
 
         Raises:
+            PermissionDenied: The user may see neither judges nor scores.
             Http404: There is no such procedure, or no such dimension that is scored.
         """
+        if not may_see(request.user):
+            raise PermissionDenied
         judge = request.GET.get("judge", "").replace("\x00", "").strip()
         if not judge:
             return HttpResponseRedirect(self.url("changelist"))
@@ -91,9 +95,10 @@ class JudgeAdmin(ReadOnlyAdmin[JudgeCalibration]):
             "passport": passport,
             "judge": judged_by(key),
             "dimension": dimension_badge(key.dimension),
-            "badge": _verdict_badge(passport),
+            "badge": verdict_badge(passport.verdict),
             "decided_by": ", ".join(TITLES[name].lower() for name in passport.decided_by),
             "table": table(HEADS, [_cells(shown) for shown in passport.rows], label="Passport"),
+            "command": _check_command(passport),
             "buttons": _buttons(request, passport),
             "label_sets": LabelSet.objects.filter(**key._asdict())[:MOST_SETS],
             "may_see_label_sets": request.user.has_perm("calibration.view_labelset"),
@@ -127,10 +132,6 @@ def _row_text(passport: Passport, name: RowName) -> SafeString | str:
     return display.EMPTY if shown is None else display.visible(shown.text)
 
 
-def _verdict_badge(passport: Passport) -> SafeString:
-    return display.badge(passport.verdict, TONES[passport.verdict])
-
-
 def _cells(row: PassportRow) -> Sequence[object]:
     """Return the cells of a row under `HEADS`."""
     interval = "–"
@@ -139,7 +140,7 @@ def _cells(row: PassportRow) -> Sequence[object]:
         interval = f"{decimal(low, 2)} to {decimal(high, 2)}"
     verdict: SafeString | str = "no limit"
     if row.verdict is not None:
-        verdict = display.badge(row.verdict, TONES[row.verdict])
+        verdict = verdict_badge(row.verdict)
     words: SafeString | str = display.visible(row.text)
     if row.missing:
         words = format_html("{}<br><strong>Missing: {}</strong>", words, row.missing)
@@ -151,6 +152,21 @@ def _cells(row: PassportRow) -> Sequence[object]:
         verdict,
         words,
     )
+
+
+def _check_command(passport: Passport) -> str:
+    """Return the command that makes the swap test of a procedure that has no button; empty where there is one, or no test."""
+    if passport.dimension not in BY_MESSAGE or passport.procedure == Method.PLUMBLINE:
+        return ""
+    fields = procedure_fields(passport.procedure)
+    if fields["simulated"]:
+        return ""  # what is checked is real speech
+    words = ["manage.py", "check_judge", "--judge", passport.judge, "--dimensions", passport.dimension]
+    words += ["--method", fields["method"]]
+    for name in ("hard", "double_check", "few_shot"):
+        if fields[name]:
+            words.append(f"--{name.replace('_', '-')}")
+    return shlex.join(words)
 
 
 def _buttons(request: HttpRequest, passport: Passport) -> list[Button]:

@@ -13,11 +13,21 @@ from django.utils.safestring import SafeString
 from agents.kit.console import display
 from agents.kit.console.display import Tone
 from agents.kit.templatetags.display import register as templates
-from evaluation.calibration.passport import not_usable_line, passport_lines, passport_text, passports
+from evaluation.calibration.passport import JUDGE_IS, not_usable_line, passport_lines, passport_text, passports
 from evaluation.judge.passport import Passport, PassportVerdict
 
 TONES: dict[PassportVerdict, Tone] = {"usable": "good", "not shown": "plain", "not usable": "bad"}
 SEE = "calibration.view_judgecalibration"
+SEE_SCORES = "evaluation.view_evaluationrun"
+
+
+def may_see(user: Any) -> bool:
+    """Return whether a user may open a judge's page: who sees scores sees what is known of their judge. It shows no message text."""
+    return bool(user.has_perm(SEE) or user.has_perm(SEE_SCORES))
+
+
+def verdict_badge(verdict: PassportVerdict) -> SafeString:
+    return display.badge(verdict, TONES[verdict])
 
 
 def judge_url(passport: Passport) -> str:
@@ -29,7 +39,7 @@ def judge_url(passport: Passport) -> str:
 def passport_badge(passport: Passport) -> SafeString:
     """Return the badge of a passport, with its verdict and the agreement with people, as a link to the judge's page."""
     agreement = passport.row("agreement")
-    label = f"judge {passport.verdict}"
+    label = JUDGE_IS[passport.verdict]
     if agreement is not None:
         label += f": {agreement.text}"
     badge = display.badge(label, TONES[passport.verdict], passport_text(passport))
@@ -49,7 +59,7 @@ def trust(found: Sequence[Passport], user: Any) -> SafeString:
     lines = [(display.visible(line),) for line in passport_lines(found)]
     if not lines:
         return SafeString("")
-    if user.has_perm(SEE):
+    if may_see(user):
         links = [(display.link(judge_url(passport), f"Judge in {passport.dimension}"),) for passport in found]
         lines.append((format_html_join(" · ", "{}", links),))
     return format_html_join("", '<p class="pl-subtle" dir="auto">{}</p>', lines)

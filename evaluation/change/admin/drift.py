@@ -29,8 +29,10 @@ from agents.kit.console.site import ReadOnlyAdmin
 from agents.kit.text.wording import counted, interval_text, signed
 from agents.models import Agent
 from evaluation.admin.display import MEASURE, TONES, dimension_badge, evaluation_link, judged_by, meter
-from evaluation.calibration.admin.trust import not_usable, trust
-from evaluation.calibration.passport import passports
+from evaluation.calibration.admin.trust import not_usable, passport_badge, trust
+from evaluation.calibration.agreement import all_agreements
+from evaluation.calibration.labels import Key
+from evaluation.calibration.passport import passport_of, passports
 from evaluation.change.admin.sentinel import judge_notices
 from evaluation.change.evidence import Judged
 from evaluation.change.history import ROLLING, History, Scored, histories
@@ -87,8 +89,11 @@ def history_charts(
     first, last = axis_of(drawn)
     markers = markers_of(request, [agent.pk], first, last, known=builds(request, tags, first, last))
     baseline_scores = baseline_scores_of([agent.pk])
+    agreements = all_agreements()
     charts = []
     for history in drawn:
+        key = Key(history.judged.judge, history.judged.procedure, history.dimension)
+        passport = passport_of(key, agreements.get(key), agent=agent.slug)
         daily = history.daily(MOST_POINTS)
         summary = points_text(daily)
         baseline_score = baseline_scores.get((agent.pk, history.judged, history.dimension))
@@ -98,6 +103,7 @@ def history_charts(
                 "dimension": dimension_badge(history.dimension),
                 "now": meter(history.now),
                 "judge": judged_by(history.judged),
+                "passport": passport_badge(passport),
                 "summary": summary,
                 "chart": line_chart(
                     [line],
@@ -214,6 +220,9 @@ def position_panel(request: HttpRequest, agent: Agent) -> SafeString:
             context["too_large"] = run.sample_size
         else:
             profile = position_profile(run)
+            context["not_usable"] = not_usable(
+                passports(run.judge, run.procedure, profile.dimensions, agent=agent.slug)
+            )
             context["dimensions"] = [_position_context(dimension) for dimension in profile.dimensions.values()]
     return render_to_string("admin/change/drift/by_position.html", context)
 

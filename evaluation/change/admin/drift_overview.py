@@ -326,7 +326,7 @@ def _overview_context(request: HttpRequest, form: OverviewForm) -> dict[str, Any
         stop=page * CARDS_PER_PAGE,
         quotes=request.user.has_perm("agents.view_message"),
     )
-    found = _passports_of(judged, overview.drifts)
+    found = passports_of_drifts(judged, overview.drifts)
     states = []
     for state, (tone, hint) in STATES.items():
         if state in overview.states:
@@ -348,7 +348,7 @@ def _overview_context(request: HttpRequest, form: OverviewForm) -> dict[str, Any
     }
 
 
-def _passports_of(judged: Judged | None, drifts: Sequence[AgentDrift]) -> list[Passport]:
+def passports_of_drifts(judged: Judged | None, drifts: Sequence[AgentDrift]) -> list[Passport]:
     """Return the passports of the judge of these agents; of one agent also with its own figure."""
     if judged is None:
         return []
@@ -373,7 +373,7 @@ def change_panel(request: HttpRequest, agent: Agent) -> SafeString:
     """Return the agent's card with every proposition, by the judge that comes first on the overview among those of its baselines."""
     judged = _first_judge_of(agent)
     drift = drift_overview([agent], judged, quotes=request.user.has_perm("agents.view_message")).drifts[0]
-    found = _passports_of(judged, [drift])
+    found = passports_of_drifts(judged, [drift])
     rows = [_proposition_row(drift, change) for change in drift.propositions[:MOST_PROPOSITIONS]]
     context = {
         "shown": drift_cards(request, [drift])[0],

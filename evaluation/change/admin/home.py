@@ -24,8 +24,16 @@ from agents.kit.console.home import Answers, HomePart, Questions, add_home, numb
 from agents.kit.text.wording import counted
 from agents.models import Agent
 from evaluation.admin.display import judged_by
+from evaluation.calibration.admin.trust import not_usable
 from evaluation.change.admin.drift import MOST_POINTS, axis_of, baseline_scores_of, history_line
-from evaluation.change.admin.drift_overview import MOST_AGENTS, STATES, by_name, judge_name, usual_overview
+from evaluation.change.admin.drift_overview import (
+    MOST_AGENTS,
+    STATES,
+    by_name,
+    judge_name,
+    passports_of_drifts,
+    usual_overview,
+)
 from evaluation.change.evidence import Judged
 from evaluation.change.history import ROLLING, History, histories
 from evaluation.change.models import Baseline, DriftAlert
@@ -127,6 +135,7 @@ def drifting_now(request: HttpRequest, answers: Answers) -> SafeString | None:
         "number": number_link(f"{overview_url}?state=drifted", f"{drifted:,}"),
         "agents": counted(count, "agent"),
         "bounded": MOST_AGENTS if count == MOST_AGENTS else 0,  # there may be more agents
+        "not_usable": _not_usable_line(overview.drifts),
         "fallen": _by_since_when(named),
         "others": drifted - len(named),
         "states": _other_states(overview, overview_url),
@@ -136,6 +145,12 @@ def drifting_now(request: HttpRequest, answers: Answers) -> SafeString | None:
     if request.user.has_perm("evaluation.view_evaluationrun"):
         context |= _chart_context(request, agents[:MOST_OFFERED], overview.drifts)
     return render_to_string("admin/change/home.html", context)
+
+
+def _not_usable_line(drifts: Sequence[AgentDrift]) -> SafeString:
+    """Return that the judge of these agents is surely not usable; empty where it is not known to be."""
+    judged = next((drift.judged for drift in drifts if drift.judged is not None), None)
+    return not_usable(passports_of_drifts(judged, drifts))
 
 
 def _other_states(overview: Overview, overview_url: str) -> list[SafeString]:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import re
+from datetime import timedelta
+from html import unescape
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.urls import reverse
+from django.utils import timezone
 from pytest_django import Settings
 
+from agents.models import Agent
 from evaluation.calibration.agreement import compute_agreement, refresh, work_one
 from evaluation.calibration.jobs import JudgeCheckRequest, request_check
 from evaluation.calibration.labels import Key
@@ -21,8 +28,11 @@ from evaluation.models import EvaluationRun, Job
 from evaluation.runs.execute import capture
 from evaluation.runs.execute import work_one as work_one_run
 from evaluation.runs.planning import RunSpec
+from evaluation.runs.schedules import work_one as work_one_schedule
 from tests.console import page_of, read, signed_in, staff, superuser
 from tests.evaluation.calibration.labelled import KEY, judgements, label_all
+from tests.evaluation.change.drift.scheduling import make_schedule, measured_day
+from tests.evaluation.change.measured import flattened
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import LLM, make_run
 from tests.evaluation.judging import answers, claims_of
@@ -32,7 +42,15 @@ from tests.llm_server import LLMServer
 pytestmark = pytest.mark.django_db
 
 FLUENCY = Key(LLM, "plumbline", "fluency")
-GOOD_KAPPA = {"kappa": 0.8, "kappa_low": 0.7, "kappa_high": 0.9, "labels": 80, "items": 80, "annotators": 1}
+GOOD_KAPPA = {
+    "kappa": 0.8,
+    "kappa_low": 0.7,
+    "kappa_high": 0.9,
+    "labels": 80,
+    "items": 80,
+    "annotators": 1,
+    "figures": {"conversations": 12},
+}
 MAYBE_KAPPA = {**GOOD_KAPPA, "kappa": 0.65, "kappa_low": 0.5, "kappa_high": 0.75}
 BAD_KAPPA = {**GOOD_KAPPA, "kappa": 0.4, "kappa_low": 0.2, "kappa_high": 0.59}
 FIRST = {"endpoint": "", "served_model": "one", "prompt_digest": "aa"}
@@ -59,7 +77,10 @@ def order(low: float, high: float) -> dict[str, Any]:
 
 def beyond(low: float, high: float) -> dict[str, Any]:
     """Figures with the judge's agreement beside that of two people."""
-    return {"beyond_people": {"value": (low + high) / 2, "interval": [low, high], "n": 40, "reason": ""}}
+    return {
+        "conversations": 12,
+        "beyond_people": {"value": (low + high) / 2, "interval": [low, high], "n": 40, "reason": ""},
+    }
 
 
 # -- what decides
@@ -70,6 +91,8 @@ def beyond(low: float, high: float) -> dict[str, Any]:
         ({**GOOD_KAPPA}, "not shown", ["swap test"]),
         ({"swap_test": swap(0.8, 0.9)}, "not shown", ["agreement"]),
         ({**GOOD_KAPPA, "swap_test": swap(0.8, 0.9)}, "usable", ["agreement", "swap test"]),
+        ({**GOOD_KAPPA, "figures": {"conversations": 9}, "swap_test": swap(0.8, 0.9)}, "not shown", ["agreement"]),
+        ({**BAD_KAPPA, "figures": {"conversations": 9}, "swap_test": swap(0.8, 0.9)}, "not shown", ["agreement"]),
         ({**GOOD_KAPPA, "swap_test": swap(0.45, 0.7)}, "not shown", ["swap test"]),
         ({**MAYBE_KAPPA, "swap_test": swap(0.8, 0.9)}, "not shown", ["agreement"]),
         ({**GOOD_KAPPA, "items": 12, "labels": 12, "swap_test": swap(0.8, 0.9)}, "not shown", ["agreement"]),
@@ -124,6 +147,7 @@ def test_a_higher_setting_asks_more_of_agreement(settings: Settings) -> None:
     [
         ({}, "at least 20 labels"),
         ({**GOOD_KAPPA, "items": 12, "labels": 12}, "at least 8 more labels"),
+        ({**GOOD_KAPPA, "figures": {"conversations": 3}}, "labels of 7 more conversations"),
         (MAYBE_KAPPA, "about 640 more labels"),  # 0.15 below, 0.05 above the limit: nine times as many
         ({**MAYBE_KAPPA, "kappa": 0.601}, "many more labels"),
         ({**MAYBE_KAPPA, "kappa": 0.5, "kappa_low": 0.3, "kappa_high": 0.7}, "about 240 more labels"),
@@ -223,6 +247,19 @@ def test_an_evaluation_by_another_model_makes_the_passport_stale(
     assert JudgeCalibration.objects.get(dimension="adherence").identity == known.identity
 
 
+def test_repeats_of_a_known_judge_show_their_spread(llm_server: LLMServer, propositions: PropositionFolder) -> None:
+    propositions.claims("adherence/_default.yaml", "voice")
+    ada = make_agent()
+    talk(ada, [f"Line {n}." for n in range(12)])
+    llm_server.respond = answers(lambda claim: 8)
+    for repeats in (1, 3):
+        capture([RunSpec(agent=ada, dimensions=("adherence",), repeats=repeats, seed=repeats)])
+        while work_one(owner="test"):
+            pass
+
+    assert JudgeCalibration.objects.get(dimension="adherence").observed["repeated"] == 12
+
+
 # -- where it stands
 def calibrated(**fields: Any) -> JudgeCalibration:
     row: JudgeCalibration = JudgeCalibration.objects.create(**KEY._asdict(), **fields)
@@ -270,6 +307,18 @@ def test_the_page_of_an_unknown_judge_leads_to_what_is_missing() -> None:
     assert 'value="20"' in read(root, draw)
     reader = signed_in(staff("calibration.view_judgecalibration", username="reader"))
     assert "Run the swap test" not in read(reader, page)
+
+
+def test_who_sees_scores_may_open_the_page_of_their_judge() -> None:
+    run = make_run(make_agent(), dimensions=["adherence"])
+    judgements([5], run=run)
+    reader = signed_in(staff("evaluation.view_evaluationrun", username="reader"))
+    link = re.search(r'href="([^"]*judgecalibration/passport[^"]*)"', read(reader, page_of(run)))
+    assert link is not None
+    page = unescape(link[1])
+
+    assert reader.get(page).status_code == 200
+    assert signed_in(staff(username="nobody")).get(page).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -321,6 +370,82 @@ def test_a_build_with_the_passport_it_requires_passes(build: LLMServer) -> None:
     JudgeCalibration.objects.filter(dimension="adherence").update(**GOOD_KAPPA, swap_test=swap(0.8, 0.9))
 
     assert evaluated("--require-passport")[0] == 0
+
+
+def test_exact_rules_need_no_passport(build: LLMServer, propositions: PropositionFolder) -> None:
+    propositions.write(
+        "adherence/_default.yaml",
+        """
+        dimension: adherence
+        propositions:
+          - {id: short, claim: '{{agent_name}} is short', rule: {max_sentences: 2}}
+        """,
+    )
+
+    code, document = evaluated("--require-passport")
+
+    assert (code, document["without_passport"]) == (0, [])
+
+
+def test_files_of_a_build_say_first_that_the_judge_is_not_usable(build: LLMServer, tmp_path: Path) -> None:
+    evaluated()
+    JudgeCalibration.objects.filter(dimension="adherence").update(**BAD_KAPPA)
+    markdown_file, junit_file = tmp_path / "report.md", tmp_path / "report.xml"
+
+    code, document = evaluated("--markdown", str(markdown_file), "--junit", str(junit_file))
+
+    assert code == 0
+    (line,) = document["summary"]["not_usable"]
+    assert "test-model in adherence" in line
+    heading = markdown_file.read_text().splitlines()[2]
+    assert "\u26a0" in heading
+    assert "not usable" in heading
+    assert "not usable" in junit_file.read_text().partition("<system-out>")[2]
+
+
+@pytest.mark.parametrize("door", ["home", "overview", "agent", "evaluation"])
+def test_pages_with_a_verdict_say_that_the_judge_is_not_usable(door: str) -> None:
+    ada = make_agent()
+    flattened(ada)
+    calibrated(**BAD_KAPPA)
+    pages = {
+        "home": "/admin/",
+        "overview": reverse("admin:evaluation_drift_overview"),
+        "agent": page_of(ada),
+        "evaluation": page_of(EvaluationRun.objects.latest("pk")),
+    }
+
+    html = read(signed_in(superuser()), pages[door])
+
+    assert "judge not usable" in html or "The judge is not usable" in html
+    assert ("The judge is not usable" in html) == (door != "evaluation")  # a page of scores, without a verdict
+
+
+COMMANDS: list[tuple[str, ...]] = [
+    ("evaluate", "--agents", "ada", "--dimensions", "adherence"),
+    ("capture_baseline", "--agents", "ada", "--dimensions", "adherence"),
+    ("compare", "--agents", "ada", "--dimensions", "adherence"),
+    ("drift",),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_say_first_that_the_judge_is_not_usable(build: LLMServer, command: tuple[str, ...]) -> None:
+    call_command("capture_baseline", "--agents", "ada", "--dimensions", "adherence", stdout=io.StringIO())
+    ada = Agent.objects.get(slug="ada")
+    measured_day(
+        make_schedule("nightly", ada, due=timezone.now() + timedelta(days=9)), ada, 0, [8, 8], judge="test-model"
+    )
+    while work_one_schedule(owner="test"):
+        pass
+    JudgeCalibration.objects.filter(dimension="adherence").update(**BAD_KAPPA)
+    out = io.StringIO()
+
+    with contextlib.suppress(SystemExit, CommandError):  # too little to compare
+        call_command(*command, stdout=out)
+
+    lines = [line for line in out.getvalue().splitlines() if line and not line.startswith("Estimate")]
+    assert "not usable" in lines[0]
 
 
 def test_files_have_no_labels_to_require_a_passport_of() -> None:

@@ -194,3 +194,11 @@ def test_an_agent_that_must_be_scored_is_no_pass_with_too_little(expected: bool,
 
 def test_no_agents_are_no_pass() -> None:
     assert decide([], Limits()).exit_code == 2
+
+
+def test_counted_dimensions_have_no_passport_to_require() -> None:
+    findings = decide([result(STEADY)], Limits(require_passport=True), passports=[])
+
+    assert (findings.verdict, findings.exit_code) == ("judge without a passport", 2)
+    (finding,) = findings.findings
+    assert "ideas_quantity" in finding.why

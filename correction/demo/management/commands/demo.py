@@ -20,7 +20,7 @@ from agents.kit.text.wording import money
 from agents.models import Agent
 from correction.demo.demo_data import fill_console
 from correction.demo.demonstration import show_correction, show_debate, show_experiment, show_swarm
-from evaluation.calibration.passport import passport_lines, passports_of
+from evaluation.calibration.passport import not_usable_line, passport_lines, passports_of
 from evaluation.change.evidence import judged_ways
 from evaluation.change.overview import Overview, drift_overview
 from evaluation.change.sentences import sentence_of
@@ -87,11 +87,16 @@ class Command(BaseCommand):
         self._heading(f"3. Baseline: {TAG} {BASE}")
         baseline = [RunSpec(agent=agent, is_baseline=True, where={TAG: BASE}) for agent in agents]
         results = self._measure(baseline, again=options["again"])
-        notes = passport_lines(passports_of([result.summary.run for result in results]))
-        outcome_table(str(settings.JUDGE_MODEL), results, self.stdout, notes=notes)
+        found = passports_of([result.summary.run for result in results])
+        not_usable = not_usable_line(found)
+        if not_usable:
+            self.stdout.write(not_usable)
+        outcome_table(str(settings.JUDGE_MODEL), results, self.stdout, notes=passport_lines(found))
         self._heading(f"4. {TAG.capitalize()} {LATER}, compared with it")
         later = [RunSpec(agent=agent, where={TAG: LATER}) for agent in agents]
         results += self._measure(later, again=options["again"])
+        if not_usable:
+            self.stdout.write(not_usable)
         overview_table(drift_overview(agents, next(iter(judged_ways()), None), quotes=False), self.stdout)
         self.stdout.write(
             f"{DRIFT}\nWhere it was planted: docs/reference/seed-data.md. With messages and reasons: Quality › Overview in the console."

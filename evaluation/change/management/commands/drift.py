@@ -13,6 +13,7 @@ from rich.markup import escape
 from agents.kit.commands import Cell, CodedCommand, console_on, print_table, unusable, wrong
 from agents.kit.text.wording import number
 from agents.models.conversations import find_agents
+from evaluation.calibration.passport import not_usable_line, passports
 from evaluation.change.series import Drop, Series, series_of, without_series
 from evaluation.commands import as_text
 from evaluation.models import Method
@@ -81,6 +82,9 @@ def drift_table(all_series: Sequence[Series], out: Any) -> None:
         how = judge_label(judge)
         if procedure != Method.PLUMBLINE:
             how += f", {procedure}"
+        not_usable = not_usable_line(passports(judge, procedure, [series.dimension for series in of_judge]))
+        if not_usable:
+            console.print(f"[bold red]{escape(not_usable)}[/]")
         _print_series(of_judge, f"Scores by {how}, 0 to 9", console)
         for sentence in _sentences(of_judge):
             console.print(escape(sentence))
