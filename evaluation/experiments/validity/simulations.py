@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from evaluation.experiments.validity.judges import usual_kappa_interval
+from evaluation.experiments.validity.judges import TwoByTwo, kappa_of, usual_kappa_interval
 from evaluation.experiments.validity.rows import OURS, Group, ValidityRow, outcome_of, percent, share_text
 from evaluation.experiments.validity.voices import stratum_of
-from evaluation.statistics.agreement import TwoByTwo, binary_kappa, quadratic_weighted_kappa
+from evaluation.statistics.agreement import quadratic_weighted_kappa
 from evaluation.statistics.arms import detectable_d, permutation_p, welch
 from evaluation.statistics.bootstrap import Estimate, Interval, Observation, bootstrap_difference, bootstrap_mean
 from evaluation.statistics.change_point import DAYS_PER_MONTH, FALSE_ALARMS_PER_MONTH, Point, find_drops
@@ -160,7 +160,7 @@ def _kappa_rows(trials: int) -> list[ValidityRow]:
         name = f"kappa of {items} items"
         for generator in _generators(name, trials):
             table = _draw_table(generator, items)
-            interval = binary_kappa(table).interval
+            interval = kappa_of(table, resamples=RESAMPLES).interval
             if interval is None:
                 continue
             defined += 1
@@ -169,7 +169,7 @@ def _kappa_rows(trials: int) -> list[ValidityRow]:
         claim = f"the lower end of kappa's interval is too high: {items} items, true kappa {KAPPA}, 30 % violations"
         holds = share_interval(too_high, defined).low <= LOWER_TAIL
         ours = f"{share_text(too_high, defined)}; by the usual standard error {percent(too_high_usual, defined)}"
-        rows.append(_row(claim, "Donner & Eliasziw 1992", "at most 2.5 %", ours, holds=holds))
+        rows.append(_row(claim, "bootstrap, one disagreement more", "at most 2.5 %", ours, holds=holds))
     return rows
 
 
@@ -212,7 +212,7 @@ def _weighted_kappa_row(trials: int) -> ValidityRow:
             too_high += estimate.interval.low > truth
     return _row(
         f"the lower end of weighted kappa's interval is too high: {LABELS} labels from 0 to 9, true kappa {truth:.2f}",
-        "Fleiss & Cohen 1973; bootstrap",
+        "bootstrap, one disagreement more",
         "at most 5 %",
         share_text(too_high, defined),
         holds=share_interval(too_high, defined).low <= MOST_TOO_HIGH,

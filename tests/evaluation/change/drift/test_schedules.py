@@ -50,7 +50,9 @@ def test_a_schedule_that_is_due_is_fired_by_the_worker_and_measured(recent: Agen
     due = timezone.now() - timedelta(minutes=3)
     schedule = make_schedule("nightly", recent, due=due)
 
-    assert [work() for _ in range(6)] == [True] * 5 + [False]  # fired, judge checked, measured, looked at, passport computed
+    assert [work() for _ in range(6)] == [True] * 5 + [
+        False
+    ]  # fired, judge checked, measured, looked at, passport computed
 
     run = EvaluationRun.objects.get(schedule=schedule)
     assert (run.agent, run.status, run.overall_score, run.is_baseline) == (recent, "completed", 7, False)
