@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agents.kit.text.wording import counted
-from evaluation.statistics.bootstrap import LEVEL, Estimate, Interval, finite_numbers, percentile_estimate, replicates
+from evaluation.statistics.bootstrap import Estimate, Interval, finite_numbers, percentile_estimate, replicates
 
 if TYPE_CHECKING:
     import numpy as np
@@ -205,74 +204,6 @@ def krippendorff_alpha(items: Sequence[Sequence[float | None]], *, resamples: in
 
     drawn = replicates(alphas, counts, resamples=resamples)
     return percentile_estimate(alpha(counts.astype(np.float64)), drawn, n=len(rows))
-
-
-@dataclass(frozen=True, slots=True)
-class TwoByTwo:
-    """How often two raters said yes to the same items: both of them, one of them alone, or neither."""
-
-    both: int
-    first_alone: int
-    second_alone: int
-    neither: int
-
-    @property
-    def n(self) -> int:
-        return self.both + self.first_alone + self.second_alone + self.neither
-
-
-def binary_kappa(table: TwoByTwo) -> Estimate:
-    """Return Cohen's kappa of two raters who say yes or no, with an interval that perfect agreement has, too.
-
-    Source of the interval: Donner & Eliasziw, "A goodness-of-fit approach to inference procedures for the kappa statistic", Statistics in
-    Medicine 11 (1992), 1511–1519: every kappa at which the expected numbers of agreements and disagreements fit those observed. It takes
-    the raters to say yes equally often. The usual standard error and the bootstrap are too sure here: both give perfect agreement no width
-    (`manage.py dev validity` tries them).
-
-    Returns:
-        No value where there are no items, or both raters gave one and the same answer throughout.
-    """
-    from scipy.optimize import brentq
-    from scipy.special import chdtri
-
-    n = table.n
-    if n == 0 or n in (table.both, table.neither):
-        return Estimate(None, None, n, "both raters gave one and the same answer throughout")
-    disagreements = table.first_alone + table.second_alone
-    yes_first = (table.both + table.first_alone) / n
-    yes_second = (table.both + table.second_alone) / n
-    observed = (table.both + table.neither) / n
-    by_chance = yes_first * yes_second + (1 - yes_first) * (1 - yes_second)
-    value = (observed - by_chance) / (1 - by_chance)
-
-    yes = (yes_first + yes_second) / 2
-    no = 1 - yes
-    allowed = float(chdtri(1, 1 - LEVEL))  # 3.84: the misfit that chance exceeds in 5 %
-
-    def misfit_beyond(kappa: float) -> float:
-        """Return how far the misfit of a kappa, as Pearson's chi-squared, exceeds what is allowed."""
-        shared = kappa * yes * no
-        cells = [
-            (table.both, yes**2 + shared),
-            (disagreements, 2 * (yes * no - shared)),
-            (table.neither, no**2 + shared),
-        ]
-        misfit = 0.0
-        for count, share in cells:
-            misfit += (count - n * share) ** 2 / (n * share)
-        return misfit - allowed
-
-    margin = 1e-9  # at the very ends a cell is expected to be empty
-    least = margin - min(yes / no, no / yes)
-    most = 1 - margin
-    best = max(least, 1 - disagreements / (2 * n * yes * no))  # where the table fits
-    low = least
-    if best > least and misfit_beyond(least) > 0:
-        low = float(brentq(misfit_beyond, least, min(best, most)))
-    high = 1.0
-    if best < most and misfit_beyond(most) > 0:
-        high = float(brentq(misfit_beyond, best, most))
-    return Estimate(value, Interval(min(low, value), max(high, value)), n)
 
 
 def judge_noise(repeats: Iterable[Sequence[float]]) -> float | None:

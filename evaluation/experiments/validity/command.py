@@ -33,7 +33,7 @@ class Command(CodedCommand):
         "Print one table: what Plumbline finds on published validations, experiments and plays and in simulations, beside what was "
         "published or is promised. Takes no key and no database, and a few minutes. With --judge and --data a model is asked about "
         "published drifts, too; its calls are in the ledger, nothing else is stored. "
-        "Exit code: 0 all promises hold, 1 one of them does not."
+        "Exit code: 1 a promise fails, else 0."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -63,6 +63,8 @@ class Command(CodedCommand):
         try:
             report = measure(folder=folder, judge=judge, trials=options["trials"], work_id=work_id)
         except (OSError, ValueError) as error:
+            if folder is None:
+                raise
             raise unusable(f"--data {folder}: {error}") from None
         if page is not None:
             write_text("--write", page, with_table(page.read_text(encoding="utf-8"), report))

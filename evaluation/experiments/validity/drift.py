@@ -154,8 +154,13 @@ def drift_rows(folder: Path | None, judge: str, *, work_id: str = "") -> list[Va
     rows = []
     if pairs:
         rows.append(_row_of_pairs(pairs, judge, label))
-    for topic, conversation in topics.items():
-        rows.append(_row_of_topic(topic, conversation, judge, label))
+    else:
+        rows.append(_row(CLAIM_OF_PAIRS, "above 0.5", NO_DATA))
+    for topic, expected in TOPICS.items():
+        if topic in topics:
+            rows.append(_row_of_topic(topic, topics[topic], judge, label))
+        else:
+            rows.append(_row(_claim_of_topic(topic), expected, NO_DATA))
     return rows
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from statistics import median
 
 from evaluation.experiments.validity.rows import Group, ValidityRow, outcome_of
-from evaluation.statistics.agreement import TwoByTwo, binary_kappa
-from evaluation.statistics.bootstrap import Interval
+from evaluation.statistics.agreement import RESAMPLES, quadratic_weighted_kappa
+from evaluation.statistics.bootstrap import Estimate, Interval
 from evaluation.statistics.difference import share_interval
 
 FILE = Path(__file__).with_name("data") / "judge_agreement.csv"
@@ -28,7 +28,32 @@ LEAST_VIOLATIONS = 10  # found by people
 
 PRECISE = 1e-12  # what rounding alone may change of a kappa
 MOST_TIMES = 100.0  # as many labels; what takes more is not decided by labels
+MOST_ITEMS = 1_000
 Z = 1.959964  # of a 95 % interval
+
+
+@dataclass(frozen=True, slots=True)
+class TwoByTwo:
+    """How often two raters said yes to the same items: both of them, one of them alone, or neither."""
+
+    both: int
+    first_alone: int
+    second_alone: int
+    neither: int
+
+    @property
+    def n(self) -> int:
+        return self.both + self.first_alone + self.second_alone + self.neither
+
+
+def kappa_of(table: TwoByTwo, *, resamples: int = RESAMPLES) -> Estimate:
+    """Return kappa of a table with the interval that decides a judge's passport; yes counts 1, no 0.
+
+    With two answers quadratic weights change nothing: it is Cohen's kappa.
+    """
+    first = [1] * (table.both + table.first_alone) + [0] * (table.second_alone + table.neither)
+    second = [1] * table.both + [0] * table.first_alone + [1] * table.second_alone + [0] * table.neither
+    return quadratic_weighted_kappa(first, second, resamples=resamples)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +77,7 @@ class Validation:
 
     @property
     def kappa(self) -> float:
-        value = binary_kappa(self.table).value
+        value = kappa_of(self.table).value
         return 0.0 if value is None else value
 
     def passes_by_values(self) -> bool:
@@ -65,16 +90,16 @@ class Validation:
 
     def kappa_is_shown(self) -> bool:
         """Return whether the lower end of kappa's interval passes."""
-        interval = binary_kappa(self.table).interval
+        interval = kappa_of(self.table).interval
         return interval is not None and interval.low > LEAST_KAPPA
 
     def all_is_shown(self) -> bool:
         """Return whether the lower ends of kappa, precision and recall pass."""
-        if not self.kappa_is_shown():
-            return False
         precision = share_interval(self.table.both, self.flagged)
         recall = share_interval(self.table.both, self.violations)
-        return precision.low > LEAST_PRECISION and recall.low > LEAST_RECALL
+        if precision.low <= LEAST_PRECISION or recall.low <= LEAST_RECALL:
+            return False
+        return self.kappa_is_shown()
 
 
 def read_validations(path: Path = FILE) -> list[Validation]:
@@ -97,15 +122,13 @@ def usual_kappa_interval(table: TwoByTwo) -> Interval:
 
     Source: Psychological Bulletin 72 (1969), 323–327. Perfect agreement has no width by it. Both answers must occur.
     """
-    value = binary_kappa(table).value
-    if value is None:
-        raise ValueError("both raters gave one and the same answer throughout; allowed: both answers")
     n = table.n
     yes_first = (table.both + table.first_alone) / n
     yes_second = (table.both + table.second_alone) / n
     no_first = 1 - yes_first
     no_second = 1 - yes_second
     by_chance = yes_first * yes_second + no_first * no_second
+    value = ((table.both + table.neither) / n - by_chance) / (1 - by_chance)
     miss = 1 - value
     agreeing = table.both / n * (1 - (yes_first + yes_second) * miss) ** 2
     agreeing += table.neither / n * (1 - (no_first + no_second) * miss) ** 2
@@ -145,11 +168,16 @@ def _scaled(validation: Validation, times: float) -> Validation:
 
 
 def items_needed(share: float, limit: float) -> int:
-    """Return the smallest number of items that shows a share to be above a limit: the lower end of its interval passes."""
-    n = 1
-    while share_interval(round(share * n), n).low <= limit:
-        n += 1
-    return n
+    """Return the number of items from which on a share is shown to be above a limit: the lower end of its interval passes.
+
+    The share is as close as whole items allow, so a number may pass and the next one fail; counted is the one after which none fails.
+    Numbers up to 1,000 are tried.
+    """
+    last_failing = 0
+    for n in range(1, MOST_ITEMS + 1):
+        if share_interval(round(share * n), n).low <= limit:
+            last_failing = n
+    return last_failing + 1
 
 
 def judge_rows(validations: Sequence[Validation] = ()) -> list[ValidityRow]:
@@ -175,7 +203,7 @@ def judge_rows(validations: Sequence[Validation] = ()) -> list[ValidityRow]:
             f"{passing} of {n}",
         ),
         _row(
-            "judges whose kappa is shown to be > .60: lower end of the 95 % interval (Donner & Eliasziw 1992)",
+            "judges whose kappa is shown to be > .60: lower end of the 95 % interval that decides a passport",
             "",
             f"{by_kappa} of {n} (by the usual standard error, which is too sure: {by_usual_error})",
         ),
@@ -202,7 +230,7 @@ def _needed_text(validations: Sequence[Validation]) -> str:
             times.append(factor)
     text = (
         f"{len(times)} judges: {median(times):.1f} × in the median, {min(times):.1f} to {max(times):.1f} ×; "
-        f"violations needed to show > .75: {items_needed(1, LEAST_RECALL)} where all are right, "
+        f"violations needed to show > .75, if exactly so many come out right: {items_needed(1, LEAST_RECALL)} at 100 %, "
         f"{items_needed(0.95, LEAST_RECALL)} at 95 %, {items_needed(0.9, LEAST_RECALL)} at 90 %, {items_needed(0.85, LEAST_RECALL)} at 85 %"
     )
     if unreachable:

@@ -46,7 +46,7 @@ def _row_of_printed_figures() -> ValidityRow:
             equal += agrees_as_printed(figure)
     return ValidityRow(
         group=GROUP,
-        claim="difference and p of Welch's test follow from the printed means, standard deviations and numbers of scores",
+        claim="difference and p of Welch's test follow from the printed means and standard deviations, with the numbers of the raw scores",
         source=SOURCE,
         licence="facts",
         published=f"{total} rows",
