@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from decimal import Decimal
 from html import unescape
@@ -15,7 +16,7 @@ from agents.models import Agent
 from correction.config.configure import config_history, configure
 from correction.config.settings import SETTINGS, resolve_config
 from tests.api_client import Program, program
-from tests.console import plain, signed_in, superuser
+from tests.console import Browser, plain, signed_in, superuser
 from tests.correction.gating import join, judge
 from tests.correction.gating import send as send_draft
 from tests.correction.ledger import price
@@ -197,6 +198,20 @@ def test_a_form_writes_nothing_over_what_was_changed_since_it_was_opened(client:
     again = form_of(page)
     assert again["gate_mode"] == "observe"
     assert send(browser, MICHAEL, again | {"gate_adherence_threshold": "7"}).status_code == 200
+
+
+def test_a_form_from_another_site_changes_nothing(client: Program) -> None:
+    browser = Browser(enforce_csrf_checks=True)
+    browser.force_login(superuser())
+    page = browser.get(MICHAEL, headers={"Accept": "text/html", "Host": "testserver"})
+    fields = form_of(page) | {"gate_adherence_threshold": "7"}
+    token = json.loads(re.findall(r'id="drf_csrf">(.*?)</script>', page.content.decode(), re.S)[0])["csrfToken"]
+
+    refused = send(browser, MICHAEL, fields)
+    assert refused.status_code == 403
+    assert "CSRF" in plain(refused.content.decode())
+    own = {"Host": "testserver", "Referer": "https://testserver/", "X-CSRFToken": token}
+    assert send(browser, MICHAEL, fields, **own).status_code == 200
 
 
 def test_a_form_is_bounded_as_json_is(client: Program) -> None:

@@ -129,3 +129,12 @@ def test_the_report_is_exported_as_a_page_and_as_rows(client: Program) -> None:
     measures = [row["measure"] for row in csv.DictReader(io.StringIO(rows.content.decode()))]
     assert measures[:2] == ["fluency", "convergence"]
     refused(client.get(f"{URL}{experiment.pk}/export/?as=pdf"))
+
+
+def test_starting_is_throttled_and_reading_is_not(client: Program, settings: Settings) -> None:
+    settings.API_PAID_PER_MINUTE = 2
+    answers = [client.post(URL, {"scenario": SCENARIO}, format="json").status_code for _ in range(3)]
+
+    assert answers == [201, 201, 429]
+    assert client.get(URL).status_code == 200
+    assert Experiment.objects.count() == 2

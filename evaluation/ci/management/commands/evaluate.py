@@ -255,7 +255,7 @@ class Command(CodedCommand):
         add(
             "--require-passport",
             action="store_true",
-            help="exit code 2 unless the judge's passport is usable in each dimension that it scores (console: Quality › Judges)",
+            help="exit code 2 unless the judge's passport is usable in each dimension that it scores (console: Quality › Labels › Judges)",
         )
 
         add_options(parser.add_argument_group("how it is judged"), AgentsRequest, *HOW)

@@ -19,6 +19,7 @@ from agents.kit.models.lease import Leasable, _namespace
 from agents.kit.work.queues import release_lost_leases, work_models
 from agents.models import Run
 from correction.behavior.models import BehaviorRequest
+from evaluation.change.models import JudgeSentinel
 from evaluation.experiments.models import Experiment
 from tests.factories import make_agent, make_channel, say
 
@@ -69,6 +70,9 @@ def held_by(model: type[Leasable], owner: str) -> Leasable:
         targets["Delivery"] = {"receiver": Receiver.objects.create(name="ops", address="ops@example.com")}
     if model.__name__ == "BehaviorEffect":
         targets["BehaviorEffect"] = {"request": BehaviorRequest.objects.create(agent=agent), "messages": 5}
+    if model.__name__ == "SentinelCheck":
+        sentinel = JudgeSentinel.objects.create(judge="m", procedure="plumbline", seed=1)
+        targets["SentinelCheck"] = {"sentinel": sentinel, "every_minutes": 1_440, "fired_at": timezone.now()}
     if model.__name__ == "ExperimentEnvironment":
         experiment = Experiment.objects.create(name="small", status="completed")
         targets["ExperimentEnvironment"] = {"experiment": experiment, "arm": "a", "number": 1, "channel": channel}
