@@ -187,7 +187,7 @@ def test_figures_are_kept_and_read_in_one_query(django_assert_num_queries: pytes
     agreement = passport_of(KEY, result).row("agreement")
     assert agreement is not None
     assert agreement.text.startswith("κ 0.97 [0.8")
-    assert agreement.text.endswith("], 40 labels")
+    assert "], 40 labels" in agreement.text
     assert (result.labels, result.items, result.annotators, result.is_stale) == (40, 40, 1, False)
 
 

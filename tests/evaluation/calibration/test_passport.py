@@ -10,6 +10,7 @@ from datetime import timedelta
 from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -307,6 +308,19 @@ def test_the_page_of_an_unknown_judge_leads_to_what_is_missing() -> None:
     assert 'value="20"' in read(root, draw)
     reader = signed_in(staff("calibration.view_judgecalibration", username="reader"))
     assert "Run the swap test" not in read(reader, page)
+
+
+@pytest.mark.parametrize(
+    ("procedure", "options"),
+    [("plumbline", ""), ("plumbline+hard", " --hard"), ("plumbline+double-check", " --double-check")],
+)
+def test_a_procedure_without_a_button_for_the_swap_test_has_its_command(procedure: str, options: str) -> None:
+    query = urlencode({"judge": LLM, "procedure": procedure, "dimension": "adherence"})
+
+    html = read(signed_in(superuser()), f"{reverse('admin:calibration_judgecalibration_passport')}?{query}")
+
+    command = f"manage.py check_judge --judge {LLM} --dimensions adherence --method plumbline{options}<"
+    assert (command in html) == bool(options)
 
 
 def test_who_sees_scores_may_open_the_page_of_their_judge() -> None:

@@ -272,3 +272,20 @@ def test_without_repeats_there_is_no_noise_and_equal_repeats_have_none(
     repeats: list[list[int]], noise: float | None
 ) -> None:
     assert judge_noise(repeats) == noise
+
+
+def test_ratings_that_are_alike_in_a_conversation_widen_the_interval_of_kappa() -> None:
+    people = [0.0, 9.0, 5.0, 7.0] * 20
+    judge = [*people[:40], *([9.0, 0.0, 7.0, 5.0] * 10)]  # right in half of the conversations, wrong in the other half
+    conversations = [number // 4 for number in range(80)]
+
+    alone = quadratic_weighted_kappa(people, judge)
+    together = quadratic_weighted_kappa(people, judge, clusters=conversations)
+    too_few = quadratic_weighted_kappa(people, judge, clusters=[number // 20 for number in range(80)])
+
+    assert alone.interval is not None
+    assert together.interval is not None
+    assert together.value == alone.value
+    width = alone.interval.high - alone.interval.low
+    assert together.interval.high - together.interval.low > 1.3 * width
+    assert too_few == alone
