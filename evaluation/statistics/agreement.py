@@ -257,7 +257,7 @@ def _drawn_things(ratings: Floats, clusters: Sequence[Hashable] | None) -> _Draw
         raise ValueError(f"{len(ratings)} ratings but {len(clusters)} clusters; each rating needs its cluster")
     numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
     table = np.zeros((len(numbers), len(pairs)))
-    for cluster, pair in zip(clusters, pair_of_item.reshape(-1).tolist(), strict=True):
+    for cluster, pair in zip(clusters, pair_of_item.reshape(-1), strict=True):
         table[numbers[cluster], pair] += 1
     kinds, counts = np.unique(table, axis=0, return_counts=True)  # so that order changes nothing
     return _DrawnThings(pairs, counts, kinds)
