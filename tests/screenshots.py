@@ -37,7 +37,7 @@ def main() -> None:
 
         from tests.e2e.main_pages import main_pages
 
-        User.objects.create_superuser("admin", password=PASSWORD)
+        User.objects.create_superuser("photographer", password=PASSWORD)
         pages = main_pages()
         port = free_port()
         server = subprocess.Popen(
@@ -63,7 +63,7 @@ def _photograph(home: str, pages: dict[str, str]) -> None:
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]  # "light" or "dark"
         page = context.new_page()
         page.goto(f"{home}/admin/")
-        page.get_by_label("Username").fill("admin")
+        page.get_by_label("Username").fill("photographer")
         page.locator("[name=password]").fill(PASSWORD)
         page.get_by_role("button", name="Log in").click()
         page.wait_for_url("**/admin/")

@@ -12,7 +12,7 @@ from agents.models import Agent, Channel, Run
 from correction.behavior.models import BehaviorRequest
 from correction.interventions.models import InterventionLog
 from correction.models import CorrectionLog
-from evaluation.calibration.models import LabelSet
+from evaluation.calibration.models import JudgeCalibration, LabelSet
 from evaluation.change.models import DriftAlert
 from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore
 from tests.console import list_of, page_of
@@ -28,6 +28,7 @@ NAMES = (
     "channel",
     "chat",
     "evaluation-run",
+    "judge",
     "compare",
     "gate-session",
     "turn",
@@ -56,6 +57,7 @@ def main_pages() -> dict[str, str]:
         "channel": reverse("admin:agents_channel_transcript", args=[scenes.pk]),
         "chat": page_of(Channel.objects.filter(slug__startswith="chat-").latest("pk"), "chat"),
         "evaluation-run": page_of(drifted),
+        "judge": page_of(JudgeCalibration.objects.filter(dimension="adherence").latest("pk")),
         "compare": reverse("admin:evaluation_evaluationrun_compare")
         + "?agent=michael&baseline=build%3D40&candidate=build%3D41",
         "gate-session": page_of(forced),
