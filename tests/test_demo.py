@@ -38,6 +38,7 @@ EMPTY = {
     "agents.import": "an import belongs to the account that uploads it",
     "kit.workerheartbeat": "`make run` starts a worker",
     "kit.apitoken": "a token belongs to an account",
+    "change.judgesentinel": "an offline judge cannot change behind its name",
 }
 
 
@@ -119,7 +120,7 @@ def test_the_examples_go_with_all_the_demo_made_only_when_sure() -> None:
     call_command("seed", "--remove", "--yes", stdout=StringIO())
 
     left = {label for label, rows in counts().items() if rows}
-    kept = "kit.llmcall kit.modelprice swarm.swarm auth.group auth.user correction.agentevaluationconfig"
+    kept = "kit.llmcall kit.modelprice swarm.swarm auth.group auth.user correction.agentevaluationconfig calibration.judgecalibration"
     assert left == set(kept.split())
     assert not Agent.objects.exists()
 

@@ -57,7 +57,7 @@ def main_pages() -> dict[str, str]:
         "channel": reverse("admin:agents_channel_transcript", args=[scenes.pk]),
         "chat": page_of(Channel.objects.filter(slug__startswith="chat-").latest("pk"), "chat"),
         "evaluation-run": page_of(drifted),
-        "judge": page_of(JudgeCalibration.objects.filter(dimension="adherence").latest("pk")),
+        "judge": page_of(JudgeCalibration.objects.filter(procedure="plumbline", dimension="adherence").latest("pk")),
         "compare": reverse("admin:evaluation_evaluationrun_compare")
         + "?agent=michael&baseline=build%3D40&candidate=build%3D41",
         "gate-session": page_of(forced),
