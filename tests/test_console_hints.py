@@ -17,10 +17,10 @@ pytestmark = pytest.mark.django_db
 
 # What a person can do in the browser: the command, and how the addresses go on that do the same.
 DOORS = {
-    "calibrate_judge": "/labelset/add/",
+    "calibrate_judge": "/labelset/add/|/judgecalibration/passport/",
     "capture_baseline": "/capture/|/labelset/add/|/agents/agent/",
     "chat": "/chat/|/agents/agent/",
-    "check_judge": "/job/check/",
+    "check_judge": "/job/check/|/judgecalibration/passport/",
     "compare": "compare",
     "configure": "/agentevaluationconfig/",
     "costs": "/llmcall/",

@@ -39,6 +39,7 @@ def make_everything_hostile() -> None:
 OURS = {
     *(
         "judge",
+        "procedure",
         "dimension",
         "dimensions",
         "model",

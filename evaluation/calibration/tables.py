@@ -54,7 +54,7 @@ TABLES = (
         title="Judges",
         columns="judge_mark dimension_mark verdict agreement swap computed_at",
         filters="dimension judge procedure",
-        empty="A judge has its row when its first evaluation has completed: manage.py capture_baseline.",
+        empty="A judge has its row when its first evaluation has completed: evaluate an agent on its page.",
         no_speech="judge figures swap_test order_test observed identity",
     ),
 )

@@ -15,7 +15,7 @@ Outcome = Literal["holds", "a little below", "a little above", "not shown", "fai
 
 HEADS = ["Claim", "Source", "Licence", "Published or promised", "Ours", ""]
 OURS = "our code"  # the licence of a row that needs no data
-A_LITTLE = 0.025  # of a share: what is surely off by less is named and breaks nothing
+A_LITTLE = 0.025  # of a share: what is not surely off by more is named and breaks nothing
 _EMPHASIS: dict[Outcome, Emphasis] = {
     "holds": "",
     "a little below": "warning",
@@ -77,7 +77,7 @@ def outcome_of(holds: bool) -> Outcome:
 def outcome_at_least(hits: int, n: int, promised: float) -> Outcome:
     """Return whether a share of at least `promised` (0 to 1) is kept in trials, decided by the 95 % interval of the share.
 
-    * The interval lies below the promise: "fails", or "a little below" where the share is off by less than 2.5 points.
+    * The interval lies below the promise: "fails" where all of it is off by more than 2.5 points, else "a little below".
     * It does not, and leaves out what is off by 2.5 points: "holds".
     * Otherwise the trials are too few to tell: "not shown".
     """
@@ -85,7 +85,7 @@ def outcome_at_least(hits: int, n: int, promised: float) -> Outcome:
         return "not shown"
     interval = share_interval(hits, n)
     if interval.high < promised:
-        return "a little below" if promised - hits / n < A_LITTLE else "fails"
+        return "fails" if interval.high < promised - A_LITTLE else "a little below"
     if interval.low > promised - A_LITTLE:
         return "holds"
     return "not shown"
