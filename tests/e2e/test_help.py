@@ -30,7 +30,7 @@ def test_help_is_found_from_a_list_and_leads_on(visit: Callable[..., Visitor], o
     expect(page.get_by_role("heading", name="Models")).to_be_visible()
     sound(visitor)
     visitor.open(reverse("admin:document", args=["explanation/scores"]))
-    page.get_by_role("link", name="swap test").first.click()
+    page.get_by_role("link", name="passport").first.click()
     expect(page.get_by_role("heading", name="Calibrate a judge").first).to_be_visible()
     assert visitor.fits
 
