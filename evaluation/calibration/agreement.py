@@ -116,7 +116,7 @@ class Figure(BaseModel):
 
 
 class OrderShown(BaseModel):
-    """What asking propositions together does to their scores, as it is stored and shown: mean paired differences in points.
+    """Hold an order test as it is stored and shown: what asking propositions together does to their scores, in points.
 
     Attributes:
         shuffled: Asked in another order less asked as usual. `alone`: each in a call of its own less asked as usual.
@@ -132,10 +132,10 @@ class OrderShown(BaseModel):
 
 
 class Observed(BaseModel):
-    """What a judge's newest evaluations show of it by themselves, as it is stored.
+    """Hold what a judge's newest evaluations show of it without labels, as it is stored.
 
     Attributes:
-        evaluations: How many were looked at.
+        evaluations: How many were read.
         scored, asked: Judgements it scored, of those it could have scored.
         noise: Standard deviation between judgements of the same item, in points; null where none was judged twice.
         repeated: Items that were judged twice or more.

@@ -20,7 +20,7 @@ from evaluation.change.models import SentinelCheck
 from evaluation.judge.identity import JudgeIdentity, identities_of
 from evaluation.models import EvaluationRun
 
-WAITED_FOR = timedelta(hours=24)  # a check; longer only where no worker does them, and nobody is to wait for that
+WAITED_FOR = timedelta(hours=24)  # alerts wait no longer for a check: then no worker does it
 
 
 class JudgeState(NamedTuple):

@@ -40,7 +40,6 @@ logger = logging.getLogger(__name__)
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 PLACEHOLDER_KEY = "no-key-configured"  # some local servers insist on a header, none reads it
-OFFLINE_PREFIX = "offline:"
 OFFLINE_MODELS: dict[Role, tuple[str, ...]] = {"judge": ("offline:lexical-1",), "actor": ("offline:scripted-1",)}
 REPLAY_PREFIX = "replay:"
 ANSWERS = "answers.jsonl"  # in a zip that is replayed

@@ -105,7 +105,7 @@ def test_a_promise_is_decided_by_the_interval_of_its_share(hits: int, n: int, ou
 
 
 # -- voices
-def test_each_play_has_six_speakers_with_a_hundred_lines() -> None:
+def test_each_play_has_six_speakers_with_800_words() -> None:
     for file in voices.PLAYS.values():
         with (voices.FOLDER / file).open(encoding="utf-8", newline="") as lines:
             rows = list(csv.DictReader(lines))
