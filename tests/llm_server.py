@@ -1,4 +1,4 @@
-"""A loopback server that speaks Anthropic's Messages API, so that tests drive the real SDK over a real socket.
+"""A loopback server that speaks Anthropic's Messages API and OpenAI's Chat Completions, so that tests drive the real SDKs.
 
     with LLMServer() as server:
         server.reply(text="not JSON")             # the next request gets this, once; replies queue up
@@ -9,8 +9,11 @@
         default
 
 Without any of these a request is answered with an object that fits its schema (the first value of an enum, 0, true, a
-word). `server.bodies` and `server.headers` hold what was sent; `wait_until` waits for a condition on the server without
-polling.
+word). `server.bodies`, `server.headers` and `server.paths` hold what was sent; `wait_until` waits for a condition on the
+server without polling.
+
+The path that is asked decides the protocol: one that ends in ``/chat/completions`` is Chat Completions, any other is Messages. A
+reply is scripted in the words of Messages for both; `CHAT_STOP_REASONS` and `_chat_usage` translate them.
 """
 
 from __future__ import annotations
@@ -26,6 +29,14 @@ from types import TracebackType
 from typing import Any, Self
 
 REASONS = {400: "invalid_request_error", 401: "authentication_error", 429: "rate_limit_error", 529: "overloaded_error"}
+CHAT_COMPLETIONS = "/chat/completions"
+CHAT_STOP_REASONS = {
+    "end_turn": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +105,7 @@ class LLMServer:
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.paths: list[str] = []
         self.connections = self.open_connections = 0
         self.inflight = self.peak_inflight = self.client_gone = 0
         self.respond: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None
@@ -177,6 +189,7 @@ class LLMServer:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 lines = head.decode("latin-1").split("\r\n")
+                path = lines[0].split(" ")[1]
                 headers = {
                     name.lower(): value.strip()
                     for name, _, value in (line.partition(":") for line in lines[1:])
@@ -184,10 +197,11 @@ class LLMServer:
                 }
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
                 self.headers.append(headers)
+                self.paths.append(path)
                 self.bodies.append(json.loads(body))
                 self._note(inflight=1)
                 try:
-                    await self._answer(self.bodies[-1], reader, writer)
+                    await self._answer(self.bodies[-1], reader, writer, path)
                 finally:
                     self._note(inflight=-1)
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
@@ -198,18 +212,21 @@ class LLMServer:
             with suppress(RuntimeError):
                 writer.transport.abort()
 
-    async def _answer(self, body: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer(
+        self, body: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str = ""
+    ) -> None:
         scripted = self._choose(body)
         if scripted.drop:
             raise ConnectionResetError
         if scripted.hang or scripted.trickle or scripted.hold or scripted.latency:
             await self._wait(scripted, reader, writer)
-        payload = self._payload(body, scripted).encode()
+        is_chat = path.endswith(CHAT_COMPLETIONS)
+        payload = (self._chat_payload(body, scripted) if is_chat else self._payload(body, scripted)).encode()
         status = f"HTTP/1.1 {scripted.status} X"
         headers = {
             "content-type": scripted.content_type,
             "content-length": str(len(payload)),
-            "request-id": f"req_{self.calls}",
+            "x-request-id" if is_chat else "request-id": f"req_{self.calls}",
         }
         writer.write("\r\n".join([status, *(f"{k}: {v}" for k, v in (headers | scripted.headers).items())]).encode())
         writer.write(b"\r\n\r\n" + payload)
@@ -273,21 +290,93 @@ class LLMServer:
         return json.dumps(message if scripted.usage is None else message | {"usage": scripted.usage})
 
     def _content(self, body: dict[str, Any], scripted: Scripted) -> list[dict[str, Any]]:
-        text = scripted.text
-        if text is None and not scripted.tool_calls:
-            format_ = body.get("output_config", {}).get("format", {})
-            found = scripted.json if scripted.json is not None else example_of(format_["schema"]) if format_ else None
-            text = "plain text" if found is None else json.dumps(found)
+        text = _text(scripted, body.get("output_config", {}).get("format", {}).get("schema"))
         content: list[dict[str, Any]] = []
         if scripted.thinking:
             content.append({"type": "thinking", "thinking": scripted.thinking, "signature": "x"})
         if text is not None:
             content.append({"type": "text", "text": text})
+        return content + self._tool_blocks(scripted)
+
+    def _tool_blocks(self, scripted: Scripted) -> list[dict[str, Any]]:
+        blocks = []
         for number, call in enumerate(scripted.tool_calls, start=1):
             if isinstance(call, dict):
-                content.append(call)
+                blocks.append(call)
             else:
                 name, input_ = call
                 id_ = f"toolu_{self.calls}_{number}"
-                content.append({"type": "tool_use", "id": id_, "name": name, "input": input_})
-        return content
+                blocks.append({"type": "tool_use", "id": id_, "name": name, "input": input_})
+        return blocks
+
+    def _chat_payload(self, body: dict[str, Any], scripted: Scripted) -> str:
+        if scripted.raw is not None:
+            return scripted.raw
+        if scripted.status != 200:
+            error = {
+                "message": scripted.message,
+                "type": REASONS.get(scripted.status, "server_error"),
+                "param": None,
+                "code": scripted.error_code or None,
+            }
+            return json.dumps({"error": error})
+        text = _text(scripted, body.get("response_format", {}).get("json_schema", {}).get("schema"))
+        is_refusal = scripted.stop_reason == "refusal"
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": None if is_refusal and not scripted.text else text,
+            "refusal": None,
+        }
+        if scripted.thinking:
+            message["reasoning_content"] = scripted.thinking  # as vLLM and DeepSeek name it
+        if scripted.tool_calls:
+            message["tool_calls"] = [_chat_tool_call(block) for block in self._tool_blocks(scripted)]
+        stop_reason = scripted.stop_reason or ("tool_use" if scripted.tool_calls else "end_turn")
+        completion = {
+            "id": f"chatcmpl-{self.calls}",
+            "object": "chat.completion",
+            "created": 1_795_000_000,
+            "model": scripted.model or body.get("model", ""),
+            "choices": [
+                {
+                    "index": 0,
+                    "message": message,
+                    "logprobs": None,
+                    "finish_reason": CHAT_STOP_REASONS.get(stop_reason, stop_reason),
+                }
+            ],
+        }
+        return json.dumps(completion if scripted.usage is None else completion | {"usage": _chat_usage(scripted.usage)})
+
+
+def _text(scripted: Scripted, schema: Any) -> str | None:
+    """The text of an answer: as scripted, else an object that fits the schema; None beside tool calls alone."""
+    if scripted.text is not None or scripted.tool_calls:
+        return scripted.text
+    if scripted.json is not None:
+        return json.dumps(scripted.json)
+    return "plain text" if schema is None else json.dumps(example_of(schema))
+
+
+def _chat_tool_call(block: dict[str, Any]) -> dict[str, Any]:
+    """A call in the form of Chat Completions, whose input is JSON text; a text or None is sent as it is."""
+    arguments = block.get("input")
+    if arguments is not None and not isinstance(arguments, str):
+        arguments = json.dumps(arguments)
+    function = {"name": block.get("name"), "arguments": arguments}
+    return {"id": block.get("id"), "type": "function", "function": function}
+
+
+def _chat_usage(usage: dict[str, int]) -> dict[str, Any]:
+    """The same tokens in the words of Chat Completions, where those of the cache are part of the prompt's."""
+    cached = usage.get("cache_read_input_tokens", 0)
+    written = usage.get("cache_creation_input_tokens", 0)
+    prompt = usage["input_tokens"] + cached + written
+    counts: dict[str, Any] = {
+        "prompt_tokens": prompt,
+        "completion_tokens": usage["output_tokens"],
+        "total_tokens": prompt + usage["output_tokens"],
+    }
+    if cached or written:
+        counts["prompt_tokens_details"] = {"cached_tokens": cached, "cache_write_tokens": written}
+    return counts
