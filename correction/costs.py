@@ -17,7 +17,8 @@ from django.db.models.functions import Coalesce, TruncDate
 from django.utils import timezone
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_serializer
 
-from agents.kit.llm.endpoints import model_of, provider_of
+from agents.kit.llm.endpoints import model_of
+from agents.kit.llm.providers import is_priced
 from agents.kit.models import LLMBatch, LLMCall
 from agents.kit.ops.sums import LEDGER, TOKENS, read
 from agents.models import Agent
@@ -192,14 +193,14 @@ def over_budget(agent: Agent | None, config: ResolvedConfig) -> bool:
 def evaluation_over_budget(agent: Agent | None, judge: str, *, planned: Decimal = Decimal(0)) -> str | None:
     """Return why an evaluation of `agent` by `judge` must pause now; empty when there is room, None when nothing is capped.
 
-    Nothing is capped without a budget, or for a judge that is not Anthropic's. `apps.py` names this function for evaluations, which
+    Nothing is capped without a budget, or for a judge that costs nothing. `apps.py` names this function for evaluations, which
     import nothing of correction.
 
     Args:
         agent: None for evaluations of channels: all of a day together have the cap that the defaults give an agent.
         planned: US dollars that are about to be spent at once.
     """
-    if provider_of(judge) != "anthropic":
+    if not is_priced(judge):
         return None
     config = resolve_config(agent) if agent is not None else resolve_defaults()
     return _reason_to_stop(agent, config, judge=judge, planned=planned)
@@ -223,13 +224,13 @@ def _reason_to_stop(
 ) -> str | None:
     """Return why no more may be spent today (UTC); empty when there is room, None when nothing is capped.
 
-    Open batches count with their estimate. A judge that is not Anthropic's costs nothing, and is not capped.
+    Open batches count with their estimate. A judge that costs nothing is not capped.
 
     Args:
         agent: None: what measuring channels costs, against the cap of the defaults.
         planned: US dollars that are about to be spent at once.
     """
-    if not config.has_budget or provider_of(judge) != "anthropic":
+    if not config.has_budget or not is_priced(judge):
         return None
     cap = config["daily_budget_usd"]
     spent = spent_today(agent)

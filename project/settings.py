@@ -391,14 +391,14 @@ EMAIL_FILE_PATH = _email["EMAIL_FILE_PATH"]
 # --- Models: which judge and act, where they are served, and how many calls run at once (agents/kit/llm) ------------------
 ANTHROPIC_API_KEY = env.str("ANTHROPIC_API_KEY", default="")
 ANTHROPIC_BASE_URL = env.str("ANTHROPIC_BASE_URL", default="")
-JUDGE_BASE_URL = env.str("JUDGE_BASE_URL", default="") or ANTHROPIC_BASE_URL
-ACTOR_BASE_URL = env.str("ACTOR_BASE_URL", default="") or ANTHROPIC_BASE_URL
+JUDGE_BASE_URL = env.str("JUDGE_BASE_URL", default="")
+ACTOR_BASE_URL = env.str("ACTOR_BASE_URL", default="")
 DEFAULT_LLM_MODEL = "claude-haiku-5-5"
 JUDGE_MODEL = env.str("JUDGE_MODEL", default="") or (
-    DEFAULT_LLM_MODEL if ANTHROPIC_API_KEY or JUDGE_BASE_URL else "offline:lexical-1"
+    DEFAULT_LLM_MODEL if ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL or JUDGE_BASE_URL else "offline:lexical-1"
 )
 ACTOR_MODEL = env.str("ACTOR_MODEL", default="") or (
-    DEFAULT_LLM_MODEL if ANTHROPIC_API_KEY or ACTOR_BASE_URL else "offline:scripted-1"
+    DEFAULT_LLM_MODEL if ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL or ACTOR_BASE_URL else "offline:scripted-1"
 )
 LLM_MAX_CONCURRENCY = int(number("LLM_MAX_CONCURRENCY", 20))
 LLM_GATE_SLOTS = int(number("LLM_GATE_SLOTS", 4))

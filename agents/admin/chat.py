@@ -32,7 +32,8 @@ from agents.kit.console.extensions import extensions_for_user
 from agents.kit.console.filters import number_in
 from agents.kit.console.panels import seconds_of
 from agents.kit.console.site import GrowingTextarea, ModelAdmin, TextInput, console_page
-from agents.kit.llm.endpoints import problem_of, provider_of
+from agents.kit.llm.endpoints import problem_of
+from agents.kit.llm.providers import is_heuristic
 from agents.kit.text.fences import MAX_CHARACTERS
 from agents.kit.work.worker import alive
 from agents.models import Agent, Channel, Message, Run, RunMessage, RunStep
@@ -273,7 +274,7 @@ class ChatPages(ModelAdmin[Channel]):
             "form": form,
             "choices": [form[name] for name in _turn_settings],
             "needs": needs,
-            "scripted": bool(needs) and provider_of(needs["model"]) == "offline",
+            "scripted": bool(needs) and is_heuristic(needs["model"]),
             "problem": problem,
             "may_talk": may_talk,
             "may_delete": chat is not None and self._may_delete(request, chat),

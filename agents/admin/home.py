@@ -27,7 +27,8 @@ from agents.kit.console.home import (
     step,
     up_to,
 )
-from agents.kit.llm.endpoints import model_of, provider_of, route_of
+from agents.kit.llm.endpoints import model_of, route_of
+from agents.kit.llm.providers import is_heuristic
 from agents.kit.models import WorkerHeartbeat
 from agents.kit.ops.health import broker_problem
 from agents.kit.work.queues import work_models
@@ -116,7 +117,7 @@ def no_judge(request: HttpRequest, answers: Answers) -> SafeString | None:
     problem = route_of("judge").problem
     if problem:
         return step("The judge cannot be called", f"{problem[0].upper()}{problem[1:]}.", command="manage.py check")
-    if provider_of(model_of("judge")) != "offline":
+    if not is_heuristic(model_of("judge")):
         return None
     text = f"{OFFLINE} A key for Anthropic's API, or the address of a server that speaks it, brings a model."
     return step("No model judges", text, command="ANTHROPIC_API_KEY=… in .env")

@@ -40,7 +40,8 @@ from agents.kit.console.site import (
     console_page,
 )
 from agents.kit.llm import ledger
-from agents.kit.llm.endpoints import model_of, problem_of, provider_of
+from agents.kit.llm.endpoints import model_of, problem_of
+from agents.kit.llm.providers import is_priced
 from agents.kit.models import LLMCall
 from agents.kit.text.fences import safe_and_cut
 from agents.models import Agent, Channel, MemoryBlock, Message, NumberOf, PersonaVersion, Run, Trait
@@ -591,7 +592,7 @@ def turn_needs(agent: Agent, channel: Channel) -> dict[str, Any]:
 
 def _cost_of_calls(model: str, input_tokens: Sequence[int]) -> SafeString:
     """Return what calls with so many input tokens each, and replies of `REPLY_TOKENS`, would cost."""
-    if provider_of(model) != "anthropic":
+    if not is_priced(model):
         return display.badge("free", "good", "this actor needs no network")
     costs = [ledger.estimate_cost(model, tokens, REPLY_TOKENS) for tokens in input_tokens]
     priced = [cost for cost in costs if cost is not None]

@@ -26,7 +26,8 @@ from agents.kit.api.schema import answers
 from agents.kit.api.views import Editable, Rows, new_slug, or_404
 from agents.kit.bodies import ABSENT, Body
 from agents.kit.llm import Tool
-from agents.kit.llm.endpoints import model_of, problem_of, provider_of
+from agents.kit.llm.endpoints import model_of, problem_of
+from agents.kit.llm.providers import reads_files
 from agents.kit.text.fences import check_name
 from agents.models import Agent, Channel, ChannelMember, MemoryBlock, Message, PersonaVersion, Trait
 from agents.models.conversations import no_agent
@@ -86,7 +87,7 @@ def _callable_model(model: str) -> str:
     """
     if not model:
         return model
-    if provider_of(model) == "replay":  # a file of this machine
+    if reads_files(model):
         raise ValueError(f"model_id {model[:80]!r}: allowed: a model's name; empty = ACTOR_MODEL")
     problem = problem_of("actor", model)
     if problem:

@@ -12,7 +12,8 @@ from rest_framework.request import Request
 
 from agents.kit.bodies import ABSENT, Tags
 from agents.kit.capability import declared_one
-from agents.kit.llm.endpoints import problem_of, provider_of
+from agents.kit.llm.endpoints import problem_of
+from agents.kit.llm.providers import reads_files
 from agents.models import Agent, Channel
 from agents.turn.pipeline import pipeline, stage_name
 
@@ -39,7 +40,7 @@ def _known_stage(name: str) -> str:
 
 def _callable_model(name: str) -> str:
     """Return the name of a model; refuse one that cannot be called, and files of this machine."""
-    if not name.strip() or provider_of(name) == "replay" or problem_of("actor", name):
+    if not name.strip() or reads_files(name) or problem_of("actor", name):
         raise PydanticCustomError("model", "the name of a model that can be called")
     return name
 

@@ -39,7 +39,8 @@ from agents.debates.measures import (
 )
 from agents.debates.models import Debate, DebateRound, DebateSeat, DebateTurn
 from agents.debates.modes import POLL, Mode, answer_of, labels_for, mode_of
-from agents.kit.llm.endpoints import problem_of, route_of
+from agents.kit.llm.endpoints import model_of, problem_of
+from agents.kit.llm.providers import is_heuristic
 from agents.kit.models.lease import LeaseLost
 from agents.kit.running import pause, retry_on_outage, side_by_side
 from agents.kit.text.fences import fault_of
@@ -252,7 +253,7 @@ def silent_offline(debate: Debate) -> list[str]:
 
 def lacks_lines(agent: Agent, model: str = "") -> bool:
     """Return whether a script acts for the agent and has no line to say."""
-    is_scripted = route_of("actor", model or agent.model_id).provider == "offline"
+    is_scripted = is_heuristic(model or agent.model_id or model_of("actor"))
     return is_scripted and not any(line.strip() for line in agent.sample_lines)
 
 

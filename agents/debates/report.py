@@ -21,8 +21,8 @@ from agents.debates.measures import STANCES, Changes, Consensus, Exit, Groupthin
 from agents.debates.models import Debate, DebateRound, DebateSeat, DebateTurn
 from agents.debates.modes import MODES, POLL
 from agents.kit.commands import Cell, markdown_table
-from agents.kit.llm.endpoints import provider_of
 from agents.kit.llm.ledger import Totals, totals, totals_by
+from agents.kit.llm.providers import is_heuristic
 from agents.kit.models import LLMCall
 from agents.kit.text.markdown import as_text
 from agents.kit.text.wording import counted
@@ -527,7 +527,7 @@ def exit_line(report: DebateReport) -> str:
 
 def actor_line(report: DebateReport) -> str:
     """Return which script acted in place of a model; empty where only models did."""
-    scripts = [model for model in report.metadata.actors if provider_of(model) == "offline"]
+    scripts = [model for model in report.metadata.actors if is_heuristic(model)]
     if not scripts:
         return ""
     return f"Acted by {', '.join(scripts)}, a script: it says given lines, and its stances and confidence mean nothing."

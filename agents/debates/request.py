@@ -12,7 +12,7 @@ from agents.debates.measures import MOST_ROUNDS, ConvergenceRounds, Criteria, Ro
 from agents.debates.models import Debate
 from agents.debates.modes import MODES, MOST_PERSPECTIVES, PERSPECTIVES, Assignment, Perspective, Seed
 from agents.kit.bodies import ABSENT, Body, OneOf, Reads, is_local
-from agents.kit.llm.endpoints import provider_of
+from agents.kit.llm.providers import reads_files
 from agents.kit.use_cases import Shown
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agent
@@ -36,7 +36,7 @@ def _agent(name: str) -> Agent:
 
 def _model(name: str, info: ValidationInfo) -> str:
     """Return the name of a model; refuse one that is a file on this machine, except on the command line."""
-    if provider_of(name) == "replay" and not is_local(info):
+    if reads_files(name) and not is_local(info):
         raise ValueError(f"{name[:80]!r}: allowed: the name of a model")
     return name
 

@@ -29,9 +29,10 @@ NUMBERS: Numbers = {
 @register("plumbline", deploy=True)  # a fact to know before going live; said on every command it would only be noise
 def check_judge(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
     """Tell that no LLM judges, where none does."""
-    from agents.kit.llm.endpoints import model_of, provider_of
+    from agents.kit.llm.endpoints import model_of
+    from agents.kit.llm.providers import is_heuristic
 
-    if provider_of(model_of("judge")) == "offline":
+    if is_heuristic(model_of("judge")):
         yield Info(
             f"No LLM judges: JUDGE_MODEL is {model_of('judge')!r}. Scores come from rules and word lists and are "
             "marked heuristic.",
@@ -44,7 +45,10 @@ def check_judge(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Itera
 def check_models(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
     """Refuse a role's model that cannot be called: for want of a key, of its file, or of an offline model of that name; then see
     `_check_prices`."""
-    from agents.kit.llm.endpoints import OFFLINE_MODELS, model_of, problem_of, provider_of, replay_file
+    from agents.kit.llm.endpoints import model_of, problem_of
+    from agents.kit.llm.providers import is_heuristic, reads_files
+    from agents.kit.llm.providers.base import OFFLINE_MODELS
+    from agents.kit.llm.providers.replay import replay_file
     from agents.kit.llm.requests import ROLES
 
     for role in ROLES:
@@ -54,10 +58,10 @@ def check_models(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iter
         if problem:
             hint = problem[0].upper() + problem[1:] + "."
             yield Error(f"{setting} cannot be called.", hint=hint, id="agents.E001")
-        elif provider_of(model) == "replay" and not replay_file(model).is_file():
+        elif reads_files(model) and not replay_file(model).is_file():
             hint = "Write one with `manage.py export_payloads --out FILE`, or correct the path after `replay:`."
             yield Error(f"{setting} is {model!r}, but there is no such file.", hint=hint, id="agents.E002")
-        elif provider_of(model) == "offline" and model not in OFFLINE_MODELS[role]:
+        elif is_heuristic(model) and model not in OFFLINE_MODELS[role]:
             hint = f"Allowed: {', '.join(OFFLINE_MODELS[role])}, the name of a model, or replay:FILE."
             yield Error(f"{setting} is {model!r}: there is no such offline model.", hint=hint, id="agents.E005")
     yield from _check_prices()
@@ -65,17 +69,23 @@ def check_models(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iter
 
 def _check_prices() -> Iterator[CheckMessage]:
     """Warn once of each model that the shipped prices lack, whichever roles it has. No query: a check runs before any command."""
-    from agents.kit.llm.endpoints import base_url_of, model_of, problem_of, without_credentials
+    from agents.kit.llm.endpoints import route_of
     from agents.kit.llm.prices import has_seed_price
     from agents.kit.llm.requests import ROLES
 
     roles: dict[str, list[Role]] = {}
+    servers_of: dict[str, set[str]] = {}
     for role in ROLES:
-        if not problem_of(role, model_of(role)) and not has_seed_price(model_of(role)):
-            roles.setdefault(model_of(role), []).append(role)
+        route = route_of(role)
+        if not route.is_distant or has_seed_price(route.model):
+            continue
+        roles.setdefault(route.model, []).append(role)
+        servers = servers_of.setdefault(route.model, set())
+        if not route.remote.is_own_server(route):
+            servers.add(route.endpoint)
     for model, having in roles.items():
         names = " and ".join(f"{role.upper()}_MODEL" for role in having)
-        servers = {without_credentials(base_url_of(role)) for role in having if base_url_of(role)}
+        servers = servers_of[model]
         where = f" (served by {', '.join(sorted(servers))})" if servers else ""
         hint = (
             "Until it has one its calls are shown as unpriced. Add it in the console under More › Logs › Prices, "

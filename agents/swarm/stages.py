@@ -230,10 +230,9 @@ def _log_loaded(turn: Turn, context: SwarmContext) -> None:
     main_phases = context.phases("main")
     temperature = f"{main_phases[0].temperature:g}" if main_phases else "none"
     route = route_of("actor", Overrides.of(turn.overrides).model or turn.agent.model_id)
-    model = route.model.removeprefix("offline:")
     logger.info("[handleUserMessage] Intent: %s", context.intent)
     logger.info("[swarm-loader] ✓ Loaded swarm: %s", context.swarms[-1].name)
-    logger.info("[modelRouter] Selected: %s:%s (temp=%s)", route.provider, model, temperature)
+    logger.info("[modelRouter] Selected: %s:%s (temp=%s)", route.provider.name, route.model_at_server, temperature)
     logger.info("[buildSwarmPrompt] pre=%d main=%d", len(context.phases("pre")), len(main_phases))
 
 

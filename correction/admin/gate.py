@@ -20,7 +20,7 @@ from agents.admin.transcript import transcript_url
 from agents.kit.console import display
 from agents.kit.console.panels import seconds_of, table
 from agents.kit.console.site import Button
-from agents.kit.llm.endpoints import provider_of
+from agents.kit.llm.providers import is_priced
 from agents.kit.text.wording import counted
 from agents.kit.work.worker import alive
 from agents.models import Agent, Message
@@ -245,7 +245,7 @@ def check_sentence(agent: Agent, draft: str, dimensions: tuple[str, ...]) -> dic
     checked = check_quality(check)
     log = CorrectionLog.objects.prefetch_related("dimension_results").get(pk=checked.log_id)
     cost = display.money(checked.cost.cost_usd, unpriced=checked.cost.unpriced)
-    if provider_of(checked.judge) != "anthropic":
+    if not is_priced(checked.judge):
         cost = display.badge("free", "good")
     return {
         "draft": draft,

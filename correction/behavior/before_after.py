@@ -17,8 +17,8 @@ from django.conf import settings
 from django.db.models import F, OuterRef, Subquery
 
 from agents.kit.llm import Label, estimate_tokens, ledger
-from agents.kit.llm.endpoints import provider_of
 from agents.kit.llm.ledger import Totals
+from agents.kit.llm.providers import is_remote
 from agents.kit.text.fences import new_nonce
 from agents.models import Agent, Message
 from agents.personas.persona import TraitLike
@@ -124,7 +124,7 @@ def plan_before_after(
 ) -> Plan:
     """Return what judging the last `n` messages before a change and the first `n` after it would take. Asks no model.
 
-    A judge that is not Anthropic's costs nothing: calls and tokens are 0 then.
+    A judge that answers in this process costs nothing: calls and tokens are 0 then.
 
     Args:
         agent: Whose messages: what it really said, nothing that was simulated.
@@ -136,7 +136,7 @@ def plan_before_after(
     judge = model or str(settings.JUDGE_MODEL)
     before, after = samples(agent, moments, n)
     tokens: list[int] = []  # of each paid call
-    if provider_of(judge) == "anthropic":
+    if is_remote(judge):
         questions = _questions(agent, trait, (*before, *after), judge, Label(purpose="estimate"), unseen)
         tokens = [estimate_tokens(build_request(question)) for question in questions]
     return Plan(

@@ -8,7 +8,8 @@ from django.conf import settings
 from django.db import transaction
 
 from agents.kit.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
-from agents.kit.llm.endpoints import model_of, provider_of
+from agents.kit.llm.endpoints import model_of
+from agents.kit.llm.providers import is_heuristic
 from agents.kit.text.fences import fence, new_nonce, one_line, render_prompt, safe_and_cut
 from agents.kit.work.queues import do_next, wake_workers
 from agents.models import Agent, PersonaVersion
@@ -88,7 +89,7 @@ def _write(update: DescriptionUpdate) -> dict[str, Any]:
     agent, judge = Agent.objects.get(pk=update.agent_id), model_of("judge")
     if _by_person(agent):
         return {"status": Status.COMPLETED, "error": BY_PERSON}
-    if provider_of(judge) == "offline":
+    if is_heuristic(judge):
         return {"status": Status.COMPLETED, "error": OFFLINE.format(judge=judge)}
     if paused := over_budget(agent, judge):
         return paused

@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from agents.kit.llm import Label, estimate_tokens, ledger
-from agents.kit.llm.endpoints import provider_of
+from agents.kit.llm.providers import is_remote
 from agents.kit.models import Leasable
 from agents.kit.work.queues import do_next, wake_workers
 from agents.models import Agent, Message
@@ -91,11 +91,11 @@ class CheckEstimate:
 def estimate_check(*, message: Message, agent: Agent, dimensions: Sequence[str]) -> CheckEstimate:
     """Estimate what judging a message like this one takes, from its very prompts (tokens are characters / 4). Asks no model.
 
-    Calls and cost are 0 for a judge that is not Anthropic's: it answers on this machine.
+    Calls and cost are 0 for a judge that answers in this process.
     """
     judge = str(settings.JUDGE_MODEL)
     seconds = _median_seconds(judge)
-    if provider_of(judge) != "anthropic":
+    if not is_remote(judge):
         return CheckEstimate(calls=0, cost_usd=Decimal(0), seconds=seconds)
     propositions = load_propositions(
         agent_slug=agent.slug,

@@ -15,7 +15,8 @@ from agents.admin.display import agent_chip
 from agents.kit.bodies import Tags, fault
 from agents.kit.console import display
 from agents.kit.console.forms import CostPreview, RequestForm, as_query, request_form
-from agents.kit.llm.endpoints import problem_of, provider_of
+from agents.kit.llm.endpoints import problem_of
+from agents.kit.llm.providers import is_priced
 from agents.kit.use_cases import Shown
 from agents.models import Agent
 from evaluation.admin.display import evaluation_link, judge_badge
@@ -209,8 +210,8 @@ def cost_preview(
         why_not: Why it cannot be asked for; where it is empty, why the judge cannot be asked is shown instead, if it cannot.
     """
     judge = estimates[0].judge
-    judge_is_paid = provider_of(judge) == "anthropic"
-    actor_is_paid = acting is not None and provider_of(acting.actor_model) == "anthropic"
+    judge_is_paid = is_priced(judge)
+    actor_is_paid = acting is not None and is_priced(acting.actor_model)
     judgements = sum(estimate.judgements for estimate in estimates)
     without_a_call = sum(estimate.without_a_call for estimate in estimates)
     shown: list[tuple[str, object]] = [

@@ -14,8 +14,8 @@ from django.conf import settings
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
 from agents.kit.llm import Label, estimate_tokens, ledger
-from agents.kit.llm.endpoints import provider_of
 from agents.kit.llm.ledger import Totals, totals
+from agents.kit.llm.providers import is_priced
 from agents.kit.text.fences import new_nonce
 from agents.models import Agent, Message
 from agents.personas.persona import render_persona
@@ -337,7 +337,7 @@ def estimate_trial(
     questions = _prepare(proposition, messages, subject, judge, Label(purpose=PURPOSE)).questions
     sent = sum(estimate_tokens(build_request(question)) for question in questions)
     answered = len(questions) * OUTPUT_TOKENS_PER_CLAIM
-    is_billed = bool(questions) and provider_of(judge) == "anthropic"
+    is_billed = bool(questions) and is_priced(judge)
     return TrialEstimate(
         messages=len(messages),
         calls=len(questions),

@@ -11,7 +11,7 @@ import yaml
 from django.db.models import Count, QuerySet
 
 from agents.kit import llm
-from agents.kit.llm.endpoints import provider_of
+from agents.kit.llm.providers import is_heuristic
 from agents.kit.text.fences import fault_of, fence, new_nonce, render_prompt, safe_and_cut
 from agents.models import Agent
 from agents.personas.persona import save_persona
@@ -83,7 +83,7 @@ def write_personas(agents: QuerySet[Agent], *, about: str, model: str) -> Iterat
     Yields:
         For each, why the template's persona stays; empty where one was written and stored.
     """
-    if provider_of(model) == "offline":
+    if is_heuristic(model):
         return
     # The first version is the template's; a second one was written before a crash.
     unwritten = list(agents.annotate(versions=Count("persona_versions")).filter(versions=1))

@@ -8,7 +8,10 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
 from agents.kit.bodies import ABSENT, Body, OneOf, fault, is_local, not_there
-from agents.kit.llm.endpoints import OFFLINE_MODELS, problem_of, provider_of, replay_file
+from agents.kit.llm.endpoints import problem_of
+from agents.kit.llm.providers import is_heuristic, reads_files
+from agents.kit.llm.providers.base import OFFLINE_MODELS
+from agents.kit.llm.providers.replay import replay_file
 from agents.kit.llm.requests import Role
 from agents.kit.use_cases import Shown
 from evaluation.experiments.models import Experiment
@@ -56,12 +59,11 @@ def why_not_callable(role: Role, name: str, *, may_be_file: bool) -> str:
     Args:
         may_be_file: Allow ``replay:FILE``, recorded answers in a file of this machine.
     """
-    provider = provider_of(name)
-    if provider == "replay" and not may_be_file:
+    if reads_files(name) and not may_be_file:
         return "allowed: the name of a model that can be called"
-    if provider == "replay" and not replay_file(name).is_file():
+    if reads_files(name) and not replay_file(name).is_file():
         return "there is no such file; manage.py export_payloads writes one"
-    if provider == "offline" and name not in OFFLINE_MODELS[role]:
+    if is_heuristic(name) and name not in OFFLINE_MODELS[role]:
         return f"there is no such offline model; allowed: {', '.join(OFFLINE_MODELS[role])}, the name of a model, replay:FILE"
     return problem_of(role, name)
 

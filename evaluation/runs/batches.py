@@ -12,8 +12,8 @@ from django.conf import settings
 from django.utils import timezone
 
 from agents.kit.llm import LLMRequest, Reply, Status, complete_many, estimate_tokens, ledger, request_digest
-from agents.kit.llm.anthropic_api import with_example
-from agents.kit.llm.endpoints import Route
+from agents.kit.llm.providers.base import Route
+from agents.kit.llm.requests import with_example
 from agents.kit.models import LLMBatch
 from agents.kit.work.batches import (
     NO_ANSWER,

@@ -10,7 +10,7 @@ from django.db import transaction
 from pydantic import BaseModel
 
 from agents.kit.llm import Label, LLMRequest, estimate_tokens, ledger
-from agents.kit.llm.endpoints import provider_of
+from agents.kit.llm.providers import is_remote
 from agents.kit.text.fences import new_nonce
 from agents.models import Agent, Message
 from agents.turn.prompt import build_prompt, new_turn
@@ -96,7 +96,7 @@ def estimate_all(specs: Sequence[RunSpec]) -> list[Estimate]:
 
 def estimate_before(specs: Sequence[RunSpec]) -> list[Estimate] | None:
     """Estimate like `estimate_all`; None where the judge needs no network: its calls cost nothing."""
-    if any(provider_of(spec.judge_model) == "anthropic" for spec in specs):
+    if any(is_remote(spec.judge_model) for spec in specs):
         return estimate_all(specs)
     return None
 

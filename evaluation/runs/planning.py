@@ -18,7 +18,8 @@ from django.utils import timezone
 from pydantic import BaseModel, ConfigDict
 
 from agents.kit.bulk import insert_values
-from agents.kit.llm.endpoints import provider_of, route_of
+from agents.kit.llm.endpoints import route_of
+from agents.kit.llm.providers import is_remote
 from agents.kit.models import LLMCall
 from agents.kit.text.fences import one_line
 from agents.kit.work.batches import is_waiting
@@ -683,7 +684,7 @@ class AnswerLength(BaseModel):
 
 def answer_length(judge: str) -> AnswerLength:
     """Measure how long this judge's answers to a proposition were in its newest evaluations; assume it where there are too few calls."""
-    if provider_of(judge) != "anthropic":  # offline and replayed answers say nothing of a model's
+    if not is_remote(judge):  # offline and replayed answers say nothing of a model's
         return AnswerLength()
     runs = EvaluationRun.objects.filter(judge=judge).order_by("-pk").values_list("pk", flat=True)[:NEWEST_RUNS]
     calls = LLMCall.objects.filter(

@@ -18,7 +18,9 @@ from pydantic_core import PydanticCustomError
 
 from agents.bodies import AgentSlug, ChannelSlug, NamedAgents
 from agents.kit.bodies import ABSENT, Anything, Body, OneOf, Reads, Refused, Tags, fault, is_local
-from agents.kit.llm.endpoints import OFFLINE_MODELS, model_of, problem_of, provider_of
+from agents.kit.llm.endpoints import model_of, problem_of
+from agents.kit.llm.providers import reads_files
+from agents.kit.llm.providers.base import OFFLINE_MODELS
 from agents.kit.use_cases import FromFile, Shown
 from agents.models import Agent, Channel
 from evaluation.dimensions import BY_ONE_MESSAGE
@@ -64,8 +66,7 @@ def refuse_judge(name: str, *, field: str = "judge") -> None:
 
 def _check_actor(name: str, info: ValidationInfo) -> str:
     """Refuse, but on the command line, an actor that is a file on this machine."""
-    is_file = provider_of(name) not in ("anthropic", "offline")
-    if is_file and name != model_of("actor") and not is_local(info):
+    if reads_files(name) and name != model_of("actor") and not is_local(info):
         raise ValueError(f"actor_model {name[:80]!r}: allowed: the name of a model, or {OFFLINE_MODELS['actor'][0]}")
     return name
 

@@ -15,6 +15,7 @@ from pytest_django import Settings
 
 from agents.kit.llm import Label, LLMRequest, Reply, Status, complete_many
 from agents.kit.llm.loop import Clients
+from agents.kit.llm.providers.base import Route
 from agents.kit.llm.requests import Block, Turn
 from agents.kit.models import LLMCall
 from agents.models import Agent, Channel, Message
@@ -156,9 +157,9 @@ def test_start_up_work_does_not_use_up_a_session_s_time(llm_server: LLMServer, m
     llm_server.respond = judge({"consistency": 2})
     get = Clients.get
 
-    def slowly(clients: Clients, **where: Any) -> Any:
+    def slowly(clients: Clients, route: Route, **how: Any) -> Any:
         Event().wait(2)  # as importing the SDK takes on a busy machine
-        return get(clients, **where)
+        return get(clients, route, **how)
 
     monkeypatch.setattr(Clients, "get", slowly)
     send(agent, channel, "I filed it.")

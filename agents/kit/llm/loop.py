@@ -25,8 +25,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from agents.kit.llm.providers.base import RemoteProvider, Route
+
 if TYPE_CHECKING:
-    import anthropic
     import httpx2
 
 
@@ -146,7 +147,6 @@ class Limiter:
 
 
 OVERLOADED = (429, 529)
-SPEND_LIMIT = "spend_limit"
 
 
 @dataclass(slots=True)
@@ -155,12 +155,14 @@ class Trace:
 
     Attributes:
         limiter: The endpoint's slots; it hears of every answer.
+        provider: Who is called: it knows its servers' headers and words.
         give_up_at: End of the call's deadline on the loop's clock, in seconds.
         http_status: Status of the answer to the last request; 0 while there is none.
         request_id: The server's id of the last answer.
     """
 
     limiter: Limiter
+    provider: RemoteProvider
     give_up_at: float
     attempts: int = 0
     http_status: int = 0
@@ -171,57 +173,61 @@ trace_of_call: ContextVar[Trace | None] = ContextVar("trace_of_call", default=No
 
 
 @cache
-def load() -> None:
-    """Import the SDK with what it would import during its first call: seconds, once per process.
+def _import_sdk(provider: RemoteProvider) -> None:
+    """Import the SDK of a provider with what it would import during its first call: seconds, once per process.
 
     Its types are some hundred thousand objects that are never freed. Frozen, they are not visited by each garbage collection, which
     would delay all calls; while they are made there is none, which saves a tenth of the time.
     """
     gc.disable()
     try:
-        import anthropic  # noqa: F401
-        import httpcore2  # noqa: F401
-
+        provider.import_sdk()
         gc.freeze()
     finally:
         gc.enable()
 
 
+@dataclass(frozen=True, slots=True)
+class _Account:
+    """Whose connections are shared: one server, called with one key by one provider's SDK."""
+
+    provider: str
+    base_url: str
+    key: str
+
+
 class Clients:
-    """Clients by endpoint, key and number of retries; those of one endpoint and key share their connections.
+    """Clients by account and number of retries; those of one account share their connections.
 
     They are made in the calling thread, before any deadline starts, and used in the loop's.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pools: dict[tuple[str, str], httpx2.AsyncClient] = {}
-        self._clients: dict[tuple[str, str, int], anthropic.AsyncAnthropic] = {}
+        self._pools: dict[_Account, httpx2.AsyncClient] = {}
+        self._clients: dict[tuple[_Account, int], Any] = {}
         self._tls: ssl.SSLContext | None = None
 
-    def get(self, *, base_url: str, key: str, retries: int) -> anthropic.AsyncAnthropic:
-        client = self._clients.get((base_url, key, retries))
+    def get(self, route: Route, *, retries: int) -> Any:
+        """Return the client of the SDK for a route that goes over the network."""
+        account = _Account(route.provider.name, route.base_url, route.key)
+        client = self._clients.get((account, retries))
         if client is None:
             with self._lock:
-                client = self._clients[base_url, key, retries] = self._make(base_url, key, retries)
+                client = self._clients[account, retries] = self._make(account, route, retries)
         return client
 
-    def _make(self, base_url: str, key: str, retries: int) -> anthropic.AsyncAnthropic:
-        """Make a client over the connection pool of its endpoint and key, which is made when missing. The hooks fill the call's `Trace`."""
-        import anthropic
+    def _make(self, account: _Account, route: Route, retries: int) -> Any:
+        """Make a client over the connection pool of its account, which is made when missing. The hooks fill the call's `Trace`."""
+        provider = route.remote
+        _import_sdk(provider)
         import httpx2
 
-        if (base_url, key) not in self._pools:
+        if account not in self._pools:
             self._tls = self._tls or httpx2.create_ssl_context()  # 20 ms of CPU, so made once
-            self._pools[base_url, key] = anthropic.DefaultAsyncHttpxClient(
-                base_url=base_url, verify=self._tls, event_hooks={"request": [_on_request], "response": [_on_response]}
-            )
-        pool = self._pools[base_url, key]
-        client = anthropic.AsyncAnthropic(
-            api_key=key, base_url=base_url, max_retries=retries, http_client=pool, open_telemetry=False
-        )
-        client._custom_headers = {}  # from ANTHROPIC_CUSTOM_HEADERS: those for one server would be sent to another
-        return client
+            hooks = {"request": [_on_request], "response": [_on_response]}
+            self._pools[account] = provider.new_pool(route, verify=self._tls, event_hooks=hooks)
+        return provider.new_client(route, retries=retries, pool=self._pools[account])
 
     async def close(self) -> None:
         for pool in self._pools.values():
@@ -244,20 +250,29 @@ async def _on_response(response: httpx2.Response) -> None:
     if trace is None:
         return
     status = trace.http_status = response.status_code
-    trace.request_id = response.headers.get("request-id", "")
+    trace.request_id = _request_id(response, trace.provider)
     if response.is_success:
         trace.limiter.succeeded()
         return
     retry_after = _retry_after(response)
-    if status == 429 and SPEND_LIMIT in (await response.aread()).decode("utf-8", "replace"):
-        response.headers["x-should-retry"] = "false"
-        return
+    if status == 429 and trace.provider.hopeless_words:
+        said = (await response.aread()).decode("utf-8", "replace")
+        if any(word in said for word in trace.provider.hopeless_words):
+            response.headers["x-should-retry"] = "false"
+            return
     if status in OVERLOADED:
         trace.limiter.overloaded()
     if status in (*OVERLOADED, 503) and retry_after > 0:
         trace.limiter.pause(retry_after)
         if asyncio.get_running_loop().time() + retry_after >= trace.give_up_at:
             response.headers["x-should-retry"] = "false"
+
+
+def _request_id(response: httpx2.Response, provider: RemoteProvider) -> str:
+    for name in provider.request_id_headers:
+        if found := response.headers.get(name):
+            return str(found)
+    return ""
 
 
 def _retry_after(response: httpx2.Response) -> float:
@@ -287,8 +302,7 @@ class Background:
     """The loop with what lives in it: clients, and limiters, which are touched in its thread only."""
 
     def __init__(self) -> None:
-        load()
-        import anyio  # of the SDK
+        import anyio  # what the SDKs' HTTP client waits with
 
         sys.setswitchinterval(min(SWITCH_INTERVAL, sys.getswitchinterval()))
         self.clients = Clients()

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from django.apps import apps
 
-from agents.kit.llm.endpoints import provider_of
+from agents.kit.llm.providers import is_priced, provider_of
 from agents.kit.llm.requests import Usage
 from agents.kit.models import ModelPrice
 
@@ -27,15 +27,17 @@ _cache: tuple[float, dict[str, list[ModelPrice]]] | None = None
 
 
 def cost(model: str, usage: Usage, *, day: date, served_model: str = "", batch: bool = False) -> Decimal | None:
-    """Return the cost of one call in US dollars, or None when its price or its tokens are not known; offline and replay cost 0.
+    """Return the cost of one call in US dollars, or None when its price or its tokens are not known; models of this process cost 0.
 
-    The price is that of the model asked for; where it has none, of the one the server says it used. Its factors for long prompts and
-    for batches apply.
+    The price is that of the model asked for; where it has none, of the one that the provider's server says it used. Its factors for
+    long prompts and for batches apply.
     Cache reads and writes that a server does not report count as none: only servers that bill caching report it.
     """
-    if provider_of(model) != "anthropic":
+    if not is_priced(model):
         return Decimal(0)
-    price = price_on(model, day) or (price_on(served_model, day) if served_model else None)
+    price = price_on(model, day)
+    if price is None and served_model:
+        price = price_on(provider_of(model).full_name(served_model), day)
     if price is None or usage.input_tokens is None or usage.output_tokens is None:
         return None
     written, read = usage.cache_write_tokens or 0, usage.cache_read_tokens or 0
@@ -93,7 +95,7 @@ def seed_rows() -> tuple[dict[str, Any], ...]:
 def has_seed_price(model: str) -> bool:
     """Return whether ``prices.yaml`` prices `model`; offline and replay cost nothing."""
     names = {row["model"] for row in seed_rows()}
-    return provider_of(model) != "anthropic" or bool({model, _DATED_NAME.sub("", model)} & names)
+    return not is_priced(model) or bool({model, _DATED_NAME.sub("", model)} & names)
 
 
 def seed_prices(**kwargs: Any) -> None:

@@ -140,6 +140,8 @@ class LLMRequest:
         tools: What the model may use; with tools an answer may be text, tool calls or both, and `schema` stays None.
         temperature: 0 to 2, where one is wished for; sent only to servers known to take it.
         facts: Structured input for the offline provider; never sent over the network.
+        headers: Further HTTP headers of the call, for a gateway on the way; never in the request's digest, never stored or logged.
+            A batch does not send them.
         span: The Sentry span that the call belongs under; None for the one that is current when it is settled.
     """
 
@@ -160,6 +162,7 @@ class LLMRequest:
     tools: tuple[Tool, ...] = ()
     temperature: float | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     span: Any = field(default=None, compare=False, repr=False)
 
 
@@ -181,7 +184,7 @@ class Reply:
         status: `Status.OK` exactly when `value` (structured) or `text` (free) can be used.
         value: What `parse` returned, or the decoded object.
         error: One line for people when the status is not ``ok``.
-        provider: ``anthropic``, ``offline`` or ``replay``.
+        provider: The name of who answered, such as ``offline``.
         endpoint: Base URL without credentials; empty for offline and replay.
         model: The model asked for. `served_model`: the one the server says it used.
         latency_ms: Wall time of this call without waiting for a slot. `waited_ms`: waiting for a slot.
@@ -258,6 +261,23 @@ def _turns_without_ids(request: LLMRequest) -> list[list[Any]]:
             entry.append([[numbers.get(done.call_id, 0), done.text, done.is_error] for done in turn.tool_results])
         turns.append(entry)
     return turns
+
+
+EXAMPLE_QUESTION = (
+    "Show the form of the answer with an example: one JSON object and nothing else. Its content is invented."
+)
+
+
+def with_example(request: LLMRequest) -> LLMRequest:
+    """Return the request with its example before the last turn, as an exchange that already happened.
+
+    Small models follow such an example far better than a description; the conversation still ends with the user.
+    """
+    answer = json.dumps(request.example, ensure_ascii=False)
+    question_turn = Turn("user", (Block(EXAMPLE_QUESTION),))
+    answer_turn = Turn("assistant", (Block(answer),))
+    *earlier, last = request.turns
+    return replace(request, turns=(*earlier, question_turn, answer_turn, last), example=None, reask=False)
 
 
 def estimate_tokens(request: LLMRequest) -> int:
@@ -362,51 +382,23 @@ def _decode(text: str, start: int) -> tuple[dict[str, Any], int]:
     return value, end
 
 
-def tool_part(tool: Tool) -> dict[str, Any]:
-    """Return the entry of a request's `tools`."""
-    return {
-        "name": tool.name,
-        "description": storable(tool.description),
-        "input_schema": storable(dict(tool.input_schema)),
-    }
+def tool_block(id_: object, name: object, input_: object) -> dict[str, Any]:
+    """Return a tool call as the model wrote it, unchecked, but fit to be stored as JSON."""
+    return {"id": _storable_or_type(id_), "name": _storable_or_type(name), "input": _storable_or_type(input_)}
 
 
-def call_part(call: ToolCall) -> dict[str, Any]:
-    """Return the block of an assistant turn in which the model asked for a tool."""
-    return {"type": "tool_use", "id": storable(call.id), "name": call.name, "input": storable(dict(call.input))}
-
-
-def result_part(result: ToolResult) -> dict[str, Any]:
-    """Return the block of a user turn that answers a tool call."""
-    part: dict[str, Any] = {"type": "tool_result", "tool_use_id": storable(result.call_id)}
-    if result.text.strip():
-        part["content"] = storable(result.text)
-    if result.is_error:
-        part["is_error"] = True
-    return part
-
-
-def tool_blocks(content: Sequence[Any]) -> tuple[dict[str, Any], ...]:
-    """Return the tool calls in the content of an answer as the server wrote them, unchecked, fit to be stored as JSON."""
-    return tuple(
-        {
-            "id": _storable_field(block, "id"),
-            "name": _storable_field(block, "name"),
-            "input": _storable_field(block, "input"),
-        }
-        for block in content
-        if getattr(block, "type", "") == "tool_use"
-    )
-
-
-def _storable_field(block: Any, name: str) -> Any:
-    """Return a field of a block; as text where it is nothing that JSON or a database can hold, such as NaN."""
-    value = getattr(block, name, None)
+def _storable_or_type(value: object) -> Any:
+    """Return a value as it can be stored; as text where it is nothing that JSON or a database can hold, such as NaN."""
     try:
         json.dumps(value, allow_nan=False)
         return storable(value)
     except (TypeError, ValueError, RecursionError):
         return f"unreadable {type(value).__name__}"
+
+
+def are_objects(value: Any) -> bool:
+    """Return whether this is a list of JSON objects, as stored tool calls are."""
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
 def read_tool_calls(request: LLMRequest, blocks: Sequence[Mapping[str, Any]]) -> tuple[ToolCall, ...]:

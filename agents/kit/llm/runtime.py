@@ -14,11 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from agents.kit.llm import anthropic_api, ledger
-from agents.kit.llm.anthropic_api import Call
-from agents.kit.llm.endpoints import Route, answer_at_hand, route, route_of
+from agents.kit.llm import asking, ledger
+from agents.kit.llm.asking import Call
+from agents.kit.llm.endpoints import route, route_of
 from agents.kit.llm.loop import background
-from agents.kit.llm.requests import ROLES, Exchange, LLMRequest, Reply, Role, Status, request_digest
+from agents.kit.llm.providers import LocalProvider
+from agents.kit.llm.providers.base import Route
+from agents.kit.llm.requests import ROLES, Exchange, LLMRequest, Reply, Role, Status, Usage, request_digest
 from agents.kit.running import LOOK, check_stop
 
 logger = logging.getLogger(__name__)
@@ -33,7 +35,7 @@ def warm_up(role: Role, *, model: str = "", retries: int = 0) -> None:
     """Import the SDK and make the client of a role, once per process, before any deadline runs: it takes 1.5 to 3 s."""
     destination = route_of(role, model)
     if destination.is_distant:
-        background().clients.get(base_url=destination.base_url, key=destination.key, retries=retries)
+        background().clients.get(destination, retries=retries)
 
 
 def warm_up_all() -> None:
@@ -129,7 +131,7 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
                 slots_of_endpoint = destination.max_concurrency + destination.gate_slots
                 window = LOOKAHEAD * slots_of_endpoint
                 call = _prepare_call(request, destination, deadline=deadline, deadline_includes_waiting=request.gate)
-                future = call.background.submit(anthropic_api.answer(call))
+                future = call.background.submit(asking.answer(call))
                 in_flight[future] = index, call
                 _handed_over_by_process.add(1)
                 future.add_done_callback(note_arrival)
@@ -189,7 +191,7 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
     try:
         for index, call in calls.items():
             call.handed_at = handed_at
-            futures[index] = call.background.submit(anthropic_api.answer(call))
+            futures[index] = call.background.submit(asking.answer(call))
         for index, (request, destination) in enumerate(asked):
             if index not in calls:
                 exchanges[index] = [_at_hand(request, destination)]
@@ -268,7 +270,7 @@ def _settle_all(answered: Sequence[tuple[LLMRequest, list[Exchange]]]) -> list[R
 def _prepare_call(request: LLMRequest, destination: Route, *, deadline: float, deadline_includes_waiting: bool) -> Call:
     """Return a call that can be handed over: the loop has the client of its endpoint, which is made once and which no deadline counts."""
     loop = background()
-    loop.clients.get(base_url=destination.base_url, key=destination.key, retries=request.retries)
+    loop.clients.get(destination, retries=request.retries)
     return Call(
         request=request,
         route=destination,
@@ -316,16 +318,34 @@ def _unanswered_exchange(destination: Route, problem: BaseException) -> Exchange
 
 def _at_hand(request: LLMRequest, destination: Route) -> Exchange:
     """Return the answer of a provider that needs no network, or the refusal of a request that cannot be sent."""
-    if destination.problem:
+    if destination.problem or not isinstance(destination.provider, LocalProvider):
         return Exchange(_without_answer(destination, Status.REJECTED, destination.problem), time.time())
-    return answer_at_hand(request, destination)
+    started_at, begun = time.time(), time.perf_counter()
+    digest = request_digest(request)
+    given = destination.provider.answer(request, destination.model, digest)
+    reply = Reply(
+        status=given.answer.status,
+        value=given.answer.value,
+        error=given.answer.error,
+        text=given.text,
+        tool_calls=given.answer.tool_calls,
+        stop_reason=given.stop_reason,
+        provider=destination.provider.name,
+        model=destination.model,
+        served_model=given.served_model,
+        usage=Usage(0, 0, 0, 0),
+        request_digest=digest,
+        latency_ms=round((time.perf_counter() - begun) * 1000),
+        attempts=0,
+    )
+    return Exchange(reply, started_at)
 
 
 def _without_answer(destination: Route, status: Status, error: str) -> Reply:
     return Reply(
         status=status,
         error=error,
-        provider=destination.provider,
+        provider=destination.provider.name,
         endpoint=destination.endpoint,
         model=destination.model,
         attempts=0,

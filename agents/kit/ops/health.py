@@ -191,7 +191,7 @@ def broker_problem() -> str:
 def _judge() -> str:
     """Return why the judge's server cannot be reached; empty where it can, or the judge answers in this process."""
     destination = route_of("judge")
-    if destination.provider != "anthropic":
+    if not destination.provider.is_remote:
         return ""
     if destination.problem:
         return "not configured: see manage.py check"

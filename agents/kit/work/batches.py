@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -21,17 +21,14 @@ from django.db.models import F, Max
 from django.utils import timezone
 
 from agents.kit.llm import batch_api, endpoints, ledger
-from agents.kit.llm.anthropic_api import body_of
-from agents.kit.llm.batch_api import BatchProblem, Entry
-from agents.kit.llm.endpoints import Route, route_of
+from agents.kit.llm.batch_api import BatchProblem
+from agents.kit.llm.endpoints import route_of
+from agents.kit.llm.providers.base import BatchState, Entry, Route
 from agents.kit.llm.requests import Exchange, Label, LLMRequest, Reply, Role, read_answer
 from agents.kit.llm.requests import Status as ReplyStatus
 from agents.kit.models import LLMBatch, LLMBatchRequest, LLMCall
 from agents.kit.running import retry_on_outage
 from agents.kit.work.queues import wake_workers
-
-if TYPE_CHECKING:
-    from anthropic.types.messages import MessageBatch
 
 MOST_REQUESTS = 2_000  # of the 100,000 that a batch may have: what is lost with one is little
 MOST_BYTES = 20_000_000  # of the 256 MB
@@ -77,7 +74,7 @@ class Outgoing:
 
     def add(self, request: LLMRequest, digest: str) -> None:
         structured = endpoints.ability(self.way).schema
-        body = body_of(request, model=self.way.model, structured=structured, example=False)
+        body = self.way.remote.body(request, self.way, structured=structured, temperature=False)
         self.questions.append((request, request_key(request, digest), digest, body))
         self.bytes += len(json.dumps(body))
 
@@ -138,7 +135,7 @@ def submit_batch(
         raise
     due = timezone.now() + timedelta(seconds=settings.LLM_BATCH_POLL_SECONDS)
     _end_lease_until(
-        batch, owner, "", due, batch_id=seen.id, provider_status=seen.processing_status[:16], expires_at=seen.expires_at
+        batch, owner, "", due, batch_id=seen.id, provider_status=seen.status[:16], expires_at=seen.expires_at
     )
     wake_workers()
     return batch
@@ -242,12 +239,12 @@ def _look_at(batch: LLMBatch, owner: str) -> None:
         _give_up(batch, owner, Result.ERRORED, f"the server knows no batch {batch.batch_id}")
         return
     LLMBatch.objects.filter(pk=batch.pk).update(
-        provider_status=seen.processing_status[:16],
-        answered=batch_api.size_of(seen) - seen.request_counts.processing,
+        provider_status=seen.status[:16],
+        answered=seen.size - seen.processing,
         expires_at=seen.expires_at or batch.expires_at,
     )
     is_overdue = batch.expires_at is not None and timezone.now() > batch.expires_at + OVERDUE
-    if seen.processing_status == "ended":
+    if seen.has_ended:
         _store_results(batch, destination, seen, owner)
     elif is_overdue:
         _give_up(batch, owner, Result.EXPIRED, "the server did not end it in time")
@@ -292,16 +289,16 @@ def _find_by_time_and_size(batch: LLMBatch, destination: Route, owner: str) -> N
     known = set(LLMBatch.objects.exclude(batch_id="").values_list("batch_id", flat=True)) | set(batch.not_ours)
     listed = batch_api.since(destination, batch.created_at - CLOCKS_DIFFER)
     # Batches of one size are not told apart here: the custom ids of the results do that, see `_store_results`.
-    ours = next((seen for seen in listed if batch_api.size_of(seen) == batch.requests and seen.id not in known), None)
+    ours = next((seen for seen in listed if seen.size == batch.requests and seen.id not in known), None)
     if ours is None:
         _give_up(batch, owner, Result.LOST, "it never reached the server")
         return
     log.warning("batch %s of %s is presumed to be %s, whose name was lost", batch.pk, batch.work_id, ours.id)
-    seen = {"provider_status": ours.processing_status[:16], "expires_at": ours.expires_at}
+    seen = {"provider_status": ours.status[:16], "expires_at": ours.expires_at}
     _end_lease_until(batch, owner, "", timezone.now(), batch_id=ours.id, presumed=True, **seen)
 
 
-def _store_results(batch: LLMBatch, destination: Route, seen: MessageBatch, owner: str) -> None:
+def _store_results(batch: LLMBatch, destination: Route, seen: BatchState, owner: str) -> None:
     """Store the results of a batch that has ended, portion by portion, and complete it.
 
     A portion in which no custom id is ours belongs to another's batch: it was presumed wrongly, and ours is looked for again. Nothing
@@ -310,7 +307,7 @@ def _store_results(batch: LLMBatch, destination: Route, seen: MessageBatch, owne
     Raises:
         BatchProblem: The results stopped coming; those stored so far stay.
     """
-    if not seen.results_url:
+    if not seen.has_results:
         _give_up(batch, owner, Result.ERRORED, "the server no longer has the results")
         return
     for entries in batch_api.results(destination, batch.batch_id):
@@ -396,7 +393,7 @@ def _ledger_call(
         fields = {"status": answer.status, "error": answer.error}
     reply = Reply(
         **fields,
-        provider=destination.provider,
+        provider=destination.provider.name,
         endpoint=destination.endpoint,
         model=destination.model,
         served_model=entry.served_model,
@@ -447,7 +444,7 @@ def reply_of(request: LLMRequest, row: LLMBatchRequest, destination: Route) -> R
         error=answer.error,
         text=row.text,
         stop_reason=row.stop_reason,
-        provider=destination.provider,
+        provider=destination.provider.name,
         endpoint=destination.endpoint,
         model=destination.model,
         served_model=row.served_model,
@@ -457,9 +454,8 @@ def reply_of(request: LLMRequest, row: LLMBatchRequest, destination: Route) -> R
     )
     if row.call_id is not None:
         # As `Outgoing.add` made it: no batch is sent with the example.
-        body = body_of(
-            request, model=destination.model, structured=endpoints.ability(destination).schema, example=False
-        )
+        structured = endpoints.ability(destination).schema
+        body = destination.remote.body(request, destination, structured=structured, temperature=False)
         exchange = Exchange(reply, time.time(), body)  # of the time nothing is stored
         ledger.store_payload_if_wanted(row.call_id, request, exchange)
         if answer.status is ReplyStatus.MALFORMED:  # refused and cut answers were known as such already

@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from agents.kit.commands import BaseCommand, unusable
-from agents.kit.llm.endpoints import export_answers
+from agents.kit.llm.providers.replay import export_answers
 from agents.kit.text.moments import read_moment
 
 

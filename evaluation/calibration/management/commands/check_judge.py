@@ -11,7 +11,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from agents.kit.commands import NOT_ENOUGH, Cell, CodedCommand, console_on, print_table, unusable
-from agents.kit.llm.endpoints import provider_of
+from agents.kit.llm.providers import is_priced
 from agents.kit.text.wording import counted, number, signed
 from agents.kit.use_cases import add_options, read_options
 from evaluation.calibration.agreement import BETTER, OrderShown, SwapShown
@@ -165,7 +165,7 @@ of some cannot be used (the judge is checked on the others)."""
 
         What a paid judge will cost is printed first, unless `as_json`; for others `estimate` is None.
         """
-        is_paid = provider_of(planned.judge) == "anthropic"
+        is_paid = is_priced(planned.judge)
         reused: list[EvaluationRun] = []
         to_ask: list[RunSpec] = []
         for spec in planned.specs:

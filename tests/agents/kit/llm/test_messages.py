@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from agents.kit.llm import Block, Tool, ToolCall, ToolResult, Turn, complete
-from agents.kit.llm.anthropic_api import body_of
+from agents.kit.llm import Block, Tool, ToolCall, ToolResult, Turn, complete, request_digest
+from agents.kit.llm.endpoints import route_of
+from agents.kit.llm.requests import with_example
+from agents.kit.models import LLMCall
 from tests.agents.kit.llm.asking import act_request, judge_request, text_request
 from tests.llm_server import LLMServer
 
@@ -19,14 +21,21 @@ from tests.llm_server import LLMServer
     ],
 )
 def test_thinking_is_switched_off_where_it_is_on_by_default(model: str, thinking: object) -> None:
-    assert body_of(judge_request(), model=model, structured=True, example=False).get("thinking") == thinking
+    route = route_of("judge", model)
+
+    body = route.remote.body(judge_request(), route, structured=True, temperature=False)
+
+    assert body.get("thinking") == thinking
 
 
 def test_cache_breakpoints_are_sent_and_only_the_last_four() -> None:
     system = tuple(Block(f"s{number}", cache=True) for number in range(3))
     turns = (Turn("user", (Block("t0", cache=True), Block("t1", cache=True), Block("t2"))),)
 
-    body = body_of(judge_request(system=system, turns=turns), model="m", structured=True, example=True)
+    route = route_of("judge", "m")
+
+    request = with_example(judge_request(system=system, turns=turns))
+    body = route.remote.body(request, route, structured=True, temperature=False)
 
     parts = [*body["system"], *(part for message in body["messages"] for part in message["content"])]
     cached = [part["text"] for part in parts if part.get("cache_control") == {"type": "ephemeral"}]
@@ -40,6 +49,19 @@ def test_no_sampling_parameters_are_sent_and_no_facts(llm_server: LLMServer) -> 
     (body,) = llm_server.bodies
     assert set(body) == {"model", "max_tokens", "system", "messages"}
     assert "never sent" not in str(body)
+
+
+@pytest.mark.django_db
+def test_headers_of_a_request_are_sent_and_never_stored_or_shown(llm_server: LLMServer) -> None:
+    request = text_request(headers={"x-mark": "only the gateway"})
+
+    reply = complete(request)
+
+    (headers,) = llm_server.headers
+    assert headers["x-mark"] == "only the gateway"
+    assert headers["authorization"] == "Bearer sk-test-secret"
+    assert request_digest(request) == request_digest(text_request())
+    assert "only the gateway" not in str([request, reply, llm_server.bodies, *LLMCall.objects.values()])
 
 
 @pytest.mark.django_db

@@ -7,6 +7,7 @@ from pytest_django import Settings
 
 from agents.kit.llm import complete, request_digest
 from agents.kit.llm.endpoints import forget, route_of
+from agents.kit.llm.requests import ROLES
 from tests.agents.kit.llm.asking import judge_request, row_of, text_request
 from tests.llm_server import LLMServer
 
@@ -52,8 +53,9 @@ def test_anthropics_own_api_never_gets_one(settings: Settings) -> None:
     settings.ACTOR_BASE_URL, settings.ANTHROPIC_API_KEY = "", "a-key"
     settings.JUDGE_BASE_URL = "https://api.anthropic.com/"
 
-    assert not route_of("actor", "some-model").takes_temperature
-    assert not route_of("judge", "some-model").takes_temperature
+    for role in ROLES:
+        route = route_of(role, "some-model")
+        assert not route.remote.takes_temperature(route)
 
 
 def test_a_server_that_refuses_it_is_asked_without_and_not_bothered_again(llm_server: LLMServer) -> None:

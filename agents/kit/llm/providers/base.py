@@ -1,0 +1,333 @@
+"""What every provider has: the classes to derive one from, and the values that it takes and gives."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit, urlunsplit
+
+from django.conf import settings
+
+from agents.kit.llm.requests import Answer, LLMRequest, Role, Status, Usage
+
+if TYPE_CHECKING:
+    import httpx2
+
+OFFLINE_MODELS: dict[Role, tuple[str, ...]] = {"judge": ("offline:lexical-1",), "actor": ("offline:scripted-1",)}
+MOST_TOKENS = 2**31 - 1  # the largest integer of a ledger column; a server that says more is not believed
+
+
+class Provider(ABC):
+    """Who answers for the models whose names begin with its own.
+
+    Attributes:
+        name: What stands before the colon in a model's name, and in the ledger.
+        is_remote: Whether calls go over the network.
+        is_priced: Whether calls cost money; then their price is looked up, and without one they are *unpriced*.
+        is_default: Whether it answers for models whose name has no provider before a colon. One provider does.
+        is_heuristic: Whether rules and scripts of ours answer, in place of a model.
+        reads_files: Whether its models are names of files of this machine.
+    """
+
+    name: ClassVar[str]
+    is_remote: ClassVar[bool]
+    is_priced: ClassVar[bool] = False
+    is_default: ClassVar[bool] = False
+    is_heuristic: ClassVar[bool] = False
+    reads_files: ClassVar[bool] = False
+
+    def problem(self, role: Role, model: str) -> str:
+        """Return a sentence on what to set or install when `model` cannot be called in this role; empty when it can."""
+        return ""
+
+    def bare_name(self, model: str) -> str:
+        """Return the model's name without the provider's, as its server knows it."""
+        return model if self.is_default else model.removeprefix(f"{self.name}:")
+
+    def full_name(self, served_model: str) -> str:
+        """Return the name under which a model that the server named has its price."""
+        return served_model if self.is_default else f"{self.name}:{served_model}"
+
+
+class LocalProvider(Provider):
+    """Answers in this process and in the calling thread, at no cost."""
+
+    is_remote = False
+
+    @abstractmethod
+    def answer(self, request: LLMRequest, model: str, digest: str) -> LocalAnswer:
+        """Return the answer to a request with this digest (hex)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalAnswer:
+    """An answer that was given in this process, with what the ledger keeps of it."""
+
+    answer: Answer
+    text: str = ""
+    stop_reason: str = ""
+    served_model: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Where a request goes. Read from settings in the calling thread, then only passed along.
+
+    Attributes:
+        model: As it is configured, with the provider's name before it; `model_at_server`: as the server knows it.
+        endpoint: The base URL without credentials.
+        key: A secret that is sent along, and blanked from errors.
+        problem: What to set or install before it can be called.
+    """
+
+    provider: Provider
+    model: str
+    base_url: str = ""
+    endpoint: str = ""
+    key: str = field(default="", repr=False)
+    max_concurrency: int = 1
+    gate_slots: int = 0
+    problem: str = ""
+
+    @property
+    def is_distant(self) -> bool:
+        """Return whether a request goes over the network."""
+        return self.provider.is_remote and not self.problem
+
+    @property
+    def model_at_server(self) -> str:
+        return self.provider.bare_name(self.model)
+
+    @property
+    def remote(self) -> RemoteProvider:
+        """Return the provider of a request that goes over the network; TypeError for another."""
+        if not isinstance(self.provider, RemoteProvider):
+            raise TypeError(f"{self.model} is not called over the network")
+        return self.provider
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How a call failed: the status, and one line for people."""
+
+    status: Status
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What a server answered.
+
+    Attributes:
+        stop_reason: ``refusal`` where the model or a filter refused, ``max_tokens`` or ``model_context_window_exceeded`` where the
+            answer was cut, else as the server says it. The ledger, replays and `read_answer` know these words.
+        tool_blocks: Made by `requests.tool_block`.
+    """
+
+    text: str
+    stop_reason: str = ""
+    tool_blocks: tuple[dict[str, Any], ...] = ()
+    served_model: str = ""
+    usage: Usage = field(default_factory=Usage)
+
+
+class NoMessage(Exception):
+    """Raised by `RemoteProvider.read`: a server answered 200 with something that is no message. Its text has the server's words."""
+
+
+class RemoteProvider(Provider):
+    """Answers over the network, by an SDK. `send` runs in the loop's thread, all else may run in any.
+
+    Attributes:
+        request_id_headers: Headers in which servers name a request, the likeliest first.
+        hopeless_words: What the body of a 429 says where trying again cannot help, such as a spend limit.
+        batches: How questions go in batches; None where that is not possible.
+    """
+
+    is_remote = True
+    is_priced = True
+    request_id_headers: ClassVar[tuple[str, ...]] = ("request-id",)
+    hopeless_words: ClassVar[tuple[str, ...]] = ()
+    batches: ClassVar[Batches | None] = None
+
+    # Where it is, from the settings, in the calling thread.
+    @abstractmethod
+    def base_url(self, role: Role) -> str:
+        """Return the address of the server without a slash at its end, or an empty text where it cannot be known."""
+
+    def key(self, role: Role) -> str:
+        """Return the secret that is sent along; empty where the SDK finds its credentials by itself."""
+        return ""
+
+    # The client. It is made once in the calling thread, before any deadline runs.
+    @abstractmethod
+    def import_sdk(self) -> None:
+        """Import the SDK with what it would import during its first call."""
+
+    @abstractmethod
+    def new_pool(self, route: Route, **options: Any) -> httpx2.AsyncClient:
+        """Return an HTTP client of the SDK's defaults; `options` are further ones of httpx2, hooks and TLS among them."""
+
+    @abstractmethod
+    def new_client(self, route: Route, *, retries: int, pool: httpx2.AsyncClient) -> Any:
+        """Return a client of the SDK over `pool`; nothing of the SDK's environment may send it to another server."""
+
+    # One call.
+    @abstractmethod
+    def body(self, request: LLMRequest, route: Route, *, structured: bool, temperature: bool) -> dict[str, Any]:
+        """Return the body as it is sent.
+
+        Args:
+            structured: Whether the request's schema, where it has one, is sent.
+            temperature: Whether the request's temperature, where it has one, is sent.
+        """
+
+    @abstractmethod
+    async def send(self, client: Any, body: Mapping[str, Any], *, headers: Mapping[str, str], seconds: float) -> object:
+        """Send a body with further headers and return what the SDK makes of the answer; raises what the SDK raises.
+
+        The caller has its own total deadline; `seconds` is what is left of it.
+        """
+
+    @abstractmethod
+    def failure_of(self, problem: Exception, route: Route) -> Failure | None:
+        """Return how a call failed that raised an error of the SDK; None for an exception that is none of the SDK's."""
+
+    @abstractmethod
+    def read(self, answer: object) -> Message:
+        """Return what `send` returned as a message.
+
+        Raises:
+            NoMessage: It is none.
+        """
+
+    # What a server takes.
+    def is_own_server(self, route: Route) -> bool:
+        """Return whether the server is the provider's own, known to enforce schemas and to use tools; others are observed."""
+        return False
+
+    def takes_temperature(self, route: Route) -> bool:
+        """Return whether a temperature may be sent."""
+        return True
+
+    def blames_schema(self, route: Route, error: str) -> bool:
+        """Return whether an HTTP 400 with this error may be about the schema; asked again without it, it will turn out."""
+        return not self.is_own_server(route)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchState:
+    """How far a batch is.
+
+    Attributes:
+        size: Requests in it; `processing`: those that are not done.
+        has_results: Whether results may be read, once it has ended.
+    """
+
+    id: str
+    status: str
+    created_at: datetime
+    expires_at: datetime | None
+    size: int
+    processing: int
+    has_ended: bool
+    has_results: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of the results of a batch: `result` is succeeded, errored, expired or canceled."""
+
+    custom_id: str
+    result: str
+    text: str = ""
+    stop_reason: str = ""
+    served_model: str = ""
+    usage: Usage = field(default_factory=Usage)
+    error: str = ""
+
+
+class Batches(ABC):
+    """How questions go in batches, in the loop's thread; raises what the SDK raises. `client` is of `RemoteProvider.new_client`."""
+
+    @abstractmethod
+    async def submit(self, client: Any, requests: Sequence[tuple[str, dict[str, Any]]]) -> BatchState:
+        """Submit bodies by custom id."""
+
+    @abstractmethod
+    async def look(self, client: Any, batch_id: str) -> BatchState:
+        """Return how far a batch is."""
+
+    @abstractmethod
+    async def cancel(self, client: Any, batch_id: str) -> None:
+        """Ask the server to stop; what was answered until then is in the results."""
+
+    @abstractmethod
+    async def since(self, client: Any, begin: datetime) -> list[BatchState]:
+        """Return the batches made since then, oldest first."""
+
+    @abstractmethod
+    async def results(self, client: Any, batch_id: str) -> AsyncIterator[Entry]:
+        """Return the results as they stream in, in no order."""
+
+
+def configured_url(role: Role) -> str:
+    """Return the address that JUDGE_BASE_URL or ACTOR_BASE_URL names, without a slash at its end; empty where none is set."""
+    url = settings.JUDGE_BASE_URL if role == "judge" else settings.ACTOR_BASE_URL
+    return str(url).rstrip("/")
+
+
+def key_fault(key: str) -> str:
+    """Return what is wrong with a key, without showing it; empty where nothing is."""
+    if key and not (key.isascii() and key.isprintable() and " " not in key):
+        return "holds a blank or a character that no key has: copy it again"
+    return ""
+
+
+def url_fault(url: str, *, key_setting: str) -> str:
+    """Return what is wrong with a base URL, without showing it, as it may hold a password; empty where nothing is.
+
+    Args:
+        key_setting: Where a key belongs in place of a password.
+    """
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port  # ValueError where the port is none
+    except ValueError:
+        return "is not a URL: write http:// or https://, a host, and a port from 1 to 65535"
+    if parts.scheme not in ("http", "https") or not host:
+        return "must start with http:// or https:// and name a host"
+    if "@" in url:
+        return f"holds a user name or password: leave it out and set {key_setting}"
+    return ""
+
+
+def without_credentials(url: str) -> str:
+    """Return `url` without user, password, query and fragment; empty when it is no URL with a host."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    if not parts.netloc:
+        return ""
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def status_of(http_status: int) -> Status:
+    """Return what an HTTP error status means for the caller: wait (`rate_limited`), try later (`unavailable`), or change something."""
+    if http_status == 429:
+        return Status.RATE_LIMITED
+    if http_status in (408, 409) or http_status >= 500:
+        return Status.UNAVAILABLE
+    return Status.REJECTED
+
+
+def token_count(value: object) -> int | None:
+    """Return a count of tokens that a server gave; None where it is missing, negative, or too large to store."""
+    if type(value) is int and 0 <= value <= MOST_TOKENS:
+        return value
+    return None
