@@ -26,6 +26,8 @@ from agents.kit.llm.requests import (
 
 logger = logging.getLogger(__name__)
 
+REFUSALS = (400, 422)  # 422 is what many servers written in Python answer to a field they do not know
+
 
 def describe(problem: Exception, route: Route, *, http_status: int) -> Failure:
     """Return how a call failed that raised; the key is blanked from the error.
@@ -137,8 +139,8 @@ async def _ask_and_ask_again(call: Call) -> list[Exchange]:
 async def _send_and_read(call: Call, ability: Ability, *, example: bool) -> Exchange:
     """Send a request and read the answer; what goes wrong is a reply, too.
 
-    A server that refuses (400) the temperature or the schema gets the request once more without it. The endpoint's ability remembers
-    the refusal of a temperature at once, that of a schema only if the request then went through. All tries share one ledger row.
+    A server that refuses something in the body, such as the temperature or the schema, gets the request again without it; if it then
+    went through, the endpoint's ability remembers the refusal. All tries share one ledger row.
     """
     clock = asyncio.get_running_loop().time
     started_at, begun = time.time(), clock()
@@ -146,32 +148,22 @@ async def _send_and_read(call: Call, ability: Ability, *, example: bool) -> Exch
     trace = Trace(limiter=call.background.limiter(route.base_url), provider=provider, give_up_at=call.give_up_at)
     trace_of_call.set(trace)
     request = with_example(call.request) if example else call.request
-    structured = request.schema is not None and ability.schema
-    temperature = request.temperature is not None and ability.temperature and provider.takes_temperature(route)
-    body = provider.body(request, route, structured=structured, temperature=temperature)
+    without = set(ability.forgone)
+    if not provider.takes_temperature(route):
+        without.add("temperature")
+    body = provider.body(request, route, without=without)
     answer = await _send(call, body, trace)
-    if (
-        temperature
-        and isinstance(answer, Failure)
-        and trace.http_status == 400
-        and "temperature" in answer.error.lower()
-    ):
-        ability.forgo("temperature", route, answer.error)
-        temperature = False
-        body = provider.body(request, route, structured=structured, temperature=False)
+    refused: dict[str, str] = {}
+    while isinstance(answer, Failure) and _is_refused(answer, trace):
+        what = provider.blamed(route, body, answer.error)
+        if not what or what in refused:
+            break
+        refused[what] = answer.error
+        body = provider.body(request, route, without={*without, *refused})
         answer = await _send(call, body, trace)
-    if (
-        structured
-        and isinstance(answer, Failure)
-        and trace.http_status == 400
-        and provider.blames_schema(route, answer.error)
-    ):
-        without = provider.body(request, route, structured=False, temperature=temperature)
-        again = await _send(call, without, trace)
-        if trace.http_status == 200:  # it was the schema indeed
-            ability.forgo("schema", route, answer.error)
-        if trace.http_status != 400:  # a second 400 is about something else: the first one is reported
-            body, answer = without, again
+    if trace.http_status == 200:  # it was what was left out indeed
+        for what, error in refused.items():
+            ability.forgo(what, route, error)
     if isinstance(answer, Failure):
         blocks: tuple[dict[str, Any], ...] = ()
         reply = _failed_reply(call, answer)
@@ -183,9 +175,14 @@ async def _send_and_read(call: Call, ability: Ability, *, example: bool) -> Exch
         latency_ms=_milliseconds(clock() - begun),
         attempts=trace.attempts,
         request_id=trace.request_id,
-        temperature_applied=temperature,
+        temperature_applied="temperature" in body,
     )
     return Exchange(reply, started_at, body, blocks)
+
+
+def _is_refused(failure: Failure, trace: Trace) -> bool:
+    """Return whether a server refused something in the body, so that it may take the same with less."""
+    return failure.status is Status.REJECTED and trace.http_status in REFUSALS
 
 
 async def _send(call: Call, body: Mapping[str, Any], trace: Trace) -> Message | Failure:

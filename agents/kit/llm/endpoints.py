@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
 
 from django.conf import settings
 
@@ -61,12 +60,11 @@ class Ability:
     """What an endpoint's model was seen to do. Used in the loop thread only.
 
     Attributes:
-        schema, temperature: False once the endpoint refused it.
+        forgone: What the endpoint refused, such as ``schema`` or ``temperature``: it is not sent again.
         rescues: Times in a row that a worked example saved an answer which had failed without it.
     """
 
-    schema: bool = True
-    temperature: bool = True
+    forgone: set[str] = field(default_factory=set)
     rescues: int = 0
 
     @property
@@ -83,10 +81,10 @@ class Ability:
         elif statuses[0] is Status.OK and not self.example_first:  # where the example is shown first, it earns the OK
             self.rescues = 0
 
-    def forgo(self, what: Literal["schema", "temperature"], route: Route, error: str) -> None:
-        """Remember that the endpoint refused a schema, or a temperature: it is not sent again."""
-        if getattr(self, what):
-            setattr(self, what, False)
+    def forgo(self, what: str, route: Route, error: str) -> None:
+        """Remember that the endpoint refused something, such as ``schema``, with this error."""
+        if what not in self.forgone:
+            self.forgone.add(what)
             words = "%s takes no %s for %s (%s): sent without from now on"
             logger.warning(words, route.endpoint, what, route.model, error)
 

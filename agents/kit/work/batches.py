@@ -62,6 +62,11 @@ def next_round(work_id: str) -> int:
     return (reached.aggregate(last=Max("round"))["last"] or 0) + 1
 
 
+def _never_in_batches(way: Route) -> set[str]:
+    """Return what is left out of the bodies of a batch: a temperature, and what the endpoint is known to refuse."""
+    return {"temperature", *endpoints.ability(way).forgone}
+
+
 @dataclass(slots=True)
 class Outgoing:
     """Questions of one piece of work that are to be submitted together: each with its request, key, digest and body, in this order."""
@@ -73,8 +78,7 @@ class Outgoing:
     bytes: int = 0
 
     def add(self, request: LLMRequest, digest: str) -> None:
-        structured = endpoints.ability(self.way).schema
-        body = self.way.remote.body(request, self.way, structured=structured, temperature=False)
+        body = self.way.remote.body(request, self.way, without=_never_in_batches(self.way))
         self.questions.append((request, request_key(request, digest), digest, body))
         self.bytes += len(json.dumps(body))
 
@@ -454,8 +458,7 @@ def reply_of(request: LLMRequest, row: LLMBatchRequest, destination: Route) -> R
     )
     if row.call_id is not None:
         # As `Outgoing.add` made it: no batch is sent with the example.
-        structured = endpoints.ability(destination).schema
-        body = destination.remote.body(request, destination, structured=structured, temperature=False)
+        body = destination.remote.body(request, destination, without=_never_in_batches(destination))
         exchange = Exchange(reply, time.time(), body)  # of the time nothing is stored
         ledger.store_payload_if_wanted(row.call_id, request, exchange)
         if answer.status is ReplyStatus.MALFORMED:  # refused and cut answers were known as such already

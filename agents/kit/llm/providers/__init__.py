@@ -5,7 +5,7 @@ A module sets `PROVIDER` to an object of a class of `base`, whose `name` stands 
 * A `LocalProvider` answers in this process: `answer` (see `offline`, `replay`).
 * A `RemoteProvider` answers over the network, by an SDK that nothing else imports. It says what is missing (`problem`) and where it
   is (`base_url`, `key`), makes the client (`import_sdk`, `new_pool`, `new_client`), builds a `body` and sends it (`send`), names the
-  SDK's errors (`failure_of`), reads what came back (`read`), and says what a server takes (`takes_temperature`, `blames_schema`,
+  SDK's errors (`failure_of`), reads what came back (`read`), and says what a server takes (`takes_temperature`, `blamed`,
   `is_own_server`).
 * Where it has batches, `batches` is an object of a class of `base.Batches`; without one, batches are refused at every door.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -65,6 +65,7 @@ class MessagesProvider(RemoteProvider):
     hints: ClassVar[Mapping[int, str]] = {}
     path: ClassVar[str] = "/v1/messages"
     hopeless_words = (SPEND_LIMIT,)
+    schema_field = "output_config"
 
     def import_sdk(self) -> None:
         import anthropic  # noqa: F401
@@ -75,7 +76,7 @@ class MessagesProvider(RemoteProvider):
 
         return anthropic.DefaultAsyncHttpxClient(base_url=route.base_url, **options)
 
-    def body(self, request: LLMRequest, route: Route, *, structured: bool, temperature: bool) -> dict[str, Any]:
+    def body(self, request: LLMRequest, route: Route, *, without: Collection[str]) -> dict[str, Any]:
         """Return the body of a message. Blank blocks and empty turns are left out, and all but the last cache breakpoints."""
         model = route.model_at_server
         system = _texts(request.system)
@@ -92,10 +93,10 @@ class MessagesProvider(RemoteProvider):
             body["system"] = system
         if request.tools:
             body["tools"] = [_tool(tool) for tool in request.tools]
-        if temperature and request.temperature is not None:
+        if request.temperature is not None and "temperature" not in without:
             body["temperature"] = request.temperature
-        if structured and request.schema is not None:
-            body["output_config"] = {"format": {"type": "json_schema", "schema": dict(request.schema)}}
+        if request.schema is not None and "schema" not in without:
+            body[self.schema_field] = {"format": {"type": "json_schema", "schema": dict(request.schema)}}
         if "claude-haiku-5" in model:
             body["thinking"] = {"type": "disabled"}  # it thinks by default, and thoughts count against max_tokens
         return body

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -143,6 +143,7 @@ class RemoteProvider(Provider):
 
     Attributes:
         request_id_headers: Headers in which servers name a request, the likeliest first.
+        schema_field: The field of a body that holds the schema.
         hopeless_words: What the body of a 429 says where trying again cannot help, such as a spend limit.
         batches: How questions go in batches; None where that is not possible.
     """
@@ -150,6 +151,7 @@ class RemoteProvider(Provider):
     is_remote = True
     is_priced = True
     request_id_headers: ClassVar[tuple[str, ...]] = ("request-id",)
+    schema_field: ClassVar[str]
     hopeless_words: ClassVar[tuple[str, ...]] = ()
     batches: ClassVar[Batches | None] = None
 
@@ -177,12 +179,11 @@ class RemoteProvider(Provider):
 
     # One call.
     @abstractmethod
-    def body(self, request: LLMRequest, route: Route, *, structured: bool, temperature: bool) -> dict[str, Any]:
+    def body(self, request: LLMRequest, route: Route, *, without: Collection[str]) -> dict[str, Any]:
         """Return the body as it is sent.
 
         Args:
-            structured: Whether the request's schema, where it has one, is sent.
-            temperature: Whether the request's temperature, where it has one, is sent.
+            without: What is left out although the request has it: ``schema``, ``temperature``, and other names that `blamed` returns.
         """
 
     @abstractmethod
@@ -213,8 +214,20 @@ class RemoteProvider(Provider):
         """Return whether a temperature may be sent."""
         return True
 
+    def blamed(self, route: Route, body: Mapping[str, Any], error: str) -> str:
+        """Return what in a body an HTTP 400 or 422 may be about; asked again without it, it will turn out.
+
+        Returns:
+            A name for `body` to leave out: ``temperature``, ``schema``, or one of the provider's own; empty where there is none.
+        """
+        if "temperature" in body and "temperature" in error.lower():
+            return "temperature"
+        if self.schema_field in body and self.blames_schema(route, error):
+            return "schema"
+        return ""
+
     def blames_schema(self, route: Route, error: str) -> bool:
-        """Return whether an HTTP 400 with this error may be about the schema; asked again without it, it will turn out."""
+        """Return whether this error may be about the schema."""
         return not self.is_own_server(route)
 
 

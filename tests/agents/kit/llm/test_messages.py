@@ -23,7 +23,7 @@ from tests.llm_server import LLMServer
 def test_thinking_is_switched_off_where_it_is_on_by_default(model: str, thinking: object) -> None:
     route = route_of("judge", model)
 
-    body = route.remote.body(judge_request(), route, structured=True, temperature=False)
+    body = route.remote.body(judge_request(), route, without=())
 
     assert body.get("thinking") == thinking
 
@@ -35,7 +35,7 @@ def test_cache_breakpoints_are_sent_and_only_the_last_four() -> None:
     route = route_of("judge", "m")
 
     request = with_example(judge_request(system=system, turns=turns))
-    body = route.remote.body(request, route, structured=True, temperature=False)
+    body = route.remote.body(request, route, without=())
 
     parts = [*body["system"], *(part for message in body["messages"] for part in message["content"])]
     cached = [part["text"] for part in parts if part.get("cache_control") == {"type": "ephemeral"}]
