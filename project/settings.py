@@ -391,6 +391,7 @@ EMAIL_FILE_PATH = _email["EMAIL_FILE_PATH"]
 # --- Models: which judge and act, where they are served, and how many calls run at once (agents/kit/llm) ------------------
 ANTHROPIC_API_KEY = env.str("ANTHROPIC_API_KEY", default="")
 ANTHROPIC_BASE_URL = env.str("ANTHROPIC_BASE_URL", default="")
+OPENAI_API_KEY = env.str("OPENAI_API_KEY", default="")
 JUDGE_BASE_URL = env.str("JUDGE_BASE_URL", default="")
 ACTOR_BASE_URL = env.str("ACTOR_BASE_URL", default="")
 DEFAULT_LLM_MODEL = "claude-haiku-5-5"

@@ -298,13 +298,16 @@ class LLMServer:
             content.append({"type": "text", "text": text})
         return content + self._tool_blocks(scripted)
 
-    def _tool_blocks(self, scripted: Scripted) -> list[dict[str, Any]]:
+    def _tool_blocks(self, scripted: Scripted, *, as_text: bool = False) -> list[dict[str, Any]]:
+        """The calls as blocks; `as_text` makes the inputs of pairs JSON text."""
         blocks = []
         for number, call in enumerate(scripted.tool_calls, start=1):
             if isinstance(call, dict):
                 blocks.append(call)
             else:
                 name, input_ = call
+                if as_text and input_ is not None and not isinstance(input_, str):
+                    input_ = json.dumps(input_)
                 id_ = f"toolu_{self.calls}_{number}"
                 blocks.append({"type": "tool_use", "id": id_, "name": name, "input": input_})
         return blocks
@@ -330,7 +333,7 @@ class LLMServer:
         if scripted.thinking:
             message["reasoning_content"] = scripted.thinking  # as vLLM and DeepSeek name it
         if scripted.tool_calls:
-            message["tool_calls"] = [_chat_tool_call(block) for block in self._tool_blocks(scripted)]
+            message["tool_calls"] = [_chat_tool_call(block) for block in self._tool_blocks(scripted, as_text=True)]
         stop_reason = scripted.stop_reason or ("tool_use" if scripted.tool_calls else "end_turn")
         completion = {
             "id": f"chatcmpl-{self.calls}",
@@ -359,11 +362,7 @@ def _text(scripted: Scripted, schema: Any) -> str | None:
 
 
 def _chat_tool_call(block: dict[str, Any]) -> dict[str, Any]:
-    """A call in the form of Chat Completions, whose input is JSON text; a text or None is sent as it is."""
-    arguments = block.get("input")
-    if arguments is not None and not isinstance(arguments, str):
-        arguments = json.dumps(arguments)
-    function = {"name": block.get("name"), "arguments": arguments}
+    function = {"name": block.get("name"), "arguments": block.get("input")}
     return {"id": block.get("id"), "type": "function", "function": function}
 
 

@@ -64,8 +64,14 @@ def asking(word: str, **changes: Any) -> LLMRequest:
     return text_request(turns=(Turn("user", (Block(word),)),), label=label, **changes)
 
 
+def text_of(message: dict[str, Any]) -> str:
+    """The first text of a message as it was sent, by whichever protocol."""
+    content = message["content"]
+    return str(content if isinstance(content, str) else content[0]["text"])
+
+
 def word_of(body: dict[str, Any]) -> str:
-    return str(body["messages"][-1]["content"][0]["text"])
+    return text_of(body["messages"][-1])
 
 
 def row_of(reply: Reply) -> LLMCall:

@@ -10,6 +10,7 @@ from pytest_django import Settings
 
 from agents.kit.llm import LLMRequest, Reply, Status, complete, complete_many
 from tests.agents.kit.llm.asking import judge_request, text_request
+from tests.agents.kit.llm.conftest import Wire
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -18,12 +19,13 @@ SHORT = 2.5  # seconds: long enough for a request to reach the server on a busy 
 
 
 @pytest.fixture(autouse=True)
-def _ready(llm_server: LLMServer, settings: Settings, db: None) -> None:
+def _ready(request: pytest.FixtureRequest, llm_server: LLMServer, settings: Settings, db: None) -> None:
     """Make one call first: a process's first one takes longer, which is not what these tests measure."""
+    wire: Wire | None = request.getfixturevalue("wire") if "wire" in request.fixturenames else None
     with LLMServer() as other:
-        settings.ACTOR_BASE_URL = other.url
+        settings.ACTOR_BASE_URL = wire.url(other) if wire else other.url
         assert complete(text_request()).ok
-    settings.ACTOR_BASE_URL = llm_server.url
+    settings.ACTOR_BASE_URL = wire.url(llm_server) if wire else llm_server.url
 
 
 @pytest.fixture
@@ -31,6 +33,7 @@ def one_slot(settings: Settings) -> None:
     settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 1, 0
 
 
+@pytest.mark.usefixtures("wire")
 @pytest.mark.parametrize(("way", "retries"), [("hang", 0), ("trickle", 2)])
 def test_a_call_is_cut_at_its_deadline(llm_server: LLMServer, way: str, retries: int) -> None:
     llm_server.always(**{way: True})
@@ -43,6 +46,7 @@ def test_a_call_is_cut_at_its_deadline(llm_server: LLMServer, way: str, retries:
     assert llm_server.wait_until(lambda: llm_server.client_gone == 1)
 
 
+@pytest.mark.usefixtures("wire")
 def test_the_deadline_covers_the_retries(llm_server: LLMServer) -> None:
     llm_server.always(status=500)
 
@@ -53,6 +57,7 @@ def test_the_deadline_covers_the_retries(llm_server: LLMServer) -> None:
     assert reply.attempts <= 5, "retries ended with the deadline"
 
 
+@pytest.mark.usefixtures("wire")
 def test_a_retry_that_hangs_is_a_timeout_whatever_came_before(llm_server: LLMServer) -> None:
     llm_server.reply(status=500, headers={"retry-after-ms": "1"})
     llm_server.always(hang=True)
@@ -62,6 +67,7 @@ def test_a_retry_that_hangs_is_a_timeout_whatever_came_before(llm_server: LLMSer
     assert (reply.status, reply.attempts) == (Status.TIMEOUT, 2)
 
 
+@pytest.mark.usefixtures("wire")
 def test_a_retry_after_beyond_the_deadline_is_not_waited_for(llm_server: LLMServer) -> None:
     llm_server.always(status=429, headers={"retry-after": "60"})
 

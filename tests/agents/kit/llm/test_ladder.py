@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from agents.kit.llm import Status, complete
-from tests.agents.kit.llm.asking import SCHEMA, Score, judge_request
+from tests.agents.kit.llm.asking import Score, judge_request, text_of
+from tests.agents.kit.llm.conftest import Wire
 from tests.llm_server import LLMServer
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("wire")]
 
 GOOD = {"score": 7, "reason": "calm"}
 
@@ -20,12 +21,18 @@ def shows_example(body: dict[str, Any]) -> bool:
     return any(message["role"] == "assistant" for message in body["messages"])
 
 
-def test_the_schema_is_sent_as_output_config(llm_server: LLMServer) -> None:
+FIELDS = {
+    "anthropic": {"model", "max_tokens", "system", "messages", "output_config"},
+    "openai": {"model", "max_tokens", "messages", "response_format", "reasoning_effort"},
+}
+
+
+def test_the_schema_is_sent_in_the_form_of_the_provider(llm_server: LLMServer, wire: Wire) -> None:
     assert complete(judge_request()).value == Score(score=7, reason="word")
 
     (body,) = llm_server.bodies
-    assert body["output_config"] == {"format": {"type": "json_schema", "schema": SCHEMA}}
-    assert set(body) == {"model", "max_tokens", "system", "messages", "output_config"}
+    assert body[wire.schema_field] == wire.schema_form
+    assert set(body) == FIELDS[wire.name]
 
 
 def test_a_malformed_answer_is_asked_again_once_with_an_example(llm_server: LLMServer) -> None:
@@ -37,8 +44,8 @@ def test_a_malformed_answer_is_asked_again_once_with_an_example(llm_server: LLMS
     assert (reply.status, reply.value) == (Status.OK, Score(score=7, reason="calm"))
     assert [(earlier.status, earlier.text) for earlier in reply.earlier] == [(Status.MALFORMED, "seven")]
     first, second = (body["messages"] for body in llm_server.bodies)
-    assert [message["role"] for message in second] == ["user", "assistant", "user"]
-    assert json.loads(second[1]["content"][0]["text"]) == {"score": 3, "reason": "invented"}
+    assert [message["role"] for message in second][-3:] == ["user", "assistant", "user"]
+    assert json.loads(text_of(second[-2])) == {"score": 3, "reason": "invented"}
     assert second[-1] == first[-1]
 
 
@@ -89,35 +96,34 @@ def test_an_answer_that_is_good_without_the_example_resets_the_count(llm_server:
     assert [shows_example(body) for body in llm_server.bodies] == [False, True, False] * 3
 
 
-def without_output_config(body: dict[str, Any]) -> dict[str, Any]:
-    if "output_config" in body:
-        return {"status": 400, "message": "output_config: Extra inputs are not permitted"}
-    return {"json": GOOD}
-
-
 def test_an_endpoint_refusing_the_schema_is_asked_without_at_once_and_afterwards(
-    llm_server: LLMServer, caplog: pytest.LogCaptureFixture
+    llm_server: LLMServer, wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:
-    llm_server.respond = without_output_config
+    def refuse_schema(body: dict[str, Any]) -> dict[str, Any]:
+        if wire.schema_field in body:
+            return {"status": 400, "message": f"{wire.schema_field}: Extra inputs are not permitted"}
+        return {"json": GOOD}
+
+    llm_server.respond = refuse_schema
 
     first, second = complete(judge_request()), complete(judge_request())
 
     assert (first.status, first.attempts, first.earlier) == (Status.OK, 2, ())
     assert (second.status, second.attempts) == (Status.OK, 1)
-    assert ["output_config" in body for body in llm_server.bodies] == [True, False, False]
-    assert caplog.text.count("takes no schema for test-model") == 1
+    assert [wire.schema_field in body for body in llm_server.bodies] == [True, False, False]
+    assert caplog.text.count(f"takes no schema for {wire.model('test-model')}") == 1
 
 
-def test_a_400_for_another_reason_stays_rejected_and_is_not_remembered(llm_server: LLMServer) -> None:
+def test_a_400_for_another_reason_stays_rejected_and_is_not_remembered(llm_server: LLMServer, wire: Wire) -> None:
     llm_server.reply(status=400, message="prompt is too long")
     llm_server.reply(status=400, message="prompt is too long")
 
     assert complete(judge_request()).status is Status.REJECTED
     assert complete(judge_request()).ok
-    assert "output_config" in llm_server.bodies[-1]
+    assert wire.schema_field in llm_server.bodies[-1]
 
 
-def test_a_failure_without_the_schema_too_is_not_blamed_on_the_schema(llm_server: LLMServer) -> None:
+def test_a_failure_without_the_schema_too_is_not_blamed_on_the_schema(llm_server: LLMServer, wire: Wire) -> None:
     llm_server.reply(status=400, message="busy loading the model")
     llm_server.reply(drop=True)
 
@@ -125,4 +131,4 @@ def test_a_failure_without_the_schema_too_is_not_blamed_on_the_schema(llm_server
 
     assert (first.status, first.attempts) == (Status.UNAVAILABLE, 2)
     assert second.ok
-    assert "output_config" in llm_server.bodies[-1]
+    assert wire.schema_field in llm_server.bodies[-1]

@@ -16,16 +16,17 @@ from pytest_django import DjangoAssertNumQueries, Settings
 from agents.kit.llm import Label, Status, complete, complete_many, complete_together, ledger
 from agents.kit.models import LLMCall, LLMPayload, ModelPrice
 from agents.models import Agent
-from tests.agents.kit.llm.asking import SCHEMA, act_request, asking, judge_request, row_of, text_request, word_of
+from tests.agents.kit.llm.asking import act_request, asking, judge_request, row_of, text_request, word_of
+from tests.agents.kit.llm.conftest import Wire
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def priced() -> None:
+def priced(wire: Wire) -> None:
     ModelPrice.objects.create(
-        model="test-model",
+        model=wire.model("test-model"),
         effective_from=date(2026, 1, 1),
         input_usd=Decimal(1),
         output_usd=Decimal(5),
@@ -34,7 +35,7 @@ def priced() -> None:
     )
 
 
-def test_a_row_says_what_the_call_was_for_and_how_it_went(llm_server: LLMServer) -> None:
+def test_a_row_says_what_the_call_was_for_and_how_it_went(llm_server: LLMServer, wire: Wire) -> None:
     agent = Agent.objects.create(slug="ada", display_name="Ada", system_prompt="You are Ada.")
     label = Label(
         purpose="gate", mechanism="action_gate", dimension="fluency", agent_id=agent.pk, work_id="gate_session:5"
@@ -47,9 +48,9 @@ def test_a_row_says_what_the_call_was_for_and_how_it_went(llm_server: LLMServer)
     assert (row.role, row.purpose, row.mechanism, row.dimension) == ("judge", "gate", "action_gate", "fluency")
     assert (row.agent, row.run, row.work_id) == (agent, None, "gate_session:5")
     assert (row.provider, row.endpoint, row.model, row.served_model) == (
-        "anthropic",
-        llm_server.url,
-        "test-model",
+        wire.name,
+        wire.url(llm_server),
+        wire.model("test-model"),
         "served",
     )
     assert (row.status, row.error, row.stop_reason) == ("ok", "", "end_turn")
@@ -59,7 +60,7 @@ def test_a_row_says_what_the_call_was_for_and_how_it_went(llm_server: LLMServer)
 
 
 def test_totals_sum_in_one_query_and_count_what_is_unpriced(
-    llm_server: LLMServer, priced: None, django_assert_num_queries: DjangoAssertNumQueries
+    llm_server: LLMServer, wire: Wire, priced: None, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     usage = {
         "input_tokens": 100,
@@ -68,7 +69,7 @@ def test_totals_sum_in_one_query_and_count_what_is_unpriced(
         "cache_creation_input_tokens": 4,
     }
     llm_server.always(text="hello", usage=usage)
-    list(complete_many([text_request(), text_request(), text_request(model="unheard-of")], deadline=5))
+    list(complete_many([text_request(), text_request(), text_request(model=wire.model("unheard-of"))], deadline=5))
     complete(text_request(label=Label(purpose="gate", work_id="gate_session:1")))
 
     with django_assert_num_queries(1):
@@ -82,9 +83,9 @@ def test_totals_sum_in_one_query_and_count_what_is_unpriced(
     assert ledger.totals().calls == 4
 
 
-def test_an_estimate_uses_the_price_of_today(priced: None) -> None:
-    assert ledger.estimate_cost("test-model", 1_000_000, 100_000) == Decimal("1.5")
-    assert ledger.estimate_cost("unheard-of", 1, 1) is None
+def test_an_estimate_uses_the_price_of_today(priced: None, wire: Wire) -> None:
+    assert ledger.estimate_cost(wire.model("test-model"), 1_000_000, 100_000) == Decimal("1.5")
+    assert ledger.estimate_cost(wire.model("unheard-of"), 1, 1) is None
     assert ledger.estimate_cost("offline:lexical-1", 1_000_000, 1) == 0
 
 
@@ -99,7 +100,9 @@ def test_payloads_are_kept_as_configured(
     assert sorted(LLMPayload.objects.values_list("call__role", flat=True)) == roles
 
 
-def test_a_payload_is_what_was_sent_and_what_came_without_the_key(llm_server: LLMServer, settings: Settings) -> None:
+def test_a_payload_is_what_was_sent_and_what_came_without_the_key(
+    llm_server: LLMServer, wire: Wire, settings: Settings
+) -> None:
     settings.LLM_STORE_PAYLOADS = "all"
     llm_server.reply(text="```json\n{}```")
     llm_server.reply(text="Well.", tool_calls=[("send_message", '{"text": "Hello."}')])
@@ -108,7 +111,7 @@ def test_a_payload_is_what_was_sent_and_what_came_without_the_key(llm_server: LL
 
     payload = LLMPayload.objects.get(call=row_of(reply))
     assert payload.request == llm_server.bodies[0]
-    assert payload.request["output_config"]["format"]["schema"] == json.loads(json.dumps(SCHEMA))
+    assert payload.request[wire.schema_field] == json.loads(json.dumps(wire.schema_form))
     assert payload.reply == "```json\n{}```"
     assert "sk-test-secret" not in json.dumps(payload.request)
     called = LLMPayload.objects.get(call=row_of(acting))
@@ -138,7 +141,7 @@ def test_an_overlong_error_is_cut_to_its_column(llm_server: LLMServer) -> None:
 
 
 def test_a_reask_has_a_row_of_its_own(llm_server: LLMServer) -> None:
-    llm_server.respond = lambda body: {"text": "seven"} if len(body["messages"]) == 1 else None
+    llm_server.respond = lambda body: {"text": "seven"} if len(body["messages"]) < 3 else None
 
     twice, once = complete_together([judge_request(reask=True), judge_request()], deadline=LONG)
 

@@ -14,6 +14,7 @@ from pytest_django import Settings
 from agents.kit.llm import LLMRequest, Reply, Status, complete, complete_many
 from agents.kit.llm.loop import CUT_INTERVAL, MAX_PAUSE, Limiter, background
 from tests.agents.kit.llm.asking import text_request
+from tests.agents.kit.llm.conftest import Wire
 from tests.llm_server import LLMServer
 
 
@@ -23,6 +24,7 @@ def limits(settings: Settings) -> None:
 
 
 @pytest.mark.django_db
+@pytest.mark.usefixtures("wire")
 def test_no_more_calls_are_in_flight_than_configured(llm_server: LLMServer, limits: None) -> None:
     llm_server.always(latency=0.02)
 
@@ -87,7 +89,7 @@ def test_each_endpoint_has_slots_of_its_own(llm_server: LLMServer, settings: Set
 @pytest.mark.django_db
 @pytest.mark.parametrize("status", [429, 529])
 def test_an_overloaded_server_halves_the_limit_although_the_sdk_tries_again(
-    llm_server: LLMServer, settings: Settings, status: int
+    llm_server: LLMServer, settings: Settings, wire: Wire, status: int
 ) -> None:
     settings.LLM_MAX_CONCURRENCY = 8
     llm_server.reply(status=status, headers={"retry-after-ms": "1"})
@@ -95,12 +97,14 @@ def test_an_overloaded_server_halves_the_limit_although_the_sdk_tries_again(
     reply = complete(text_request(retries=1))
 
     assert (reply.status, reply.attempts) == (Status.OK, 2)
-    assert background().limiter(llm_server.url).limit == 4
+    assert background().limiter(wire.url(llm_server)).limit == 4
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("form", ["seconds", "date"])
-def test_a_retry_after_pauses_ordinary_calls_but_not_gate_calls(llm_server: LLMServer, limits: None, form: str) -> None:
+def test_a_retry_after_pauses_ordinary_calls_but_not_gate_calls(
+    llm_server: LLMServer, wire: Wire, limits: None, form: str
+) -> None:
     date = email.utils.formatdate(time.time() + 20, usegmt=True)
     llm_server.reply(status=529, headers={"retry-after": "20" if form == "seconds" else date})
     assert complete(text_request()).status is Status.UNAVAILABLE
@@ -109,18 +113,18 @@ def test_a_retry_after_pauses_ordinary_calls_but_not_gate_calls(llm_server: LLMS
     ordinary = complete(text_request(), deadline=0.5)
 
     assert (gate.status, ordinary.status, ordinary.attempts) == (Status.OK, Status.RATE_LIMITED, 0)
-    assert re.fullmatch(rf"{llm_server.url} asked for a pause, of which 1\d\.\d s are left", ordinary.error)
+    assert re.fullmatch(rf"{wire.url(llm_server)} asked for a pause, of which 1\d\.\d s are left", ordinary.error)
     assert llm_server.calls == 2, "the ordinary call was not sent"
 
 
 @pytest.mark.django_db
-def test_a_spend_limit_says_nothing_about_load(llm_server: LLMServer, settings: Settings) -> None:
+def test_a_spend_limit_says_nothing_about_load(llm_server: LLMServer, settings: Settings, wire: Wire) -> None:
     settings.LLM_MAX_CONCURRENCY = 8
-    llm_server.reply(status=429, error_code="contract_spend_limit_reached")
+    llm_server.reply(status=429, error_code=wire.quota_code)
 
     complete(text_request())
 
-    assert background().limiter(llm_server.url).limit == 8
+    assert background().limiter(wire.url(llm_server)).limit == 8
 
 
 # The limiter by itself, on a loop whose clock the test moves.

@@ -110,6 +110,7 @@ def arrived(number: int) -> tuple[LLMRequest, Callable[[], None]]:
     return numbered(number, parse=lambda text: read.set()), wait
 
 
+@pytest.mark.usefixtures("wire")
 def test_closing_early_cancels_what_is_in_flight_and_settles_what_had_arrived(llm_server: LLMServer) -> None:
     llm_server.respond = lambda body: {"hang": True} if word_of(body) == "1" else None
     second, wait_for_second = arrived(2)

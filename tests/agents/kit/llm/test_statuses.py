@@ -1,4 +1,4 @@
-"""How every kind of answer ends, through the real SDK."""
+"""How every kind of answer ends, through the real SDK of each provider."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from pytest_django import Settings
 from agents.kit.llm import InvalidAnswer, Status, ToolCall, Usage, complete
 from agents.kit.models import LLMCall, LLMPayload
 from tests.agents.kit.llm.asking import Score, act_request, judge_request, row_of, text_request
+from tests.agents.kit.llm.conftest import Wire
 from tests.llm_server import LLMServer
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("wire")]
 
 GOOD = {"score": 7, "reason": "calm"}
 
 
-def test_an_answer_says_who_gave_it_and_what_it_used(llm_server: LLMServer) -> None:
+def test_an_answer_says_who_gave_it_and_what_it_used(llm_server: LLMServer, wire: Wire) -> None:
     """A first thought of the model, in a block of its own, is no answer."""
     usage = {"input_tokens": 12, "output_tokens": 3, "cache_read_input_tokens": 40, "cache_creation_input_tokens": 5}
     text = f"```json\n{json.dumps(GOOD)}\n```"
@@ -29,8 +30,8 @@ def test_an_answer_says_who_gave_it_and_what_it_used(llm_server: LLMServer) -> N
     uncounted = complete(judge_request())
 
     assert (reply.status, reply.value, reply.text, reply.error) == (Status.OK, Score(score=7, reason="calm"), text, "")
-    assert (reply.provider, reply.endpoint) == ("anthropic", llm_server.url)
-    assert (reply.model, reply.served_model) == ("test-model", "served-model")
+    assert (reply.provider, reply.endpoint) == (wire.name, wire.url(llm_server))
+    assert (reply.model, reply.served_model) == (wire.model("test-model"), "served-model")
     assert (reply.request_id, reply.attempts, reply.stop_reason) == ("req_1", 1, "end_turn")
     assert reply.usage == Usage(12, 3, 40, 5)
     assert (uncounted.ok, uncounted.usage) == (True, Usage(None, None, None, None)), "unknown, not zero"
@@ -160,13 +161,24 @@ def test_a_tool_call_that_makes_no_sense_is_malformed(llm_server: LLMServer, wro
     assert (reply.status, reply.error, reply.tool_calls, reply.text) == (Status.MALFORMED, error, (), "Well.")
 
 
+RAW_TOOL_CALLS = {
+    "anthropic": (
+        '{"type": "message", "role": "assistant", "stop_reason": "tool_use", "content": '
+        '[{"type": "tool_use", "id": "a", "name": "look_around", "input": {"x": HERE}}]}'
+    ),
+    "openai": (
+        '{"choices": [{"finish_reason": "tool_calls", "message": {"role": "assistant", "tool_calls": '
+        '[{"type": "function", "id": "a", "function": {"name": "look_around", "arguments": {"x": HERE}}}]}}]}'
+    ),
+}
+
+
 @pytest.mark.parametrize("value", ["NaN", '{"a":' * 700 + "1" + "}" * 700], ids=["no number", "deep"])
 def test_an_input_that_no_database_takes_is_malformed_and_kept_as_such(
-    llm_server: LLMServer, settings: Settings, value: str
+    llm_server: LLMServer, settings: Settings, wire: Wire, value: str
 ) -> None:
     settings.LLM_STORE_PAYLOADS = "all"
-    call = json.dumps(block(input={"x": "HERE"})).replace('"HERE"', value)
-    llm_server.reply(raw=f'{{"type": "message", "role": "assistant", "content": [{call}], "stop_reason": "tool_use"}}')
+    llm_server.reply(raw=RAW_TOOL_CALLS[wire.name].replace("HERE", value))
 
     reply = complete(act_request())
 
@@ -248,33 +260,33 @@ def test_an_http_error_is_a_value(llm_server: LLMServer, http_status: int, statu
         ({"message": "model: nope"}, "(check the model's name)"),
         (
             {"raw": "<html><h1>404 Not Found</h1></html>", "content_type": "text/html"},
-            "(this server has no /v1/messages: check the base URL http://127.0.0.1:",
+            "(this server has no {path}: check the base URL http://127.0.0.1:",
         ),
     ],
 )
-def test_a_404_names_its_cause(llm_server: LLMServer, answer: dict[str, Any], cause: str) -> None:
+def test_a_404_names_its_cause(llm_server: LLMServer, wire: Wire, answer: dict[str, Any], cause: str) -> None:
     llm_server.always(status=404, **answer)
 
     reply = complete(text_request())
 
     assert reply.status is Status.REJECTED
     assert reply.error.startswith("HTTP 404: ")
-    assert cause in reply.error
+    assert cause.format(path=wire.added_path) in reply.error
 
 
-def test_an_error_that_repeats_the_key_does_not_show_it(llm_server: LLMServer) -> None:
+def test_an_error_that_repeats_the_key_does_not_show_it(llm_server: LLMServer, wire: Wire) -> None:
     llm_server.reply(status=401, message="invalid key sk-test-secret")
 
-    assert complete(text_request()).error == "HTTP 401: invalid key *** (check ANTHROPIC_API_KEY)"
+    assert complete(text_request()).error == f"HTTP 401: invalid key *** (check {wire.key_setting})"
 
 
-def test_a_connection_dropped_without_an_answer_is_unavailable(llm_server: LLMServer) -> None:
+def test_a_connection_dropped_without_an_answer_is_unavailable(llm_server: LLMServer, wire: Wire) -> None:
     llm_server.reply(drop=True)
 
     reply = complete(text_request())
 
     assert reply.status is Status.UNAVAILABLE
-    assert reply.error.startswith(f"no answer from {llm_server.url}: ")
+    assert reply.error.startswith(f"no answer from {wire.url(llm_server)}: ")
 
 
 @pytest.mark.parametrize("raw", ["not json", '{"error": {"message": "model not loaded"}}', "[]"])
@@ -289,14 +301,14 @@ def test_a_200_that_is_no_message_is_rejected(llm_server: LLMServer, raw: str) -
 
 @pytest.mark.parametrize("key", ["sk-\u00e9", "sk test", "sk-test\n"])
 def test_a_key_that_no_header_can_carry_is_named_but_not_shown(
-    llm_server: LLMServer, settings: Settings, key: str
+    llm_server: LLMServer, settings: Settings, wire: Wire, key: str
 ) -> None:
-    settings.ANTHROPIC_API_KEY = key
+    setattr(settings, wire.key_setting, key)
 
     reply = complete(text_request())
 
     assert (reply.status, llm_server.calls) == (Status.REJECTED, 0)
-    assert "ANTHROPIC_API_KEY" in reply.error
+    assert wire.key_setting in reply.error
     assert key not in reply.error
 
 
@@ -310,9 +322,9 @@ def test_a_key_that_no_header_can_carry_is_named_but_not_shown(
         "http://user:s3cret@127.0.0.1:1",
     ],
 )
-def test_a_base_url_that_cannot_be_used_is_rejected_and_never_shown(settings: Settings, url: str) -> None:
+def test_a_base_url_that_cannot_be_used_is_rejected_and_never_shown(settings: Settings, wire: Wire, url: str) -> None:
     settings.ACTOR_BASE_URL = url
-    settings.ACTOR_MODEL = "test-model"
+    settings.ACTOR_MODEL = wire.model("test-model")
 
     reply = complete(text_request())
 
@@ -322,30 +334,30 @@ def test_a_base_url_that_cannot_be_used_is_rejected_and_never_shown(settings: Se
     assert LLMCall.objects.get().status == reply.status
 
 
-def test_a_spend_limit_is_not_retried(llm_server: LLMServer) -> None:
-    llm_server.always(status=429, message="limit reached", error_code="enforced_spend_limit_reached")
+def test_a_spend_limit_is_not_retried(llm_server: LLMServer, wire: Wire) -> None:
+    llm_server.always(status=429, message="limit reached", error_code=wire.quota_code)
 
     reply = complete(text_request(retries=2))
 
     assert (reply.status, llm_server.calls) == (Status.RATE_LIMITED, 1)
-    assert "a spend limit is reached" in reply.error
+    assert wire.quota_words in reply.error
 
 
 @pytest.mark.parametrize("role", ["judge", "actor"])
-def test_nothing_is_sent_without_a_key_and_errors_say_what_to_set(settings: Settings, role: str) -> None:
-    settings.ANTHROPIC_API_KEY = settings.JUDGE_BASE_URL = settings.ACTOR_BASE_URL = ""
-    settings.JUDGE_MODEL = settings.ACTOR_MODEL = "claude-haiku-5-5"
+def test_nothing_is_sent_without_a_key_and_errors_say_what_to_set(settings: Settings, wire: Wire, role: str) -> None:
+    setattr(settings, wire.key_setting, "")
+    settings.JUDGE_BASE_URL = settings.ACTOR_BASE_URL = ""
 
     reply = complete(judge_request(role=role))
 
     assert (reply.status, reply.attempts) == (Status.REJECTED, 0)
-    for name in ("ANTHROPIC_API_KEY", f"{role.upper()}_BASE_URL", f"{role.upper()}_MODEL=offline:"):
+    for name in (wire.key_setting, f"{role.upper()}_BASE_URL", f"{role.upper()}_MODEL=offline:"):
         assert name in reply.error
     assert LLMCall.objects.get().cost_usd == 0
 
 
-def test_a_server_of_ones_own_needs_no_key(llm_server: LLMServer, settings: Settings) -> None:
-    settings.ANTHROPIC_API_KEY = ""
+def test_a_server_of_ones_own_needs_no_key(llm_server: LLMServer, settings: Settings, wire: Wire) -> None:
+    setattr(settings, wire.key_setting, "")
 
     assert complete(text_request()).ok
     assert llm_server.headers[0]["authorization"] == "Bearer no-key-configured"

@@ -48,6 +48,7 @@ def test_all_are_asked_at_the_same_time_and_answered_in_their_order(llm_server: 
     assert [reply.text for reply in replies] == ["echo one", "echo two", "echo three"]
 
 
+@pytest.mark.usefixtures("wire")
 def test_what_is_late_is_cancelled_and_the_others_are_kept(llm_server: LLMServer) -> None:
     assert complete(text_request()).ok
     llm_server.respond = lambda body: {"hang": True} if word_of(body) == "two" else echo(body)
@@ -93,6 +94,7 @@ def ctrl_c() -> Iterator[Callable[[], None]]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.usefixtures("wire")
 def test_an_interrupt_cancels_what_is_in_flight(llm_server: LLMServer, ctrl_c: Callable[[], None]) -> None:
     assert complete(text_request()).ok
     llm_server.respond = lambda body: {"hang": True} if word_of(body) == "hang" else echo(body)

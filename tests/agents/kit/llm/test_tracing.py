@@ -9,13 +9,16 @@ import sentry_sdk
 
 from agents.kit.llm import complete, complete_many
 from tests.agents.kit.llm.asking import judge_request, text_request
+from tests.agents.kit.llm.conftest import Wire
 from tests.llm_server import LLMServer
 from tests.tracing import Caught
 
 pytestmark = pytest.mark.django_db
 
 
-def test_a_call_is_a_span_with_model_status_tokens_and_no_text(llm_server: LLMServer, sentry: Caught) -> None:
+def test_a_call_is_a_span_with_model_status_tokens_and_no_text(
+    llm_server: LLMServer, wire: Wire, sentry: Caught
+) -> None:
     llm_server.reply(json={"score": 7, "reason": "a telling reason"}, latency=0.05, model="served")
 
     with sentry_sdk.start_transaction(name="evaluate"):
@@ -24,7 +27,7 @@ def test_a_call_is_a_span_with_model_status_tokens_and_no_text(llm_server: LLMSe
     (span,) = sentry.of_type("transaction")[0]["spans"]
     assert (span["op"], span["description"], span["status"]) == ("llm.call", "llm.judge", "ok")
     expected = {
-        "llm.model": "test-model",
+        "llm.model": wire.model("test-model"),
         "llm.served_model": "served",
         "llm.status": "ok",
         "llm.input_tokens": 100,

@@ -1,0 +1,371 @@
+"""OpenAI's Chat Completions, and any server that speaks them: Azure OpenAI, Gemini's compatible endpoint, vLLM, LiteLLM, OpenRouter.
+
+The SDK is an optional extra of the project. Models are named ``openai:NAME``, with the name that the server knows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+
+from agents.kit.llm.providers.base import (
+    OFFLINE_MODELS,
+    Failure,
+    Message,
+    NoMessage,
+    RemoteProvider,
+    Route,
+    configured_url,
+    key_fault,
+    status_of,
+    token_count,
+    url_fault,
+)
+from agents.kit.llm.requests import (
+    Block,
+    LLMRequest,
+    Role,
+    Status,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Turn,
+    Usage,
+    short_line,
+    tool_block,
+)
+from agents.kit.text.storable import storable
+
+if TYPE_CHECKING:
+    import httpx2
+    from openai import APIStatusError
+
+REQUIREMENT = "openai>=3.57,<4"  # as in pyproject.toml
+OPENAI_URL = "https://api.openai.com/v1"
+PATH = "/chat/completions"
+PLACEHOLDER_KEY = "no-key-configured"  # the SDK insists on one, some servers read none
+MAX_DETAIL = 300
+MOST_NESTED = 5  # objects within each other that are looked through for the words of an error
+NAMES_OF_WORDS = ("message", "error", "detail", "msg")
+NAME_OF_SCHEMA = "answer"  # the API asks for one
+
+# The words of `read_answer` for those of the API.
+STOP_REASONS = {
+    "stop": "end_turn",
+    "tool_calls": "tool_use",
+    "length": "max_tokens",
+    "content_filter": "refusal",
+}
+# Codes of an error with which a filter refuses a prompt; the second is within the first, and LiteLLM's begins its words.
+FILTER_CODES = ("content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation")
+FILTER_WORDS = "litellm.ContentPolicyViolationError"
+QUOTA_CODES = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
+SCHEMA_WORDS = ("response_format", "json_schema", "schema", "structured")
+
+
+class OpenAI(RemoteProvider):
+    """OpenAI's own API, or the server that a base URL names."""
+
+    name = "openai"
+    request_id_headers = ("x-request-id", "request-id", "apim-request-id")
+    hopeless_words = QUOTA_CODES
+    schema_field = "response_format"
+
+    # -- where it is
+    def problem(self, role: Role, model: str) -> str:
+        key = settings.OPENAI_API_KEY
+        url = configured_url(role)
+        setting = f"{role.upper()}_BASE_URL"
+        if find_spec("openai") is None:
+            return f"{role.upper()}_MODEL is {model!r}, but the package openai is not installed: pip install '{REQUIREMENT}'"
+        if not self.bare_name(model):
+            return (
+                f"{role.upper()}_MODEL is {model!r}: write the model's name after the colon, as in openai:gpt-5.4-mini"
+            )
+        if fault := key_fault(key):
+            return f"OPENAI_API_KEY {fault}"
+        if url and (fault := url_fault(url, key_setting="OPENAI_API_KEY")):
+            return f"{setting} {fault}"
+        if key or url:
+            return ""
+        return (
+            f"{role.upper()}_MODEL is {model!r} but no key is set: set OPENAI_API_KEY, or {setting} to a server that "
+            f"speaks Chat Completions, or {role.upper()}_MODEL={OFFLINE_MODELS[role][0]} to work without a model"
+        )
+
+    def base_url(self, role: Role) -> str:
+        return configured_url(role) or OPENAI_URL
+
+    def key(self, role: Role) -> str:
+        return settings.OPENAI_API_KEY or PLACEHOLDER_KEY
+
+    def is_own_server(self, route: Route) -> bool:
+        return route.base_url == OPENAI_URL
+
+    # -- the client
+    def import_sdk(self) -> None:
+        import httpcore2  # noqa: F401
+        import openai  # noqa: F401
+
+    def new_pool(self, route: Route, **options: Any) -> httpx2.AsyncClient:
+        import openai
+
+        return openai.DefaultAsyncHttpxClient(base_url=route.base_url, **options)
+
+    def new_client(self, route: Route, *, retries: int, pool: httpx2.AsyncClient) -> Any:
+        """Return a client that sends nothing of OPENAI_ORG_ID and its like: those for one server would be sent to another."""
+        import openai
+
+        client = openai.AsyncOpenAI(api_key=route.key, base_url=route.base_url, max_retries=retries, http_client=pool)
+        client.organization = client.project = client.admin_api_key = None
+        client._custom_headers = {}
+        return client
+
+    # -- one call
+    def body(self, request: LLMRequest, route: Route, *, without: Collection[str] = ()) -> dict[str, Any]:
+        """Return the body of a completion. Texts are sent as one string each, which every server takes; blank ones are left out."""
+        messages: list[dict[str, Any]] = []
+        if system := _joined(request.system):
+            messages.append({"role": "system", "content": system})
+        for turn in request.turns:
+            messages += _messages(turn)
+        body: dict[str, Any] = {
+            "model": route.model_at_server,
+            "messages": messages,
+            self._token_limit(route, without): request.max_tokens,
+        }
+        if request.tools:
+            body["tools"] = [_tool(tool) for tool in request.tools]
+        if request.temperature is not None and "temperature" not in without:
+            body["temperature"] = request.temperature
+        if request.schema is not None and "schema" not in without:
+            body[self.schema_field] = _response_format(request.schema)
+        if "reasoning_effort" not in without:
+            body["reasoning_effort"] = "none"  # most models think by default, and thoughts count against the limit
+        return body
+
+    def _token_limit(self, route: Route, without: Collection[str]) -> str:
+        """Return the field that limits the answer: OpenAI's models refuse the old name, many other servers do not know the new one."""
+        first, second = "max_tokens", "max_completion_tokens"
+        if self.is_own_server(route):
+            first, second = second, first
+        return second if first in without else first
+
+    async def send(self, client: Any, body: Mapping[str, Any], *, headers: Mapping[str, str], seconds: float) -> object:
+        """Send a body and return the answer as the JSON that it is: compatible servers send much that the SDK has no types for."""
+        import httpx2
+
+        options = {"headers": dict(headers), "timeout": seconds}
+        response = await client.post(PATH, body=dict(body), cast_to=httpx2.Response, options=options)
+        answer: object = response.json()
+        return answer
+
+    def failure_of(self, problem: Exception, route: Route) -> Failure | None:
+        import httpx2
+        import openai
+
+        if isinstance(problem, openai.APIStatusError):
+            return _failure_by_status(problem, route)
+        if isinstance(problem, openai.APITimeoutError):
+            return Failure(Status.TIMEOUT, f"{route.endpoint} did not answer in time")
+        if isinstance(problem, openai.APIConnectionError):
+            cause = problem.__cause__ or problem
+            error = f"no answer from {route.endpoint}: {type(cause).__name__}: {cause}".rstrip(": ")
+            return Failure(Status.UNAVAILABLE, error)
+        if isinstance(problem, httpx2.TransportError):  # the SDK does not wrap what breaks off while the answer is read
+            return Failure(Status.UNAVAILABLE, f"{route.endpoint} broke off: {type(problem).__name__}: {problem}")
+        return None
+
+    def read(self, answer: object) -> Message:
+        choices = _field(answer, "choices")
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        message = _field(choice, "message")
+        finish_reason = _field(choice, "finish_reason")
+        if finish_reason == "error":  # a gateway whose own server broke off
+            raise NoMessage(_words_of(_field(choice, "error")) or "an error in place of the answer's end")
+        if not isinstance(message, dict) and finish_reason != "content_filter":
+            # Some servers answer 200 to what they refuse, and a wrong base URL can lead to any web page.
+            raise NoMessage(_words_of(answer) or "not an answer of Chat Completions; is the base URL right?")
+        refusal = _text_of(_field(message, "refusal"))
+        stop_reason = STOP_REASONS.get(finish_reason, finish_reason) if isinstance(finish_reason, str) else ""
+        return Message(
+            text=_text_of(_field(message, "content")) or refusal,
+            stop_reason="refusal" if refusal else stop_reason,
+            tool_blocks=_tool_blocks(_field(message, "tool_calls")),
+            served_model=str(_field(answer, "model") or ""),
+            usage=_usage_of(_field(answer, "usage")),
+        )
+
+    # -- what a server takes
+    def blames_schema(self, route: Route, error: str) -> bool:
+        return not self.is_own_server(route) or any(word in error.lower() for word in SCHEMA_WORDS)
+
+    def takes_temperature(self, route: Route) -> bool:
+        """Return whether a temperature may be sent: Claude refuses it behind every server."""
+        return "claude" not in route.model.lower()
+
+    def blamed(self, route: Route, body: Mapping[str, Any], error: str) -> str:
+        """Return what a refusal may be about: also how the answer's length is limited, and that the model is not to think."""
+        for name in ("reasoning_effort", "max_completion_tokens", "max_tokens"):
+            if name in body and name in error:
+                return name
+        return super().blamed(route, body, error)
+
+
+PROVIDER = OpenAI()
+
+
+# -- what is sent
+def _joined(blocks: Iterable[Block]) -> str:
+    """Return the blocks that say something as one text."""
+    text: str = storable("\n\n".join(block.text for block in blocks if block.text.strip()))
+    return text
+
+
+def _messages(turn: Turn) -> list[dict[str, Any]]:
+    """Return a turn as messages: a result of a tool is one of its own, and stands before what the user says; an empty turn is none."""
+    messages = [_tool_result(result) for result in turn.tool_results]
+    text = _joined(turn.blocks)
+    message: dict[str, Any] = {"role": turn.role, "content": text or None}
+    if turn.tool_calls:
+        message["tool_calls"] = [_tool_call(call) for call in turn.tool_calls]
+    if text or turn.tool_calls:
+        messages.append(message)
+    return messages
+
+
+def _tool_result(result: ToolResult) -> dict[str, Any]:
+    """Return the message that answers a tool call. The API has no field for an error, so that the text says it."""
+    text = f"Error: {result.text}" if result.is_error else result.text
+    return {"role": "tool", "tool_call_id": storable(result.call_id), "content": storable(text)}
+
+
+def _tool_call(call: ToolCall) -> dict[str, Any]:
+    """Return the entry of an assistant's message in which the model asked for a tool."""
+    arguments = json.dumps(storable(dict(call.input)), ensure_ascii=False)
+    return {"id": storable(call.id), "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    """Return the entry of a request's `tools`."""
+    function = {
+        "name": tool.name,
+        "description": storable(tool.description),
+        "parameters": storable(dict(tool.input_schema)),
+    }
+    return {"type": "function", "function": function}
+
+
+def _response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+    json_schema = {"name": NAME_OF_SCHEMA, "schema": dict(schema), "strict": _may_be_strict(schema)}
+    return {"type": "json_schema", "json_schema": json_schema}
+
+
+def _may_be_strict(schema: object) -> bool:
+    """Return whether the API can enforce a schema: then each object in it requires all of its properties and allows no others."""
+    if isinstance(schema, Mapping):
+        if schema.get("type") == "object":
+            has_all = set(schema.get("required", ())) == set(schema.get("properties", {}))
+            if not has_all or schema.get("additionalProperties") is not False:
+                return False
+        return all(_may_be_strict(part) for part in schema.values())
+    if isinstance(schema, list):
+        return all(_may_be_strict(part) for part in schema)
+    return True
+
+
+# -- what came back
+def _field(value: object, name: str) -> Any:
+    """Return a field of a JSON object; None where there is none, or no object."""
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def _text_of(content: object) -> str:
+    """Return a text, or the texts of a list of parts, joined: some servers send thoughts as parts of another type."""
+    if isinstance(content, list):
+        texts = [_field(part, "text") for part in content if _field(part, "type") == "text"]
+        content = "".join(text for text in texts if isinstance(text, str))
+    text: str = storable(content) if isinstance(content, str) else ""
+    return text
+
+
+def _tool_blocks(calls: object) -> tuple[dict[str, Any], ...]:
+    """Return the tool calls of an answer as the server wrote them; their inputs are JSON text."""
+    if not isinstance(calls, list):
+        return ()
+    blocks = []
+    for call in calls:
+        function = _field(call, "function")
+        blocks.append(tool_block(_field(call, "id"), _field(function, "name"), _field(function, "arguments")))
+    return tuple(blocks)
+
+
+def _usage_of(usage: object) -> Usage:
+    """Return the tokens that an answer took.
+
+    Those read from the cache and written to it are part of the API's `prompt_tokens`; the ledger counts and prices them apart.
+    """
+    details = _field(usage, "prompt_tokens_details")
+    prompt = token_count(_field(usage, "prompt_tokens"))
+    read = token_count(_field(details, "cached_tokens"))
+    written = token_count(_field(details, "cache_write_tokens"))
+    of_cache = (read or 0) + (written or 0)
+    if prompt is not None and of_cache <= prompt:  # else the server counts them apart, too
+        prompt -= of_cache
+    return Usage(
+        input_tokens=prompt,
+        output_tokens=token_count(_field(usage, "completion_tokens")),
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+    )
+
+
+# -- what went wrong
+def _failure_by_status(problem: APIStatusError, route: Route) -> Failure:
+    """Return the failure of an HTTP error, with the server's own words (300 characters) and, where it is known, what to do.
+
+    For example ``HTTP 401: Incorrect API key provided (check OPENAI_API_KEY)``. A prompt that a filter refused is `refused`.
+    """
+    words = _words_of(problem.body) or "no reason given"
+    line = short_line(f"HTTP {problem.status_code}: {words}", MAX_DETAIL)
+    if _is_filtered(problem.body, words):
+        return Failure(Status.REFUSED, f"a content filter refused the prompt: {line}")
+    hint = ""
+    if problem.status_code == 401:
+        hint = "check OPENAI_API_KEY"
+    if problem.status_code == 404:
+        hint = _hint_of_404(words, route)
+    if problem.status_code == 429 and problem.code in QUOTA_CODES:
+        hint = "the account's quota is used up; retrying will not help before it is raised"
+    return Failure(status_of(problem.status_code), f"{line} ({hint})" if hint else line)
+
+
+def _is_filtered(body: object, words: str) -> bool:
+    inner = _field(body, "innererror") or _field(body, "inner_error")
+    codes = (_field(body, "code"), _field(inner, "code"))
+    return any(code in FILTER_CODES for code in codes) or words.startswith(FILTER_WORDS)
+
+
+def _hint_of_404(words: str, route: Route) -> str:
+    """Return what a 404 means: the model, where the server speaks of one, else an address at which there is no such server."""
+    if "deployment" in words.lower():
+        return "check the model's name: on Azure that is the deployment's"
+    if "model" in words.lower() or route.model_at_server in words:
+        return "check the model's name"
+    return f"this server has no {PATH}: check the base URL {route.endpoint}, to which {PATH} is added; most end in /v1"
+
+
+def _words_of(body: object) -> str:
+    """Return what a server said of an error, in whichever form: a text, or an object with message, error or detail, or a list of them."""
+    for _ in range(MOST_NESTED):
+        if isinstance(body, str):
+            return body
+        if isinstance(body, list):
+            body = body[0] if body else ""  # Gemini's
+        elif isinstance(body, dict):
+            body = next((body[name] for name in NAMES_OF_WORDS if body.get(name)), "")
+    return ""
