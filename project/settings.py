@@ -391,6 +391,15 @@ EMAIL_FILE_PATH = _email["EMAIL_FILE_PATH"]
 # --- Models: which judge and act, where they are served, and how many calls run at once (agents/kit/llm) ------------------
 ANTHROPIC_API_KEY = env.str("ANTHROPIC_API_KEY", default="")
 ANTHROPIC_BASE_URL = env.str("ANTHROPIC_BASE_URL", default="")
+AWS_REGION = env.str("AWS_REGION", default="")
+AWS_BEARER_TOKEN_BEDROCK = env.str("AWS_BEARER_TOKEN_BEDROCK", default="")
+ANTHROPIC_BEDROCK_BASE_URL = env.str("ANTHROPIC_BEDROCK_BASE_URL", default="")
+CLOUD_ML_REGION = env.str("CLOUD_ML_REGION", default="")
+ANTHROPIC_VERTEX_PROJECT_ID = env.str("ANTHROPIC_VERTEX_PROJECT_ID", default="")
+ANTHROPIC_VERTEX_BASE_URL = env.str("ANTHROPIC_VERTEX_BASE_URL", default="")
+ANTHROPIC_FOUNDRY_RESOURCE = env.str("ANTHROPIC_FOUNDRY_RESOURCE", default="")
+ANTHROPIC_FOUNDRY_API_KEY = env.str("ANTHROPIC_FOUNDRY_API_KEY", default="")
+ANTHROPIC_FOUNDRY_BASE_URL = env.str("ANTHROPIC_FOUNDRY_BASE_URL", default="")
 JUDGE_BASE_URL = env.str("JUDGE_BASE_URL", default="")
 ACTOR_BASE_URL = env.str("ACTOR_BASE_URL", default="")
 DEFAULT_LLM_MODEL = "claude-haiku-5-5"
