@@ -9,8 +9,8 @@
         default
 
 Without any of these a request is answered with an object that fits its schema (the first value of an enum, 0, true, a
-word). `server.bodies`, `server.headers` and `server.paths` hold what was sent; `wait_until` waits for a condition on the
-server without polling.
+word). `server.bodies`, `server.contents` (the same as bytes), `server.headers` and `server.paths` hold what was sent;
+`wait_until` waits for a condition on the server without polling.
 
 The path that is asked decides the protocol: one that ends in ``/chat/completions`` is Chat Completions, any other is Messages. A
 reply is scripted in the words of Messages for both; `CHAT_STOP_REASONS` and `_chat_usage` translate them.
@@ -106,6 +106,7 @@ class LLMServer:
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.paths: list[str] = []
+        self.contents: list[bytes] = []
         self.connections = self.open_connections = 0
         self.inflight = self.peak_inflight = self.client_gone = 0
         self.respond: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None
@@ -198,6 +199,7 @@ class LLMServer:
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
                 self.headers.append(headers)
                 self.paths.append(path)
+                self.contents.append(body)
                 self.bodies.append(json.loads(body))
                 self._note(inflight=1)
                 try:

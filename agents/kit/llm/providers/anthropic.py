@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -169,6 +170,40 @@ class MessagesProvider(RemoteProvider):
         return not self.is_own_server(route) or any(word in error.lower() for word in SCHEMA_WORDS)
 
 
+class Platform(MessagesProvider):
+    """A cloud platform that serves Anthropic's models under an account of its own; it has no batches.
+
+    Attributes:
+        url_setting: Names another address, such as one of a private network.
+    """
+
+    url_setting: ClassVar[str]
+
+    def problem(self, role: Role, model: str) -> str:
+        url = getattr(settings, self.url_setting)
+        if not self.bare_name(model).strip():
+            return f"{model!r} names no model: write {self.name}:NAME, as the platform knows it"
+        if url and (fault := url_fault(url, key_setting="the platform's own credentials")):
+            return f"{self.url_setting} {fault}"
+        return self.missing()
+
+    @abstractmethod
+    def missing(self) -> str:
+        """Return a sentence on what to set or install; empty where nothing is missing."""
+
+    @abstractmethod
+    def usual_url(self) -> str:
+        """Return the platform's address for the account that is set."""
+
+    def base_url(self, role: Role) -> str:
+        url = getattr(settings, self.url_setting) or self.usual_url()
+        return str(url).rstrip("/")
+
+    def takes_temperature(self, route: Route) -> bool:
+        """Return that none may be sent: all models are Anthropic's, which refuse it."""
+        return False
+
+
 def without_custom_headers(client: Any) -> Any:
     """Return the SDK's client without the headers of ANTHROPIC_CUSTOM_HEADERS: those for one server would be sent to another."""
     client._custom_headers = {}
@@ -219,11 +254,14 @@ class Anthropic(MessagesProvider):
 
 
 def _words_of(body: object) -> str:
-    """Return what a server said of an error in a form of its own: a text, or ``{"message": …}``."""
+    """Return what a server said of an error in a form of its own, such as ``{"message": …}``, which is AWS's."""
     if isinstance(body, str):
         return body
+    if isinstance(body, list) and body:  # Google wraps an error in a list
+        return _words_of(body[0])
     if isinstance(body, Mapping):
-        return str(body.get("message") or body.get("Message") or "")
+        error = body.get("error")
+        return _words_of(error) if error else str(body.get("message") or body.get("Message") or "")
     return ""
 
 

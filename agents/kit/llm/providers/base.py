@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -298,6 +299,14 @@ def key_fault(key: str) -> str:
     if key and not (key.isascii() and key.isprintable() and " " not in key):
         return "holds a blank or a character that no key has: copy it again"
     return ""
+
+
+def is_installed(*modules: str) -> bool:
+    """Return whether all of these modules can be imported; the module itself is not, only the packages that it is in."""
+    try:
+        return all(find_spec(module) is not None for module in modules)
+    except ModuleNotFoundError:  # of a package on the way
+        return False
 
 
 def url_fault(url: str, *, key_setting: str) -> str:
