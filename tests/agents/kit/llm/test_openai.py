@@ -8,7 +8,7 @@ import subprocess
 import sys
 import textwrap
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -390,35 +390,32 @@ def test_arguments_that_are_no_json_object_are_malformed_and_kept(
     assert [call["input"] for call in kept] == ["{}", arguments]
 
 
+NAMES = [
+    "choices",
+    "message",
+    "content",
+    "refusal",
+    "finish_reason",
+    "tool_calls",
+    "function",
+    "arguments",
+    "type",
+    "text",
+    "id",
+    "name",
+    "model",
+    "error",
+    "usage",
+    "prompt_tokens",
+    "prompt_tokens_details",
+    "cached_tokens",
+]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(
-                [
-                    "choices",
-                    "message",
-                    "content",
-                    "tool_calls",
-                    "function",
-                    "arguments",
-                    "usage",
-                    "refusal",
-                    "finish_reason",
-                ]
-                + [
-                    "prompt_tokens",
-                    "prompt_tokens_details",
-                    "cached_tokens",
-                    "type",
-                    "text",
-                    "error",
-                    "model",
-                    "id",
-                    "name",
-                ]
-            ),
+            st.sampled_from(NAMES),
             inner,
             max_size=4,
         )
@@ -431,8 +428,7 @@ JSON = st.recursive(
 def test_any_answer_is_a_message_or_none_and_nothing_else(answer: Any) -> None:
     try:
         message = PROVIDER.read(answer)
-    except NoMessage as problem:
-        assert str(problem)
+    except NoMessage:
         return
     assert isinstance(message, Message)
     json.dumps(message.tool_blocks, allow_nan=False)
@@ -441,12 +437,11 @@ def test_any_answer_is_a_message_or_none_and_nothing_else(answer: Any) -> None:
 
 # -- An extra that is not installed
 @pytest.fixture
-def not_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have Python find no package openai."""
     for name in [name for name in sys.modules if name == "openai" or name.startswith("openai.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "openai", None)
-    yield
 
 
 def test_without_the_package_a_call_says_what_to_install(not_installed: None, settings: Settings) -> None:
