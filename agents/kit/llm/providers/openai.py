@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -20,6 +19,7 @@ from agents.kit.llm.providers.base import (
     RemoteProvider,
     Route,
     configured_url,
+    is_installed,
     key_fault,
     status_of,
     token_count,
@@ -60,7 +60,7 @@ STOP_REASONS = {
     "length": "max_tokens",
     "content_filter": "refusal",
 }
-# Codes of an error with which a filter refuses a prompt; the second is within the first, and LiteLLM's begins its words.
+# Codes of an error with which a filter refuses a prompt, and how LiteLLM begins such an error.
 FILTER_CODES = ("content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation")
 FILTER_WORDS = "litellm.ContentPolicyViolationError"
 QUOTA_CODES = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
@@ -80,8 +80,8 @@ class OpenAI(RemoteProvider):
         key = settings.OPENAI_API_KEY
         url = configured_url(role)
         setting = f"{role.upper()}_BASE_URL"
-        if find_spec("openai") is None:
-            return f"{role.upper()}_MODEL is {model!r}, but the package openai is not installed: pip install '{REQUIREMENT}'"
+        if not is_installed("openai"):
+            return f"{role.upper()}_MODEL is {model!r}, but openai is not installed: run pip install '{REQUIREMENT}'"
         if not self.bare_name(model):
             return (
                 f"{role.upper()}_MODEL is {model!r}: write the model's name after the colon, as in openai:gpt-5.4-mini"
@@ -196,7 +196,7 @@ class OpenAI(RemoteProvider):
             text=_text_of(_field(message, "content")) or refusal,
             stop_reason="refusal" if refusal else stop_reason,
             tool_blocks=_tool_blocks(_field(message, "tool_calls")),
-            served_model=str(_field(answer, "model") or ""),
+            served_model=_text_of(_field(answer, "model")),
             usage=_usage_of(_field(answer, "usage")),
         )
 

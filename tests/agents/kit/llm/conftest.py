@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
 from pytest_django import Settings
 
+from agents.kit.llm.providers.base import is_installed
 from tests.agents.kit.llm.asking import SCHEMA
 from tests.llm_server import LLMServer
 from tests.machinery import missing
@@ -73,7 +73,7 @@ WIRES = [
 def wire(request: pytest.FixtureRequest, llm_server: LLMServer, settings: Settings) -> Wire:
     """Have judge and actor use `llm_server` over the protocol of each provider in turn, with the key ``sk-test-secret``."""
     wire: Wire = request.param
-    if find_spec(wire.package) is None:
+    if not is_installed(wire.package):
         missing(wire.package)
     settings.JUDGE_MODEL = settings.ACTOR_MODEL = wire.model("test-model")
     settings.JUDGE_BASE_URL = settings.ACTOR_BASE_URL = wire.url(llm_server)
