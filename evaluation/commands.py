@@ -15,7 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from agents.kit.bodies import Refused
 from agents.kit.commands import STOPPED, Cell, console_for_bars, console_on, print_table, unusable, wrong
-from agents.kit.llm.endpoints import problem_of, route_of
+from agents.kit.llm.endpoints import problem_of
+from agents.kit.llm.providers import batch_problem
 from agents.kit.running import stopping_on_sigterm
 from agents.kit.text.wording import counted, money, number
 from agents.kit.use_cases import tags_in
@@ -131,12 +132,13 @@ def check_batches(judge: str) -> None:
     """Refuse ``--batch`` where the judge takes none.
 
     Raises:
-        CommandError: It is not asked over a network, or no key is set; names what is allowed.
+        CommandError: Its provider has none, or no key is set; names what is allowed.
     """
-    if route_of("judge", judge).is_distant:
-        return
-    why = problem_of("judge", judge) or "it is not asked over a network"
-    raise unusable(f"--batch: the judge {judge} takes no batches ({why}); allowed: a model with a key, or no --batch")
+    problem = batch_problem(judge)
+    if not problem and (reason := problem_of("judge", judge)):
+        problem = f"{judge} cannot be asked: {reason}"
+    if problem:
+        raise unusable(f"--batch: the judge {problem}; allowed: a model of Anthropic's API with a key, or no --batch")
 
 
 def check_writable(option: str, path: Path) -> None:

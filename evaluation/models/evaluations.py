@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, ClassVar
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models, transaction
@@ -15,6 +16,7 @@ from django.db.models.functions import Cast, Coalesce, Concat
 from django.utils import timezone
 
 from agents.kit.alerting import AlertKind, raise_alert
+from agents.kit.llm.providers import batch_problem
 from agents.kit.models import Leasable, LLMBatch, LLMCall
 from agents.kit.running import retry_on_outage
 from agents.kit.text.patterns import TIMED_OUT
@@ -613,10 +615,10 @@ class EvaluationSchedule(models.Model):
         return timedelta(minutes=self.every_minutes)
 
     def clean(self) -> None:
-        """Refuse a window or dimensions that the worker could not measure; names field, value and what is allowed.
+        """Refuse what the worker could not measure: a window, dimensions, batches of a judge that takes none. Names field and value.
 
         Raises:
-            ValidationError: For the first of the two that is wrong.
+            ValidationError: For the first that is wrong.
         """
         try:
             parse_window(self.window)
@@ -628,3 +630,10 @@ class EvaluationSchedule(models.Model):
         if unknown:
             message = f"dimensions {', '.join(map(str, unknown))}: allowed: {', '.join(Dimension.values)}"
             raise ValidationError({"dimensions": message})
+        if self.batch and self.batch_problem:
+            raise ValidationError({"batch": f"batch: the judge {self.batch_problem}"})
+
+    @property
+    def batch_problem(self) -> str:
+        """Return why its judge, or the one that is configured, cannot be asked in batches; empty when it can."""
+        return batch_problem(self.judge or str(settings.JUDGE_MODEL))

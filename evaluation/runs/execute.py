@@ -24,6 +24,7 @@ from django.utils.module_loading import import_string
 
 from agents.kit.capability import declared_list
 from agents.kit.llm.endpoints import route_of
+from agents.kit.llm.providers import batch_problem
 from agents.kit.models import Leasable, LLMBatch, owner_name
 from agents.kit.models.lease import LOOKS
 from agents.kit.ops.telemetry import logging_about
@@ -233,7 +234,7 @@ class _Execution:
             return None
         route = route_of("judge", run.judge)
         dimension_jobs = [partial(judge_dimension, context, dimension) for dimension in run.own_dimensions]
-        if run.batch and route.is_distant:  # else each question is asked at once: no batches offline, or without a key
+        if run.batch and route.is_distant and not batch_problem(run.judge):  # else each question is asked at once
             asking = BatchAsking(context, route)
             context.ask = asking.ask
             side_by_side(dimension_jobs, 1)  # `BatchAsking` is not safe to use from several threads

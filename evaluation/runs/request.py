@@ -19,7 +19,7 @@ from pydantic_core import PydanticCustomError
 from agents.bodies import AgentSlug, ChannelSlug, NamedAgents
 from agents.kit.bodies import ABSENT, Anything, Body, OneOf, Reads, Refused, Tags, fault, is_local
 from agents.kit.llm.endpoints import model_of, problem_of
-from agents.kit.llm.providers import reads_files
+from agents.kit.llm.providers import batch_problem, reads_files
 from agents.kit.llm.providers.base import OFFLINE_MODELS
 from agents.kit.use_cases import FromFile, Shown
 from agents.models import Agent, Channel
@@ -180,7 +180,7 @@ class EvaluationRequest(Body):
     )
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _fits_together(self, info: ValidationInfo) -> Self:
         """Refuse values that are allowed alone, but not together; the error is of one field and says what is allowed."""
         if self.samples * self.repeats > MOST_JUDGED:
             most = MOST_JUDGED // self.repeats
@@ -196,6 +196,10 @@ class EvaluationRequest(Body):
             raise fault("situations", sentence)
         if self.actor_model and not self.is_simulated:
             raise fault("actor_model", "actor_model is for simulations")
+        if self.batch and not is_local(info):  # a command names its option, see `check_batches`
+            problem = batch_problem(self.judge or model_of("judge"))
+            if problem:
+                raise fault("batch", f"batch: the judge {problem}")
         return self
 
     @property

@@ -172,8 +172,11 @@ def _fire(schedule: EvaluationSchedule, take: Callable[[], bool], *, until: date
 def _make_runs(schedule: EvaluationSchedule, until: datetime) -> Fired:
     """Make a pending run for each agent but those whose last one is not done, and those whose proposition files cannot be used.
 
-    Those are `skipped`, each with the reason; so is ``all agents`` where there is none. Channels that agents share are measured once.
+    Those are `skipped`, each with the reason; so is ``all agents`` where there is none, or where the judge takes no batches and the
+    schedule wants them: at once they would cost twice as much. Channels that agents share are measured once.
     """
+    if schedule.batch and schedule.batch_problem:
+        return Fired(schedule=schedule, skipped={"all agents": f"the judge {schedule.batch_problem}"})
     dimensions = tuple(schedule.dimensions) or default_dimensions()
     unfinished = EvaluationRun.objects.filter(schedule=schedule, agent__isnull=False, status__in=_NOT_DONE)
     unfinished_by_agent = {run.agent_id: run for run in unfinished}

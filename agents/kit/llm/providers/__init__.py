@@ -73,9 +73,11 @@ def reads_files(model: str) -> bool:
 def batch_problem(model: str) -> str:
     """Return why questions to `model` cannot go in batches; empty where they can."""
     provider = provider_of(model)
-    if isinstance(provider, RemoteProvider) and provider.batches is not None:
-        return ""
-    return f"{model} has no batches: its questions are asked one by one"
+    if not isinstance(provider, RemoteProvider):
+        return f"{model} takes no batches: it is not asked over a network"
+    if provider.batches is None:
+        return f"{model} takes no batches: its provider {provider.name} has none"
+    return ""
 
 
 __all__ = [
