@@ -184,7 +184,7 @@ class LLMServer:
                 }
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
                 self.headers.append(headers)
-                self.bodies.append(json.loads(body))
+                self.bodies.append(json.loads(body or b"{}"))
                 self._note(inflight=1)
                 try:
                     await self._answer(self.bodies[-1], reader, writer)
