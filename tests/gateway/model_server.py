@@ -4,7 +4,7 @@
         model.replies["Where is my file?"] = StreamedReply(texts=[["In the ", "cabinet."]], pause=0.02)
 
 The last message of the user names the reply. A request with another last message, which is how a rewrite looks, is answered
-with `continuation`.
+with `continuation`. `sent` has for each streamed reply when (`time.perf_counter`) how many characters of its first choice had left.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -71,6 +72,7 @@ class ModelServer(LLMServer):
         self.replies: dict[str, StreamedReply] = {}
         self.continuation = "It is in the second cabinet."
         self.rewrites: list[dict[str, Any]] = []
+        self.sent: dict[str, list[tuple[float, int]]] = {}
 
     async def _answer(self, body: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if "messages" not in body:  # LiteLLM asks which models there are
@@ -91,7 +93,8 @@ class ModelServer(LLMServer):
         writer.write(
             b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\ncache-control: no-cache\r\n\r\n"
         )
-        sent = 0
+        times = self.sent.setdefault(_last_words_of_user(body), [])
+        sent = length = 0
         for number in range(max(len(pieces) for pieces in reply.texts)):
             for index, pieces in enumerate(reply.texts):
                 if number >= len(pieces):
@@ -103,6 +106,9 @@ class ModelServer(LLMServer):
                 _event(writer, _chunk(index, delta if number else {"role": "assistant", **delta}))
                 await writer.drain()
                 sent += 1
+                if index == 0:
+                    length += len(pieces[number])
+                    times.append((time.perf_counter(), length))
         for index in range(len(reply.texts)):
             if index == 0 and reply.calls_tool:
                 _event(writer, _chunk(index, {"tool_calls": [{"index": 0, **TOOL_CALL}]}))

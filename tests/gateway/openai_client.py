@@ -1,7 +1,7 @@
 """Asks a gateway with OpenAI's own SDK: run with LiteLLM's Python, which has it.
 
 Reads ``{"base_url", "key", "at_once", "requests": [fields of chat.completions.create]}`` from standard input and writes one
-line of JSON for each request, in their order: what each choice came to, when its pieces arrived, how it ended. A request may have
+line of JSON for each request, in their order: what each choice came to, when it was asked (`time.perf_counter`) and its pieces arrived, how it ended. A request may have
 ``headers``, and ``leave_after``: so many pieces after which the client goes away.
 """
 
@@ -22,7 +22,7 @@ async def ask(client: Any, request: dict[str, Any], turn: asyncio.Semaphore) -> 
     leave_after = request.pop("leave_after", None)
     seen: dict[str, Any] = {"texts": {}, "pieces": [], "finish": {}, "tool_calls": [], "error": ""}
     async with turn:
-        begun = time.perf_counter()
+        begun = seen["begun"] = time.perf_counter()
         try:
             answer = await client.chat.completions.create(**request, extra_headers=headers)
             if request.get("stream"):
