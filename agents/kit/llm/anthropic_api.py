@@ -331,7 +331,10 @@ async def _send(call: Call, body: Mapping[str, Any], trace: Trace) -> tuple[Any,
     remaining = max(call.give_up_at - asyncio.get_running_loop().time(), 0.001)
     try:
         async with asyncio.timeout_at(call.give_up_at):
-            return await client.messages.create(**known, extra_body=others, timeout=remaining), None
+            message = await client.messages.create(
+                **known, extra_body=others, extra_headers=dict(call.request.headers), timeout=remaining
+            )
+            return message, None
     except TimeoutError:
         error = f"no answer within the deadline of {call.deadline:g} s"
         if trace.http_status < 400:

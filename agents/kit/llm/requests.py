@@ -140,6 +140,8 @@ class LLMRequest:
         tools: What the model may use; with tools an answer may be text, tool calls or both, and `schema` stays None.
         temperature: 0 to 2, where one is wished for; sent only to servers known to take it.
         facts: Structured input for the offline provider; never sent over the network.
+        headers: Further HTTP headers of the call, for a gateway on the way; never in the request's digest, never stored or logged.
+            A batch does not send them.
         span: The Sentry span that the call belongs under; None for the one that is current when it is settled.
     """
 
@@ -160,6 +162,7 @@ class LLMRequest:
     tools: tuple[Tool, ...] = ()
     temperature: float | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     span: Any = field(default=None, compare=False, repr=False)
 
 

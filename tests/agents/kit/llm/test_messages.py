@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agents.kit.llm import Block, Tool, ToolCall, ToolResult, Turn, complete
+from agents.kit.llm import Block, Tool, ToolCall, ToolResult, Turn, complete, request_digest
 from agents.kit.llm.anthropic_api import body_of
+from agents.kit.models import LLMCall
 from tests.agents.kit.llm.asking import act_request, judge_request, text_request
 from tests.llm_server import LLMServer
 
@@ -40,6 +41,19 @@ def test_no_sampling_parameters_are_sent_and_no_facts(llm_server: LLMServer) -> 
     (body,) = llm_server.bodies
     assert set(body) == {"model", "max_tokens", "system", "messages"}
     assert "never sent" not in str(body)
+
+
+@pytest.mark.django_db
+def test_headers_of_a_request_are_sent_and_never_stored_or_shown(llm_server: LLMServer) -> None:
+    request = text_request(headers={"x-mark": "only the gateway"})
+
+    reply = complete(request)
+
+    (headers,) = llm_server.headers
+    assert headers["x-mark"] == "only the gateway"
+    assert headers["authorization"] == "Bearer sk-test-secret"
+    assert request_digest(request) == request_digest(text_request())
+    assert "only the gateway" not in str([request, reply, llm_server.bodies, *LLMCall.objects.values()])
 
 
 @pytest.mark.django_db
