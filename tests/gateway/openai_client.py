@@ -40,6 +40,8 @@ async def ask(client: Any, request: dict[str, Any], turn: asyncio.Semaphore) -> 
 
 
 def note_chunk(seen: dict[str, Any], chunk: Any, seconds: float) -> None:
+    if chunk.usage:
+        seen["usage"] = chunk.usage.model_dump()
     for choice in chunk.choices:
         index = str(choice.index)
         if choice.delta.content:

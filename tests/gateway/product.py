@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -60,8 +59,9 @@ class Product:
     """gunicorn inside a ``with`` block, on an empty database with all tables."""
 
     def __init__(self, folder: Path, database_url: str, judge: Judge, **settings: str) -> None:
+        folder.mkdir(exist_ok=True)
         self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http://127.0.0.1:{self.port}/api/litellm"
         environment = {
             "DATABASE_URL": database_url,
             "WEB_BIND": f"127.0.0.1:{self.port}",
@@ -70,7 +70,7 @@ class Product:
             "CELERY_BROKER_URL": "",
             "JUDGE_BASE_URL": judge.url,
             "JUDGE_MODEL": "test-model",
-            "ACTOR_MODEL": "rewriter",
+            "ACTOR_MODEL": "ada-rewriter",
             "ANTHROPIC_API_KEY": "sk-of-the-proxy",
             "PROPOSITION_DIRS": "",
             "SENTRY_DSN": "",
@@ -88,22 +88,6 @@ class Product:
     def __exit__(self, *_: object) -> None:
         self.plumbline.stop()
 
-    def guardrail(self, **changes: Any) -> dict[str, Any]:
-        """Return LiteLLM's configuration of the guardrail, as the how-to says."""
-        parameters = {"agent": AGENT, "rewrite_model": "rewriter", **changes.pop("parameters", {})}
-        return {
-            "guardrail": "generic_guardrail_api",
-            "mode": ["pre_call", "post_call"],
-            "default_on": True,
-            "api_base": f"{self.url}/api/litellm",
-            "api_key": self.token,
-            "unreachable_fallback": "fail_open",
-            "streaming_transform_mode": "incremental_diff",
-            "streaming_sampling_rate": 5,
-            "additional_provider_specific_params": parameters,
-            **changes,
-        }
-
     def workers(self) -> list[int]:
         """Return the process ids of gunicorn's workers."""
         assert self.web is not None
@@ -118,16 +102,15 @@ class Product:
             ticks += int(fields[11]) + int(fields[12])
         return ticks / os.sysconf("SC_CLK_TCK")
 
-    def work(self, seconds: float = 0.0) -> None:
+    def work(self) -> None:
         """Let a worker do what waits."""
-        time.sleep(seconds)
-        self.plumbline.manage("work", "--until-idle")
+        self.plumbline.manage("work", "--once")
 
     def _answers(self) -> bool:
         assert self.web is not None
         assert self.web.poll() is None, self.plumbline.log_of("web")
         try:
-            urllib.request.urlopen(f"{self.url}/healthz", timeout=5).close()
+            urllib.request.urlopen(f"http://127.0.0.1:{self.port}/healthz", timeout=5).close()
         except urllib.error.HTTPError:
             return True
         except OSError:

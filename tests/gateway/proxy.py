@@ -26,6 +26,7 @@ from tests.machinery import ROOT, answers, free_port, wait_until
 VERSION = "1.108.7"  # the newest that these tests have passed with
 KEY = "sk-of-the-proxy"
 CLIENT = Path(__file__).parent / "openai_client.py"
+EXAMPLE = ROOT / "docs" / "examples" / "litellm.yaml"
 
 
 def litellm_python() -> Path:
@@ -52,25 +53,32 @@ def _installed(folder: Path) -> Path:
     return python
 
 
-def configuration(model_url: str, guardrail: dict[str, Any], **settings: Any) -> dict[str, Any]:
-    """Return a proxy's configuration: two names for the scripted model, and one guardrail for every call."""
-    model = {"model": "openai/scripted", "api_base": f"{model_url}/v1", "api_key": "none"}
-    return {
-        "model_list": [
-            {"model_name": "scripted", "litellm_params": model},
-            {"model_name": "rewriter", "litellm_params": model},
-        ],
-        "guardrails": [{"guardrail_name": "plumbline", "litellm_params": guardrail}],
-        "general_settings": {"master_key": KEY},
-        "litellm_settings": {"telemetry": False, "use_chat_completions_url_for_anthropic_messages": True},
-        **settings,
-    }
+def configuration(model_url: str, **changes: Any) -> dict[str, Any]:
+    """Return the configuration of the how-to, with the scripted model behind every name.
+
+    Args:
+        model_url: The scripted model's server.
+        changes: Parameters of the guardrail that differ; `parameters` are ours, passed on as they are.
+    """
+    config: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
+    for model in config["model_list"]:
+        model["litellm_params"].update(model="openai/scripted", api_base=f"{model_url}/v1", api_key="none")
+    guardrail = config["guardrails"][0]["litellm_params"]
+    guardrail["additional_provider_specific_params"].update(changes.pop("parameters", {}))
+    guardrail.update(changes)
+    # Else it answers /v1/messages through OpenAI's other interface, which the scripted model does not speak.
+    config["litellm_settings"]["use_chat_completions_url_for_anthropic_messages"] = True
+    return config
 
 
 class Proxy:
     """A proxy that runs inside a ``with`` block."""
 
-    def __init__(self, folder: Path, config: dict[str, Any], *, port: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, config: dict[str, Any], *, plumbline_url: str, token: str, port: int | None = None
+    ) -> None:
+        folder.mkdir(exist_ok=True)
+        self.plumbline = {"PLUMBLINE_URL": plumbline_url, "PLUMBLINE_TOKEN": token}
         self.python = litellm_python()
         self.folder = folder
         self.port = port or free_port()
@@ -83,7 +91,8 @@ class Proxy:
         command = [str(self.python.parent / "litellm"), "--config", str(self.file)]
         command += ["--host", "127.0.0.1", "--port", str(self.port)]
         kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "TMPDIR")}
-        environment = {**kept, "HOME": str(self.folder), "LITELLM_LOCAL_MODEL_COST_MAP": "True", "NO_PROXY": "*"}
+        environment = {**kept, **self.plumbline, "HOME": str(self.folder), "LITELLM_MASTER_KEY": KEY}
+        environment |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "NO_PROXY": "*"}  # it asks nobody outside
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 command, env=environment, cwd=self.folder, stdout=log, stderr=log, start_new_session=True
@@ -113,7 +122,9 @@ class Proxy:
         assert self.process.poll() is None, self.log
         return answers(f"{self.url}/health/liveliness")
 
-    def ask(self, requests: Sequence[dict[str, Any]], *, at_once: int = 1, timeout: float = 600) -> list[dict[str, Any]]:
+    def ask(
+        self, requests: Sequence[dict[str, Any]], *, at_once: int = 1, timeout: float = 600
+    ) -> list[dict[str, Any]]:
         """Return what OpenAI's SDK saw of each request's reply; see `openai_client`."""
         order = {"base_url": f"{self.url}/v1", "key": KEY, "at_once": at_once, "requests": list(requests)}
         return ask_with_sdk(self.python, order, timeout=timeout)
