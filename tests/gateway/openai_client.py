@@ -1,8 +1,8 @@
 """Asks a gateway with OpenAI's own SDK: run with LiteLLM's Python, which has it.
 
 Reads ``{"base_url", "key", "at_once", "requests": [fields of chat.completions.create]}`` from standard input and writes one
-line of JSON for each request, in their order: what each choice came to, when it was asked (`time.perf_counter`) and its pieces arrived, how it ended. A request may have
-``headers``, and ``leave_after``: so many pieces after which the client goes away.
+line of JSON for each request, in their order: what each choice came to, when it was asked (`time.perf_counter`) and when its
+pieces arrived, how it ended. A request may have ``headers``, and ``leave_after``: so many pieces after which the client goes away.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from tests.evaluation.judging import entry, tail_of
 from tests.gateway.planted import MARK
+from tests.gateway.proxy import HOST
 from tests.llm_server import LLMServer
 from tests.machinery import Plumbline, free_port, wait_until
 
@@ -27,7 +28,7 @@ user.groups.add(Group.objects.get(name="Operator"))
 agent = Agent(slug="{AGENT}", display_name="Ada", system_prompt="{PERSONA}")
 save_persona(agent=agent, note="gateway")
 AgentEvaluationConfig.objects.create(agent=agent, gate_mode="enforce", gate_adherence_enabled=True)
-AgentEvaluationConfig.objects.update_or_create(agent=None, defaults={{"gate_mode": "enforce", "gate_adherence_enabled": True}})
+AgentEvaluationConfig.objects.update_or_create(is_defaults=True, defaults={{"gate_mode": "enforce", "gate_adherence_enabled": True}})
 print(ApiToken.make(user=user, name="gateway", expires_at=None)[1])
 """
 
@@ -65,6 +66,11 @@ class Product:
         environment = {
             "DATABASE_URL": database_url,
             "WEB_BIND": f"127.0.0.1:{self.port}",
+            "DEBUG": "false",  # as in production: another host name or plain http is refused
+            "PRODUCTION": "false",
+            "ALLOWED_HOSTS": HOST,
+            "TRUST_PROXY_HEADERS": "true",
+            "SECRET_KEY": "of-a-test" * 8,
             "WEB_PROCESSES": "1",
             "WEB_THREADS": "64",
             "CELERY_BROKER_URL": "",

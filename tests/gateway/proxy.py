@@ -26,6 +26,7 @@ from tests.machinery import ROOT, answers, free_port, wait_until
 VERSION = "1.108.7"  # the newest that these tests have passed with
 KEY = "sk-of-the-proxy"
 CLIENT = Path(__file__).parent / "openai_client.py"
+HOST = "plumbline.example.org"
 EXAMPLE = ROOT / "docs" / "examples" / "litellm.yaml"
 
 
@@ -78,7 +79,7 @@ class Proxy:
         self, folder: Path, config: dict[str, Any], *, plumbline_url: str, token: str, port: int | None = None
     ) -> None:
         folder.mkdir(exist_ok=True)
-        self.plumbline = {"PLUMBLINE_URL": plumbline_url, "PLUMBLINE_TOKEN": token}
+        self.plumbline = {"PLUMBLINE_URL": plumbline_url, "PLUMBLINE_TOKEN": token, "PLUMBLINE_HOST": HOST}
         self.python = litellm_python()
         self.folder = folder
         self.port = port or free_port()
