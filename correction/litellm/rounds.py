@@ -1,0 +1,212 @@
+"""Answer a round of LiteLLM: nothing while the gate is off, what may go out of a reply while it enforces."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from django.contrib.auth.models import User
+
+from agents.kit.text.storable import storable
+from agents.transcripts.prepare import slug_of
+from agents.transcripts.readers.traces import ASSISTANT, USER, items_of
+from correction.litellm.checking import SYSTEM, CallContext, Checker, Said, Speaker, find_speaker
+from correction.litellm.contract import NOTHING_TO_SAY, GuardrailAnswer, Round
+from correction.litellm.models import GatedReply, when_over
+from correction.litellm.replies import Reply, StoredResult, Whose, match_replies, new_ends
+from correction.models import GateMode
+
+REMEMBERED = 200  # messages before a reply that are judged with it, and stored
+MOST_LOST_RACES = 5  # rounds of one call at the same time
+CHANNEL_PREFIX = "litellm-"  # what clients call their conversations must not lead into other channels
+
+
+def answer_round(asked: Round, *, user: User) -> GuardrailAnswer:
+    """Return what LiteLLM is to do with a call or with the texts of its reply so far. No transaction may be open.
+
+    Raises:
+        Refused: The agent of the configuration does not exist.
+    """
+    speaker = find_speaker(asked.parameters)
+    if speaker.config.gate_is_off or not asked.litellm_call_id:
+        return NOTHING_TO_SAY
+    if asked.input_type == "request":
+        _note_call(asked, speaker, user)
+        return NOTHING_TO_SAY
+    texts = storable(asked.texts or [])
+    if not any(texts):
+        return NOTHING_TO_SAY
+    if speaker.config.gate_mode == GateMode.OBSERVE:
+        _update_replies(asked, speaker, user, lambda replies, context: _note_texts(replies, texts))
+        return NOTHING_TO_SAY
+    replies = _update_replies(asked, speaker, user, lambda known, context: _advance(known, texts, context, speaker))
+    answered = replies[: len(texts)]
+    is_changed = any(not text.startswith(reply.text) for text, reply in zip(texts, answered, strict=True))
+    return GuardrailAnswer(
+        action="GUARDRAIL_INTERVENED" if is_changed else "NONE",
+        texts=[reply.text for reply in answered],
+        stream_holdback_chars=[len(reply.rest) for reply in answered],
+    )
+
+
+def _note_call(asked: Round, speaker: Speaker, user: User) -> None:
+    """Store what a call brings with it; a call that is posted again stays as it is."""
+    row = _new_row(asked, speaker, user)
+    GatedReply.objects.bulk_create([row], ignore_conflicts=True)
+
+
+def _new_row(asked: Round, speaker: Speaker, user: User) -> GatedReply:
+    return GatedReply(
+        user=user,
+        call_id=asked.litellm_call_id,
+        agent=speaker.agent,
+        context=read_context(asked, speaker).model_dump(),
+        lease_expires_at=when_over(),
+    )
+
+
+def read_context(asked: Round, speaker: Speaker) -> CallContext:
+    """Return what was said before, of the last messages, and where it is stored: the channel of the conversation, of an agent's alone."""
+    messages: list[Said] = []
+    systems: list[str] = []
+    end_user = storable(asked.request_data.user_api_key_end_user_id or "")
+    for item in items_of(storable(asked.structured_messages or []), USER) or []:
+        if item.skip or not item.text.strip():
+            continue
+        if item.role in (SYSTEM, "developer"):
+            systems.append(item.text)
+        elif item.role == ASSISTANT:
+            messages.append(Said(role=ASSISTANT, text=item.text))
+        else:
+            messages.append(Said(role=item.role, text=item.text, name=item.name or end_user))
+    context = CallContext(
+        messages=messages[-REMEMBERED:], left_out=max(0, len(messages) - REMEMBERED), system="\n\n".join(systems)
+    )
+    if speaker.agent is not None:
+        context.channel = _channel_slug(asked, context, speaker.agent.slug)
+    return context
+
+
+def _channel_slug(asked: Round, context: CallContext, agent: str) -> str:
+    """Return the slug of the conversation's channel: by the session that the client names, else by the person, else by how it begins."""
+    session = storable(asked.session)
+    slug = slug_of(session)
+    if session and slug == session and len(CHANNEL_PREFIX + slug) <= 120:
+        return CHANNEL_PREFIX + slug
+    end_user = storable(asked.request_data.user_api_key_end_user_id or "")
+    if session:
+        told_by = ["session", session]
+    elif end_user:
+        told_by = ["user", agent, end_user]
+    else:
+        first = context.messages[0].text if context.messages and not context.left_out else asked.litellm_call_id or ""
+        told_by = ["first message", agent, context.system, first]
+    digest = hashlib.sha256("\x00".join(told_by).encode()).hexdigest()[:12]
+    words = slug_of(session or end_user)[:60].strip("-_")
+    return "-".join(filter(None, [CHANNEL_PREFIX.rstrip("-"), words, digest]))
+
+
+Change = Callable[[list[Reply], CallContext], list[Reply]]
+
+
+def _update_replies(asked: Round, speaker: Speaker, user: User, change: Change) -> list[Reply]:
+    """Read the replies of a call, change them, and store them unless another round was faster: then they are read and changed again.
+
+    Args:
+        change: Returns the replies of this round in the order of its texts, then those that have none in it; may be called again.
+
+    Returns:
+        The changed replies.
+    """
+    replies: list[Reply] = []
+    for _ in range(MOST_LOST_RACES):
+        row = GatedReply.objects.filter(user=user, call_id=asked.litellm_call_id).first()
+        if row is None:  # LiteLLM posts no request rounds, or the gate was off then
+            GatedReply.objects.bulk_create([_new_row(asked, speaker, user)], ignore_conflicts=True)
+            continue
+        known = [Reply.model_validate(reply) for reply in row.replies]
+        replies = change(known, CallContext.model_validate(row.context))
+        if _store_round(row, replies):
+            break
+    return replies
+
+
+def _store_round(row: GatedReply, replies: Sequence[Reply]) -> bool:
+    """Store the replies of a round; return False where another round was stored since the row was read.
+
+    A row that is being ended, or was, is open again: the reply goes on after a long pause.
+    """
+    same = GatedReply.objects.filter(pk=row.pk, rounds=row.rounds)
+    changes: dict[str, Any] = {
+        "replies": [reply.model_dump(mode="json") for reply in replies],
+        "rounds": row.rounds + 1,
+        "lease_expires_at": when_over(),
+    }
+    if row.status != GatedReply.Status.PENDING:
+        changes |= {"status": GatedReply.Status.PENDING, "lease_owner": "", "finished_at": None}
+    return bool(same.update(**changes))
+
+
+def _note_texts(known: Sequence[Reply], texts: Sequence[str]) -> list[Reply]:
+    """Return the replies with the texts of a round, unchecked."""
+    matched = match_replies(texts, known)
+    for reply, text in zip(matched, texts, strict=True):
+        if len(text) > len(reply.raw):
+            reply.raw = text
+            reply.passed = text
+    return _with_others(matched, known)
+
+
+def _with_others(matched: list[Reply], known: Sequence[Reply]) -> list[Reply]:
+    """Return the replies of a round, then those that have no text in it."""
+    matched_ids = {reply.session for reply in matched}
+    return [*matched, *(reply for reply in known if reply.session not in matched_ids)]
+
+
+def _advance(known: Sequence[Reply], texts: Sequence[str], context: CallContext, speaker: Speaker) -> list[Reply]:
+    """Return the replies after the new sentences of a round were checked."""
+    matched = match_replies(texts, known)
+    for reply, text in zip(matched, texts, strict=True):
+        if len(text) >= len(reply.raw):
+            advance(reply, text, context, speaker)
+    return _with_others(matched, known)
+
+
+def advance(reply: Reply, text: str, context: CallContext, speaker: Speaker) -> None:
+    """Check what is new in a reply, and note how far it passed.
+
+    Args:
+        text: What the model wrote so far.
+    """
+    reply.raw = text
+    if reply.whose == Whose.OURS:
+        return
+    if reply.whose == Whose.FORCED:
+        reply.passed = text
+        reply.rest = ""
+        return
+    checker = Checker(speaker, context, reply.session)
+    ends = new_ends(reply.passed, text)
+    checks = [*ends]
+    if text[ends[-1] if ends else len(reply.passed) :].strip():
+        checks.append(len(text))  # the unfinished rest
+    unknown = [text[:end] for end in checks if not reply.has_passed(text[:end])]
+    failed_end = 0
+    results = checker.check(unknown, deadline=_deadline(reply, speaker))
+    for beginning, result in zip(unknown, results, strict=True):
+        if not result.passed:
+            failed_end = len(beginning)
+            break
+        reply.note_passed(beginning, StoredResult.of(result))
+    passed_ends = [end for end in ends if not failed_end or end < failed_end]
+    if passed_ends:
+        reply.passed = text[: passed_ends[-1]]
+    reply.rest = "" if failed_end else text[len(reply.passed) :]
+
+
+def _deadline(reply: Reply, speaker: Speaker) -> float:
+    """Return the seconds that a check may take: as configured for one, and what is left of the message's total."""
+    config = speaker.config
+    left = float(config["gate_total_deadline_seconds"]) - reply.late_ms / 1000
+    return min(float(config["gate_deadline_seconds"]), left)

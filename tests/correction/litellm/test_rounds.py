@@ -1,0 +1,38 @@
+"""Replies on their way: what passes is sent, sentence by sentence, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.api_client import Program, program
+from tests.console import superuser
+from tests.correction.gating import by_text, gated
+from tests.correction.litellm.gateway import call, chunks_of
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+TEXT = "I filed it.  It is in cabinet 3.5, e.g. under F!\n\n* See Dr. Who\n* Bye…"
+
+
+@pytest.fixture
+def client(db: None) -> Program:
+    return program(superuser())
+
+
+@pytest.mark.parametrize("size", [1, 4, 30, 0])
+@pytest.mark.parametrize("rate", [1, 5])
+def test_a_reply_that_passes_arrives_byte_by_byte_equal(
+    client: Program, llm_server: LLMServer, size: int, rate: int
+) -> None:
+    gated("adherence")
+    llm_server.respond = by_text(MESSAGE=8)
+
+    assert call(client, agent="ada").stream(chunks_of(TEXT, size), rate=rate) == TEXT
+
+
+def test_a_sentence_that_fails_is_not_sent(client: Program, llm_server: LLMServer) -> None:
+    gated("adherence")
+    llm_server.respond = by_text(Hooray=1, MESSAGE=8)
+
+    assert call(client, agent="ada").stream(chunks_of("I filed it. Hooray! Bye.", 3)) == "I filed it."
