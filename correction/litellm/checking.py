@@ -18,6 +18,7 @@ from correction.config.settings import AgentEvaluationConfig, ResolvedConfig, me
 from correction.gate.check import Action, CheckPlan, GateResult, check_action_quality, persona_of, plan_check
 from correction.gate.quality_check import CHANNEL_NAME, UNNAMED
 from correction.litellm.contract import Parameters
+from correction.litellm.replies import Reply
 from correction.models import GateSession
 from evaluation.scorers.subjects import Event
 
@@ -135,6 +136,16 @@ class Checker:
             omitted=self.context.left_out,
             channel_name=self.context.channel or CHANNEL_NAME,
         )
+
+    def deadline(self, reply: Reply) -> float:
+        """Return the seconds that a check may take: as configured for one, at most what is left of the reply's total.
+
+        The total is counted by what judging cost the reader: checks that were late, and those of what was written again. The others
+        are made while the model writes, and a long reply has many.
+        """
+        config = self.speaker.config
+        left = float(config["gate_total_deadline_seconds"]) - reply.late_ms / 1000
+        return min(float(config["gate_deadline_seconds"]), left)
 
     def check(self, beginnings: Sequence[str], *, deadline: float, is_whole: bool = False) -> list[GateResult]:
         """Judge beginnings of the reply side by side, each as the text so far.

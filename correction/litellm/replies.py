@@ -136,7 +136,17 @@ def new_ends(passed: str, text: str) -> list[int]:
 
     At most MOST_CHECKS; of more the sentences are put together, so that all parts have about as many.
     """
-    ends = [end for end in sentence_ends(text, growing=True) if text[len(passed) : end].strip()]
+    return _at_most_checked([end for end in sentence_ends(text, growing=True) if text[len(passed) : end].strip()])
+
+
+def whole_ends(passed: str, text: str) -> list[int]:
+    """Return the same for a text that is complete; the last place is its end."""
+    ends = [end for end in sentence_ends(text) if text[len(passed) : end].strip() and text[end:].strip()]
+    return _at_most_checked([*ends, len(text)])
+
+
+def _at_most_checked(ends: list[int]) -> list[int]:
+    """Return at most MOST_CHECKS of the places, the last among them."""
     if len(ends) <= MOST_CHECKS:
         return ends
     return [ends[(number + 1) * len(ends) // MOST_CHECKS - 1] for number in range(MOST_CHECKS)]

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 from django.contrib.auth.models import User
 
 from agents.kit.text.storable import storable
 from agents.transcripts.prepare import slug_of
 from agents.transcripts.readers.traces import ASSISTANT, USER, items_of
+from correction.gate.check import GateResult
 from correction.litellm.checking import SYSTEM, CallContext, Checker, Said, Speaker, find_speaker
 from correction.litellm.contract import NOTHING_TO_SAY, GuardrailAnswer, Round
 from correction.litellm.models import GatedReply, when_over
-from correction.litellm.replies import Reply, StoredResult, Whose, match_replies, new_ends
+from correction.litellm.replies import CALL_FAILED, Reply, StoredResult, Whose, digest_of, match_replies, new_ends
+from correction.litellm.rewriting import MARK_HEADER, is_marked, rewrite
 from correction.models import GateMode
 
 REMEMBERED = 200  # messages before a reply that are judged with it, and stored
@@ -28,6 +33,8 @@ def answer_round(asked: Round, *, user: User) -> GuardrailAnswer:
     Raises:
         Refused: The agent of the configuration does not exist.
     """
+    if is_marked(asked.header(MARK_HEADER)):  # a call of ours, which writes a sentence again
+        return NOTHING_TO_SAY
     speaker = find_speaker(asked.parameters)
     if speaker.config.gate_is_off or not asked.litellm_call_id:
         return NOTHING_TO_SAY
@@ -51,9 +58,13 @@ def answer_round(asked: Round, *, user: User) -> GuardrailAnswer:
 
 
 def _note_call(asked: Round, speaker: Speaker, user: User) -> None:
-    """Store what a call brings with it; a call that is posted again stays as it is."""
-    row = _new_row(asked, speaker, user)
-    GatedReply.objects.bulk_create([row], ignore_conflicts=True)
+    """Store what a call brings with it; a call that is posted again before its reply stays as it is.
+
+    A client may give its calls ids of its own, and two calls the same: the reply of the earlier one is stored under another id.
+    """
+    earlier = GatedReply.objects.filter(user=user, call_id=asked.litellm_call_id, rounds__gt=0)
+    earlier.update(call_id=f"earlier:{uuid4()}")
+    GatedReply.objects.bulk_create([_new_row(asked, speaker, user)], ignore_conflicts=True)
 
 
 def _new_row(asked: Round, speaker: Speaker, user: User) -> GatedReply:
@@ -188,25 +199,47 @@ def advance(reply: Reply, text: str, context: CallContext, speaker: Speaker) -> 
         return
     checker = Checker(speaker, context, reply.session)
     ends = new_ends(reply.passed, text)
-    checks = [*ends]
-    if text[ends[-1] if ends else len(reply.passed) :].strip():
-        checks.append(len(text))  # the unfinished rest
-    unknown = [text[:end] for end in checks if not reply.has_passed(text[:end])]
-    failed_end = 0
-    results = checker.check(unknown, deadline=_deadline(reply, speaker))
-    for beginning, result in zip(unknown, results, strict=True):
-        if not result.passed:
-            failed_end = len(beginning)
-            break
-        reply.note_passed(beginning, StoredResult.of(result))
-    passed_ends = [end for end in ends if not failed_end or end < failed_end]
+    failure = _check_new(reply, checker, text, ends)
+    if failure is None:
+        if ends:
+            reply.passed = text[: ends[-1]]
+        reply.rest = text[len(reply.passed) :]
+        return
+    passed_ends = [end for end in ends if end < failure.end]
     if passed_ends:
         reply.passed = text[: passed_ends[-1]]
-    reply.rest = "" if failed_end else text[len(reply.passed) :]
+    reply.rest = ""
+    is_unfinished = failure.end not in ends
+    if is_unfinished and reply.passed.strip() and reply.withheld != digest_of(text):
+        # It may be well once it is finished. Where this was the last round, the reply ends with its last sentence that passed.
+        reply.withheld = digest_of(text)
+        return
+    rewrite(reply, checker, failed_text=text[: failure.end], result=failure.result)
 
 
-def _deadline(reply: Reply, speaker: Speaker) -> float:
-    """Return the seconds that a check may take: as configured for one, and what is left of the message's total."""
-    config = speaker.config
-    left = float(config["gate_total_deadline_seconds"]) - reply.late_ms / 1000
-    return min(float(config["gate_deadline_seconds"]), left)
+@dataclass(frozen=True)
+class _Failure:
+    """The first beginning of a reply that failed: its length and its verdict."""
+
+    end: int
+    result: GateResult
+
+
+def _check_new(reply: Reply, checker: Checker, text: str, ends: Sequence[int]) -> _Failure | None:
+    """Check a reply up to each of these places, and up to its end where that is unfinished; return the first failure, if there is one.
+
+    What passed before is not checked again; what passes is remembered.
+    """
+    places = [*ends]
+    if text[ends[-1] if ends else len(reply.passed) :].strip():
+        places.append(len(text))
+    unknown = [end for end in places if not reply.has_passed(text[:end])]
+    started = time.perf_counter()
+    results = checker.check([text[:end] for end in unknown], deadline=checker.deadline(reply))
+    if any(row.status in CALL_FAILED for result in results for row in result.dimensions):
+        reply.late_ms += round((time.perf_counter() - started) * 1000)
+    for end, result in zip(unknown, results, strict=True):
+        if not result.passed:
+            return _Failure(end, result)
+        reply.note_passed(text[:end], StoredResult.of(result))
+    return None
