@@ -68,6 +68,7 @@ class Reply(BaseModel):
     Attributes:
         session: Id of its gate session.
         raw: What the model wrote so far.
+        rounds: How many rounds brought more of it.
         passed: The beginning that passed and may be out. From a rewriting on it is the whole reply.
         rest: What follows it, unfinished: it passed, and is held back.
         checked: Digests of beginnings that passed, the latest last.
@@ -81,6 +82,7 @@ class Reply(BaseModel):
 
     session: UUID = Field(default_factory=uuid4)
     raw: str = ""
+    rounds: int = 0
     passed: str = ""
     rest: str = ""
     checked: list[str] = []
@@ -96,6 +98,12 @@ class Reply(BaseModel):
     def text(self) -> str:
         """Return the reply so far, with what is held back."""
         return self.passed + self.rest
+
+    def note_text(self, text: str) -> None:
+        """Note what the model wrote so far."""
+        if len(text) > len(self.raw):
+            self.rounds += 1
+        self.raw = text
 
     def has_passed(self, beginning: str) -> bool:
         """Return whether this beginning of the reply was checked and passed."""

@@ -16,8 +16,8 @@ from agents.kit.text.storable import storable
 from agents.turn.scripted import next_line
 from correction.gate.check import GateResult, persona_of
 from correction.gate.quality_check import newest_version
-from correction.gate.stage import best_attempt, feedback, load_attempts, write_attempt
-from correction.litellm.checking import ASSISTANT, Checker
+from correction.gate.stage import best_attempt, feedback, write_attempt
+from correction.litellm.checking import ASSISTANT, Checker, load_session
 from correction.litellm.replies import Reply, StoredResult, Whose, whole_ends
 from correction.models import CorrectionLog, GateSession, Outcome
 
@@ -63,8 +63,9 @@ class Rewriting:
     persona_version: int | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.session = _open_session(self.reply, self.checker)
-        self.persona_version = newest_version(self.checker.speaker.agent)
+        speaker = self.checker.speaker
+        self.session = load_session(self.reply.session, agent=speaker.agent, speaker=self.checker.context.speaker)
+        self.persona_version = newest_version(speaker.agent)
 
     def run(self) -> None:
         """Have the rest of the reply written until it passes or no retry is left, and note in the reply what is said."""
@@ -214,17 +215,6 @@ def rewrite(reply: Reply, checker: Checker, *, failed_text: str, result: GateRes
         text=failed_text,
         result=result,
     ).run()
-
-
-def _open_session(reply: Reply, checker: Checker) -> GateSession:
-    """Return the open gate session of a reply with its attempts so far: another process may have begun to write it again."""
-    session = checker.speaker.new_session(reply.session)
-    attempts = load_attempts(session=str(reply.session), source=session.source)
-    if not attempts:
-        return session
-    stored = attempts[-1].session
-    stored.attempts = attempts
-    return stored
 
 
 def _add_turn(turns: list[Turn], is_own: bool, text: str) -> None:

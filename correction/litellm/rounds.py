@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,6 +10,8 @@ from typing import Any
 from uuid import uuid4
 
 from django.contrib.auth.models import User
+from django.utils import timezone
+from django.utils.crypto import salted_hmac
 
 from agents.kit.text.storable import storable
 from agents.transcripts.prepare import slug_of
@@ -17,11 +19,16 @@ from agents.transcripts.readers.traces import ASSISTANT, USER, items_of
 from correction.gate.check import GateResult
 from correction.litellm.checking import SYSTEM, CallContext, Checker, Said, Speaker, find_speaker
 from correction.litellm.contract import NOTHING_TO_SAY, GuardrailAnswer, Round
-from correction.litellm.models import GatedReply, when_over
+from correction.litellm.models import IDLE, GatedReply
 from correction.litellm.replies import CALL_FAILED, Reply, StoredResult, Whose, digest_of, match_replies, new_ends
 from correction.litellm.rewriting import MARK_HEADER, is_marked, rewrite
 from correction.models import GateMode
 
+logger = logging.getLogger(__name__)
+NOT_HELD = (
+    "a sentence failed the gate, and LiteLLM sends streams of /v1/messages as the model writes them: attach the guardrail by a policy with a "
+    "pipeline in post_call, so that they are held until they are checked"
+)
 REMEMBERED = 200  # messages before a reply that are judged with it, and stored
 MOST_LOST_RACES = 5  # rounds of one call at the same time
 CHANNEL_PREFIX = "litellm-"  # what clients call their conversations must not lead into other channels
@@ -50,6 +57,9 @@ def answer_round(asked: Round, *, user: User) -> GuardrailAnswer:
     replies = _update_replies(asked, speaker, user, lambda known, context: _advance(known, texts, context, speaker))
     answered = replies[: len(texts)]
     is_changed = any(not text.startswith(reply.text) for text, reply in zip(texts, answered, strict=True))
+    if is_changed and asked.is_of_messages_api and any(reply.rounds > 1 for reply in answered):
+        logger.warning(NOT_HELD)
+        return GuardrailAnswer(action="BLOCKED", blocked_reason=NOT_HELD)
     return GuardrailAnswer(
         action="GUARDRAIL_INTERVENED" if is_changed else "NONE",
         texts=[reply.text for reply in answered],
@@ -68,17 +78,22 @@ def _note_call(asked: Round, speaker: Speaker, user: User) -> None:
 
 
 def _new_row(asked: Round, speaker: Speaker, user: User) -> GatedReply:
+    """Return the row of a call, not saved yet; the conversation of a speaker who is no agent is not stored, so that it has no channel."""
+    context = read_context(asked, speaker)
+    now = timezone.now()
     return GatedReply(
         user=user,
         call_id=asked.litellm_call_id,
         agent=speaker.agent,
-        context=read_context(asked, speaker).model_dump(),
-        lease_expires_at=when_over(),
+        context=context.model_dump(),
+        conversation=_channel_slug(asked, context, speaker.agent.slug) if speaker.agent is not None else "",
+        last_round_at=now,
+        lease_expires_at=now + IDLE,
     )
 
 
 def read_context(asked: Round, speaker: Speaker) -> CallContext:
-    """Return what was said before, of the last messages, and where it is stored: the channel of the conversation, of an agent's alone."""
+    """Return what was said before; of a long conversation its last messages."""
     messages: list[Said] = []
     systems: list[str] = []
     end_user = storable(asked.request_data.user_api_key_end_user_id or "")
@@ -91,12 +106,12 @@ def read_context(asked: Round, speaker: Speaker) -> CallContext:
             messages.append(Said(role=ASSISTANT, text=item.text))
         else:
             messages.append(Said(role=item.role, text=item.text, name=item.name or end_user))
-    context = CallContext(
-        messages=messages[-REMEMBERED:], left_out=max(0, len(messages) - REMEMBERED), system="\n\n".join(systems)
+    return CallContext(
+        messages=messages[-REMEMBERED:],
+        left_out=max(0, len(messages) - REMEMBERED),
+        system="\n\n".join(systems),
+        speaker="" if speaker.agent is not None else speaker.name,
     )
-    if speaker.agent is not None:
-        context.channel = _channel_slug(asked, context, speaker.agent.slug)
-    return context
 
 
 def _channel_slug(asked: Round, context: CallContext, agent: str) -> str:
@@ -107,15 +122,17 @@ def _channel_slug(asked: Round, context: CallContext, agent: str) -> str:
         return CHANNEL_PREFIX + slug
     end_user = storable(asked.request_data.user_api_key_end_user_id or "")
     if session:
-        told_by = ["session", session]
+        known_by = ["session", session]
     elif end_user:
-        told_by = ["user", agent, end_user]
+        known_by = ["user", agent, end_user]
+    elif context.messages and not context.left_out:
+        known_by = ["first message", agent, context.system, context.messages[0].text]
     else:
-        first = context.messages[0].text if context.messages and not context.left_out else asked.litellm_call_id or ""
-        told_by = ["first message", agent, context.system, first]
-    digest = hashlib.sha256("\x00".join(told_by).encode()).hexdigest()[:12]
-    words = slug_of(session or end_user)[:60].strip("-_")
-    return "-".join(filter(None, [CHANNEL_PREFIX.rstrip("-"), words, digest]))
+        known_by = ["call", asked.litellm_call_id or ""]
+    # With the installation's key: who sees the slug cannot try whose id it was made of.
+    digest = salted_hmac(CHANNEL_PREFIX, "\x00".join(known_by), algorithm="sha256").hexdigest()[:16]
+    words = slug[:60].strip("-_")  # of the session; the id of a person does not stand in a slug
+    return CHANNEL_PREFIX + "-".join(filter(None, [words, digest]))
 
 
 Change = Callable[[list[Reply], CallContext], list[Reply]]
@@ -149,10 +166,12 @@ def _store_round(row: GatedReply, replies: Sequence[Reply]) -> bool:
     A row that is being ended, or was, is open again: the reply goes on after a long pause.
     """
     same = GatedReply.objects.filter(pk=row.pk, rounds=row.rounds)
+    now = timezone.now()
     changes: dict[str, Any] = {
         "replies": [reply.model_dump(mode="json") for reply in replies],
         "rounds": row.rounds + 1,
-        "lease_expires_at": when_over(),
+        "last_round_at": now,
+        "lease_expires_at": now + IDLE,
     }
     if row.status != GatedReply.Status.PENDING:
         changes |= {"status": GatedReply.Status.PENDING, "lease_owner": "", "finished_at": None}
@@ -164,7 +183,7 @@ def _note_texts(known: Sequence[Reply], texts: Sequence[str]) -> list[Reply]:
     matched = match_replies(texts, known)
     for reply, text in zip(matched, texts, strict=True):
         if len(text) > len(reply.raw):
-            reply.raw = text
+            reply.note_text(text)
             reply.passed = text
     return _with_others(matched, known)
 
@@ -190,7 +209,7 @@ def advance(reply: Reply, text: str, context: CallContext, speaker: Speaker) -> 
     Args:
         text: What the model wrote so far.
     """
-    reply.raw = text
+    reply.note_text(text)
     if reply.whose == Whose.OURS:
         return
     if reply.whose == Whose.FORCED:
