@@ -26,8 +26,8 @@ from correction.models import GateMode
 
 logger = logging.getLogger(__name__)
 NOT_HELD = (
-    "a sentence failed the gate, and LiteLLM sends streams of /v1/messages as the model writes them: attach the guardrail by a policy with a "
-    "pipeline in post_call, so that they are held until they are checked"
+    "a sentence failed the gate, and LiteLLM sends streams of /v1/messages as the model writes them: attach the guardrail by a policy "
+    "with a pipeline in post_call, so that they are held until they are checked"
 )
 REMEMBERED = 200  # messages before a reply that are judged with it, and stored
 MOST_LOST_RACES = 5  # rounds of one call at the same time

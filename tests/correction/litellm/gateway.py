@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from agents.kit.models import LLMCall
+from django.utils import timezone
+
+from agents.kit.models import LLMCall, owner_name
+from correction.litellm.ending import work_one
+from correction.litellm.models import IDLE, GatedReply
 from tests.api_client import Program
 from tests.evaluation.judging import entry, tail_of
 
@@ -125,3 +129,10 @@ def judging(
         return value if isinstance(value, dict) else {"json": entry(value)}
 
     return respond
+
+
+def end_replies() -> None:
+    """Let every reply be over, and a worker store all of them."""
+    GatedReply.objects.filter(status="pending").update(lease_expires_at=timezone.now() - IDLE)
+    while work_one(owner=owner_name()):
+        GatedReply.objects.filter(status="pending").update(lease_expires_at=timezone.now() - IDLE)

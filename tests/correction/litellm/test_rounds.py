@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.api_client import Program, program
-from tests.console import superuser
+from tests.api_client import Program
 from tests.correction.gating import by_text, gated
 from tests.correction.litellm.gateway import ROUTE, call, chunks_of, judging
 from tests.llm_server import LLMServer
@@ -13,11 +12,6 @@ from tests.llm_server import LLMServer
 pytestmark = pytest.mark.django_db
 
 TEXT = "I filed it.  It is in cabinet 3.5, e.g. under F!\n\n* See Dr. Who\n* Bye…"
-
-
-@pytest.fixture
-def client(db: None) -> Program:
-    return program(superuser())
 
 
 @pytest.mark.parametrize("size", [1, 4, 30, 0])
