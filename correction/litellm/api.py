@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, ClassVar
 
+import sentry_sdk
+from django.core.exceptions import PermissionDenied
+from django.http import Http404
 from drf_spectacular.utils import OpenApiExample
 from rest_framework.authentication import SessionAuthentication
+from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from agents.kit.api.problems import Unavailable
 from agents.kit.api.requests import Tokens
 from agents.kit.api.schema import answers
 from agents.kit.api.views import View
-from agents.kit.bodies import as_api_error
 from agents.kit.refusals import Refused
 from correction.litellm.contract import GuardrailAnswer, Round
 from correction.litellm.rounds import answer_round
 from correction.models import CorrectionLog
 
+logger = logging.getLogger(__name__)
+
 
 class GatewayTokens(Tokens):
     """Tokens as LiteLLM sends its `api_key`: in the header ``x-api-key``, or as everywhere else."""
 
-    def authenticate(self, request: Any) -> Any:
-        key = request.META.get("HTTP_X_API_KEY", "").strip()
-        if key and "HTTP_AUTHORIZATION" not in request.META:
-            request.META["HTTP_AUTHORIZATION"] = f"{self.keyword} {key}"
-        return super().authenticate(request)
+    def find_user_and_token(self, request: Any) -> Any:
+        key = request.headers.get("x-api-key", "").strip()
+        if key and "Authorization" not in request.headers:
+            return self.authenticate_credentials(key)
+        return super().find_user_and_token(request)
 
 
 EXAMPLE = {
@@ -58,7 +65,13 @@ class Guardrail(View):
         failed is written again from there by the agent's model, with the gate's feedback. What cannot be judged passes.
         """
         asked: Round = self.read_body()
-        try:
-            return Response(answer_round(asked, user=request.user))
-        except Refused as refused:
-            raise as_api_error(refused) from None
+        return Response(answer_round(asked, user=request.user))
+
+    def handle_exception(self, exc: Exception) -> Response:
+        """Answer a crash with 503: LiteLLM lets the text pass then, where it is told to (`fail_open`); a 500 ends the client's reply."""
+        is_refusal = isinstance(exc, APIException | Refused | Http404 | PermissionDenied)
+        if is_refusal:
+            return super().handle_exception(exc)
+        logger.error("a round of LiteLLM crashed", exc_info=exc)
+        sentry_sdk.capture_exception(exc)
+        return super().handle_exception(Unavailable("the round could not be answered; the log says why"))

@@ -17,7 +17,9 @@ from agents.models import Agent
 from correction.config.settings import AgentEvaluationConfig, ResolvedConfig, merge
 from correction.gate.check import Action, CheckPlan, GateResult, check_action_quality, persona_of, plan_check
 from correction.gate.quality_check import CHANNEL_NAME, UNNAMED
+from correction.gate.stage import load_attempts
 from correction.litellm.contract import Parameters
+from correction.litellm.replies import Reply
 from correction.models import GateSession
 from evaluation.scorers.subjects import Event
 
@@ -40,13 +42,13 @@ class CallContext(BaseModel):
         messages: What was said before, oldest first, without system prompts.
         left_out: How many messages before these were left out.
         system: The system prompts, joined.
-        channel: Slug of the channel that the conversation is stored in; empty where it is not stored.
+        speaker: Name of a speaker who is no agent.
     """
 
     messages: list[Said] = []
     left_out: int = 0
     system: str = ""
-    channel: str = ""
+    speaker: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,11 +73,22 @@ class Speaker:
     def plan(self) -> CheckPlan:
         return plan_check(agent=self.agent, config=self.config)
 
-    def new_session(self, uuid: UUID) -> GateSession:
-        """Return the gate session of a reply, not saved yet: an agent's as of its own drafts, another speaker's as external."""
-        if self.agent is not None:
-            return GateSession(uuid=uuid, agent=self.agent)
-        return GateSession(uuid=uuid, source=GateSession.Source.EXTERNAL, speaker=self.name)
+
+def load_session(uuid: UUID, *, agent: Agent | None, speaker: str) -> GateSession:
+    """Return the gate session of a reply with its attempts so far; where none is stored a new one, not saved yet.
+
+    An agent's is one as of its own drafts, that of a speaker who is no agent an external one.
+
+    Args:
+        speaker: The name of a speaker who is no agent; empty for an agent.
+    """
+    source = GateSession.Source.EXTERNAL if speaker else GateSession.Source.GATE
+    attempts = load_attempts(session=str(uuid), source=source)
+    if not attempts:
+        return GateSession(uuid=uuid, source=source, agent=agent, speaker=speaker)
+    session = attempts[-1].session
+    session.attempts = attempts
+    return session
 
 
 def find_speaker(parameters: Parameters) -> Speaker:
@@ -133,8 +146,18 @@ class Checker:
             persona=persona,
             events=tuple(events),
             omitted=self.context.left_out,
-            channel_name=self.context.channel or CHANNEL_NAME,
+            channel_name=CHANNEL_NAME,
         )
+
+    def deadline(self, reply: Reply) -> float:
+        """Return the seconds that a check may take: as configured for one, at most what is left of the reply's total.
+
+        The total is counted by what judging cost the reader: checks that were late, and those of what was written again. The others
+        are made while the model writes, and a long reply has many.
+        """
+        config = self.speaker.config
+        left = float(config["gate_total_deadline_seconds"]) - reply.late_ms / 1000
+        return min(float(config["gate_deadline_seconds"]), left)
 
     def check(self, beginnings: Sequence[str], *, deadline: float, is_whole: bool = False) -> list[GateResult]:
         """Judge beginnings of the reply side by side, each as the text so far.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -69,6 +69,11 @@ class Round(_Lenient):
         return ""
 
     @property
+    def is_of_messages_api(self) -> bool:
+        """Return whether the call came in Anthropic's protocol, of whose streams LiteLLM sends no text but the model's."""
+        return bool(self.header("anthropic-version"))
+
+    @property
     def session(self) -> str:
         """Return by which id the client names its conversation; empty where it does not."""
         for name in SESSION_HEADERS:
@@ -81,9 +86,11 @@ class Round(_Lenient):
 class GuardrailAnswer(BaseModel):
     """What LiteLLM does with the reply: sends `texts` so far, each without its last `stream_holdback_chars` characters."""
 
-    action: Literal["NONE", "GUARDRAIL_INTERVENED"] = Field(
-        "NONE", description="GUARDRAIL_INTERVENED: a text is not the model's; nothing is ever blocked"
+    action: Annotated[str, OneOf("NONE", "GUARDRAIL_INTERVENED", "BLOCKED")] = Field(
+        "NONE",
+        description="GUARDRAIL_INTERVENED: a text is not the model's; BLOCKED: one failed whose stream cannot be changed",
     )
+    blocked_reason: str | None = None
     texts: list[str] | None = Field(None, description="one for each that was sent, in their order; null: as they were")
     stream_holdback_chars: list[int] | None = Field(
         None, description="characters at the end of each text that wait for the next round"

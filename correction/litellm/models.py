@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
@@ -14,11 +14,6 @@ from agents.kit.models import Leasable
 from agents.models import Agent, Channel, Message
 
 IDLE = timedelta(seconds=60)  # without a round, after which a reply counts as over: nobody says so
-
-
-def when_over() -> Any:
-    """Return when a reply counts as over that gets no further round."""
-    return timezone.now() + IDLE
 
 
 class GatedReply(Leasable):
@@ -41,6 +36,13 @@ class GatedReply(Leasable):
     )
     replies = models.JSONField(default=list, blank=True, help_text="per choice the reply so far, and how far it passed")
     rounds = models.PositiveIntegerField(default=0, help_text="rounds with a reply so far")
+    last_round_at = models.DateTimeField(default=timezone.now)
+    conversation = models.CharField(
+        max_length=120,
+        blank=True,
+        default="",
+        help_text="slug of the channel it is stored in; empty where it is not stored",
+    )
     channel = models.ForeignKey(
         Channel, null=True, blank=True, on_delete=models.SET_NULL, related_name="+", help_text="where it is stored"
     )
@@ -63,6 +65,9 @@ class GatedReply(Leasable):
                 fields=["created_at", "id"], condition=Q(status__in=["pending", "running"]), name="gated_reply_open"
             ),
             models.Index(fields=["status", "created_at"], name="gated_reply_status_created"),
+            models.Index(
+                fields=["conversation"], condition=Q(status__in=["pending", "running"]), name="gated_reply_conversation"
+            ),
         ]
         constraints: ClassVar = [models.UniqueConstraint(fields=["user", "call_id"], name="gated_reply_once")]
 

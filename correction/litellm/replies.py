@@ -68,6 +68,7 @@ class Reply(BaseModel):
     Attributes:
         session: Id of its gate session.
         raw: What the model wrote so far.
+        rounds: How many rounds brought more of it.
         passed: The beginning that passed and may be out. From a rewriting on it is the whole reply.
         rest: What follows it, unfinished: it passed, and is held back.
         checked: Digests of beginnings that passed, the latest last.
@@ -81,6 +82,7 @@ class Reply(BaseModel):
 
     session: UUID = Field(default_factory=uuid4)
     raw: str = ""
+    rounds: int = 0
     passed: str = ""
     rest: str = ""
     checked: list[str] = []
@@ -96,6 +98,12 @@ class Reply(BaseModel):
     def text(self) -> str:
         """Return the reply so far, with what is held back."""
         return self.passed + self.rest
+
+    def note_text(self, text: str) -> None:
+        """Note what the model wrote so far."""
+        if len(text) > len(self.raw):
+            self.rounds += 1
+        self.raw = text
 
     def has_passed(self, beginning: str) -> bool:
         """Return whether this beginning of the reply was checked and passed."""
@@ -136,7 +144,17 @@ def new_ends(passed: str, text: str) -> list[int]:
 
     At most MOST_CHECKS; of more the sentences are put together, so that all parts have about as many.
     """
-    ends = [end for end in sentence_ends(text, growing=True) if text[len(passed) : end].strip()]
+    return _at_most_checked([end for end in sentence_ends(text, growing=True) if text[len(passed) : end].strip()])
+
+
+def whole_ends(passed: str, text: str) -> list[int]:
+    """Return the same for a text that is complete; the last place is its end."""
+    ends = [end for end in sentence_ends(text) if text[len(passed) : end].strip() and text[end:].strip()]
+    return _at_most_checked([*ends, len(text)])
+
+
+def _at_most_checked(ends: list[int]) -> list[int]:
+    """Return at most MOST_CHECKS of the places, the last among them."""
     if len(ends) <= MOST_CHECKS:
         return ends
     return [ends[(number + 1) * len(ends) // MOST_CHECKS - 1] for number in range(MOST_CHECKS)]

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
+import logging
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 from django.contrib.auth.models import User
+from django.utils import timezone
+from django.utils.crypto import salted_hmac
 
 from agents.kit.text.storable import storable
 from agents.transcripts.prepare import slug_of
 from agents.transcripts.readers.traces import ASSISTANT, USER, items_of
+from correction.gate.check import GateResult
 from correction.litellm.checking import SYSTEM, CallContext, Checker, Said, Speaker, find_speaker
 from correction.litellm.contract import NOTHING_TO_SAY, GuardrailAnswer, Round
-from correction.litellm.models import GatedReply, when_over
-from correction.litellm.replies import Reply, StoredResult, Whose, match_replies, new_ends
+from correction.litellm.models import IDLE, GatedReply
+from correction.litellm.replies import CALL_FAILED, Reply, StoredResult, Whose, digest_of, match_replies, new_ends
+from correction.litellm.rewriting import MARK_HEADER, is_marked, rewrite
 from correction.models import GateMode
 
+logger = logging.getLogger(__name__)
+NOT_HELD = (
+    "a sentence failed the gate, and LiteLLM sends streams of /v1/messages as the model writes them: attach the guardrail by a policy "
+    "with a pipeline in post_call, so that they are held until they are checked"
+)
 REMEMBERED = 200  # messages before a reply that are judged with it, and stored
 MOST_LOST_RACES = 5  # rounds of one call at the same time
 CHANNEL_PREFIX = "litellm-"  # what clients call their conversations must not lead into other channels
@@ -28,6 +40,8 @@ def answer_round(asked: Round, *, user: User) -> GuardrailAnswer:
     Raises:
         Refused: The agent of the configuration does not exist.
     """
+    if is_marked(asked.header(MARK_HEADER)):  # a call of ours, which writes a sentence again
+        return NOTHING_TO_SAY
     speaker = find_speaker(asked.parameters)
     if speaker.config.gate_is_off or not asked.litellm_call_id:
         return NOTHING_TO_SAY
@@ -43,6 +57,9 @@ def answer_round(asked: Round, *, user: User) -> GuardrailAnswer:
     replies = _update_replies(asked, speaker, user, lambda known, context: _advance(known, texts, context, speaker))
     answered = replies[: len(texts)]
     is_changed = any(not text.startswith(reply.text) for text, reply in zip(texts, answered, strict=True))
+    if is_changed and asked.is_of_messages_api and any(reply.rounds > 1 for reply in answered):
+        logger.warning(NOT_HELD)
+        return GuardrailAnswer(action="BLOCKED", blocked_reason=NOT_HELD)
     return GuardrailAnswer(
         action="GUARDRAIL_INTERVENED" if is_changed else "NONE",
         texts=[reply.text for reply in answered],
@@ -51,23 +68,32 @@ def answer_round(asked: Round, *, user: User) -> GuardrailAnswer:
 
 
 def _note_call(asked: Round, speaker: Speaker, user: User) -> None:
-    """Store what a call brings with it; a call that is posted again stays as it is."""
-    row = _new_row(asked, speaker, user)
-    GatedReply.objects.bulk_create([row], ignore_conflicts=True)
+    """Store what a call brings with it; a call that is posted again before its reply stays as it is.
+
+    A client may give its calls ids of its own, and two calls the same: the reply of the earlier one is stored under another id.
+    """
+    earlier = GatedReply.objects.filter(user=user, call_id=asked.litellm_call_id, rounds__gt=0)
+    earlier.update(call_id=f"earlier:{uuid4()}")
+    GatedReply.objects.bulk_create([_new_row(asked, speaker, user)], ignore_conflicts=True)
 
 
 def _new_row(asked: Round, speaker: Speaker, user: User) -> GatedReply:
+    """Return the row of a call, not saved yet; the conversation of a speaker who is no agent is not stored, so that it has no channel."""
+    context = read_context(asked, speaker)
+    now = timezone.now()
     return GatedReply(
         user=user,
         call_id=asked.litellm_call_id,
         agent=speaker.agent,
-        context=read_context(asked, speaker).model_dump(),
-        lease_expires_at=when_over(),
+        context=context.model_dump(),
+        conversation=_channel_slug(asked, context, speaker.agent.slug) if speaker.agent is not None else "",
+        last_round_at=now,
+        lease_expires_at=now + IDLE,
     )
 
 
 def read_context(asked: Round, speaker: Speaker) -> CallContext:
-    """Return what was said before, of the last messages, and where it is stored: the channel of the conversation, of an agent's alone."""
+    """Return what was said before; of a long conversation its last messages."""
     messages: list[Said] = []
     systems: list[str] = []
     end_user = storable(asked.request_data.user_api_key_end_user_id or "")
@@ -80,12 +106,12 @@ def read_context(asked: Round, speaker: Speaker) -> CallContext:
             messages.append(Said(role=ASSISTANT, text=item.text))
         else:
             messages.append(Said(role=item.role, text=item.text, name=item.name or end_user))
-    context = CallContext(
-        messages=messages[-REMEMBERED:], left_out=max(0, len(messages) - REMEMBERED), system="\n\n".join(systems)
+    return CallContext(
+        messages=messages[-REMEMBERED:],
+        left_out=max(0, len(messages) - REMEMBERED),
+        system="\n\n".join(systems),
+        speaker="" if speaker.agent is not None else speaker.name,
     )
-    if speaker.agent is not None:
-        context.channel = _channel_slug(asked, context, speaker.agent.slug)
-    return context
 
 
 def _channel_slug(asked: Round, context: CallContext, agent: str) -> str:
@@ -96,15 +122,17 @@ def _channel_slug(asked: Round, context: CallContext, agent: str) -> str:
         return CHANNEL_PREFIX + slug
     end_user = storable(asked.request_data.user_api_key_end_user_id or "")
     if session:
-        told_by = ["session", session]
+        known_by = ["session", session]
     elif end_user:
-        told_by = ["user", agent, end_user]
+        known_by = ["user", agent, end_user]
+    elif context.messages and not context.left_out:
+        known_by = ["first message", agent, context.system, context.messages[0].text]
     else:
-        first = context.messages[0].text if context.messages and not context.left_out else asked.litellm_call_id or ""
-        told_by = ["first message", agent, context.system, first]
-    digest = hashlib.sha256("\x00".join(told_by).encode()).hexdigest()[:12]
-    words = slug_of(session or end_user)[:60].strip("-_")
-    return "-".join(filter(None, [CHANNEL_PREFIX.rstrip("-"), words, digest]))
+        known_by = ["call", asked.litellm_call_id or ""]
+    # With the installation's key: who sees the slug cannot try whose id it was made of.
+    digest = salted_hmac(CHANNEL_PREFIX, "\x00".join(known_by), algorithm="sha256").hexdigest()[:16]
+    words = slug[:60].strip("-_")  # of the session; the id of a person does not stand in a slug
+    return CHANNEL_PREFIX + "-".join(filter(None, [words, digest]))
 
 
 Change = Callable[[list[Reply], CallContext], list[Reply]]
@@ -138,10 +166,12 @@ def _store_round(row: GatedReply, replies: Sequence[Reply]) -> bool:
     A row that is being ended, or was, is open again: the reply goes on after a long pause.
     """
     same = GatedReply.objects.filter(pk=row.pk, rounds=row.rounds)
+    now = timezone.now()
     changes: dict[str, Any] = {
         "replies": [reply.model_dump(mode="json") for reply in replies],
         "rounds": row.rounds + 1,
-        "lease_expires_at": when_over(),
+        "last_round_at": now,
+        "lease_expires_at": now + IDLE,
     }
     if row.status != GatedReply.Status.PENDING:
         changes |= {"status": GatedReply.Status.PENDING, "lease_owner": "", "finished_at": None}
@@ -153,7 +183,7 @@ def _note_texts(known: Sequence[Reply], texts: Sequence[str]) -> list[Reply]:
     matched = match_replies(texts, known)
     for reply, text in zip(matched, texts, strict=True):
         if len(text) > len(reply.raw):
-            reply.raw = text
+            reply.note_text(text)
             reply.passed = text
     return _with_others(matched, known)
 
@@ -179,7 +209,7 @@ def advance(reply: Reply, text: str, context: CallContext, speaker: Speaker) -> 
     Args:
         text: What the model wrote so far.
     """
-    reply.raw = text
+    reply.note_text(text)
     if reply.whose == Whose.OURS:
         return
     if reply.whose == Whose.FORCED:
@@ -188,25 +218,47 @@ def advance(reply: Reply, text: str, context: CallContext, speaker: Speaker) -> 
         return
     checker = Checker(speaker, context, reply.session)
     ends = new_ends(reply.passed, text)
-    checks = [*ends]
-    if text[ends[-1] if ends else len(reply.passed) :].strip():
-        checks.append(len(text))  # the unfinished rest
-    unknown = [text[:end] for end in checks if not reply.has_passed(text[:end])]
-    failed_end = 0
-    results = checker.check(unknown, deadline=_deadline(reply, speaker))
-    for beginning, result in zip(unknown, results, strict=True):
-        if not result.passed:
-            failed_end = len(beginning)
-            break
-        reply.note_passed(beginning, StoredResult.of(result))
-    passed_ends = [end for end in ends if not failed_end or end < failed_end]
+    failure = _check_new(reply, checker, text, ends)
+    if failure is None:
+        if ends:
+            reply.passed = text[: ends[-1]]
+        reply.rest = text[len(reply.passed) :]
+        return
+    passed_ends = [end for end in ends if end < failure.end]
     if passed_ends:
         reply.passed = text[: passed_ends[-1]]
-    reply.rest = "" if failed_end else text[len(reply.passed) :]
+    reply.rest = ""
+    is_unfinished = failure.end not in ends
+    if is_unfinished and reply.passed.strip() and reply.withheld != digest_of(text):
+        # It may be well once it is finished. Where this was the last round, the reply ends with its last sentence that passed.
+        reply.withheld = digest_of(text)
+        return
+    rewrite(reply, checker, failed_text=text[: failure.end], result=failure.result)
 
 
-def _deadline(reply: Reply, speaker: Speaker) -> float:
-    """Return the seconds that a check may take: as configured for one, and what is left of the message's total."""
-    config = speaker.config
-    left = float(config["gate_total_deadline_seconds"]) - reply.late_ms / 1000
-    return min(float(config["gate_deadline_seconds"]), left)
+@dataclass(frozen=True)
+class _Failure:
+    """The first beginning of a reply that failed: its length and its verdict."""
+
+    end: int
+    result: GateResult
+
+
+def _check_new(reply: Reply, checker: Checker, text: str, ends: Sequence[int]) -> _Failure | None:
+    """Check a reply up to each of these places, and up to its end where that is unfinished; return the first failure, if there is one.
+
+    What passed before is not checked again; what passes is remembered.
+    """
+    places = [*ends]
+    if text[ends[-1] if ends else len(reply.passed) :].strip():
+        places.append(len(text))
+    unknown = [end for end in places if not reply.has_passed(text[:end])]
+    started = time.perf_counter()
+    results = checker.check([text[:end] for end in unknown], deadline=checker.deadline(reply))
+    if any(row.status in CALL_FAILED for result in results for row in result.dimensions):
+        reply.late_ms += round((time.perf_counter() - started) * 1000)
+    for end, result in zip(unknown, results, strict=True):
+        if not result.passed:
+            return _Failure(end, result)
+        reply.note_passed(text[:end], StoredResult.of(result))
+    return None

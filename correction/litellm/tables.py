@@ -13,16 +13,16 @@ TABLES = (
         title="Replies through LiteLLM",
         empty="Nothing came through LiteLLM. Name this installation as a guardrail in LiteLLM's configuration, and switch the gate on for "
         "an agent: manage.py configure AGENT gate_mode=observe gate_adherence_enabled=on.",
-        columns="pk status agent channel message rounds created_at finished_at",
+        columns="pk status agent channel message rounds created_at last_round_at finished_at",
         filters="status error agent created_at",
         search="call_id",
         fields=(
-            ("", "status agent call_id rounds channel message error"),
+            ("", "status agent call_id conversation rounds last_round_at channel message error"),
             ("How it was stored", "user created_at started_at finished_at attempt lease_owner"),
         ),
         export=export_of(
-            "id=pk created_at agent=agent.slug call_id rounds channel=channel.slug message=message_id status error started_at finished_at "
-            "attempt",
+            "id=pk created_at last_round_at agent=agent.slug call_id conversation rounds channel=channel.slug message=message_id status "
+            "error started_at finished_at attempt",
         ),
         erase=(
             # While a call is under way its texts are here, and nowhere else; they are erased once it has ended.
@@ -32,7 +32,7 @@ TABLES = (
                 rows=(of_agents("agent", at="finished_at"),),
             ),
         ),
-        no_speech="call_id",
+        no_speech="call_id conversation",
         prune=Prune(rows=lambda before: GatedReply.objects.filter(status__in=GatedReply.FINAL, finished_at__lt=before)),
     ),
 )

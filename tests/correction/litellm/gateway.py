@@ -7,8 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from agents.kit.models import LLMCall
+from django.utils import timezone
+
+from agents.kit.models import LLMCall, owner_name
+from correction.litellm.ending import work_one
+from correction.litellm.models import IDLE, GatedReply
 from tests.api_client import Program
+from tests.evaluation.judging import entry, tail_of
 
 ROUTE = "/api/litellm/beta/litellm_basic_guardrail_api"
 ASKED = [{"role": "system", "content": "You are Ada, a dry and careful clerk."}, {"role": "user", "content": "Well?"}]
@@ -102,3 +107,32 @@ def call(client: Program, **fields: Any) -> Call:
 def asked_judge() -> int:
     """How many questions judges were asked."""
     return LLMCall.objects.filter(role="judge").count()
+
+
+def judging(
+    *, default: Any = 8, actor: Sequence[str | dict[str, Any]] = (), **values: Any
+) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """A server that is judge and actor: it scores what is judged by the words in it, and goes on with these texts, one after the other.
+
+    Args:
+        default: Score of a text with none of the words. A dict instead of a number is the complete scripted reply.
+        values: Word to score.
+    """
+    drafts = iter(actor)
+
+    def respond(body: dict[str, Any]) -> dict[str, Any]:
+        if "output_config" not in body:
+            draft = next(drafts)
+            return draft if isinstance(draft, dict) else {"text": draft}
+        judged = tail_of(body)
+        value = next((value for word, value in values.items() if word in judged), default)
+        return value if isinstance(value, dict) else {"json": entry(value)}
+
+    return respond
+
+
+def end_replies() -> None:
+    """Let every reply be over, and a worker store all of them."""
+    GatedReply.objects.filter(status="pending").update(lease_expires_at=timezone.now() - IDLE)
+    while work_one(owner=owner_name()):
+        GatedReply.objects.filter(status="pending").update(lease_expires_at=timezone.now() - IDLE)

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.api_client import Program, program
-from tests.console import superuser
+from tests.api_client import Program
 from tests.correction.gating import by_text, gated
-from tests.correction.litellm.gateway import call, chunks_of
+from tests.correction.litellm.gateway import ROUTE, call, chunks_of, judging
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
 
 TEXT = "I filed it.  It is in cabinet 3.5, e.g. under F!\n\n* See Dr. Who\n* Bye…"
-
-
-@pytest.fixture
-def client(db: None) -> Program:
-    return program(superuser())
 
 
 @pytest.mark.parametrize("size", [1, 4, 30, 0])
@@ -31,8 +25,18 @@ def test_a_reply_that_passes_arrives_byte_by_byte_equal(
     assert call(client, agent="ada").stream(chunks_of(TEXT, size), rate=rate) == TEXT
 
 
-def test_a_sentence_that_fails_is_not_sent(client: Program, llm_server: LLMServer) -> None:
+def test_a_sentence_that_fails_is_written_again_from_there(client: Program, llm_server: LLMServer) -> None:
     gated("adherence")
-    llm_server.respond = by_text(Hooray=1, MESSAGE=8)
+    llm_server.respond = judging(Hooray=1, default=8, actor=["Hooray again. So.", "It is in F. Bye."])
 
-    assert call(client, agent="ada").stream(chunks_of("I filed it. Hooray! Bye.", 3)) == "I filed it."
+    got = call(client, agent="ada").stream(chunks_of("I filed it.\n\nHooray! The rest.", 3))
+
+    assert got == "I filed it.\n\nIt is in F. Bye."
+
+
+def test_the_token_may_come_as_litellm_sends_its_api_key(client: Program) -> None:
+    token = client._credentials.pop("HTTP_AUTHORIZATION").removeprefix("Token ")  # type: ignore[attr-defined]
+
+    assert client.post(ROUTE, {"input_type": "request"}, headers={"x-api-key": token}).status_code == 200
+    assert client.post(ROUTE, {"input_type": "request"}, headers={"x-api-key": "pl_wrong"}).status_code == 401
+    assert client.post(ROUTE, {"input_type": "request"}).status_code == 401
