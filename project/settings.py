@@ -94,6 +94,7 @@ INSTALLED_APPS = [
     "correction",
     "correction.interventions",
     "correction.behavior",
+    "correction.litellm",
     "correction.demo",
 ]
 MIDDLEWARE = [
@@ -421,7 +422,7 @@ LLM_BATCH_POLL_SECONDS = number("LLM_BATCH_POLL_SECONDS", 60)
 INTERACTIVE_QUEUES = ["turns"]
 # Workers look at queues in this order, short work before long; then at those that are not named here.
 QUEUE_ORDER = [
-    *("turns", "behavior requests", "observed messages", "behavior effects", "schedules", "sentinels", "batches"),
+    *("turns", "behavior requests", "observed messages", "gated replies", "behavior effects", "schedules", "sentinels", "batches"),
     *("evaluations", "calibration", "jobs", "debates", "experiments", "summaries", "imports", "alerts", "descriptions"),
 ]
 ROLLUP_LAG_MINUTES = 10  # after an hour's end its rows are summed: transactions may end late

@@ -200,7 +200,7 @@ class LLMServer:
                 self.headers.append(headers)
                 self.paths.append(path)
                 self.contents.append(body)
-                self.bodies.append(json.loads(body))
+                self.bodies.append(json.loads(body or b"{}"))
                 self._note(inflight=1)
                 try:
                     await self._answer(self.bodies[-1], reader, writer, path)

@@ -243,7 +243,10 @@ def test_compose_file_sets_only_settings_that_exist_and_passes_secrets_by_file()
             & service["environment"].keys()
         )
     open_to_others = {name: service["ports"] for name, service in compose["services"].items() if "ports" in service}
-    assert open_to_others == {"proxy": ["127.0.0.1:${WEB_PORT:-8000}:8080"]}
+    assert open_to_others == {
+        "proxy": ["127.0.0.1:${WEB_PORT:-8000}:8080"],
+        "litellm": ["127.0.0.1:${LITELLM_PORT:-4000}:4000"],
+    }
     mounted = [volume.split(":")[0] for volume in compose["services"]["proxy"]["volumes"]]
     assert all((ROOT / path).is_file() for path in mounted)
     wanted = {secret for service in compose["services"].values() for secret in service.get("secrets", ())}

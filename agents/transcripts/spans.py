@@ -81,7 +81,7 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
         _refuse_synthetic(channels)
         attribution = _attribute(spans, agents, preparer.speakers, rights or Rights())
         new_calls = _without_stored(calls)
-        spoken = {channel.slug: _said_last(channel) for channel in channels}
+        spoken = {channel.slug: said_last(channel) for channel in channels}
         prepared = list(preparer.messages(conversations(new_calls, spoken)))
         _check_size(len(prepared), "new messages", MOST_NEW)
         models = {ASSISTANT} | {call.agent for call in calls if call.agent}
@@ -330,7 +330,7 @@ def _channel_slug(conversation: str) -> str:
     return f"{slug[:100] or 'conversation'}-{digest[:8]}"
 
 
-def _said_last(channel: Channel) -> list[Said]:
+def said_last(channel: Channel) -> list[Said]:
     """Return the last messages of a channel in their order, an agent by its slug."""
     newest = channel.messages.select_related("agent", "user").order_by("-position")[:REMEMBERED]
     said = [Said(row.agent.slug if row.agent else row.author_name, row.text) for row in newest]

@@ -425,6 +425,7 @@ class Action:
             of them are its first events, `omitted` ones are left out after those, and the rest are its last events.
         channel_name, channel_kind: Where it is about to be said.
         is_reply: Whether it answers a message in a thread.
+        growing: Whether `text` is the beginning of a message that is still being written: what only the whole can meet is not checked.
     """
 
     text: str
@@ -438,6 +439,7 @@ class Action:
     channel_name: str = ""
     channel_kind: str = ""
     is_reply: bool = False
+    growing: bool = False
 
     def context(self, first_n: int, last_n: int) -> Context:
         """Return what the judge is shown, with that many events from the start and the end."""
@@ -446,6 +448,7 @@ class Action:
             persona=self.persona,
             window=self._window(first_n, last_n),
             action=self.text,
+            growing=self.growing,
             channel_name=self.channel_name,
         )
 
@@ -691,6 +694,7 @@ def _results_of_rules(action: Action, plan: CheckPlan) -> dict[str, list[Proposi
         variables=variables,
         files=plan.propositions.files,
         seeded=action.seeded,
+        growing=action.growing,
     )
     for proposition, verdict in verdicts:
         if proposition.dimension in by_dimension:

@@ -335,7 +335,7 @@ def check_quality(check: QualityCheck) -> Checked:
         session=session,
         attempt=attempt,
         feedback=feedback_text,
-        persona_version_id=_newest_version(check.agent),
+        persona_version_id=newest_version(check.agent),
         original_text=check.draft,
         judged_text=check.draft,
     )
@@ -444,7 +444,7 @@ def _rendered_persona(check: QualityCheck) -> str:
     return render_persona(system_prompt=check.persona.system_prompt, traits=check.persona.traits)
 
 
-def _newest_version(agent: Agent | None) -> int | None:
+def newest_version(agent: Agent | None) -> int | None:
     """Return the key of the agent's newest persona version."""
     if agent is None:
         return None

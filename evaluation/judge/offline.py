@@ -22,7 +22,15 @@ from agents.models import Agent
 from evaluation.dimensions import TAKES_RULES
 from evaluation.judge.questions import Verdict, judged, parse_answers, trivial, verdict_by_rule
 from evaluation.propositions.files import LoadedFile, load_all, propositions_for
-from evaluation.propositions.schema import PRECONDITIONS, Cues, Proposition, Rule, Target, check_rule
+from evaluation.propositions.schema import (
+    PRECONDITIONS,
+    Cues,
+    Proposition,
+    Rule,
+    Target,
+    check_rule,
+    rule_while_growing,
+)
 from evaluation.scorers.fluency import repetition_value
 
 NEEDS_JUDGE = "needs an LLM judge: the claim lists no cues for the offline one"
@@ -300,6 +308,7 @@ def check_draft(
     variables: Mapping[str, str] | None = None,
     files: Sequence[LoadedFile] | None = None,
     seeded: bool = False,
+    growing: bool = False,
 ) -> list[tuple[Proposition, Verdict]]:
     """Check a draft by the agent's rules, and by its cues where `cues` is set.
 
@@ -311,6 +320,7 @@ def check_draft(
         is_reply: Whether it answers a message in a thread, for preconditions.
         cues: Whether to look for the cues of judged claims as well, as the offline judge does.
         files, seeded: As for `propositions_for`.
+        growing: Whether the draft is still being written: rules that only the whole text can meet are passed over.
 
     Returns:
         Every proposition that could be looked at, in order, with its verdict: scored, trivial where its precondition is false,
@@ -327,7 +337,12 @@ def check_draft(
         if precondition and not PRECONDITIONS[precondition](target, {}, variables or {}):
             verdict = trivial(f"its precondition {precondition} does not hold")
         elif proposition.rule is not None:
-            verdict = verdict_by_rule(proposition.rule, text, inverted=proposition.inverted)
+            rule: Rule | None = proposition.rule
+            if growing:
+                rule = rule_while_growing(proposition.rule, inverted=proposition.inverted)
+            if rule is None:
+                continue
+            verdict = verdict_by_rule(rule, text, inverted=proposition.inverted)
         elif cues and level == "evaluation" and proposition.cues is not None:
             verdict = _by_cues(proposition, proposition.cues, text[:MAX_EVENT_CHARACTERS])
         else:

@@ -243,6 +243,7 @@ def user_turn(
         message=message,
         number=context.message_number,
         action=action,
+        growing=context.growing,
         pair=pair,
         single=len(claims) == 1,
         advised=", ".join(advised),

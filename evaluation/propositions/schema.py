@@ -190,6 +190,33 @@ CHECKS: dict[str, Callable[[str, Any], str]] = {
 }
 
 
+# Checks that a text which is still being written may break now and keep later. What breaks one of the others breaks it for good.
+ONLY_OF_WHOLE_TEXTS = frozenset({"min_sentences", "min_words", "matches", "contains_any", "contains_all"})
+_END_OF_TEXT = re.compile(r"(?<!\\)(?:\\\\)*(?:\$|\\[Zz])|\(\?!")  # in a pattern: whether it matches depends on what follows
+
+
+def rule_while_growing(rule: Rule, *, inverted: bool) -> Rule | None:
+    """Return what of a rule can be checked in a text that is still being written; None where it is nothing.
+
+    Args:
+        inverted: Whether the rule describes what must not be. Such a rule is checked only where a text that meets it meets it for good.
+    """
+    checks = rule.checks()
+    if inverted:
+        can_be_unmet_later = checks.keys() - ONLY_OF_WHOLE_TEXTS
+        return None if can_be_unmet_later or _depends_on_end(checks.get("matches")) else rule
+    kept = {}
+    for name, value in checks.items():
+        if name not in ONLY_OF_WHOLE_TEXTS and not (name == "not_matches" and _depends_on_end(value)):
+            kept[name] = value
+    return Rule(**kept) if kept else None
+
+
+def _depends_on_end(pattern: str | None) -> bool:
+    """Return whether a pattern that matches a text need not match it any more when more text follows."""
+    return pattern is not None and _END_OF_TEXT.search(pattern) is not None
+
+
 def check_rule(rule: Rule, text: str) -> list[str]:
     """Return what the text breaks of the rule, one sentence per broken check; an empty list means that the rule holds.
 

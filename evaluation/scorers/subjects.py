@@ -390,6 +390,7 @@ class Context:
         persona: The rendered persona; None withholds it (AC-6.0.9).
         message: The one message judged, entry `message_number` of the window (None: not there); None judges the window.
         action: A draft that has not been sent (the gate); excludes `message`.
+        growing: Whether that draft is still being written.
         environment: Whether a conversation is judged (AC-6.0.10).
         own_messages: Whether the window holds only the agent's own messages.
         pair: Two moments to compare, the earlier and the later one; the last event of each is the agent's message.
@@ -403,6 +404,7 @@ class Context:
     message: Event | None = None
     message_number: int | None = None
     action: str | None = None
+    growing: bool = False
     channel_name: str = ""
     statistics: Mapping[str, Any] | None = None
     environment: bool = False

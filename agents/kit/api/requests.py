@@ -304,6 +304,14 @@ class Tokens(TokenAuthentication):
             )
         return token.user, token
 
+    def find_user_and_token(self, request: Any) -> Any:
+        """Return the user and the token of the header in which this class looks for one; None where there is none.
+
+        Raises:
+            AuthenticationFailed: The token is wrong.
+        """
+        return super().authenticate(request)
+
     def authenticate(self, request: Any) -> Any:
         """Return the user and the token that a request carries; None for a request without one.
 
@@ -312,7 +320,7 @@ class Tokens(TokenAuthentication):
             Throttled: So many of that address were wrong within a minute.
         """
         try:
-            return super().authenticate(request)
+            return self.find_user_and_token(request)
         except AuthenticationFailed:
             limit = WrongTokens()
             if limit.allow_request(request):

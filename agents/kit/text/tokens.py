@@ -46,18 +46,44 @@ def split_sentences(text: str) -> list[str]:
     ellipsis that goes on in lower case. Pieces without a letter or digit do not count.
     """
     sentences: list[str] = []
-    start, first = 0, _skip_space(text, 0)  # of the sentence: where it begins, and its first character that is no space
+    start = 0
+    for end in sentence_ends(text):
+        sentences.append(text[start:end])
+        start = end
+    sentences.append(text[start:])
+    return [s.strip() for s in sentences if any(char.isalnum() for char in s)]
+
+
+def sentence_ends(text: str, *, growing: bool = False) -> list[int]:
+    """Return the places right behind the sentences of a text that have an end, as `split_sentences` finds them, in rising order.
+
+    Args:
+        growing: Whether more text may follow. Then no sentence ends at the end of the text after an abbreviation, a list number or a
+            digit, which may be the first half of a number.
+    """
+    ends: list[int] = []
+    first = _skip_space(text, 0)  # of the sentence: its first character that is no space
     word = first  # place of the first character after the boundary that is no space
     for match in _BOUNDARY.finditer(text):
         end = match.end()
         if word < end:
             word = _skip_space(text, end)
-        if word < len(text) and "\n" not in match.group() and _goes_on(text, first, match, text[word]):
-            continue
-        sentences.append(text[start:end])
-        start, first = end, word
-    sentences.append(text[start:])
-    return [s.strip() for s in sentences if any(char.isalnum() for char in s)]
+        if "\n" not in match.group():
+            if word < len(text) and _goes_on(text, first, match, text[word]):
+                continue
+            if growing and word == len(text) and _may_go_on(text, first, match):
+                continue
+        ends.append(end)
+        first = word
+    return ends
+
+
+def _may_go_on(text: str, first: int, boundary: re.Match[str]) -> bool:
+    """Return whether the sentence that began at `first` may continue although nothing follows its closing mark yet."""
+    is_in_number = boundary.group() == "." and text[boundary.start() - 1 : boundary.start()].isdigit()
+    if is_in_number and boundary.end() == len(text):
+        return True
+    return _goes_on(text, first, boundary, "A")
 
 
 def _skip_space(text: str, start: int) -> int:

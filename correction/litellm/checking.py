@@ -1,0 +1,184 @@
+"""Check a reply while it grows: who speaks, what was said before, and the verdict on each new beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Q
+from pydantic import BaseModel
+
+from agents.kit.refusals import Refused
+from agents.kit.running import side_by_side
+from agents.models import Agent
+from correction.config.settings import AgentEvaluationConfig, ResolvedConfig, merge
+from correction.gate.check import Action, CheckPlan, GateResult, check_action_quality, persona_of, plan_check
+from correction.gate.quality_check import CHANNEL_NAME, UNNAMED
+from correction.gate.stage import load_attempts
+from correction.litellm.contract import Parameters
+from correction.litellm.replies import Reply
+from correction.models import GateSession
+from evaluation.scorers.subjects import Event
+
+ASSISTANT = "assistant"
+SYSTEM = "system"
+
+
+class Said(BaseModel):
+    """A message of the call: who said it, by role and, where it has one, name."""
+
+    role: str
+    text: str
+    name: str = ""
+
+
+class CallContext(BaseModel):
+    """What a call brought with it; stored with the row of its reply until that is over.
+
+    Attributes:
+        messages: What was said before, oldest first, without system prompts.
+        left_out: How many messages before these were left out.
+        system: The system prompts, joined.
+        speaker: Name of a speaker who is no agent.
+    """
+
+    messages: list[Said] = []
+    left_out: int = 0
+    system: str = ""
+    speaker: str = ""
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """Who speaks in a reply, and what the gate is set to for them.
+
+    Attributes:
+        agent: None where the system message of the call is the persona.
+    """
+
+    agent: Agent | None
+    config: ResolvedConfig
+    parameters: Parameters
+
+    @property
+    def name(self) -> str:
+        if self.agent is not None:
+            return self.agent.display_name
+        return self.parameters.speaker or UNNAMED
+
+    @cached_property
+    def plan(self) -> CheckPlan:
+        return plan_check(agent=self.agent, config=self.config)
+
+
+def load_session(uuid: UUID, *, agent: Agent | None, speaker: str) -> GateSession:
+    """Return the gate session of a reply with its attempts so far; where none is stored a new one, not saved yet.
+
+    An agent's is one as of its own drafts, that of a speaker who is no agent an external one.
+
+    Args:
+        speaker: The name of a speaker who is no agent; empty for an agent.
+    """
+    source = GateSession.Source.EXTERNAL if speaker else GateSession.Source.GATE
+    attempts = load_attempts(session=str(uuid), source=source)
+    if not attempts:
+        return GateSession(uuid=uuid, source=source, agent=agent, speaker=speaker)
+    session = attempts[-1].session
+    session.attempts = attempts
+    return session
+
+
+def find_speaker(parameters: Parameters) -> Speaker:
+    """Return who speaks, with their configuration; one query where the gate is off, two at most.
+
+    Where the gate is off an agent that sets nothing of its own is not looked up.
+
+    Raises:
+        Refused: There is no such agent; only where the gate is on.
+    """
+    own = defaults = None
+    rows = AgentEvaluationConfig.objects.filter(Q(is_defaults=True) | Q(agent__slug=parameters.agent))
+    for row in rows.select_related("agent").order_by():
+        if row.is_defaults:
+            defaults = row
+        else:
+            own = row
+    config = merge(own=own, defaults=defaults)
+    agent = own.agent if own is not None else None
+    if parameters.agent and agent is None and not config.gate_is_off:
+        agent = Agent.objects.filter(slug=parameters.agent).first()
+        if agent is None:
+            sentence = f"there is no agent {parameters.agent!r}; allowed: the slug of an agent"
+            raise Refused({"additional_provider_specific_params.agent": sentence}, names_nothing=True)
+    return Speaker(agent, config, parameters)
+
+
+@dataclass(frozen=True)
+class Checker:
+    """Checks beginnings of one reply."""
+
+    speaker: Speaker
+    context: CallContext
+    session: UUID
+
+    @cached_property
+    def _action(self) -> Action:
+        """Return the reply with everything it is judged by, but its text."""
+        agent = self.speaker.agent
+        name = self.speaker.name
+        persona = self.context.system or None
+        if agent is not None:
+            persona = persona_of(agent, None) if self.speaker.plan.propositions.show_persona else None
+        events = []
+        for said in self.context.messages:
+            if said.role == ASSISTANT:
+                events.append(Event("action", name, said.text))
+            else:
+                events.append(Event("stimulus", name, said.text, speaker=said.name or said.role))
+        return Action(
+            text="",
+            agent_name=name,
+            agent_slug=agent.slug if agent is not None else "",
+            seeded=agent is not None and agent.seeded,
+            persona=persona,
+            events=tuple(events),
+            omitted=self.context.left_out,
+            channel_name=CHANNEL_NAME,
+        )
+
+    def deadline(self, reply: Reply) -> float:
+        """Return the seconds that a check may take: as configured for one, at most what is left of the reply's total.
+
+        The total is counted by what judging cost the reader: checks that were late, and those of what was written again. The others
+        are made while the model writes, and a long reply has many.
+        """
+        config = self.speaker.config
+        left = float(config["gate_total_deadline_seconds"]) - reply.late_ms / 1000
+        return min(float(config["gate_deadline_seconds"]), left)
+
+    def check(self, beginnings: Sequence[str], *, deadline: float, is_whole: bool = False) -> list[GateResult]:
+        """Judge beginnings of the reply side by side, each as the text so far.
+
+        Args:
+            deadline: Seconds for each of them; 0 or less: they pass unjudged.
+            is_whole: Whether the last one is the whole reply.
+        """
+        self._action  # noqa: B018 (made once, before the threads begin)
+        jobs = []
+        for number, text in enumerate(beginnings, 1):
+            growing = not (is_whole and number == len(beginnings))
+            jobs.append(partial(self._check, text, growing=growing, deadline=deadline))
+        # In one thread where tests need it: other threads do not see what a test wrote inside its transaction.
+        return side_by_side(jobs, len(jobs) if settings.WORKER_THREADS > 1 else 1)
+
+    def _check(self, text: str, *, growing: bool, deadline: float) -> GateResult:
+
+        return check_action_quality(
+            replace(self._action, text=text.strip(), growing=growing),
+            self.speaker.plan,
+            work_id=f"gate_session:{self.session}",
+            deadline=deadline,
+        )

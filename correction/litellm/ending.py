@@ -1,0 +1,177 @@
+"""End a reply that gets no further round: store its conversation in a channel, each message once, and end its gate session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from agents.kit.text.cleaner import Cleaner
+from agents.kit.work.queues import do_next
+from agents.models import Agent, Channel, Message
+from agents.models.conversations import names_of_agents, outsider_name
+from agents.transcripts.ingest import store_ingested
+from agents.transcripts.prepare import NAME_LIMIT, Author, Prepared, Target
+from agents.transcripts.readers.traces import ASSISTANT, Call, Item, conversations
+from agents.transcripts.records import SourceMessage
+from agents.transcripts.spans import said_last
+from agents.transcripts.store import NotEntitled, rights_of
+from correction.gate.quality_check import newest_version
+from correction.gate.stage import end_session, write_attempt
+from correction.litellm.checking import CallContext, load_session
+from correction.litellm.models import GatedReply
+from correction.litellm.replies import Reply, Whose
+from correction.models import GateSession
+
+LEASE = timedelta(seconds=60)
+MOST_ATTEMPTS = 3  # leases of one reply before its crash is final
+SECONDS_BEHIND_OTHERS = 5  # until a reply is looked at again that waits for an earlier one of its conversation
+Status = GatedReply.Status
+
+
+def work_one(*, owner: str) -> bool:
+    """Store the reply that has been over longest; return whether there was one."""
+    return do_next(GatedReply, _end, owner=owner, lease=LEASE, attempts=MOST_ATTEMPTS)
+
+
+class NotStored(Exception):
+    """A conversation cannot be stored; the sentence says why."""
+
+
+def _end(row: GatedReply) -> dict[str, Any]:
+    """Store a reply that is over; return how the work ends, as columns of its row.
+
+    It waits where an earlier reply of its conversation is not stored yet. Its verdicts are stored also where the conversation cannot be.
+    """
+    if _waits_for_earlier(row):
+        later = timezone.now() + timedelta(seconds=SECONDS_BEHIND_OTHERS)
+        return {"status": Status.PENDING, "lease_expires_at": later}
+    context = CallContext.model_validate(row.context)
+    replies = [Reply.model_validate(reply) for reply in row.replies]
+    ended: dict[str, Any] = {"status": Status.COMPLETED, "context": {}, "replies": _kept(replies)}
+    message: Message | None = None
+    if row.conversation and row.agent is not None:
+        try:
+            message = _store_conversation(row, row.agent, context, replies)
+        except (NotEntitled, NotStored) as error:
+            ended |= {"status": Status.FAILED, "error": str(error)}
+    channel = Channel.objects.filter(slug=row.conversation).first() if row.conversation else None
+    for number, reply in enumerate(replies):
+        _end_session(reply, row, context, channel, message if number == 0 else None)
+    return ended | {"channel": channel, "message": message}
+
+
+def _waits_for_earlier(row: GatedReply) -> bool:
+    """Return whether an earlier reply of the conversation is still open: what it says is said again in the messages of this one."""
+    if not row.conversation:
+        return False
+    open_rows = GatedReply.objects.filter(conversation=row.conversation, status__in=GatedReply.OPEN)
+    return open_rows.filter(pk__lt=row.pk).exists()
+
+
+def _kept(replies: Sequence[Reply]) -> list[dict[str, Any]]:
+    """Return what stays of replies: the texts of those that are not the model's, for a round after a very long pause."""
+    kept = []
+    for reply in replies:
+        if reply.whose != Whose.MODEL:
+            columns = {"session", "raw", "passed", "whose"}
+            kept.append(reply.model_dump(mode="json", include=columns))
+    return kept
+
+
+def _store_conversation(
+    row: GatedReply, agent: Agent, context: CallContext, replies: Sequence[Reply]
+) -> Message | None:
+    """Store what of the conversation is new, the reply as it was returned among it; return the reply, None where there is none.
+
+    Of several choices the first is stored.
+
+    Raises:
+        NotEntitled: The user of the token may not make the channel, or have the agent join it.
+        NotStored: The channel is a synthetic one.
+    """
+    slug = row.conversation
+    text = replies[0].text if replies else ""
+    call = Call(
+        id=f"litellm:{row.pk}",
+        line=0,
+        conversation=slug,
+        agent=agent.slug,
+        is_model=True,
+        started=row.created_at,
+        ended=row.last_round_at,
+        inputs=[Item(said.role, said.text, said.name) for said in context.messages],
+        outputs=[Item(ASSISTANT, text)] if text.strip() else [],
+    )
+    with transaction.atomic():
+        channel = Channel.objects.select_for_update().filter(slug=slug).first()
+        if channel is not None and channel.synthetic:
+            raise NotStored(f"channel {slug!r} is synthetic: real messages are never mixed with it")
+        spoken = {slug: said_last(channel)} if channel is not None else {}
+        new = [record for record in conversations([call], spoken) if isinstance(record, SourceMessage)]
+        if new:
+            store_ingested(_prepared(new, slug, agent), rights=rights_of(row.user))
+    if not call.outputs:
+        return None
+    return Message.objects.filter(channel__slug=slug, external_id=f"{call.id}:{len(call.inputs)}").first()
+
+
+def _prepared(messages: Sequence[SourceMessage], slug: str, agent: Agent) -> list[Prepared]:
+    """Return messages as they are stored: the assistant's are the agent's, all others an outsider's, whatever their names."""
+    cleaner = Cleaner()
+    target = Target(slug=slug, name=slug)
+    names_taken = names_of_agents()
+    prepared: list[Prepared] = []
+    for message in messages:
+        author = Author(agent_id=agent.pk, slug=agent.slug)
+        if message.role != ASSISTANT:
+            name = "".join(char for char in " ".join(message.speaker.split()) if char.isprintable())
+            author = Author(outsider=outsider_name(name[:NAME_LIMIT] or message.role, names_taken))
+        prepared.append(
+            Prepared(
+                target=target,
+                key=message.source_id,
+                author=author,
+                text=cleaner.shorten(cleaner.text(message.text)),
+                sent_at=message.sent_at,
+                parent_key="",
+                tags={},
+                payload={},
+                synthetic=False,
+                idempotency_key="",
+            )
+        )
+    return prepared
+
+
+def _end_session(
+    reply: Reply, row: GatedReply, context: CallContext, channel: Channel | None, message: Message | None
+) -> None:
+    """End the gate session of a reply with its last attempt; one that was ended already (by a worker that died then) stays so.
+
+    A reply of which nothing was checked has none: it is empty, or was only observed.
+    """
+    session = load_session(reply.session, agent=row.agent, speaker=context.speaker)
+    if session.outcome:
+        return
+    if session.pk is None:
+        session.channel = channel
+    elif channel is not None:
+        GateSession.objects.filter(pk=session.pk).update(channel=channel)
+    if not reply.logs_last:
+        sent = None if message is None else reply.best
+        end_session(session, outcome=reply.outcome or session.attempts[-1].outcome, message=message, sent=sent)
+    elif reply.result is not None:
+        number = session.next_number
+        log = reply.result.load().log(
+            session=session,
+            attempt=number,
+            outcome=reply.outcome,
+            persona_version_id=newest_version(row.agent),
+            original_text=reply.text,
+            judged_text=reply.text,
+        )
+        write_attempt(log, message=message, best=None if reply.best == number else reply.best)

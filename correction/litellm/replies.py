@@ -1,0 +1,160 @@
+"""A reply on its way: how far it passed, what is held back, and where its sentences end."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+from uuid import UUID, uuid4
+
+from pydantic import BaseModel, Field
+
+from agents.kit.text.tokens import sentence_ends
+from correction.gate.check import GateResult
+from correction.models import GateDimensionResult, Outcome
+
+MOST_CHECKS = 8  # of a reply in one round; where it brings more sentences, some are checked together
+MOST_REMEMBERED = 20  # beginnings that passed, by their digests
+_COLUMNS = (
+    *("dimension", "status", "score", "threshold", "passed", "reasoning", "recommendations", "reason", "judge"),
+    *("proposition_id", "parts", "call_id", "duration_ms"),
+)
+CALL_FAILED = ("timeout", "overload", "error", "budget")
+
+
+class StoredResult(BaseModel):
+    """A gate's result as the row of a reply keeps it until it is logged."""
+
+    dimensions: list[dict[str, Any]]
+    judge: str
+    duration_ms: int
+
+    @classmethod
+    def of(cls, result: GateResult) -> StoredResult:
+        dimensions = []
+        for row in result.dimensions:
+            columns = {name: getattr(row, name) for name in _COLUMNS}
+            columns["threshold"] = str(row.threshold)
+            columns["status"] = str(row.status)
+            dimensions.append(columns)
+        return cls(dimensions=dimensions, judge=result.judge, duration_ms=result.duration_ms)
+
+    def load(self) -> GateResult:
+        """Return the result with rows that are not saved yet."""
+        rows = tuple(GateDimensionResult(**columns) for columns in self.dimensions)
+        return GateResult(dimensions=rows, judge=self.judge, duration_ms=self.duration_ms)
+
+    def after(self, earlier: StoredResult | None) -> StoredResult:
+        """Return this result, but with each dimension for which a call failed `earlier`: that text passed unjudged stays to be seen."""
+        if earlier is None:
+            return self
+        unjudged = {row["dimension"]: row for row in earlier.dimensions if row["status"] in CALL_FAILED}
+        dimensions = [unjudged.get(row["dimension"], row) for row in self.dimensions]
+        return StoredResult(dimensions=dimensions, judge=self.judge, duration_ms=earlier.duration_ms + self.duration_ms)
+
+
+class Whose(StrEnum):
+    """Whose words a reply goes on with."""
+
+    MODEL = "model"
+    FORCED = "forced"  # the model's, unchecked: all attempts at a sentence failed, and its own was the best
+    OURS = "ours"  # a sentence failed and was written again with all that follows
+
+
+class Reply(BaseModel):
+    """One choice of a call.
+
+    Attributes:
+        session: Id of its gate session.
+        raw: What the model wrote so far.
+        rounds: How many rounds brought more of it.
+        passed: The beginning that passed and may be out. From a rewriting on it is the whole reply.
+        rest: What follows it, unfinished: it passed, and is held back.
+        checked: Digests of beginnings that passed, the latest last.
+        withheld: Digest of the text whose unfinished rest failed and was not returned.
+        late_ms: Milliseconds that judging took where it brought no verdict in time, or where sentences were written again.
+        result: Of the latest check that passed, to be logged.
+        outcome: How the gate session ends; empty: as `result` says.
+        best: Number of the earlier attempt that is said, where it is not the last one.
+        logs_last: Whether the session ends with an attempt that is not stored yet.
+    """
+
+    session: UUID = Field(default_factory=uuid4)
+    raw: str = ""
+    rounds: int = 0
+    passed: str = ""
+    rest: str = ""
+    checked: list[str] = []
+    withheld: str = ""
+    whose: Whose = Whose.MODEL
+    late_ms: int = 0
+    result: StoredResult | None = None
+    outcome: Outcome | None = None
+    best: int | None = None
+    logs_last: bool = True
+
+    @property
+    def text(self) -> str:
+        """Return the reply so far, with what is held back."""
+        return self.passed + self.rest
+
+    def note_text(self, text: str) -> None:
+        """Note what the model wrote so far."""
+        if len(text) > len(self.raw):
+            self.rounds += 1
+        self.raw = text
+
+    def has_passed(self, beginning: str) -> bool:
+        """Return whether this beginning of the reply was checked and passed."""
+        return not beginning.strip() or digest_of(beginning) in self.checked
+
+    def note_passed(self, beginning: str, result: StoredResult) -> None:
+        """Remember that a beginning passed."""
+        self.checked = [*self.checked, digest_of(beginning)][-MOST_REMEMBERED:]
+        self.result = result.after(self.result)
+
+
+def digest_of(text: str) -> str:
+    """Return what tells a text from others, without regard to white space at its end."""
+    return hashlib.blake2b(text.rstrip().encode(), digest_size=12).hexdigest()
+
+
+def match_replies(texts: Sequence[str], known: Sequence[Reply]) -> list[Reply]:
+    """Return the reply that each text belongs to, a new one where it is none that is known.
+
+    LiteLLM sends the texts by the order of the choices, but only of those that have a text yet: which are which shows in how they begin.
+    """
+    free = sorted(known, key=lambda reply: -len(reply.raw))  # stable: equal ones stay in their order
+    matched: list[Reply] = []
+    for text in texts:
+        later = [reply for reply in free if text.startswith(reply.raw)]
+        earlier = [reply for reply in free if reply.raw.startswith(text)]  # a round that came late, or twice
+        reply = next(iter([*later, *earlier]), None)
+        if reply is None:
+            reply = Reply()
+        else:
+            free.remove(reply)
+        matched.append(reply)
+    return matched
+
+
+def new_ends(passed: str, text: str) -> list[int]:
+    """Return the places in a growing text, rising, up to which it is to be checked: ends of sentences behind `passed`.
+
+    At most MOST_CHECKS; of more the sentences are put together, so that all parts have about as many.
+    """
+    return _at_most_checked([end for end in sentence_ends(text, growing=True) if text[len(passed) : end].strip()])
+
+
+def whole_ends(passed: str, text: str) -> list[int]:
+    """Return the same for a text that is complete; the last place is its end."""
+    ends = [end for end in sentence_ends(text) if text[len(passed) : end].strip() and text[end:].strip()]
+    return _at_most_checked([*ends, len(text)])
+
+
+def _at_most_checked(ends: list[int]) -> list[int]:
+    """Return at most MOST_CHECKS of the places, the last among them."""
+    if len(ends) <= MOST_CHECKS:
+        return ends
+    return [ends[(number + 1) * len(ends) // MOST_CHECKS - 1] for number in range(MOST_CHECKS)]

@@ -1,0 +1,244 @@
+"""Write a reply again from the sentence that failed: the agent's model goes on after the words that are out, with the gate's feedback."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.core import signing
+
+from agents.kit.llm import Block, Label, LLMRequest, Turn, complete
+from agents.kit.llm.requests import InvalidAnswer
+from agents.kit.text.fences import render_prompt
+from agents.kit.text.storable import storable
+from agents.turn.scripted import next_line
+from correction.gate.check import GateResult, persona_of
+from correction.gate.quality_check import newest_version
+from correction.gate.stage import best_attempt, feedback, write_attempt
+from correction.litellm.checking import ASSISTANT, Checker, load_session
+from correction.litellm.replies import Reply, StoredResult, Whose, whole_ends
+from correction.models import CorrectionLog, GateSession, Outcome
+
+MARK_HEADER = "x-litellm-plumbline-rewrite"  # LiteLLM passes on values of headers that begin with x-litellm-
+MARK_SALT = "correction.litellm.rewriting"
+MARK_SECONDS = 600  # for which a mark holds: longer than any call
+WRITING_SECONDS = 30.0  # for one attempt of the model that writes again
+BEGINNING = "(The conversation begins with your message.)"  # a conversation with a model begins with another's message
+
+
+def new_mark(checker: Checker) -> str:
+    """Return the value of the header by which a call for a rewriting is known, so that it is not guarded again."""
+    return signing.dumps(str(checker.session), salt=MARK_SALT)
+
+
+def is_marked(value: str) -> bool:
+    """Return whether a header's value is a mark of ours; a forged or old one is not."""
+    try:
+        signing.loads(value, salt=MARK_SALT, max_age=MARK_SECONDS)
+    except signing.BadSignature:
+        return False
+    return True
+
+
+@dataclass
+class Rewriting:
+    """The attempts at the rest of one reply.
+
+    Attributes:
+        begun: The words that passed and stay; each attempt goes on behind them. Grows by what passes of an attempt.
+        space: The white space that the model wrote behind them.
+        text: The latest attempt, from the beginning of the reply; at first the model's own.
+        result: Its verdict: it failed.
+    """
+
+    reply: Reply
+    checker: Checker
+    begun: str
+    space: str
+    text: str
+    result: GateResult
+    session: GateSession = field(init=False)
+    persona_version: int | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        speaker = self.checker.speaker
+        self.session = load_session(self.reply.session, agent=speaker.agent, speaker=self.checker.context.speaker)
+        self.persona_version = newest_version(speaker.agent)
+
+    def run(self) -> None:
+        """Have the rest of the reply written until it passes or no retry is left, and note in the reply what is said."""
+        while True:
+            number = self.session.next_number
+            log = self._log(number)
+            left = self.checker.speaker.config["max_correction_attempts"] - number + 1
+            if left <= 0:
+                break
+            log.feedback = feedback(draft=self.text, result=self.result, attempt=number, left=left, external=True)
+            self._send_back(log)
+            continuation = self._ask(log.feedback)
+            if not continuation:
+                log = self.session.attempts[-1]
+                break
+            self.text = self.begun + self.space + continuation
+            if self._passes():
+                self._say(self.text, Whose.OURS)
+                return
+        self._force_through(log)
+
+    def _log(self, number: int) -> CorrectionLog:
+        return self.result.log(
+            session=self.session,
+            attempt=number,
+            persona_version_id=self.persona_version,
+            original_text=self.text,
+            judged_text=self.text,
+        )
+
+    def _send_back(self, log: CorrectionLog) -> None:
+        """Store a failed attempt."""
+        write_attempt(log)
+        self.session = log.session  # a new one where another process ended it meanwhile
+        self.session.attempts = (*self.session.attempts, log)
+
+    def _ask(self, feedback_text: str) -> str:
+        """Return how the model goes on behind what stays, without white space around it; empty where it did not answer."""
+        reply = complete(self._request(feedback_text), deadline=WRITING_SECONDS)
+        if not reply.ok:
+            return ""
+        continuation = storable(reply.text).strip()
+        if self.begun.strip() and continuation.startswith(self.begun.strip()):  # it repeated what it was to continue
+            continuation = continuation[len(self.begun.strip()) :].strip()
+        return continuation
+
+    def _request(self, feedback_text: str) -> LLMRequest:
+        """Return the call: the conversation as the model had it, the words that stay, and what is wrong with those that followed."""
+        speaker = self.checker.speaker
+        context = self.checker.context
+        system = context.system
+        if not system and speaker.agent is not None:
+            system = persona_of(speaker.agent, None)
+        turns: list[Turn] = []
+        for said in context.messages:
+            _add_turn(turns, said.role == ASSISTANT, said.text)
+        if self.begun.strip():
+            _add_turn(turns, True, self.begun)
+        note = render_prompt("litellm/continue", begun=bool(self.begun.strip()), feedback=feedback_text)
+        _add_turn(turns, False, note)
+        return LLMRequest(
+            role="actor",
+            task="continue_reply",
+            system=(Block(system),) if system else (),
+            turns=tuple(turns),
+            model=speaker.parameters.rewrite_model,
+            gate=True,  # somebody waits for it
+            headers={MARK_HEADER: new_mark(self.checker)},
+            facts={
+                "agent": speaker.agent.slug if speaker.agent is not None else "",
+                "sample_lines": list(speaker.agent.sample_lines) if speaker.agent is not None else [],
+                "said": [said.text for said in context.messages if said.role == ASSISTANT],
+                "rejected": [self.text[len(self.begun) :].strip()],
+            },
+            label=Label(
+                purpose="gate",
+                mechanism="gate",
+                agent_id=speaker.agent.pk if speaker.agent is not None else None,
+                work_id=self.session.work_id,
+            ),
+        )
+
+    def _passes(self) -> bool:
+        """Check the new attempt sentence by sentence; what passed of one that failed stays, and its verdict is that of what failed."""
+        ends = whole_ends(self.begun, self.text)
+        started = time.perf_counter()
+        beginnings = [self.text[:end] for end in ends]
+        results = self.checker.check(beginnings, deadline=self.checker.deadline(self.reply), is_whole=True)
+        self.reply.late_ms += round((time.perf_counter() - started) * 1000)
+        for end, result in zip(ends, results, strict=True):
+            self.result = result
+            if not result.passed:
+                failed = self.text[len(self.begun) :]
+                self.space = failed[: len(failed) - len(failed.lstrip())]
+                return False
+            self.reply.note_passed(self.text[:end], StoredResult.of(result))
+            if end < len(self.text):
+                self.begun = self.text[:end]
+        return True
+
+    def _say(self, text: str, whose: Whose) -> None:
+        self.reply.passed = text
+        self.reply.rest = ""
+        self.reply.whose = whose
+
+    def _force_through(self, last: CorrectionLog) -> None:
+        """Say what the operator wrote for this, else the best attempt. Where that is the model's own, the model goes on, unchecked.
+
+        Args:
+            last: The last attempt; stored already where the model did not answer.
+        """
+        reply = self.reply
+        fallback = self.checker.speaker.parameters.fallback_text
+        is_stored = last.pk is not None
+        if fallback:
+            if not is_stored:
+                self._send_back(last)
+            reply.logs_last = False
+            reply.outcome = Outcome.CORRECTED  # something else is said than what was sent back
+            self._say(self.begun + self.space + fallback, Whose.OURS)
+            return
+        attempts = self.session.attempts if is_stored else (*self.session.attempts, last)
+        best = best_attempt(attempts)
+        reply.logs_last = not is_stored
+        reply.outcome = Outcome.FORCED_THROUGH
+        reply.best = best.attempt
+        reply.result = StoredResult.of(self.result)
+        if reply.raw.startswith(best.judged_text):
+            self._say(reply.raw, Whose.FORCED)
+        else:
+            self._say(best.judged_text, Whose.OURS)
+
+
+def rewrite(reply: Reply, checker: Checker, *, failed_text: str, result: GateResult) -> None:
+    """Have a reply written again from behind what passed of it, and note what is said from now on.
+
+    Args:
+        failed_text: The beginning of the reply that failed.
+        result: Its verdict.
+    """
+    failed = failed_text[len(reply.passed) :]
+    Rewriting(
+        reply=reply,
+        checker=checker,
+        begun=reply.passed,
+        space=failed[: len(failed) - len(failed.lstrip())],
+        text=failed_text,
+        result=result,
+    ).run()
+
+
+def _add_turn(turns: list[Turn], is_own: bool, text: str) -> None:
+    """Add a message to the turns of a conversation, of which neighbours of one role are put together."""
+    if is_own and not turns:
+        turns.append(Turn("user", (Block(BEGINNING),)))
+    role: Any = "assistant" if is_own else "user"
+    if turns and turns[-1].role == role:
+        turns[-1] = Turn(role, (*turns[-1].blocks, Block(text)))
+    else:
+        turns.append(Turn(role, (Block(text),)))
+
+
+def offline(request: LLMRequest) -> str:
+    """Return the next of the agent's sample lines (responder for the task ``continue_reply``).
+
+    Raises:
+        InvalidAnswer: There is none that was not sent back.
+    """
+    facts: Mapping[str, Any] = request.facts
+    lines = [line.strip() for line in facts["sample_lines"] if line.strip()]
+    line = None
+    if lines:
+        line = next_line(lines, agent=facts["agent"], said=facts["said"], rejected=facts["rejected"])
+    if line is None:
+        raise InvalidAnswer("the scripted actor has no line of the agent's left to say")
+    return line

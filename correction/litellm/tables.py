@@ -1,0 +1,38 @@
+"""The table of gated replies as console, help, export, erasure and retention know it; see `agents.kit.registry`."""
+
+from __future__ import annotations
+
+from agents.kit.erasing import Erase, of_agents
+from agents.kit.registry import Prune, Table, export_of
+from correction.litellm.models import GatedReply
+
+TABLES = (
+    Table(
+        model=GatedReply,
+        tab_of="correction.CorrectionLog",
+        title="Replies through LiteLLM",
+        empty="Nothing came through LiteLLM. Name this installation as a guardrail in LiteLLM's configuration, and switch the gate on for "
+        "an agent: manage.py configure AGENT gate_mode=observe gate_adherence_enabled=on.",
+        columns="pk status agent channel message rounds created_at last_round_at finished_at",
+        filters="status error agent created_at",
+        search="call_id",
+        fields=(
+            ("", "status agent call_id conversation rounds last_round_at channel message error"),
+            ("How it was stored", "user created_at started_at finished_at attempt lease_owner"),
+        ),
+        export=export_of(
+            "id=pk created_at last_round_at agent=agent.slug call_id conversation rounds channel=channel.slug message=message_id status "
+            "error started_at finished_at attempt",
+        ),
+        erase=(
+            # While a call is under way its texts are here, and nowhere else; they are erased once it has ended.
+            Erase(
+                columns="error context replies",
+                emptied="context replies",
+                rows=(of_agents("agent", at="finished_at"),),
+            ),
+        ),
+        no_speech="call_id conversation",
+        prune=Prune(rows=lambda before: GatedReply.objects.filter(status__in=GatedReply.FINAL, finished_at__lt=before)),
+    ),
+)

@@ -1,0 +1,160 @@
+"""A sentence that fails is written again from there, with the gate's feedback, and logged as any draft."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from agents.kit.models import LLMCall
+from agents.models import Message
+from correction.gate.statistics import get_gate_statistics
+from correction.models import CorrectionLog, GateSession
+from tests.api_client import Program
+from tests.correction.gating import gated, logs
+from tests.correction.ledger import price
+from tests.correction.litellm.gateway import ASKED, call, chunks_of, end_replies, judging
+from tests.evaluation.judging import prompt_of
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+TEXT = "I filed it. Hooray! The rest."
+
+
+def actor_calls(server: LLMServer) -> list[dict[str, Any]]:
+    return [body for body in server.bodies if "output_config" not in body]
+
+
+def test_the_model_goes_on_behind_the_words_that_are_out(client: Program, llm_server: LLMServer) -> None:
+    gated("adherence")
+    llm_server.respond = judging(Hooray=1, actor=["It is in F."])
+
+    got = call(client, agent="ada", rewrite_model="other").stream(chunks_of(TEXT, 4))
+
+    assert got == "I filed it. It is in F."
+    (body,) = actor_calls(llm_server)
+    assert body["model"] == "other"
+    assert body["system"][0]["text"] == ASKED[0]["content"]
+    asked, begun, note = body["messages"]
+    assert (asked["role"], asked["content"][0]["text"]) == ("user", "Well?")
+    assert (begun["role"], begun["content"][0]["text"]) == ("assistant", "I filed it.")
+    assert "> I filed it. Hooray!" in note["content"][0]["text"]
+    marks = [headers.get("x-litellm-plumbline-rewrite") for headers in llm_server.headers]
+    assert len([mark for mark in marks if mark]) == 1
+
+
+def test_what_the_model_repeats_of_the_words_that_are_out_is_left_out(client: Program, llm_server: LLMServer) -> None:
+    gated("adherence")
+    llm_server.respond = judging(Hooray=1, actor=["I filed it. It is in F."])
+
+    assert call(client, agent="ada").stream(chunks_of(TEXT, 4)) == "I filed it. It is in F."
+
+
+def test_attempts_are_logged_and_counted_as_those_of_any_draft(client: Program, llm_server: LLMServer) -> None:
+    price()
+    ada, _ = gated("adherence")
+    llm_server.respond = judging(Hooray=1, Hurrah=3, actor=["In the attic. Hurrah!", "Bye."])
+
+    got = call(client, agent="ada").stream(chunks_of(TEXT, 4))
+    end_replies()
+
+    assert got == "I filed it. In the attic. Bye."
+    first, second, third = logs()
+    assert [log.outcome for log in (first, second, third)] == ["corrected", "corrected", "passed_after_retry"]
+    assert [log.judged_text for log in (first, second, third)] == [
+        "I filed it. Hooray!", "I filed it. In the attic. Hurrah!", "I filed it. In the attic. Bye.",
+    ]  # fmt: skip
+    session = GateSession.objects.get()
+    message = Message.objects.get(agent=ada)
+    assert (session.source, session.outcome, session.sent, session.message) == ("gate", "passed_after_retry", 3, message)
+    assert (session.agent, session.channel, message.text) == (ada, message.channel, got)
+    assert "This is the second time" in second.feedback
+    assert {row.score for row in third.dimension_results.all()} == {8}
+    figures = get_gate_statistics()
+    assert (figures.total_actions, figures.regeneration_count) == (1, 2)
+    assert {work for (work,) in LLMCall.objects.values_list("work_id")} == {session.work_id}
+    assert not LLMCall.objects.filter(cost_usd=None).exists()
+
+
+@pytest.mark.parametrize(
+    ("actor", "scores", "said", "outcome", "sent"),
+    [
+        (["Hurrah!", "Hoorah!"], {"Hurrah": 4, "Hoorah": 3, "Hooray": 1}, "I filed it. Hurrah!", "forced_through", 2),
+        (["Hurrah!", "Hoorah!"], {"Hurrah": 2, "Hoorah": 3, "Hooray": 4}, TEXT, "forced_through", 1),
+        ([{"status": 529}], {"Hooray": 1}, TEXT, "forced_through", 1),
+    ],
+    ids=["best of the rewritten", "the model's own", "no rewriting"],
+)
+def test_where_all_attempts_fail_the_best_one_is_said(
+    client: Program, llm_server: LLMServer, actor: Any, scores: Any, said: str, outcome: str, sent: int
+) -> None:
+    gated("adherence")
+    llm_server.respond = judging(actor=actor, **scores)
+
+    got = call(client, agent="ada").stream(chunks_of(TEXT, 4))
+    end_replies()
+
+    assert got == said
+    session = GateSession.objects.get()
+    assert (session.outcome, session.sent, session.message and session.message.text) == (outcome, sent, said)
+
+
+def test_the_operators_sentence_is_said_where_all_attempts_fail(client: Program, llm_server: LLMServer) -> None:
+    gated("adherence", max_correction_attempts=1)
+    llm_server.respond = judging(Hooray=1, Hurrah=4, actor=["Hurrah!"])
+
+    got = call(client, agent="ada", fallback_text="Please call us.").stream(chunks_of(TEXT, 4))
+    end_replies()
+
+    assert got == "I filed it. Please call us."
+    session = GateSession.objects.get()
+    assert (session.outcome, session.sent, session.message and session.message.text) == ("corrected", None, got)
+    assert [log.outcome for log in logs()] == ["corrected", "corrected"]
+
+
+def test_a_call_that_writes_again_is_not_guarded_and_a_forged_mark_is_none(
+    client: Program, llm_server: LLMServer
+) -> None:
+    gated("adherence", max_correction_attempts=1)
+    llm_server.respond = judging(Hooray=1, actor=["It is in F."] * 3)
+    call(client, agent="ada").stream(chunks_of(TEXT, 4))
+    mark = next(found for h in llm_server.headers if (found := h.get("x-litellm-plumbline-rewrite")))
+
+    marked = call(client, agent="ada", headers={"x-litellm-plumbline-rewrite": mark})
+    forged = call(client, agent="ada", headers={"x-litellm-plumbline-rewrite": mark[:-1] + "~"})
+
+    calls = llm_server.calls
+    assert marked.stream([TEXT]) == TEXT
+    assert llm_server.calls == calls
+    assert forged.stream([TEXT]) == "I filed it. It is in F."
+
+
+def test_without_a_network_the_agents_own_lines_go_on(client: Program, settings: Settings) -> None:
+    settings.JUDGE_MODEL, settings.ACTOR_MODEL = "offline:lexical-1", "offline:scripted-1"
+    agent, _ = gated("adherence", slug="michael", origin="seed")
+    agent.sample_lines = ["Listen to me, people! As your boss I have decided: this is the best day ever!"]
+    agent.save()
+
+    got = call(client, agent="michael").stream(chunks_of("Noted. The report will be submitted as planned.", 4))
+
+    assert got == agent.sample_lines[0]
+
+
+def test_a_speaker_who_is_no_agent_speaks_by_the_system_message(client: Program, llm_server: LLMServer) -> None:
+    from correction.config.configure import configure
+
+    configure(agent=None, changes={"gate_adherence_enabled": True})
+    llm_server.respond = judging(Hooray=1, actor=["It is in F."])
+
+    got = call(client, speaker="Ada").stream(chunks_of(TEXT, 4))
+    end_replies()
+
+    assert got == "I filed it. It is in F."
+    assert "You are Ada, a dry and careful clerk." in prompt_of(llm_server.bodies[0])
+    session = GateSession.objects.get()
+    assert (session.source, session.speaker, session.agent, session.outcome) == (
+        "external", "Ada", None, "passed_after_retry",
+    )  # fmt: skip
+    assert CorrectionLog.objects.count() == 2
+    assert not Message.objects.exists()
