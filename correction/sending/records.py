@@ -198,8 +198,8 @@ def _changes(delivery: ScoreDelivery) -> Batch:
         Change.objects.filter(pk__in=delivery.parts).select_related("agent", "evaluation_run"),
         delivery,
         "agent dimension proposition judge procedure verdict points low high baseline candidate n baseline_n baseline_run "
-        "evaluation_run computed_at",
-        further=("agent__slug", "agent__display_name", "evaluation_run__finished_at"),
+        "evaluation_run",
+        further=("agent__slug", "agent__display_name", "evaluation_run__finished_at", "evaluation_run__created_at"),
     )
     records = []
     for row in rows:
@@ -227,7 +227,7 @@ def _changes(delivery: ScoreDelivery) -> Batch:
                 label=row.verdict,
                 value=row.points,
                 # The same when it is computed again: it is the same change.
-                at=row.evaluation_run.finished_at or row.computed_at,
+                at=row.evaluation_run.finished_at or row.evaluation_run.created_at,
                 agent=row.agent,
                 details=details,
                 is_change=True,

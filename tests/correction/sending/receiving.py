@@ -93,7 +93,7 @@ class LogsServer(ScoreServer):
     def take(self, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
         if headers["content-type"] != "application/x-protobuf":
             return 415, b""
-        if headers["content-encoding"] == "gzip":
+        if headers.get("content-encoding") == "gzip":
             body = gzip.decompress(body)
         request = ExportLogsServiceRequest.FromString(body)
         for resource_logs in request.resource_logs:
