@@ -95,6 +95,7 @@ INSTALLED_APPS = [
     "correction.interventions",
     "correction.behavior",
     "correction.litellm",
+    "correction.sending",
     "correction.demo",
 ]
 MIDDLEWARE = [
@@ -389,6 +390,15 @@ EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _email["EMAIL_HOST_USER"] or "", _email["
 EMAIL_USE_TLS, EMAIL_USE_SSL = _email.get("EMAIL_USE_TLS", False), _email.get("EMAIL_USE_SSL", False)
 EMAIL_FILE_PATH = _email["EMAIL_FILE_PATH"]
 
+# --- Scores out (correction/sending): OpenTelemetry's logs over HTTP, and Langfuse ---------------------------------------
+SCORES_OTLP_ENDPOINT = env.str("SCORES_OTLP_ENDPOINT", default="")
+SCORES_OTLP_HEADERS = env.str("SCORES_OTLP_HEADERS", default="")
+LANGFUSE_BASE_URL = env.str("LANGFUSE_BASE_URL", default="")
+LANGFUSE_PUBLIC_KEY = env.str("LANGFUSE_PUBLIC_KEY", default="")
+LANGFUSE_SECRET_KEY = env.str("LANGFUSE_SECRET_KEY", default="")
+SCORES_WITH_EXPLANATIONS = flag("SCORES_WITH_EXPLANATIONS", default=False)  # a judge's reasoning quotes messages
+SCORES_SECONDS = number("SCORES_SECONDS", 10)  # that a receiver has to answer one request
+
 # --- Models: which judge and act, where they are served, and how many calls run at once (agents/kit/llm) ------------------
 ANTHROPIC_API_KEY = env.str("ANTHROPIC_API_KEY", default="")
 ANTHROPIC_BASE_URL = env.str("ANTHROPIC_BASE_URL", default="")
@@ -422,8 +432,9 @@ LLM_BATCH_POLL_SECONDS = number("LLM_BATCH_POLL_SECONDS", 60)
 INTERACTIVE_QUEUES = ["turns"]
 # Workers look at queues in this order, short work before long; then at those that are not named here.
 QUEUE_ORDER = [
-    *("turns", "behavior requests", "observed messages", "gated replies", "behavior effects", "schedules", "sentinels", "batches"),
-    *("evaluations", "calibration", "jobs", "debates", "experiments", "summaries", "imports", "alerts", "descriptions"),
+    *("turns", "behavior requests", "observed messages", "gated replies", "behavior effects", "schedules", "sentinels"),
+    *("batches", "evaluations", "calibration", "jobs", "debates", "experiments", "summaries", "imports", "alerts"),
+    *("scores", "descriptions"),
 ]
 ROLLUP_LAG_MINUTES = 10  # after an hour's end its rows are summed: transactions may end late
 WORKER_THREADS = int(number("WORKER_THREADS", 4))

@@ -32,6 +32,7 @@ from agents.swarm.models import DialogState
 from correction.behavior.models import BehaviorRequest
 from correction.interventions.models import Intervention, InterventionLog
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, GateSession, ObservedMessage
+from correction.sending.models import ScoreDelivery, ScoreReceiver
 from evaluation.calibration.models import JudgeCalibration, LabelSet
 from evaluation.change.models import Baseline, Change, DriftAlert, Evidence, JudgeSentinel
 from evaluation.experiments.models import Experiment
@@ -240,6 +241,16 @@ def _sent_alerts(cast: Cast, have: int, more: int) -> None:
     store(about, (about(receiver_id=pk, agent=agent) for pk in receivers for agent in cast.agents[:2]))
 
 
+def _sent_scores(cast: Cast, have: int, more: int) -> None:
+    otlp, _ = ScoreReceiver.objects.get_or_create(name="otlp")
+    make(ScoreDelivery, cast, range(more), lambda n: {"receiver": otlp, "kind": "attempt", "object_id": n + 1})
+
+
+def _score_receivers(cast: Cast, have: int, more: int) -> None:  # there are no more than two
+    for name in ScoreReceiver.Name.values:
+        ScoreReceiver.objects.get_or_create(name=name)
+
+
 def _requests(cast: Cast, have: int, more: int) -> None:
     _messages(cast, 40_000_000 + have, more)
     fresh, trait = newest(Message, more), {"name": "brief", "description": "Says little."}
@@ -370,4 +381,6 @@ MAKERS: dict[str, Maker] = {
     "interventions.interventionlog": maker(InterventionLog, _intervention_log),
     "correction.correctionlog": _logs,
     "correction.observedmessage": _observed,
+    "sending.scoredelivery": _sent_scores,
+    "sending.scorereceiver": _score_receivers,
 }

@@ -49,7 +49,7 @@ correction.costs correction.examples
 correction.gate
 correction.alerts correction.api correction.tables correction.stages correction.management correction.apps
 correction.admin correction.urls
-correction.interventions correction.behavior correction.litellm
+correction.interventions correction.behavior correction.litellm correction.sending
 correction.demo
 project
 """

@@ -18,7 +18,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.alerts.delivery import MOST_TRIES, payload, send_test
+from agents.alerts.delivery import payload, send_test
 from agents.alerts.models import Alert, Delivery, Receiver
 from agents.alerts.raising import acknowledge, reopen
 from agents.alerts.webhook import secret_of
@@ -30,6 +30,7 @@ from agents.kit.console.home import MOST_COUNTED, Answers, CountUpTo, HomePart, 
 from agents.kit.console.panels import facts, table
 from agents.kit.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest
 from agents.kit.console.site import ModelAdmin, ReadOnlyAdmin, TextInput, console_action
+from agents.kit.models.deliveries import MOST_TRIES
 from agents.models import Agent
 
 if TYPE_CHECKING:

@@ -7,25 +7,22 @@ from __future__ import annotations
 
 import json
 import smtplib
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
 from django.core.mail import EmailMessage
 from django.db import transaction
-from django.db.models import F
 from django.utils import timezone
 
 from agents.alerts.addresses import AddressRefused
 from agents.alerts.models import Alert, Delivery, Receiver
 from agents.alerts.services import notify
-from agents.alerts.webhook import Unreachable, headers_for, post
+from agents.alerts.webhook import headers_for, post
+from agents.kit.models.deliveries import MOST_TRIES, Outcome
+from agents.kit.work.posting import Unreachable
 from agents.kit.work.queues import do_next, wake_workers
 
-# Minutes until the next try; after the last one it is given up: seven tries in about 18 hours.
-PAUSES = (1, 5, 30, 120, 300, 600)
-MOST_TRIES = len(PAUSES) + 1
 TEST = "This is a test."
 
 
@@ -33,22 +30,6 @@ def work_one(*, owner: str) -> bool:
     """Send the delivery whose turn it is; return whether there was one."""
     lease = timedelta(seconds=6 * settings.ALERT_SECONDS + 60)
     return do_next(Delivery, deliver, owner=owner, lease=lease, attempts=MOST_TRIES)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of one try to deliver an alert.
-
-    Attributes:
-        code: HTTP status of the answer; None where there was none, and for e-mail.
-        problem: Why it was not delivered; empty where it was.
-        is_receiver_up: Whether the receiver, and what leads to it, works: nothing at all is sent to it for a while where it does not.
-            It does not decide whether this delivery is tried again.
-    """
-
-    code: int | None = None
-    problem: str = ""
-    is_receiver_up: bool = True
 
 
 def deliver(delivery: Delivery) -> dict[str, Any]:
@@ -65,7 +46,8 @@ def deliver(delivery: Delivery) -> dict[str, Any]:
         outcome = Outcome(problem=str(refused))
     except (Unreachable, OSError) as error:
         outcome = Outcome(problem=_reason(error), is_receiver_up=False)
-    return _note_on_receiver(delivery, receiver, outcome)
+    receiver.note_try(outcome)
+    return delivery.columns_after(outcome)
 
 
 def _try_once(delivery: Delivery, receiver: Receiver) -> Outcome:
@@ -85,7 +67,8 @@ def _try_once(delivery: Delivery, receiver: Receiver) -> Outcome:
     if 300 <= code < 400:
         return Outcome(code, f"it answered {code}; redirects are not followed", is_receiver_up=False)
     is_its_refusal = 400 <= code < 500  # it works, and does not take this alert
-    return Outcome(code, f"it answered {code}", is_receiver_up=is_its_refusal)
+    is_gone = code == 410
+    return Outcome(code, f"it answered {code}", is_receiver_up=is_its_refusal, is_final=is_gone)
 
 
 def payload(alert: Alert | None, *, at: datetime | None = None) -> dict[str, Any]:
@@ -152,34 +135,3 @@ def _reason(error: OSError) -> str:
     if isinstance(error, TimeoutError | smtplib.SMTPServerDisconnected):
         return f"the mail server gave no answer within {settings.ALERT_SECONDS:g} s, or hung up"
     return f"the mail server was not reached: {error.strerror or type(error).__name__}"
-
-
-def _note_on_receiver(delivery: Delivery, receiver: Receiver, outcome: Outcome) -> dict[str, Any]:
-    """Note on the receiver whether it is up, and return the columns of the delivery after a try.
-
-    A delivery that failed is tried again after a pause, unless the receiver is gone for ever (410) or it was the seventh try. A
-    receiver that is not up is left alone, by all deliveries, for a pause that grows with its failures in a row.
-    """
-    now = timezone.now()
-    tries = delivery.tries + 1
-    stored_receiver = Receiver.objects.filter(pk=receiver.pk)
-    if outcome.is_receiver_up:
-        stored_receiver.update(failures=0, retry_at=None)
-    else:
-        failures = receiver.failures + 1
-        minutes = PAUSES[min(failures, len(PAUSES)) - 1]
-        stored_receiver.update(failures=F("failures") + 1, retry_at=now + timedelta(minutes=minutes))
-    columns: dict[str, Any] = {
-        "status": Delivery.Status.COMPLETED,
-        "error": outcome.problem,
-        "tries": tries,
-        "tried_at": now,
-        "answer_code": outcome.code,
-    }
-    is_given_up = outcome.code == 410 or tries >= MOST_TRIES
-    if outcome.problem and is_given_up:
-        columns["status"] = Delivery.Status.FAILED
-    elif outcome.problem:
-        columns["status"] = Delivery.Status.PENDING
-        columns["lease_expires_at"] = now + timedelta(minutes=PAUSES[tries - 1])  # no worker takes it before
-    return columns

@@ -17,6 +17,7 @@ from django.utils import timezone
 from agents.alerts.addresses import AddressRefused, target_of
 from agents.alerts.services import service_of
 from agents.kit.alerting import AlertKind
+from agents.kit.models.deliveries import Deliverable, ReceiverState
 from agents.kit.models.lease import Leasable
 from agents.models.conversations import Agent
 
@@ -76,7 +77,7 @@ class Alert(models.Model):
         return Q(acknowledged_at__isnull=True) | Q(ended_at__isnull=True)
 
 
-class Receiver(models.Model):
+class Receiver(ReceiverState):
     """Whom alerts are sent to: by e-mail, to a webhook, or through a chat or paging service."""
 
     class Channel(models.TextChoices):
@@ -105,8 +106,6 @@ class Receiver(models.Model):
     )
     is_active = models.BooleanField("active", default=True, help_text="clear it to send nothing for now")
     salt = models.UUIDField(default=uuid.uuid4, editable=False, help_text="a new one makes a new signing secret")
-    failures = models.PositiveIntegerField(default=0, editable=False, help_text="tries in a row that did not reach it")
-    retry_at = models.DateTimeField(null=True, editable=False, help_text="nothing is sent before")
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, editable=False, on_delete=models.SET_NULL, related_name="+"
     )
@@ -153,7 +152,7 @@ class Receiver(models.Model):
             raise ValidationError({"address": f"address {self.address!r}: {allowed}"}) from None
 
 
-class Delivery(Leasable):
+class Delivery(Deliverable):
     """An alert on its way to a receiver. It is sent at least once: the id is the same at every try."""
 
     WHOSE: ClassVar = Coalesce(F("receiver_id"), Value(0))
@@ -174,9 +173,6 @@ class Delivery(Leasable):
         Receiver, null=True, on_delete=models.SET_NULL, related_name="deliveries", db_index=False
     )
     message_id = models.UUIDField(default=uuid.uuid4, help_text="in the header of every try")
-    tries = models.PositiveIntegerField(default=0)
-    tried_at = models.DateTimeField(null=True, blank=True, help_text="when the last try ended")
-    answer_code = models.PositiveIntegerField(null=True, blank=True, help_text="HTTP status of the last answer")
 
     class Meta:
         db_table = "alert_deliveries"

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from agents.alerts.addresses import AddressRefused
-from agents.alerts.webhook import Unreachable
+from agents.kit.work.posting import Unreachable
 
 if TYPE_CHECKING:
     from apprise import NotifyBase

@@ -15,7 +15,9 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models import Max, Q
+from django.utils.module_loading import import_string
 
+from agents.kit.capability import declared_list
 from agents.kit.text.fences import render_prompt, safe_and_cut
 from agents.kit.text.storable import storable
 from agents.kit.work.queues import wake_workers
@@ -201,7 +203,8 @@ def write_attempt(log: CorrectionLog, *, message: Message | None = None, best: i
 def _insert_attempt(log: CorrectionLog, message: Message | None, best: int | None) -> CorrectionLog:
     """Write an attempt with its verdicts and its session, numbered as they are.
 
-    Any outcome but `CORRECTED` (sent back) ends the session, with `message` where one is sent.
+    Any outcome but `CORRECTED` (sent back) ends the session, with `message` where one is sent. The `attempt_observers` that apps declare
+    are called with it, in the same transaction.
 
     Raises:
         IntegrityError: Another process wrote this attempt or key, or ended the session; or a row it refers to is gone.
@@ -224,6 +227,8 @@ def _insert_attempt(log: CorrectionLog, message: Message | None, best: int | Non
             for result in log.results:
                 result.log = log
             GateDimensionResult.objects.bulk_create(log.results)
+            for path in declared_list("attempt_observers"):
+                import_string(path)(log)
     except IntegrityError:
         if is_new_session:
             session.pk = None  # it was rolled back, too

@@ -15,8 +15,10 @@ from typing import Any
 import sentry_sdk
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
+from django.utils.module_loading import import_string
 from pydantic_core import to_jsonable_python
 
+from agents.kit.capability import declared_list
 from agents.kit.running import is_outage
 from agents.models import Agent
 from evaluation.calibration.agreement import all_agreements, calibration_of
@@ -45,6 +47,7 @@ MOST_AT_ONCE = 40  # agents computed again by a chore; the others the next time
 
 COMPARED_COLUMNS = ("agent_id", "judge", "procedure", "dimension", "baseline_run_id", "evaluation_run_id")
 UNIQUE_COLUMNS = ("evaluation_run", "dimension", "proposition")
+VERDICT_COLUMNS = ("evaluation_run_id", "dimension", "proposition", "baseline_run_id", "verdict", "points")
 
 log = logging.getLogger(__name__)
 
@@ -232,11 +235,15 @@ def _compared_now(agent: Agent, judged: Judged) -> list[Change]:
 
 
 def _replace_current_rows(agent: Agent, judged: Judged, rows: Sequence[Change]) -> None:
-    """Make these the agent's current rows by this judge; those of other evaluations stay as history."""
+    """Make these the agent's current rows by this judge; those of other evaluations stay as history.
+
+    What the apps above declare as `change_observers` is called with those rows that say something new, in the same transaction.
+    """
     own = Change.objects.filter(agent=agent, judge=judged.judge, procedure=judged.procedure)
     own.filter(current=True).update(current=False)
     if not rows:
         return
+    known = set(own.filter(evaluation_run__in={row.evaluation_run_id for row in rows}).values_list(*VERDICT_COLUMNS))
     columns = []
     for field in Change._meta.concrete_fields:
         if not field.primary_key and field.name not in UNIQUE_COLUMNS:
@@ -246,6 +253,9 @@ def _replace_current_rows(agent: Agent, judged: Judged, rows: Sequence[Change]) 
     for run, dimension in {(row.evaluation_run_id, row.dimension) for row in rows}:
         computed_again |= Q(evaluation_run=run, dimension=dimension)
     own.filter(computed_again, current=False).delete()  # propositions that are not compared any more
+    new_rows = [row for row in rows if tuple(getattr(row, name) for name in VERDICT_COLUMNS) not in known]
+    for path in declared_list("change_observers"):
+        import_string(path)(new_rows)
 
 
 # -- computed again in the background

@@ -295,8 +295,8 @@ def _end_all(contexts: Sequence[EvaluationContext], *, alerts: bool) -> None:
 def _end(context: EvaluationContext, summary: RunSummary, *, alerts: bool) -> None:
     """Store a judged run's numbers and outcome, and what follows from them; nothing where another worker has the run now.
 
-    Only a completed run has a score. What the apps above keep of an agent's is stored with it; what follows from any completed run is
-    computed after that.
+    Only a completed run has a score. What the apps above keep of an agent's is stored with it, and their `judgement_observers` are called
+    with any completed run; what follows from it is computed after that.
     """
     run = context.run
     outcome = _outcome(context, summary)
@@ -321,6 +321,9 @@ def _end(context: EvaluationContext, summary: RunSummary, *, alerts: bool) -> No
             _store_completed(run, summary, context.subject, linked=False)
         if completed and run.batch:
             forget_answers(run.work_id)
+        if completed:
+            for path in declared_list("judgement_observers"):
+                import_string(path)(run)
     if completed:
         _follow_up(run, alerts=alerts)
 

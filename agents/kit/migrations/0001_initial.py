@@ -264,7 +264,7 @@ class Migration(FirstMigration):
             options={
                 'db_table': 'trace_spans',
                 'default_permissions': (),
-                'indexes': [models.Index(fields=['created_at'], name='tracespan_created')],
+                'indexes': [models.Index(fields=['created_at'], name='tracespan_created'), models.Index(fields=['conversation', 'span'], name='tracespan_of_message')],
                 'constraints': [models.UniqueConstraint(fields=('trace', 'span'), name='tracespan_once')],
             },
         ),

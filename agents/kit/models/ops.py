@@ -62,7 +62,10 @@ class TraceSpan(models.Model):
         db_table = "trace_spans"
         default_permissions = ()  # no page shows them
         constraints = (models.UniqueConstraint(fields=("trace", "span"), name="tracespan_once"),)
-        indexes = (models.Index(fields=("created_at",), name="tracespan_created"),)
+        indexes = (
+            models.Index(fields=("created_at",), name="tracespan_created"),
+            models.Index(fields=("conversation", "span"), name="tracespan_of_message"),
+        )
 
     def __str__(self) -> str:
         return f"{self.trace}/{self.span}"

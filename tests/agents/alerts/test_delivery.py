@@ -18,11 +18,13 @@ from django.core.exceptions import ValidationError
 from pytest_django import Settings
 
 from agents.alerts.addresses import AddressRefused
-from agents.alerts.delivery import MOST_TRIES, send_test, work_one
+from agents.alerts.delivery import send_test, work_one
 from agents.alerts.models import Alert, Delivery, Receiver
 from agents.alerts.raising import raise_alert
-from agents.alerts.webhook import Unreachable, headers_for, post, secret_of
+from agents.alerts.webhook import headers_for, post, secret_of
 from agents.kit.models import WorkerHeartbeat
+from agents.kit.models.deliveries import MOST_TRIES
+from agents.kit.work.posting import Unreachable
 from agents.kit.work.queues import work_queues
 from agents.kit.work.worker import Worker
 from correction.models import ObservedMessage

@@ -36,6 +36,7 @@ from correction.gate.statistics import get_gate_statistics
 from correction.gate.thresholds import mark_result
 from correction.interventions.models import InterventionLog
 from correction.models import CorrectionLog, GateDimensionResult, GateSession, ObservedMessage
+from correction.sending.models import ScoreDelivery, ScoreReceiver
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.windows import MessageWindow
 from tests.correction.judged_drafts import add_attempt
@@ -73,6 +74,7 @@ LOGS = (
     ImportChunk,
     Alert,
     Delivery,
+    ScoreDelivery,
     ReviewItem,
 )
 
@@ -160,6 +162,8 @@ def everything(at: datetime) -> Agent:
     Alert.objects.create(kind="budget", about=f"{at}", title="x", acknowledged_at=at, ended_at=at)
     ops, _ = Receiver.objects.get_or_create(name="ops", address="ops@example.com")
     Delivery.objects.create(receiver=ops, status="completed", finished_at=at)
+    otlp, _ = ScoreReceiver.objects.get_or_create(name="otlp")
+    ScoreDelivery.objects.create(receiver=otlp, kind="attempt", object_id=1, status="completed", finished_at=at)
     measured = EvaluationRun.objects.create(
         agent=ada, dimensions=["adherence"], judge="m", status="completed", overall_score=5
     )

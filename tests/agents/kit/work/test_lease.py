@@ -19,6 +19,7 @@ from agents.kit.models.lease import Leasable, _namespace
 from agents.kit.work.queues import release_lost_leases, work_models
 from agents.models import Run
 from correction.behavior.models import BehaviorRequest
+from correction.sending.models import ScoreReceiver
 from evaluation.change.models import JudgeSentinel
 from evaluation.experiments.models import Experiment
 from tests.factories import make_agent, make_channel, say
@@ -68,6 +69,9 @@ def held_by(model: type[Leasable], owner: str) -> Leasable:
     }
     if model.__name__ == "Delivery":
         targets["Delivery"] = {"receiver": Receiver.objects.create(name="ops", address="ops@example.com")}
+    if model.__name__ == "ScoreDelivery":
+        otlp = ScoreReceiver.objects.create(name="otlp")
+        targets["ScoreDelivery"] = {"receiver": otlp, "kind": "evaluation", "object_id": 1}
     if model.__name__ == "BehaviorEffect":
         targets["BehaviorEffect"] = {"request": BehaviorRequest.objects.create(agent=agent), "messages": 5}
     if model.__name__ == "SentinelCheck":

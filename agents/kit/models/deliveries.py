@@ -1,0 +1,88 @@
+"""Deliveries: what is sent to a receiver until it takes it or it is given up, and how long a receiver that is down is left alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db import models
+from django.db.models import F
+from django.utils import timezone
+
+from agents.kit.models.lease import Leasable
+
+# Minutes until the next try; after the last one it is given up: seven tries in about 18 hours.
+PAUSES = (1, 5, 30, 120, 300, 600)
+MOST_TRIES = len(PAUSES) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of one try to deliver.
+
+    Attributes:
+        code: HTTP status of the answer; None where there was none, and for e-mail.
+        problem: Why it was not delivered; empty where it was.
+        is_receiver_up: Whether the receiver, and what leads to it, works: nothing at all is sent to it for a while where it does not.
+            It does not decide whether this delivery is tried again.
+        is_final: Whether a problem is one that no further try would solve.
+    """
+
+    code: int | None = None
+    problem: str = ""
+    is_receiver_up: bool = True
+    is_final: bool = False
+
+
+class ReceiverState(models.Model):
+    """Whether a receiver is down, and until when it is left alone."""
+
+    failures = models.PositiveIntegerField(default=0, editable=False, help_text="tries in a row that did not reach it")
+    retry_at = models.DateTimeField(null=True, editable=False, help_text="nothing is sent before")
+
+    class Meta:
+        abstract = True
+
+    def note_try(self, outcome: Outcome) -> None:
+        """Store whether the receiver is up. One that is not is left alone, for a pause that grows with its failures in a row."""
+        stored = type(self)._default_manager.filter(pk=self.pk)
+        if outcome.is_receiver_up:
+            stored.update(failures=0, retry_at=None)
+            return
+        failures = self.failures + 1
+        minutes = PAUSES[min(failures, len(PAUSES)) - 1]
+        stored.update(failures=F("failures") + 1, retry_at=timezone.now() + timedelta(minutes=minutes))
+
+
+class Deliverable(Leasable):
+    """Work that sends something to a receiver, at least once; see `columns_after`."""
+
+    tries = models.PositiveIntegerField(default=0)
+    tried_at = models.DateTimeField(null=True, blank=True, help_text="when the last try ended")
+    answer_code = models.PositiveIntegerField(null=True, blank=True, help_text="HTTP status of the last answer")
+
+    class Meta:
+        abstract = True
+
+    def columns_after(self, outcome: Outcome) -> dict[str, Any]:
+        """Return the columns with which one try ends.
+
+        A delivery that failed is tried again after a pause, unless no try would help or it was the seventh.
+        """
+        now = timezone.now()
+        tries = self.tries + 1
+        columns: dict[str, Any] = {
+            "status": self.Status.COMPLETED,
+            "error": outcome.problem,
+            "tries": tries,
+            "tried_at": now,
+            "answer_code": outcome.code,
+        }
+        is_given_up = outcome.is_final or tries >= MOST_TRIES
+        if outcome.problem and is_given_up:
+            columns["status"] = self.Status.FAILED
+        elif outcome.problem:
+            columns["status"] = self.Status.PENDING
+            columns["lease_expires_at"] = now + timedelta(minutes=PAUSES[tries - 1])  # no worker takes it before
+        return columns

@@ -1,0 +1,120 @@
+"""Send results: the queue "scores", one delivery to a receiver at a time, in requests of at most 100 results.
+
+After each request it is noted how far the receiver has taken them: a try continues there, also after its worker was killed. So at most the
+results of one request are sent twice, under the same ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Count, QuerySet
+from django.utils import timezone
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from agents.kit.models.deliveries import MOST_TRIES, Outcome
+from agents.kit.models.lease import LeaseLost
+from agents.kit.running import check_stop, retry_on_outage
+from agents.kit.text.wording import counted
+from agents.kit.work.queues import do_next, wake_workers
+from correction.sending.answers import Answer
+from correction.sending.destinations import DESTINATIONS
+from correction.sending.models import ScoreDelivery, ScoreReceiver
+from correction.sending.records import Batch, next_batch
+
+Status = ScoreDelivery.Status
+GIVEN_UP = (Status.FAILED, Status.ERRORED)
+MAY_BE_SENT_AGAIN = (*GIVEN_UP, Status.CANCELLED)
+
+
+def work_one(*, owner: str) -> bool:
+    """Send the delivery whose turn it is; return whether there was one."""
+    return do_next(ScoreDelivery, deliver, owner=owner, lease=_lease(), attempts=MOST_TRIES)
+
+
+def deliver(delivery: ScoreDelivery) -> dict[str, Any]:
+    """Send what is left of a delivery; return the columns of the end. No transaction is open while the receiver is waited for.
+
+    Raises:
+        LeaseLost: Another worker has it by now.
+    """
+    destination = DESTINATIONS[delivery.receiver.name]
+    if not destination.is_configured():
+        return {"status": Status.CANCELLED}
+    outcome = Outcome()
+    while True:
+        batch = next_batch(delivery)
+        if not batch.records:
+            columns = delivery.columns_after(outcome)
+            if delivery.rejected:
+                columns["error"] = f"{counted(delivery.rejected, 'result')} rejected by the receiver"
+            return columns
+        records = [record for record in batch.records if destination.takes(record)]
+        answer = Answer(Outcome())
+        if records:
+            answer = destination.send(records)
+            outcome = answer.outcome
+            delivery.receiver.note_try(outcome)
+        if outcome.problem:
+            return delivery.columns_after(outcome)
+        _note_progress(delivery, batch, sent=len(records) - answer.rejected, rejected=answer.rejected)
+        check_stop()
+
+
+def _note_progress(delivery: ScoreDelivery, batch: Batch, *, sent: int, rejected: int) -> None:
+    """Store how far the receiver has taken the results, and extend the lease.
+
+    Raises:
+        LeaseLost: Another worker has the delivery by now.
+    """
+    held = ScoreDelivery.objects.filter(pk=delivery.pk, status=Status.RUNNING, lease_owner=delivery.lease_owner)
+    progress = {
+        "sent_through": batch.last,
+        "sent": delivery.sent + sent,
+        "rejected": delivery.rejected + rejected,
+        "tries": 0,  # only those in a row that took nothing count
+    }
+    for name, value in progress.items():
+        setattr(delivery, name, value)
+    if not retry_on_outage(lambda: held.update(lease_expires_at=timezone.now() + _lease(), **progress)):
+        raise LeaseLost("another worker sends it")
+
+
+def _lease() -> timedelta:
+    return timedelta(seconds=2 * settings.SCORES_SECONDS + 60)
+
+
+def send_again(deliveries: QuerySet[ScoreDelivery]) -> int:
+    """Queue those of these that were given up or cancelled, from where the receiver stopped taking them; return how many.
+
+    Their receivers are tried at once, also where they were left alone for a while.
+    """
+    with transaction.atomic():
+        chosen = ScoreDelivery.objects.filter(pk__in=deliveries.values("pk"), status__in=MAY_BE_SENT_AGAIN)
+        receivers = list(chosen.order_by().values_list("receiver", flat=True).distinct())
+        queued = chosen.update(
+            status=Status.PENDING, tries=0, attempt=0, worker_losses=0, lease_expires_at=None, finished_at=None
+        )
+        ScoreReceiver.objects.filter(pk__in=receivers).update(failures=0, retry_at=None)
+        transaction.on_commit(wake_workers)
+    return queued
+
+
+def collect() -> Iterator[Metric]:
+    """Yield for Prometheus how many deliveries of each receiver wait, and how many were given up."""
+    waiting = GaugeMetricFamily("plumbline_scores_waiting", "Deliveries of scores that wait", labels=["receiver"])
+    given_up = GaugeMetricFamily("plumbline_scores_given_up", "Deliveries of scores given up", labels=["receiver"])
+    failures = GaugeMetricFamily(
+        "plumbline_scores_receiver_failures", "Tries in a row that did not reach the receiver", labels=["receiver"]
+    )
+    for receiver in ScoreReceiver.objects.all():
+        by_status = receiver.deliveries.filter(status__in=(Status.PENDING, *GIVEN_UP)).order_by()
+        numbers = dict(by_status.values_list("status").annotate(number=Count("pk")))
+        waiting.add_metric([receiver.name], numbers.get(Status.PENDING, 0))
+        given_up.add_metric([receiver.name], sum(numbers.get(status, 0) for status in GIVEN_UP))
+        failures.add_metric([receiver.name], receiver.failures)
+    yield from (waiting, given_up, failures)
