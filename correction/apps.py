@@ -9,6 +9,7 @@ class CorrectionConfig(capability.Capability):
     rollups = ["correction.gate.statistics.GATE"]
     metrics_collectors = ["correction.gate.statistics.collect"]
     ingest_observers = ["correction.gate.observe.queue_ingested"]  # called with messages that were said elsewhere
+    conversation_sampler = "correction.sampling.find_sampler"  # which of them are stored at all
     turn_request_check = "correction.api.turn_requests.problems"  # what is wrong with overrides and sessions
     turn_deadlines = "correction.api.turn_requests.deadlines"  # the overrides that a request's deadline stands for
     turn_overrides_need = "correction.change_agentevaluationconfig"  # to override the gate, besides agents.change_agent

@@ -20,6 +20,7 @@ from correction.models import (
     GateDimensionResult,
     GateSession,
     ObservedMessage,
+    SampledDay,
 )
 
 # Marks of people are in no sums: a session with one stays, and with it the precision beside each threshold.
@@ -157,6 +158,8 @@ TABLES = (
         ),
         no_speech="judge proposition_id",
     ),
+    # The rate of a day needs the day before alone.
+    Table(model=SampledDay, prune=Prune(rows=lambda before: SampledDay.objects.filter(day__lt=before.date()))),
     Table(model=AttemptHour, no_speech="outcome source"),
     Table(model=DimensionHour, no_speech="source judge"),
 )

@@ -45,7 +45,7 @@ evaluation.ci
 # Correcting.
 correction.config
 correction.models correction.repetition
-correction.costs correction.examples
+correction.costs correction.examples correction.sampling
 correction.gate
 correction.alerts correction.api correction.tables correction.stages correction.management correction.apps
 correction.admin correction.urls

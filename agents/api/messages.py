@@ -28,7 +28,7 @@ from agents.kit.api.rows import Answer, Context, Row, Url, link, shown
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Listed, Rows, or_404
 from agents.kit.bodies import ABSENT, Anything, Body, Id, MessageText, Tags
-from agents.models import Message
+from agents.models import Channel, Message
 from agents.transcripts.ingest import Ingested, IngestRefused, NewMessages, ingest_messages
 from agents.transcripts.store import NotEntitled, rights_of
 from agents.turn.pipeline import SendResult
@@ -149,7 +149,7 @@ class SentAnswer(Answer):
 
 
 class IngestAnswer(Ingested):
-    """What became of them; `received` = `imported` + `duplicates`."""
+    """What became of them; `received` = `imported` + `duplicates` + `sampled_out`."""
 
     channels: dict[str, str] = Field(description="slug to URL")
 
@@ -292,7 +292,8 @@ class Messages(Rows):
 
         A message is known by `external_id` in its channel: what is stored already stays as it is and is counted as a duplicate, so that
         a batch may be sent again. No agent answers, and nothing is read for behaviour requests (`notes` say so). Where an agent is
-        observed, its sampled share waits to be judged.
+        observed, its sampled share waits to be judged. Of an agent whose `ingest_keep` is `rate` or `quota` only some new conversations
+        are stored; messages of the others are counted in `sampled_out`.
 
         A channel that does not exist is made, an agent that is no member joins, and other users' words are accepted: from users who may add
         channels, add members, change channels. From others that is a 403 that names who, where, and the permission.
@@ -305,6 +306,9 @@ class Messages(Rows):
         except IngestRefused as error:
             raise ValidationError({name: [text] for name, text in error.errors.items()}) from None
         slugs = dict.fromkeys(message.channel for message in body.messages)  # each once, in their order
+        if ingested.sampled_out:
+            there = set(Channel.objects.filter(slug__in=slugs).values_list("slug", flat=True))
+            slugs = {slug: None for slug in slugs if slug in there}
         channels = {slug: reverse("channel-detail", [slug], request=request) for slug in slugs}
         return Response(IngestAnswer(**dict(ingested), channels=channels))
 

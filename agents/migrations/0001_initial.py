@@ -59,13 +59,14 @@ class Migration(FirstMigration):
                 ('tags', models.JSONField(blank=True, default=dict, help_text='key -> value, both texts', validators=[agents.models.conversations.validate_tags])),
                 ('synthetic', models.BooleanField(default=False, help_text='for simulations and demonstrations: its messages are never mixed with real ones')),
                 ('next_position', models.PositiveBigIntegerField(default=1, editable=False, help_text='position of the next message; raised by the statement that takes it')),
+                ('inclusion_probability', models.FloatField(db_default=1.0, default=1.0, editable=False, help_text='chance with which this conversation was kept when it came in, above 0 to 1; means count it 1 ÷ this. 1 = certain')),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
             ],
             options={
                 'db_table': 'channels',
                 'ordering': ['kind', 'name'],
-                'indexes': [models.Index(fields=['kind', 'name'], name='channel_kind_name')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('kind__in', ['public', 'private', 'dm', 'debate', 'experiment'])), name='channel_kind_known'), models.CheckConstraint(condition=models.Q(('slug', ''), _negated=True), name='channel_slug_given')],
+                'indexes': [models.Index(fields=['kind', 'name'], name='channel_kind_name'), models.Index(condition=models.Q(('inclusion_probability__lt', 1)), fields=['id'], name='channel_sampled')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('inclusion_probability__gt', 0), ('inclusion_probability__lte', 1)), name='channel_inclusion_probability'), models.CheckConstraint(condition=models.Q(('kind__in', ['public', 'private', 'dm', 'debate', 'experiment'])), name='channel_kind_known'), models.CheckConstraint(condition=models.Q(('slug', ''), _negated=True), name='channel_slug_given')],
             },
         ),
         migrations.CreateModel(

@@ -428,13 +428,26 @@ class Channel(models.Model):
     next_position = models.PositiveBigIntegerField(
         default=1, editable=False, help_text="position of the next message; raised by the statement that takes it"
     )
+    inclusion_probability = models.FloatField(
+        default=1.0,
+        db_default=1.0,
+        editable=False,
+        help_text="chance with which this conversation was kept when it came in, above 0 to 1; means count it 1 ÷ this. 1 = certain",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         db_table = "channels"
         ordering: ClassVar = ["kind", "name"]
-        indexes: ClassVar = [models.Index(fields=["kind", "name"], name="channel_kind_name")]
+        indexes: ClassVar = [
+            models.Index(fields=["kind", "name"], name="channel_kind_name"),
+            models.Index(fields=["id"], condition=Q(inclusion_probability__lt=1), name="channel_sampled"),
+        ]
         constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=Q(inclusion_probability__gt=0, inclusion_probability__lte=1),
+                name="channel_inclusion_probability",
+            ),
             models.CheckConstraint(
                 condition=Q(kind__in=["public", "private", "dm", "debate", "experiment"]), name="channel_kind_known"
             ),
@@ -443,6 +456,11 @@ class Channel(models.Model):
 
     def __str__(self) -> str:
         return self.name if self.kind == self.Kind.DM else f"#{self.name}"
+
+    @property
+    def inclusion_weight(self) -> float:
+        """Return for how many conversations this one stands in means: 1 ÷ the chance with which it was kept."""
+        return 1.0 / self.inclusion_probability
 
 
 class ChannelMember(models.Model):

@@ -18,6 +18,7 @@ from agents.kit.text.moments import read_moment
 from agents.models import Agent, Channel, Message
 from agents.models.conversations import names_of_agents, outsider_name
 from agents.transcripts.prepare import Author, Prepared, Target
+from agents.transcripts.sampling import ConversationSampler, conversation_sampler, sample_messages
 from agents.transcripts.store import Rights, check_rights, link_orphans, write_batch
 from agents.turn.pipeline import pipeline
 
@@ -89,11 +90,14 @@ class NewMessages(Body):
 
 
 class Ingested(BaseModel):
-    """What became of a batch. ``received = imported + duplicates``."""
+    """What became of a batch. ``received = imported + duplicates + sampled_out``."""
 
     received: int
     imported: int
     duplicates: int = Field(description="stored before, and left as they are")
+    sampled_out: int = Field(
+        description="left out on purpose: of new conversations that `ingest_keep` does not keep; `notes` say by which setting"
+    )
     other_author: int = Field(description="duplicates that are stored under another author")
     observed: int = Field(description="of the imported, how many wait to be judged")
     replies_without_parent: int = Field(description="sent again after it, they are linked")
@@ -105,7 +109,8 @@ class Ingested(BaseModel):
 def ingest_messages(batch: NewMessages, *, rights: Rights | None = None) -> Ingested:
     """Store messages that were said elsewhere, in the order given; those stored already stay as they are.
 
-    One transaction: all of them or none. No agent sees them; only the `ingest_observers` are called, and the stages may add a note.
+    New conversations may be sampled: `sample_messages`. What is left is one transaction: all of it or none. No agent sees the messages;
+    only the `ingest_observers` are called, and the stages may add a note.
 
     Args:
         rights: What the sender may do; everything by default.
@@ -114,11 +119,26 @@ def ingest_messages(batch: NewMessages, *, rights: Rights | None = None) -> Inge
         NotEntitled: They need a channel or a member more than `rights` allow, or are another user's.
         IngestRefused: One names an agent or user that does not exist or a synthetic channel.
     """
-    return store_ingested(_prepared(batch.messages), rights=rights)
+    prepared = _prepared(batch.messages)
+    check_rights(((message.target.slug, message.author) for message in prepared), rights or Rights())
+    sampler = conversation_sampler()
+    sampled = sample_messages(prepared, sampler)
+    stored = store_ingested(sampled.messages, sampler=sampler)
+    return stored.model_copy(
+        update={
+            "received": len(prepared),
+            "sampled_out": sampled.number,
+            "notes": [*sampled.notes, *stored.notes],
+        }
+    )
 
 
 def store_ingested(
-    prepared: Sequence[Prepared], *, rights: Rights | None = None, models: Collection[str] = ()
+    prepared: Sequence[Prepared],
+    *,
+    rights: Rights | None = None,
+    models: Collection[str] = (),
+    sampler: ConversationSampler | None = None,
 ) -> Ingested:
     """Store messages that are ready, once each and all or none, and have the `ingest_observers` see the new ones.
 
@@ -126,6 +146,7 @@ def store_ingested(
         prepared: The messages, in their order.
         rights: What the sender may do; everything by default.
         models: Names of outsiders that are models, no people: what they say is not shown to the stages, which add notes.
+        sampler: What drew the conversations they are of; it counts those that begin with them.
 
     Raises:
         NotEntitled: They need a channel or a member more than `rights` allow, or are another user's.
@@ -137,6 +158,8 @@ def store_ingested(
 
     def observe(new: Sequence[Message]) -> None:
         stored.extend(new)
+        if sampler is not None:
+            sampler.count_begun({message.channel.slug for message in new if message.position == 1})
         observed_counts.extend(observer(new) for observer in observers)
 
     result = write_batch(prepared, on_new=observe)
@@ -144,6 +167,7 @@ def store_ingested(
         received=len(prepared),
         imported=result.imported,
         duplicates=result.duplicates,
+        sampled_out=0,
         other_author=result.other_author,
         observed=sum(observed_counts),
         replies_without_parent=link_orphans(result.orphans) if result.orphans else 0,

@@ -269,6 +269,7 @@ class Target:
     topic: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     members: tuple[str, ...] = ()
+    inclusion_probability: float = 1.0
 
 
 class Targets:

@@ -24,6 +24,7 @@ from agents.transcripts.prepare import Author, Prepared, Preparer, Speakers, Tar
 from agents.transcripts.readers.otel import AGENT, calls_in, with_conversations
 from agents.transcripts.readers.traces import ASSISTANT, Call, Said, conversations
 from agents.transcripts.records import SourceMessage
+from agents.transcripts.sampling import ConversationSampler, Draw, conversation_sampler, notes_on
 from agents.transcripts.store import Rights, check_rights
 
 REMEMBERED = 200  # messages of a conversation that a call may send again
@@ -40,6 +41,10 @@ class IngestedSpans(BaseModel):
     spans: int
     imported: int = Field(description="messages")
     duplicates: int = Field(description="messages that were stored before")
+    sampled_out: int = Field(
+        description="messages left out on purpose, each time they are sent: of new conversations that `ingest_keep` does not keep; `notes` "
+        "say by which setting"
+    )
     observed: int = Field(description="of the imported, how many wait to be judged")
     system_prompts: int
     skipped_by_reason: dict[str, int] = Field(description="what is no message, or was said before")
@@ -72,6 +77,10 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
         tags={},
         zone=UTC,
     )
+    number_of_spans = len(calls)
+    sampler = conversation_sampler()
+    sampled = _sample_calls(calls, sampler)
+    calls = sampled.calls
     with transaction.atomic():
         spans = _remembered_spans(calls)
         agents = _agents_of(spans)
@@ -82,23 +91,24 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
         attribution = _attribute(spans, agents, preparer.speakers, rights or Rights())
         new_calls = _without_stored(calls)
         spoken = {channel.slug: said_last(channel) for channel in channels}
-        prepared = list(preparer.messages(conversations(new_calls, spoken)))
+        prepared = _with_probabilities(preparer.messages(conversations(new_calls, spoken)), sampled.draws)
         _check_size(len(prepared), "new messages", MOST_NEW)
         models = {ASSISTANT} | {call.agent for call in calls if call.agent}
-        ingested = store_ingested(prepared, rights=rights, models=models)
+        ingested = store_ingested(prepared, rights=rights, models=models, sampler=sampler)
         observed = ingested.observed + _observe(attribution.newly_agents)
     skipped = dict(preparer.tally.skipped)
     if len(new_calls) < len(calls):
         skipped["span stored before"] = len(calls) - len(new_calls)
     return IngestedSpans(
-        spans=len(calls),
+        spans=number_of_spans,
         imported=ingested.imported,
         duplicates=ingested.duplicates,
+        sampled_out=sampled.left_out.total(),
         observed=observed,
         system_prompts=preparer.tally.system_prompts,
         skipped_by_reason=skipped,
         attributed=attribution.changed,
-        notes=[*ingested.notes, *_unmeasured_note(prepared, models), *ambiguous],
+        notes=[*sampled.notes, *ingested.notes, *_unmeasured_note(prepared, models), *ambiguous],
         channels=dict.fromkeys(preparer.tally.channels, ""),  # whoever answers the request adds where to find them
     )
 
@@ -127,11 +137,80 @@ def _read_spans(batch: dict[str, Any]) -> list[Call]:
     return cleaned
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SampledCalls:
+    """What is left of a batch of spans.
+
+    Attributes:
+        calls: Those whose conversations are kept.
+        draws: What was decided of the conversations that were drawn, by slug.
+        left_out: By slug of the conversations that are not kept: how many messages of each.
+        notes: Why they are not, in sentences.
+    """
+
+    calls: list[Call]
+    draws: Mapping[str, Draw]
+    left_out: Counter[str]
+    notes: Sequence[str]
+
+
+def _sample_calls(calls: Sequence[Call], sampler: ConversationSampler | None) -> _SampledCalls:
+    """Leave out the spans of new conversations that are not drawn, by the agents that these spans and those around them name.
+
+    Of what is left out nothing is stored, nor remembered of its traces. An agent that a span around it names later decides nothing.
+    """
+    if sampler is None:
+        return _SampledCalls(calls=list(calls), draws={}, left_out=Counter(), notes=())
+    draws = sampler.draw(_agents_by_conversation(calls))
+    kept = [call for call in calls if call.conversation not in draws or draws[call.conversation].kept]
+    dropped = [call for call in calls if call.conversation in draws and not draws[call.conversation].kept]
+    left_out: Counter[str] = Counter()
+    for record in conversations(dropped, {}):
+        if isinstance(record, SourceMessage) and record.kind != "system":
+            left_out[record.channel] += 1
+    return _SampledCalls(calls=kept, draws=draws, left_out=left_out, notes=notes_on(left_out, draws))
+
+
+def _agents_by_conversation(calls: Sequence[Call]) -> dict[str, set[int]]:
+    """Return of each conversation the agents (pk) that its spans, or the nearest ones around them that are known so far, name."""
+    rows = _span_rows(calls)
+    known = {(row.trace, row.span): row for row in rows}
+    for row in _spans_of_traces({row.trace for row in rows}):
+        known[row.trace, row.span] = row
+    agents = _agents_of(list(known.values()))
+    slugs: dict[str, set[str]] = {}
+    for call in _with_agent_slugs(calls, agents):
+        slugs.setdefault(call.conversation, set()).add(call.agent)
+    keys = dict(Agent.objects.filter(slug__in=set().union(*slugs.values())).values_list("slug", "pk"))
+    return {
+        conversation: {keys[slug] for slug in agent_slugs if slug in keys}
+        for conversation, agent_slugs in slugs.items()
+    }
+
+
+def _with_probabilities(messages: Iterable[Prepared], draws: Mapping[str, Draw]) -> list[Prepared]:
+    """Return the messages, those of conversations that were drawn with the chance of being kept."""
+    prepared: list[Prepared] = []
+    for message in messages:
+        draw = draws.get(message.target.slug)
+        if draw is not None:
+            message.target.inclusion_probability = draw.probability  # all messages of the channel share its target
+        prepared.append(message)
+    return prepared
+
+
 def _remembered_spans(calls: Sequence[Call]) -> list[TraceSpan]:
     """Store what joins the spans of their traces, and return all that came of these traces so far.
 
-    A span that is stored already stays as it is; one without trace or id, or with a very long one, is not stored.
+    A span that is stored already stays as it is.
     """
+    rows = _span_rows(calls)
+    TraceSpan.objects.bulk_create(rows, ignore_conflicts=True, batch_size=CHUNK)
+    return _spans_of_traces({row.trace for row in rows})
+
+
+def _span_rows(calls: Sequence[Call]) -> list[TraceSpan]:
+    """Return what joins the spans of their traces, not stored yet; without those that have no trace or id, or a very long one."""
     rows: list[TraceSpan] = []
     for call in calls:
         longest = max(len(call.trace), len(call.id), len(call.parent))
@@ -147,11 +226,15 @@ def _remembered_spans(calls: Sequence[Call]) -> list[TraceSpan]:
                     stored_as=agent,
                 )
             )
-    TraceSpan.objects.bulk_create(rows, ignore_conflicts=True, batch_size=CHUNK)
-    traces = sorted({row.trace for row in rows})
+    return rows
+
+
+def _spans_of_traces(traces: Collection[str]) -> list[TraceSpan]:
+    """Return the spans of these traces that are remembered."""
+    ordered = sorted(traces)
     remembered: list[TraceSpan] = []
-    for start in range(0, len(traces), CHUNK):
-        remembered += TraceSpan.objects.filter(trace__in=traces[start : start + CHUNK])
+    for start in range(0, len(ordered), CHUNK):
+        remembered += TraceSpan.objects.filter(trace__in=ordered[start : start + CHUNK])
     return remembered
 
 
@@ -297,6 +380,7 @@ def _observe(messages: Sequence[Message]) -> int:
     """Have the observers see messages that became an agent's; return how many they will judge."""
     if not messages:
         return 0
+    messages = list(Message.objects.filter(pk__in=[message.pk for message in messages]).select_related("channel"))
     observers: list[Observer] = [import_string(path) for path in declared_list("ingest_observers")]
     return sum(observer(messages) for observer in observers)
 

@@ -265,7 +265,14 @@ def _locked_channels(targets: dict[str, Target]) -> dict[str, Channel]:
     missing = [target for slug, target in sorted(targets.items()) if slug not in known]
     if missing:
         made = [
-            Channel(slug=target.slug, name=target.name, kind=target.kind, topic=target.topic, tags=dict(target.tags))
+            Channel(
+                slug=target.slug,
+                name=target.name,
+                kind=target.kind,
+                topic=target.topic,
+                tags=dict(target.tags),
+                inclusion_probability=target.inclusion_probability,
+            )
             for target in missing
         ]
         Channel.objects.bulk_create(made, ignore_conflicts=True)

@@ -236,11 +236,19 @@ def _questions(
 
 
 def _scores_of_sample(judged: Iterable[Judged]) -> Sample:
-    """Return the scores of a sample; what was not scored is in no mean."""
+    """Return the scores of a sample; what was not scored is in no mean.
+
+    Of conversations that were kept by chance whole ones were drawn, and each weighs as it was likely to be kept.
+    """
+    scored = [each for each in judged if each.verdict.status == "scored" and each.verdict.value is not None]
+    is_sampled = any(each.message.channel.inclusion_probability < 1 for each in scored)
     observations = []
-    for each in judged:
-        if each.verdict.status == "scored" and each.verdict.value is not None:
-            observations.append(Observation(float(each.verdict.value), 1.0, f"message:{each.message.pk}"))
+    for each in scored:
+        cluster = f"message:{each.message.pk}"
+        if is_sampled:
+            cluster = f"conversation:{each.message.channel_id}"
+        weight = each.message.channel.inclusion_weight
+        observations.append(Observation(float(each.verdict.value or 0), weight, cluster))
     return Sample(score=mean_of(observations), observations=observations)
 
 

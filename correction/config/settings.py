@@ -54,6 +54,14 @@ class GateMode(models.TextChoices):
     ENFORCE = "enforce", "enforce (judge before sending)"
 
 
+class IngestKeep(models.TextChoices):
+    """Which new conversations of those that other programs send are stored."""
+
+    ALL = "all", "all"
+    RATE = "rate", "a share (ingest rate)"
+    QUOTA = "quota", "so many a day (ingest quota)"
+
+
 class LeastConfidence(models.TextChoices):
     """From which confidence on a behaviour request is applied automatically."""
 
@@ -434,10 +442,33 @@ MECHANISMS: tuple[Mechanism, ...] = (
             ),
             "observe_sample_rate": Setting(
                 Decimal("1.000"),
-                "share of messages judged in observe mode, 0 to 1",
+                "share of conversations whose messages are judged in observe mode, 0 to 1",
                 bounds=("0", "1"),
                 digits=4,
                 places=3,
+                advanced=True,
+            ),
+            "ingest_keep": Setting(
+                "all",
+                "which new conversations are stored of those that other programs send (messages API, OTLP): all, rate (the share "
+                "ingest_rate) or quota (about ingest_quota a day) (default all); decided once for a whole conversation",
+                choices=IngestKeep,
+                advanced=True,
+            ),
+            "ingest_rate": Setting(
+                Decimal("1.00000"),
+                "share of new conversations that is stored where ingest_keep is rate, and on the first day of a quota, above 0 to 1 "
+                "(default 1)",
+                bounds=("0.00001", "1"),
+                digits=6,
+                places=5,
+                advanced=True,
+            ),
+            "ingest_quota": Setting(
+                200,
+                "about how many new conversations a day (UTC) are stored where ingest_keep is quota (default 200)",
+                bounds=("1", "1000000"),
+                places=0,
                 advanced=True,
             ),
             "max_correction_attempts": Setting(

@@ -13,6 +13,7 @@ from statistics import median
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
+from django.db.models import prefetch_related_objects
 
 from agents.kit.llm import Label, estimate_tokens, ledger
 from agents.kit.llm.providers import is_remote
@@ -22,8 +23,9 @@ from agents.models import Agent, Message
 from agents.turn.pipeline import speaker_of
 from correction.config.settings import resolve_all, resolve_config
 from correction.gate.check import action_of_message, check_action_quality, load_propositions, plan_check, questions_of
-from correction.gate.stage import is_sampled, new_observation, write_attempt
+from correction.gate.stage import new_observation, write_attempt
 from correction.models import CorrectionLog, GateMode, GateSession, ObservedMessage, Outcome
+from correction.sampling import is_observed
 from evaluation.judge.questions import Question, build_request
 from evaluation.runs.planning import answer_length
 
@@ -32,21 +34,21 @@ MOST_ATTEMPTS = 3  # leases of one observation before its crash is final
 
 
 def queue_ingested(messages: Sequence[Message]) -> int:
-    """Queue those of newly stored messages whose agents are only observed and that are sampled; return how many.
+    """Queue those of newly stored messages whose agents are only observed and whose conversations are drawn; return how many.
 
     Called for imported messages, inside the transaction that stores them; workers wake once that is committed. Messages of people, and
-    of agents whose gate is off or enforces, are passed over. An agent's sample rate is the share of its messages, 0 to 1.
+    of agents whose gate is off or enforces, are passed over. An agent's sample rate is the share of its conversations, 0 to 1.
     """
     agents = Agent.objects.filter(pk__in={message.agent_id for message in messages if message.agent_id is not None})
     rates: dict[int | None, Decimal] = {}
     for agent, config in resolve_all(agents.select_related("evaluation_config")):
         if config.gate_mode == GateMode.OBSERVE and not config.gate_is_off:
             rates[agent.pk] = config["observe_sample_rate"]
-    queued = [
-        new_observation(message)
-        for message in messages
-        if message.agent_id in rates and is_sampled(message.pk, rates[message.agent_id])
-    ]
+    queued: list[ObservedMessage] = []
+    for message in messages:
+        rate = rates.get(message.agent_id)
+        if rate is not None and is_observed(message.channel.slug, rate):
+            queued.append(new_observation(message, rate=rate))
     ObservedMessage.objects.bulk_create(queued)
     if queued:
         transaction.on_commit(wake_workers)
@@ -59,6 +61,7 @@ def judge_later(*, messages: Sequence[Message], dimensions: Sequence[str]) -> in
     Those that wait already are left as they are, and a message that was judged is judged again (its verdict stays in the log).
     Workers wake once the transaction is committed.
     """
+    prefetch_related_objects(list(messages), "channel")
     with transaction.atomic():
         observed = ObservedMessage.objects.filter(message__in=messages)
         observed.filter(status__in=ObservedMessage.FINAL).delete()  # a message has one row at most
@@ -159,6 +162,7 @@ def _judge_and_log(observed: ObservedMessage) -> dict[str, str]:
         agent=agent,
         channel=message.channel,
         run_id=message.run_id,
+        inclusion_weight=observed.inclusion_weight,
     )
     plan = plan_check(
         agent=agent,

@@ -6,7 +6,6 @@ statements, never around a model call. Of those that write the same attempt at o
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from agents.turn.send_message import SendRefused, commit
 from correction.config.settings import ResolvedConfig, config_of
 from correction.gate.check import GateResult, action_of_draft, check_action_quality, plan_check, scores_of
 from correction.models import CorrectionLog, GateDimensionResult, GateMode, GateSession, ObservedMessage, Outcome
+from correction.sampling import is_observed
 from evaluation.models import Dimension
 
 MOST_LOST_RACES = 20  # each lost race means that another process won one: as many as may continue one session at once
@@ -519,29 +519,29 @@ def _quoted(text: str, limit: int) -> str:
     return "\n".join(f"> {line}" for line in harmless.split("\n"))
 
 
-def is_sampled(message_id: int, rate: Decimal | float) -> bool:
-    """Return whether a message belongs to the share (0 to 1) that is observed: always the same answer for the same message."""
-    digest = hashlib.sha256(str(message_id).encode()).digest()
-    fraction = int.from_bytes(digest[:6], "big") / 2**48
-    return fraction < rate
-
-
-def new_observation(message: Message, dimensions: Sequence[str] = ()) -> ObservedMessage:
+def new_observation(
+    message: Message, dimensions: Sequence[str] = (), *, rate: Decimal | float = 1.0
+) -> ObservedMessage:
     """Return the row by which a worker judges a message afterwards, not saved yet.
 
     Args:
         dimensions: Those a person asked for; empty: as configured.
+        rate: The share of conversations that is observed, by which this one was drawn; 1: it was not drawn.
     """
     return ObservedMessage(
-        message=message, session=uuid.uuid4(), whose=message.agent_id or 0, dimensions=list(dimensions)
+        message=message,
+        session=uuid.uuid4(),
+        whose=message.agent_id or 0,
+        inclusion_weight=message.channel.inclusion_weight / float(rate),
+        dimensions=list(dimensions),
     )
 
 
 def observe(*, message: Message, rate: Decimal | float) -> ObservedMessage | None:
-    """Queue a message to be judged later, if it is sampled; wake a worker once the message is saved."""
-    if not is_sampled(message.pk, rate):
+    """Queue a message to be judged later, if its conversation is drawn; wake a worker once the message is saved."""
+    if not is_observed(message.channel.slug, rate):
         return None
-    observed = new_observation(message)
+    observed = new_observation(message, rate=rate)
     observed.save(force_insert=True)
     transaction.on_commit(wake_workers)
     return observed

@@ -42,9 +42,17 @@ _IS_OF_FIRST_DRAFT = Q(log__attempt=1)
 _IS_OF_SENT_DRAFT = Q(log__attempt=F("log__session__sent"))
 
 
+_WEIGHT = F("log__session__inclusion_weight")
+
+
 def _score_sum(condition: Q) -> Coalesce:
-    """Return an expression for the sum of the scores of these verdicts."""
-    return Coalesce(Sum("score", filter=_IS_SCORED & condition), 0.0, output_field=FloatField())
+    """Return an expression for the sum of the scores of these verdicts, each times its weight."""
+    return Coalesce(Sum(F("score") * _WEIGHT, filter=_IS_SCORED & condition), 0.0, output_field=FloatField())
+
+
+def _score_weight(condition: Q) -> Coalesce:
+    """Return an expression for the sum of the weights of these verdicts' scores."""
+    return Coalesce(Sum(_WEIGHT, filter=_IS_SCORED & condition), 0.0, output_field=FloatField())
 
 
 ATTEMPTS = HourlySums(
@@ -82,10 +90,13 @@ VERDICTS = HourlySums(
         "failures": Count("pk", filter=Q(passed=False)),
         "first_failures": Count("pk", filter=Q(passed=False) & _IS_OF_FIRST_DRAFT),
         "score_sum": _score_sum(Q()),
+        "score_weight": _score_weight(Q()),
         "first_scored": Count("pk", filter=_IS_SCORED & _IS_OF_FIRST_DRAFT),
         "first_score_sum": _score_sum(_IS_OF_FIRST_DRAFT),
+        "first_score_weight": _score_weight(_IS_OF_FIRST_DRAFT),
         "committed_scored": Count("pk", filter=_IS_SCORED & _IS_OF_SENT_DRAFT),
         "committed_score_sum": _score_sum(_IS_OF_SENT_DRAFT),
+        "committed_score_weight": _score_weight(_IS_OF_SENT_DRAFT),
         **{f"were_{status}": Count("pk", filter=Q(status=status)) for status in UNJUDGED},
     },
     counted="checks",
@@ -114,7 +125,10 @@ class _Figures(BaseModel):
 
 
 class JudgeMeans(_Figures):
-    """Mean scores (0 to 9) by one judge; null where nothing was scored. Scores of different judges never share a mean."""
+    """Mean scores (0 to 9) by one judge; null where nothing was scored. Scores of different judges never share a mean.
+
+    Of sampled conversations each score counts 1 ÷ the chance with which its conversation was kept and observed; numbers stay numbers.
+    """
 
     judge: str
     scored: int
@@ -429,11 +443,11 @@ def _means_of_judge(judge: str, sums: Mapping[str, float]) -> JudgeMeans:
     return JudgeMeans(
         judge=judge,
         scored=int(sums["scored"]),
-        mean=_mean(sums["score_sum"], sums["scored"]),
-        mean_first=_mean(sums["first_score_sum"], sums["first_scored"]),
-        mean_committed=_mean(sums["committed_score_sum"], sums["committed_scored"]),
+        mean=_mean(sums["score_sum"], sums["score_weight"]),
+        mean_first=_mean(sums["first_score_sum"], sums["first_score_weight"]),
+        mean_committed=_mean(sums["committed_score_sum"], sums["committed_score_weight"]),
     )
 
 
-def _mean(total: float, number: float) -> float | None:
-    return total / number if number else None
+def _mean(total: float, weight: float) -> float | None:
+    return total / weight if weight else None

@@ -1,6 +1,6 @@
 """The tables of correction, one file per group."""
 
-from correction.config.settings import AgentEvaluationConfig, GateMode, LeastConfidence, Requesters
+from correction.config.settings import AgentEvaluationConfig, GateMode, IngestKeep, LeastConfidence, Requesters
 from correction.models.gate import (
     CorrectionLog,
     GateDimensionResult,
@@ -10,6 +10,7 @@ from correction.models.gate import (
     synthetic_logs,
 )
 from correction.models.gate_hours import AttemptHour, DimensionHour
+from correction.models.sampling import SampledDay
 
 __all__ = [
     "AgentEvaluationConfig",
@@ -19,9 +20,11 @@ __all__ = [
     "GateDimensionResult",
     "GateMode",
     "GateSession",
+    "IngestKeep",
     "LeastConfidence",
     "ObservedMessage",
     "Outcome",
     "Requesters",
+    "SampledDay",
     "synthetic_logs",
 ]

@@ -75,6 +75,11 @@ class GateSession(models.Model):
         help_text="how it ended; empty = open: each draft so far was sent back",
     )  # fmt: skip
     sent = models.PositiveSmallIntegerField(null=True, blank=True, help_text="the attempt whose text was said")
+    inclusion_weight = models.FloatField(
+        default=1.0,
+        db_default=1.0,
+        help_text="for how many messages an observed one stands in means: 1 ÷ the chance with which its conversation was kept and observed",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -240,6 +245,11 @@ class ObservedMessage(Leasable):
     )
     message = models.OneToOneField(Message, on_delete=models.CASCADE, related_name="observation")
     session = models.UUIDField(unique=True)
+    inclusion_weight = models.FloatField(
+        default=1.0,
+        db_default=1.0,
+        help_text="for how many messages it stands in means: 1 ÷ the chance with which its conversation was kept and observed",
+    )
     dimensions = models.JSONField(
         default=list, blank=True, help_text="asked for by a person, also while the gate is off; empty = as configured"
     )

@@ -40,7 +40,7 @@ class AttemptHour(_Hour):
 
 
 class DimensionHour(_Hour):
-    """Verdicts of one judge on one agent (or on none) and dimension in an hour (UTC). Means are sums divided by counts."""
+    """Verdicts of one judge on one agent (or on none) and dimension in an hour (UTC). Means are sums divided by weights."""
 
     dimension = models.CharField(max_length=32)
     judge = models.CharField(max_length=200)
@@ -48,11 +48,16 @@ class DimensionHour(_Hour):
     scored = models.BigIntegerField()
     failures = models.BigIntegerField()
     first_failures = models.BigIntegerField()
-    score_sum = models.FloatField()
+    score_sum = models.FloatField(help_text="of score × weight, as the other two")
+    score_weight = models.FloatField(
+        help_text="of the weights of those scored: as many as `scored` where nothing is sampled"
+    )
     first_scored = models.BigIntegerField()
     first_score_sum = models.FloatField()
+    first_score_weight = models.FloatField()
     committed_scored = models.BigIntegerField()
     committed_score_sum = models.FloatField()
+    committed_score_weight = models.FloatField()
     were_timeout = models.BigIntegerField()
     were_overload = models.BigIntegerField()
     were_error = models.BigIntegerField()

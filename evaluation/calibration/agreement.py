@@ -303,6 +303,7 @@ class _LabelledJudgement:
         labels: People's values by annotator.
         identity: Who judged.
         conversation: What it was said in: the channel, or of a window that was judged as a whole the evaluation.
+        inclusion_weight: For how many messages its message stands: 1 ÷ the chance with which its conversation was kept.
     """
 
     raw: int
@@ -310,6 +311,7 @@ class _LabelledJudgement:
     labels: Mapping[str, int]
     identity: JudgeIdentity
     conversation: tuple[str, int]
+    inclusion_weight: float
 
     @property
     def people_mean(self) -> float:
@@ -411,7 +413,10 @@ def _labelled_judgements(labels: QuerySet[ScoreLabel]) -> _Labelled:
         "annotator",
         "value",
         "blind",
-        *(f"evaluation_score__{name}" for name in ("raw_score", "inverted", "served_model", "message")),
+        *(
+            f"evaluation_score__{name}"
+            for name in ("raw_score", "inverted", "served_model", "inclusion_weight", "message")
+        ),
         *(
             f"evaluation_score__evaluation_run__{name}"
             for name in ("judge", "judge_endpoint", "prompt_digest", "channel")
@@ -434,7 +439,7 @@ def _labelled_judgements(labels: QuerySet[ScoreLabel]) -> _Labelled:
         assert score.raw_score is not None  # noqa: S101 (`scored_judgements` have one)
         identity = identity_in(score.evaluation_run, score.served_model)
         judgements[pk] = _LabelledJudgement(
-            score.raw_score, score.inverted, by_annotator, identity, _conversation_of(score)
+            score.raw_score, score.inverted, by_annotator, identity, _conversation_of(score), score.inclusion_weight
         )
     return _Labelled(judgements, labels=used, cannot_tell=cannot_tell, not_blind=not_blind)
 
@@ -483,11 +488,14 @@ def _share(hits: int, n: int, *, none: str) -> Figure:
 
 def _bias(judgements: Sequence[_LabelledJudgement]) -> Estimate:
     """Return the mean of judge minus people with its interval, in points where higher is better: above 0 the judge is too lenient."""
+    # Of conversations that were kept by chance whole ones were drawn.
+    is_sampled = any(judgement.inclusion_weight != 1 for judgement in judgements)
     differences = []
     for judgement in judgements:
         of_judge = judgement.higher_is_better(judgement.raw)
         of_people = judgement.higher_is_better(judgement.people_mean)
-        differences.append(Observation(of_judge - of_people))
+        cluster = judgement.conversation if is_sampled else None
+        differences.append(Observation(of_judge - of_people, judgement.inclusion_weight, cluster))
     return bootstrap_mean(differences, unseen=False, resamples=RESAMPLES)
 
 
@@ -512,9 +520,14 @@ def _powered_mean(label_set: LabelSet, judgements: Mapping[int, _LabelledJudgeme
     drawn = set(label_set.scores.order_by().values_list("pk", flat=True))
     labelled = {pk: judgements[pk] for pk in sorted(drawn & set(judgements))}
     unlabelled_scores = []
-    for pk, raw_score, inverted in population_of(label_set).values_list("pk", "raw_score", "inverted").iterator():
+    unlabelled_weights = []
+    weights = {}
+    population = population_of(label_set).values_list("pk", "raw_score", "inverted", "inclusion_weight")
+    for pk, raw_score, inverted, weight in population.iterator():
+        weights[pk] = weight
         if pk not in labelled and raw_score is not None:
             unlabelled_scores.append(float(MAX_SCORE - raw_score if inverted else raw_score))
+            unlabelled_weights.append(weight)
     rows = list(labelled.values())
     of_people = [row.higher_is_better(row.people_mean) for row in rows]
     of_judge = [row.higher_is_better(row.raw) for row in rows]
@@ -523,7 +536,15 @@ def _powered_mean(label_set: LabelSet, judgements: Mapping[int, _LabelledJudgeme
         population=len(unlabelled_scores) + len(rows),
         drawn=len(drawn),
         labelled=len(rows),
-        mean=Figure.of(prediction_powered_mean(of_people, of_judge, unlabelled_scores)),
+        mean=Figure.of(
+            prediction_powered_mean(
+                of_people,
+                of_judge,
+                unlabelled_scores,
+                weights=[weights.get(pk, 1.0) for pk in labelled],
+                rest_weights=unlabelled_weights,
+            )
+        ),
     )
 
 

@@ -36,7 +36,17 @@ NOISE_ALONE = "of the judge's noise alone: other messages might have scored othe
 WORDS_ALONE = "words: of repeated words alone, 0 (all repeat) to 9 (none do): an exact statistic, no score; blind to repeated thoughts"
 WHERE_BEFORE = "in the baseline"
 WHERE_NOW = "now"
-UNITS = {"message": "messages", "situation": "situations", "channel": "channels", "repeat": "repeats"}
+UNITS = {
+    "message": "messages",
+    "conversation": "conversations",
+    "situation": "situations",
+    "channel": "channels",
+    "repeat": "repeats",
+}
+MIXED = {
+    "messages",
+    "conversations",
+}  # the two that may be compared: drawn one by one in one sample, together in the other
 
 AnyChange = TypeVar("AnyChange", bound="ChangeResult")
 
@@ -315,12 +325,13 @@ def _why_no_interval(pair: _SamplePair, *, counted: bool, heuristic: bool) -> st
     """
     if not pair.before or not pair.now:
         return "there are no single judgements on both sides, and no interval without them"
-    if len(pair.units) > 1:
+    if len(pair.units) > 1 and pair.units != MIXED:
         return f"one is judged over {' and the other over '.join(sorted(pair.units))}: there is no interval"
     too_few = min(len(_clusters_with_weight(pair.before)), len(_clusters_with_weight(pair.now))) < 2
     if not pair.are_repeats:
-        (unit,) = pair.units
-        return f"fewer than 2 {unit} in one of the two: there is no interval" if too_few else ""
+        return (
+            f"fewer than 2 {' or '.join(sorted(pair.units))} in one of the two: there is no interval" if too_few else ""
+        )
     judged = "a count" if counted else "the whole window is judged at once"
     if heuristic:
         return (
@@ -364,10 +375,14 @@ def _note_on_same_messages(clusters_before: set[object], clusters_now: set[objec
 
 
 def _units_of(observations: Scores) -> set[str]:
-    """Return what the clusters of a sample are, as a set of one; empty without observations. All have the same kind of cluster."""
+    """Return what the clusters of a sample are, as a set of one; empty without observations.
+
+    All have the same kind of cluster, but for messages that are gone: of those no conversation is known.
+    """
     if not observations:
         return set()
-    kind = str(observations[0].cluster).partition(":")[0]
+    known = [observation for observation in observations if observation.cluster != DELETED]
+    kind = str((known or observations)[0].cluster).partition(":")[0]
     return {UNITS.get(kind, "messages")}
 
 

@@ -16,7 +16,7 @@ from evaluation.change.change import (
     mean_of,
 )
 from evaluation.change.lost import Lost, ScoredShare
-from evaluation.change.measured import Measured, MeasuredDimension, is_message
+from evaluation.change.measured import Measured, MeasuredDimension, is_message, item_of
 from evaluation.dimensions import BY_ONE_MESSAGE, Dimension
 from evaluation.models import COUNTED, is_heuristic
 from evaluation.runs.summary import NOTHING, TOO_LITTLE, Share, total
@@ -246,7 +246,7 @@ def _scored_share(dimension: MeasuredDimension, propositions: Sequence[Measured]
     share = total(measured.share or NOTHING for measured in propositions)
     scored: Counter[object] = Counter()
     for measured in propositions:
-        scored.update(observation.cluster for observation in measured.observations if is_message(observation))
+        scored.update(item_of(observation) for observation in measured.observations if is_message(observation))
     # Messages that were deleted since have scores, and are not among `messages`.
     return ScoredShare(share=share, messages=max(dimension.messages, len(scored)), scored=scored)
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 
-from django.db.models import F, Q, Sum
+from django.db.models import F, Max, Q, Sum
 from django.utils import timezone
 
 from agents.builds import Tag
@@ -23,7 +23,7 @@ from evaluation.dimensions import CHANNEL_DIMENSIONS
 from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.summary import linked_dimensions
 from evaluation.statistics.bootstrap import Interval
-from evaluation.statistics.difference import mean_interval
+from evaluation.statistics.difference import mean_interval, weighted_mean
 
 MOST_RUNS = 400  # the newest evaluations
 MOST_JUDGED = 2_000  # messages, the newest; an evaluation that judged one again makes it count again
@@ -45,6 +45,7 @@ RUN_FIELDS = (
 _SCORED = Q(status="scored")
 SUM_OF_WEIGHTED_SCORES = Sum(F("weight") * F("score"), filter=_SCORED)
 SUM_OF_WEIGHTS = Sum("weight", filter=_SCORED)
+INCLUSION_WEIGHT = Max("inclusion_weight")  # a message has one in all its rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,7 @@ class Scored:
         score: 0 to 9; None where nothing could be scored.
         message: Primary key; None of what is judged over a window. Of several messages the one that scored lowest.
         messages: How many messages it is the mean of.
+        weight: For how many messages the message stands: 1 ÷ the chance with which its conversation was kept.
     """
 
     at: datetime
@@ -64,6 +66,7 @@ class Scored:
     channel: int | None = None
     position: int = 0
     messages: int = 1
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,16 +75,17 @@ class Rolled:
 
     at: datetime
     scores: tuple[float, ...]
+    weights: tuple[float, ...]
     starts: bool
 
     @property
     def mean(self) -> float:
-        return sum(self.scores) / len(self.scores)
+        return weighted_mean(self.scores, self.weights)
 
     @property
     def interval(self) -> Interval | None:
         """Return the 95 % interval of the mean; None for fewer than two messages."""
-        return mean_interval(self.scores)
+        return mean_interval(self.scores, self.weights)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +148,7 @@ def _mean_of_day(points: Sequence[Scored]) -> Scored:
     if not scored:
         return points[-1]
     lowest = min(scored, key=lambda point: point.score or 0.0)
-    mean = sum(point.score or 0.0 for point in scored) / len(scored)
+    mean = weighted_mean([point.score or 0.0 for point in scored], [point.weight for point in scored])
     return replace(lowest, score=mean, messages=len(scored))
 
 
@@ -254,7 +258,7 @@ def _scores_of_messages(runs: Collection[int], dimensions: Collection[str], most
         .filter(status__in=["scored", "unscored"])
         .order_by("-message__said_at", "-message", "-evaluation_run")
         .values("evaluation_run", "dimension", "message", "message__said_at", "message__channel", "message__position")
-        .annotate(points=SUM_OF_WEIGHTED_SCORES, weights=SUM_OF_WEIGHTS)
+        .annotate(points=SUM_OF_WEIGHTED_SCORES, weights=SUM_OF_WEIGHTS, inclusion=INCLUSION_WEIGHT)
     )
     scores = []
     for row in rows[:most]:
@@ -265,6 +269,7 @@ def _scores_of_messages(runs: Collection[int], dimensions: Collection[str], most
             message=row["message"],
             channel=row["message__channel"],
             position=row["message__position"],
+            weight=row["inclusion"],
         )
         scores.append((row["dimension"], scored))
     return scores
@@ -329,7 +334,7 @@ def _rolling_means(points: Sequence[Scored], builds: Sequence[datetime]) -> list
         builds: When the builds began, oldest first.
     """
     means: list[Rolled] = []
-    window: list[float] = []
+    window: list[Scored] = []
     build = -1
     for point in points:
         if point.score is None:
@@ -339,8 +344,10 @@ def _rolling_means(points: Sequence[Scored], builds: Sequence[datetime]) -> list
         if starts:
             window = []
             build = build_of_point
-        window = [*window, point.score][-ROLLING:]
-        means.append(Rolled(at=point.at, scores=tuple(window), starts=starts))
+        window = [*window, point][-ROLLING:]
+        scores = tuple(scored.score for scored in window if scored.score is not None)
+        weights = tuple(scored.weight for scored in window)
+        means.append(Rolled(at=point.at, scores=scores, weights=weights, starts=starts))
     return means
 
 

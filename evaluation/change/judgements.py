@@ -21,16 +21,23 @@ from evaluation.statistics.bootstrap import Observation
 
 COLUMNS = (
     *("dimension", "proposition_id", "evaluation_run", "message", "repeat", "over_window"),
-    *("status", "score", "count", "weight", "coverable", "judge", "inverted"),
+    *("status", "score", "count", "weight", "inclusion_weight", "coverable", "judge", "inverted"),
 )
 
 
 class _MessageJudgement(NamedTuple):
-    """One judgement of a message: its score (None: not scored), its weight, and whether the judge can score it."""
+    """One judgement of a message: its score (None: not scored), its weight in means, and whether the judge can score it."""
 
     score: int | None
     weight: float
     coverable: bool
+
+
+class _Cluster(NamedTuple):
+    """What the scores of a message belong together by: itself, its situation, or its conversation, where `item` is the message."""
+
+    name: str
+    item: str | None = None
 
 
 class _WindowJudgement(NamedTuple):
@@ -53,6 +60,7 @@ class _PropositionJudgements:
         deleted: The scores of messages that were deleted since.
         share_of_others: How much was scored of what belongs to no message, or to one that was deleted.
         unjudged: Whether the judge could not score one of them.
+        is_sampled: Whether a conversation of these was kept by chance: then messages of a conversation are drawn together.
         inverted, scored, unscored: As of `Measured`.
     """
 
@@ -63,6 +71,7 @@ class _PropositionJudgements:
     deleted: list[Observation] = field(default_factory=list)
     share_of_others: Share = NOTHING
     unjudged: bool = False
+    is_sampled: bool = False
     inverted: bool = False
     scored: int = 0
     unscored: int = 0
@@ -76,17 +85,20 @@ class _PropositionJudgements:
         self.unscored += is_unscored
         if is_unscored and row.judge:
             self.unjudged = True
+        if row.inclusion_weight != 1:
+            self.is_sampled = True
         score = row.score if is_scored else None
+        weight = row.weight * row.inclusion_weight
         # Without a message it is of a window, or its message was deleted.
         if row.message is not None:
-            self.messages[row.message].append(_MessageJudgement(score, row.weight, row.coverable))
+            self.messages[row.message].append(_MessageJudgement(score, weight, row.coverable))
             return
         if row.repeat == 1:  # repeats count once
             self.share_of_others += Share(int(is_scored), int(row.coverable))
         if is_scored and row.count is not None:
             self.counts[row.evaluation_run][row.repeat] = row.count
         elif score is not None and self.by_message:
-            self.deleted.append(Observation(float(score), row.weight, DELETED))
+            self.deleted.append(Observation(float(score), weight, DELETED))
         elif score is not None:
             self.windows[row.evaluation_run].append(_WindowJudgement(row.repeat, score, row.weight))
 
@@ -106,19 +118,20 @@ class _PropositionJudgements:
             coverable += any(judgement.coverable for judgement in judgements)
         return self.share_of_others + Share(len(self.scored_messages), coverable)
 
-    def observations_of_messages(self, clusters: Mapping[int, str]) -> list[Observation]:
+    def observations_of_messages(self, clusters: Mapping[int, _Cluster]) -> list[Observation]:
         """Return the mean of the repeats of each message that was scored.
 
         Args:
-            clusters: What the scores of each message belong together by: the message, or its situation; none of a message that is gone.
+            clusters: What the scores of each message belong together by; none of a message that is gone.
         """
         observations = []
         for message, judgements in self.messages.items():
             scores = [judgement.score for judgement in judgements if judgement.score is not None]
             if scores:
                 weight = max(judgement.weight for judgement in judgements)
-                cluster = clusters.get(message, DELETED)
-                observations.append(Observation(sum(scores) / len(scores), weight, cluster))
+                cluster = clusters.get(message, _Cluster(DELETED))
+                mean = sum(scores) / len(scores)
+                observations.append(Observation(mean, weight, cluster.name, item=cluster.item))
         return observations
 
 
@@ -137,7 +150,7 @@ def measured_dimensions(run: EvaluationRun, dimensions: Sequence[str]) -> dict[s
     linked = [name for name in dimensions if name not in run.own_dimensions]
     channels = _channel_shares(run) if linked else {}
     judgements = _read_judgements(run, own, linked, channels)
-    clusters = _clusters_of_messages(run) if _has_messages(judgements) else {}
+    clusters = _clusters_of_messages(run, judgements) if _has_messages(judgements) else {}
     statistics = window_statistics(run.figures)
     measured = {}
     for dimension, by_proposition in judgements.items():
@@ -198,21 +211,34 @@ def _has_messages(judgements: Mapping[str, Mapping[str, _PropositionJudgements]]
     return any(judged.messages for judged in all_judged)
 
 
-def _clusters_of_messages(run: EvaluationRun) -> dict[int, str]:
-    """Return what the scores of each judged message belong together by: the message, or the situation that was simulated."""
+def _clusters_of_messages(
+    run: EvaluationRun, judgements: Mapping[str, Mapping[str, _PropositionJudgements]]
+) -> dict[int, _Cluster]:
+    """Return what the scores of each judged message belong together by: the message, or the situation that was simulated.
+
+    Where conversations were kept by chance, whole ones were drawn: then it is the conversation.
+    """
     judged = EvaluationScore.objects.filter(evaluation_run=run, status="scored", message__isnull=False)
     messages = Message.objects.filter(pk__in=judged.values("message")).order_by()
     if run.simulated:
-        return _clusters_by_situation(dict(messages.values_list("pk", "tags").iterator()))
-    clusters = {}
+        by_situation = _clusters_by_situation(dict(messages.values_list("pk", "tags").iterator()))
+        return {pk: _Cluster(name) for pk, name in by_situation.items()}
+    is_sampled = any(judged.is_sampled for of_dimension in judgements.values() for judged in of_dimension.values())
+    clusters: dict[int, _Cluster] = {}
     columns = ("pk", "channel__slug", "external_id", "text", "sent_at", "position")
     for pk, channel, external_id, text, sent_at, position in messages.values_list(*columns).iterator():
         # The same may be said twice, so without an id the time or the position tells messages apart.
         identity = external_id or (sent_at.isoformat() if sent_at else str(position))
         # Of nothing that depends on the database, so that it means the same in a file and in another database.
-        content = "\0".join((channel, identity, text)).encode(errors="replace")
-        clusters[pk] = f"message:{hashlib.blake2s(content, digest_size=6).hexdigest()}"
+        key = f"message:{_short_digest(channel, identity, text)}"
+        clusters[pk] = _Cluster(key)
+        if is_sampled:
+            clusters[pk] = _Cluster(f"conversation:{_short_digest(channel)}", item=key)
     return clusters
+
+
+def _short_digest(*parts: str) -> str:
+    return hashlib.blake2s("\0".join(parts).encode(errors="replace"), digest_size=6).hexdigest()
 
 
 def _clusters_by_situation(tags_of_messages: Mapping[int, Mapping[str, str]]) -> dict[int, str]:
@@ -269,14 +295,14 @@ def _observations_of_windows(
                 observations.append(Observation(float(row.score), row.weight / len(rows), f"repeat:{row.repeat}"))
             continue
         # One window of several that is of no channel any more (it was deleted) weighs as one message.
-        messages = 1
+        share = 1.0
         slug = ""
         channel = channels.get(window)
         if channel is not None and channel.channel_run.channel is not None:
-            messages = channel.messages
+            share = channel.weight
             slug = channel.channel_run.channel.slug
         mean = fmean(row.score for row in rows)
-        observations.append(Observation(mean, messages * rows[0].weight / weights[window], f"channel:{slug}"))
+        observations.append(Observation(mean, share * rows[0].weight / weights[window], f"channel:{slug}"))
     return observations
 
 

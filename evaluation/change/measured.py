@@ -15,7 +15,8 @@ class Measured(Sample):
     """One proposition.
 
     Attributes:
-        observations: Mean of the repeats, weight of the proposition. The cluster is a text: ``message:KEY``, ``situation:ID`` where speech
+        observations: Mean of the repeats, weight of the proposition × inclusion weight. The cluster is a text: ``message:KEY``,
+            ``conversation:KEY`` where conversations were kept by chance (the item is then the message), ``situation:ID`` where speech
             was simulated (so that the same situations pair), ``channel:SLUG`` for an agent's channel dimensions, ``repeat:N`` where a
             whole window is judged at once.
         share: How much was scored of what the judge can score; None where that is not known.
@@ -81,6 +82,11 @@ class MeasuredDimension:
         return total(shares) if shares else None
 
 
+def item_of(observation: Observation) -> str:
+    """Return what was judged: a message, or what else the cluster is."""
+    return str(observation.cluster if observation.item is None else observation.item)
+
+
 def is_message(observation: Observation) -> bool:
     """Return whether it is the score of one message."""
-    return str(observation.cluster).startswith("message:")
+    return item_of(observation).startswith("message:")

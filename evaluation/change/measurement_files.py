@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from evaluation.change.change import mean_of
 from evaluation.change.judge_changes import known_identities, moments_of_change
-from evaluation.change.measured import Measured, MeasuredDimension
+from evaluation.change.measured import Measured, MeasuredDimension, item_of
 from evaluation.change.measurements import Measurement, measurement_of
 from evaluation.judge.identity import JudgeIdentity
 from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, Method
@@ -22,6 +22,7 @@ from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation
 
 HIGHEST_SCORE = 9
+OF_CONVERSATION = "/"  # between a conversation and its message, in the name of what was judged
 MOST_PROBLEMS = 10  # of a file that are named
 
 
@@ -53,8 +54,9 @@ def _run_with_observations(summary: RunSummary) -> dict[str, Any]:
 def observations_json(measurement: Measurement) -> dict[str, Any]:
     """Return the judgements behind a measurement, per dimension and proposition, compact: the mean of the repeats per message.
 
-    `scores` is by what was judged (``message:KEY``, ``situation:ID``, ``channel:SLUG``, ``repeat:N``), a list where there are several.
-    `weight` is the proposition's; where what was judged counts differently (channels, by the agent's messages), `weights` has each.
+    `scores` is by what was judged (``message:KEY``, ``situation:ID``, ``channel:SLUG``, ``repeat:N``, and ``conversation:KEY/message:KEY``
+    where conversations were kept by chance), a list where there are several. `weight` is the proposition's; where what was judged counts
+    differently (channels, by the agent's messages; conversations, by their chance), `weights` has each.
     `judged` counts the messages that the judge could have scored, also where it scored none. `digest` tells whether the proposition is
     still the same.
     """
@@ -81,6 +83,8 @@ def _proposition_json(measured: Measured) -> dict[str, Any]:
     weights: dict[str, float] = {}
     for observation in measured.observations:
         key = str(observation.cluster)
+        if observation.item is not None:
+            key = f"{observation.cluster}{OF_CONVERSATION}{observation.item}"
         value = _short_number(observation.value)
         # Of one message a proposition has one score; of a window, or a situation, there may be several.
         scores[key] = [*_as_list(scores[key]), value] if key in scores else value
@@ -136,7 +140,11 @@ class _FileJudgements(_Strict):
         observations = []
         for key, values in self.scores.items():
             weight = self.weights.get(key, self.weight)
-            observations += [Observation(float(value), weight, key) for value in _as_list(values)]
+            cluster = key
+            item = None
+            if key.startswith("conversation:"):
+                cluster, _, item = key.partition(OF_CONVERSATION)
+            observations += [Observation(float(value), weight, cluster, item=item) for value in _as_list(values)]
         if score is None:
             score = mean_of(observations)
         # More judgements than messages are repeats of a window; without `judged` it is not known how much was asked.
@@ -182,7 +190,7 @@ class _FileDimension(_Strict):
         for measured in propositions.values():
             if measured.by_message and measured.share:
                 shares.append(measured.share)
-                scored_messages |= {observation.cluster for observation in measured.observations}
+                scored_messages |= {item_of(observation) for observation in measured.observations}
         messages = max((share.asked for share in shares), default=0)
         too_little = self.reason.startswith(TOO_LITTLE)
         return MeasuredDimension(

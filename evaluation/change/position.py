@@ -100,6 +100,7 @@ class _JudgedMessage:
     Attributes:
         stretch: Number of the stretch that the message lies in.
         position: Of the message in its channel.
+        weight: Of the proposition × `inclusion_weight`: 1 ÷ the chance with which the conversation was kept.
         score: The mean of the repeats; None where none was scored.
         counts: Judgements by status.
     """
@@ -109,6 +110,7 @@ class _JudgedMessage:
     position: int
     message: int
     weight: float
+    inclusion_weight: float
     score: float | None
     counts: dict[str, int]
     share: Share
@@ -162,6 +164,7 @@ def _judged_messages(
         .values("message_id", "proposition_id")
         .annotate(
             heaviest=Max("weight"),
+            inclusion=Max("inclusion_weight"),
             mean=Avg("score", filter=Q(status="scored")),
             coverable=Count("pk", filter=COVERABLE),
             **counts,
@@ -182,7 +185,8 @@ def _judged_messages(
             channel=channel,
             position=position,
             message=row["message_id"],
-            weight=row["heaviest"],
+            weight=row["heaviest"] * row["inclusion"],
+            inclusion_weight=row["inclusion"],
             score=row["mean"],
             counts={status: row[f"n_{status}"] for status in STATUSES},
             share=Share(int(row["mean"] is not None), int(row["coverable"] > 0)),
@@ -205,7 +209,10 @@ def _dimension(name: str, bins: Sequence[Bin], judged: Sequence[_JudgedMessage],
 
 def _position_bin(bounds: Bin, judged: Sequence[_JudgedMessage]) -> PositionBin:
     """Return the mean of these scores, with an interval that stays on the scale of 0 to 9."""
-    estimate = bootstrap_mean(_drawn_by_message(judged))
+    # Of conversations that were kept by chance whole ones were drawn.
+    is_sampled = any(message.inclusion_weight != 1 for message in judged)
+    drawn = _drawn_by_conversation if is_sampled else _drawn_by_message
+    estimate = bootstrap_mean(drawn(judged))
     interval = estimate.interval
     if interval is not None:
         interval = Interval(_on_scale(interval.low), _on_scale(interval.high))
@@ -285,12 +292,16 @@ def _change_within(bins: Sequence[Bin], judged: Sequence[_JudgedMessage], margin
 
 
 def _weighted_equally(judged: Sequence[_JudgedMessage]) -> list[_JudgedMessage]:
-    """Return the messages with weights by which each conversation weighs the same in each stretch; those of weight 0 are left out."""
+    """Return the messages with weights by which each conversation weighs the same in each stretch; those of weight 0 are left out.
+
+    One that was kept by chance weighs as its inclusion weight says.
+    """
     totals: dict[tuple[int, int], float] = defaultdict(float)
     for message in judged:
         totals[message.channel, message.stretch] += message.weight
     weighted = []
     for message in judged:
         if message.weight:
-            weighted.append(replace(message, weight=message.weight / totals[message.channel, message.stretch]))
+            share = message.weight / totals[message.channel, message.stretch]
+            weighted.append(replace(message, weight=share * message.inclusion_weight))
     return weighted

@@ -160,18 +160,19 @@ def series_points(run: EvaluationRun) -> dict[str, dict[str, Any]]:
 
 
 def standard_error(run: EvaluationRun, dimension: str) -> float | None:
-    """Return the standard error of a dimension's mean in points, messages drawn at random, each with all its scores.
+    """Return the standard error of a dimension's mean in points, messages (or, sampled, conversations) drawn at random with all scores.
 
     None for fewer than two messages, and for what is judged as a whole.
     """
     rows = EvaluationScore.objects.filter(
         evaluation_run=run, dimension=dimension, status="scored", score__isnull=False, message__isnull=False
     )
-    by_message = rows.order_by().values_list("message_id", "proposition_id")
-    observations = []
-    for message, _, mean, weight in by_message.annotate(mean=Avg("score"), weight=Max("weight")):
-        observations.append(Observation(mean, weight, message))
-    return error_of(observations)
+    by_message = rows.order_by().values("message_id", "message__channel_id", "proposition_id")
+    judged = list(by_message.annotate(mean=Avg("score"), heaviest=Max("weight"), inclusion=Max("inclusion_weight")))
+    # Of conversations that were kept by chance whole ones were drawn.
+    is_sampled = any(row["inclusion"] != 1 for row in judged)
+    cluster = "message__channel_id" if is_sampled else "message_id"
+    return error_of([Observation(row["mean"], row["heaviest"] * row["inclusion"], row[cluster]) for row in judged])
 
 
 def _digest_of_propositions(run: EvaluationRun, dimension: str) -> str:

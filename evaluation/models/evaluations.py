@@ -358,6 +358,11 @@ class EvaluationScore(models.Model):
     repeat = models.PositiveSmallIntegerField(default=1, help_text="which of the run's repeated judgements, from 1")
     claim = models.TextField(help_text="the claim as the judge read it")
     weight = models.FloatField(default=1.0)
+    inclusion_weight = models.FloatField(
+        default=1.0,
+        db_default=1.0,
+        help_text="for how many messages this one stands in means: 1 ÷ the chance with which its conversation was kept",
+    )
     inverted = models.BooleanField(default=False)
     status = models.CharField(
         max_length=10,
@@ -446,6 +451,12 @@ class ChannelShare(models.Model):
 
     def __str__(self) -> str:
         return f"{self.channel_run.channel} in evaluation {self.agent_run_id}"
+
+    @property
+    def weight(self) -> float:
+        """Return its weight in the agent's mean: the agent's messages, of a channel that was kept by chance as many as it stands for."""
+        channel = self.channel_run.channel
+        return self.messages * (1.0 if channel is None else channel.inclusion_weight)
 
 
 class IdeaPart(models.Model):

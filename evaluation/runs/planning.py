@@ -23,7 +23,7 @@ from agents.kit.llm.providers import is_remote
 from agents.kit.models import LLMCall
 from agents.kit.text.fences import one_line
 from agents.kit.work.batches import is_waiting
-from agents.models import Agent, Channel
+from agents.models import Agent, Channel, Message
 from agents.personas.persona import current_digest, render_persona
 from evaluation.dimensions import DEFAULT_DIMENSIONS, OF_PERSONA
 from evaluation.judge.identity import prompt_digest
@@ -273,15 +273,31 @@ def insert_items(run: EvaluationRun, propositions: Mapping[str, Sequence[Proposi
         variables = {"agent_name": subject.agent.display_name}
     items_by_dimension = _plan_items(run, subject, propositions)
     sampled: set[int] = set()
+    some_are_kept_by_chance = Channel.objects.filter(inclusion_probability__lt=1).exists()
     for dimension, items in items_by_dimension.items():
         shared = {p.id: _columns_of_proposition(p, variables) for p in propositions[dimension]}
         remaining = repeated(items, run.repeats)
         while portion := list(islice(remaining, _ITEMS_AT_ONCE)):
-            rows = [(i.message_id, i.compared_with_id, i.repeat, *shared[i.proposition.id]) for i in portion]
+            weights = _inclusion_weights(portion) if some_are_kept_by_chance else {}
+            rows = []
+            for item in portion:
+                weight = weights.get(item.message_id, 1.0)
+                columns = shared[item.proposition.id]
+                rows.append((item.message_id, item.compared_with_id, item.repeat, weight, *columns))
             insert_values(EvaluationScore(evaluation_run=run), _COLUMNS_OF_ITEM, rows)
             sampled.update(item.message_id for item in portion if item.message_id is not None)
     run.sample_size = len(sampled)
     run.save(update_fields=["sample_size", "swaps"])
+
+
+def _inclusion_weights(items: Sequence[Item]) -> dict[int | None, float]:
+    """Return for how many messages each of the items' messages stands, by its primary key; those of conversations kept by chance alone."""
+    messages = Message.objects.filter(
+        pk__in={item.message_id for item in items if item.message_id is not None},
+        channel__inclusion_probability__lt=1,
+    )
+    probabilities = messages.order_by().values_list("pk", "channel__inclusion_probability")
+    return {pk: 1.0 / probability for pk, probability in probabilities}
 
 
 def _plan_items(
@@ -337,7 +353,7 @@ def repeated(items: Iterable[Item], repeats: int) -> Iterator[Item]:
 
 
 _COLUMNS_OF_ITEM = (
-    *("message_id", "compared_with_id", "repeat"),
+    *("message_id", "compared_with_id", "repeat", "inclusion_weight"),
     *("dimension", "proposition_id", "claim", "weight", "inverted", "recommendations", "over_window"),
 )
 

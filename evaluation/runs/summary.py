@@ -455,8 +455,9 @@ class _PropositionSums:
 
     Attributes:
         scored, trivial, unscored, pending: Judgements in that status.
-        items: What was scored: a message, a pair, or the window judged at once; its repeats are one item.
-        total: Sum of the items' mean scores.
+        items: What was scored: a message, a pair, or the window judged at once; its repeats are one item. Each counts as often as its
+            inclusion weight says: 1, unless its conversation was kept by chance.
+        total: Sum of the items' mean scores, each as often.
         squares: Sum of the squared deviations of scores from their item's mean; ÷ `freedom` it is the variance of one judgement.
         freedom: Scored repeats beyond the first of each item; 0 without repeats.
         scored_once, asked: See `share_counts`.
@@ -475,7 +476,7 @@ class _PropositionSums:
     trivial: int = 0
     unscored: int = 0
     pending: int = 0
-    items: int = 0
+    items: float = 0.0
     total: float = 0.0
     squares: float = 0.0
     freedom: int = 0
@@ -581,7 +582,7 @@ def _why_no_score(sums: Sequence[_PropositionSums]) -> str:
     return reason
 
 
-def _numbers_together(parts: Sequence[tuple[int, Numbers]]) -> Numbers:
+def _numbers_together(parts: Sequence[tuple[float, Numbers]]) -> Numbers:
     """Return the numbers of several parts: the mean of their scores, weighted; the sums of their counts and judgements.
 
     Score and count are None where no part has one.
@@ -590,7 +591,7 @@ def _numbers_together(parts: Sequence[tuple[int, Numbers]]) -> Numbers:
         parts: Each with its weight.
     """
     points = 0.0
-    weights = 0
+    weights = 0.0
     counts: list[int] = []
     for weight, part in parts:
         if part.score is not None:
@@ -610,14 +611,14 @@ def _numbers_together(parts: Sequence[tuple[int, Numbers]]) -> Numbers:
 
 
 def _linked_dimension(dimension: str, parts: Sequence[tuple[ChannelShare, DimensionSummary]]) -> DimensionSummary:
-    """Sum up one dimension of an agent over its channels: the mean of their scores, weighted by its messages; the sum of counts.
+    """Sum up one dimension of an agent over its channels: the mean of their scores, weighted by `ChannelShare.weight`; the sum of counts.
 
     Of each proposition, too; its weight and whether it is inverted are those in the first channel that has it. The noise is the root
     mean square of the channels' noises; None where no channel has repeats. Without `parts` all numbers are 0 or None.
     """
     noises: list[float] = []
     channels: list[ChannelScore] = []
-    by_id: dict[str, list[tuple[int, PropositionSummary]]] = {}
+    by_id: dict[str, list[tuple[float, PropositionSummary]]] = {}
     for link, summary in parts:
         if summary.noise is not None:
             noises.append(summary.noise)
@@ -631,7 +632,7 @@ def _linked_dimension(dimension: str, parts: Sequence[tuple[ChannelShare, Dimens
             )
         )
         for proposition in summary.propositions:
-            by_id.setdefault(proposition.id, []).append((link.messages, proposition))
+            by_id.setdefault(proposition.id, []).append((link.weight, proposition))
     propositions: list[PropositionSummary] = []
     for _, group in sorted(by_id.items()):
         first = group[0][1]
@@ -645,7 +646,7 @@ def _linked_dimension(dimension: str, parts: Sequence[tuple[ChannelShare, Dimens
         noise=noise,
         statistics=sum(summary.statistics for _, summary in parts),
         channels=tuple(channels),
-        **dict(_numbers_together([(link.messages, summary) for link, summary in parts])),
+        **dict(_numbers_together([(link.weight, summary) for link, summary in parts])),
     )
 
 
@@ -671,7 +672,8 @@ def _sums_without_repeats(runs: Collection[int]) -> Iterator[_PropositionSums]:
     rows: Any = judgements.values(*_PROPOSITION_OF_RUN).annotate(
         heaviest=Max("weight"),  # a proposition has one weight in all rows of a run
         with_inverted=Count("pk", filter=Q(inverted=True)),
-        total=Coalesce(Sum("score", filter=Q(status="scored")), 0),
+        total=Coalesce(Sum(F("score") * F("inclusion_weight"), filter=Q(status="scored")), 0.0),
+        items=Coalesce(Sum("inclusion_weight", filter=Q(status="scored")), 0.0),
         **share_counts(),
         **_COUNTS_BY_STATUS,
         of_messages=Count("pk", filter=MESSAGES),
@@ -690,7 +692,7 @@ def _sums_without_repeats(runs: Collection[int]) -> Iterator[_PropositionSums]:
             trivial=row["trivial"],
             unscored=row["unscored"],
             pending=row["pending"],
-            items=row["scored"],
+            items=row["items"],
             total=float(row["total"]),
             scored_once=row["scored_once"],
             asked=row["asked"],
@@ -711,6 +713,7 @@ def _sums_of_repeats(runs: Collection[int]) -> Iterator[_PropositionSums]:
     # An item is a message (of a pair the later one); None is the whole window.
     items: Any = judgements.values(*_PROPOSITION_OF_RUN, "message").annotate(
         heaviest=Max("weight"),
+        inclusion=Max("inclusion_weight"),  # an item has one in all its repeats
         with_inverted=Count("pk", filter=Q(inverted=True)),
         points=Coalesce(Sum("score", filter=scored), 0),
         squared=Coalesce(Sum(F("score") * F("score"), filter=scored), 0),
@@ -755,9 +758,9 @@ def _add_item(sums: _PropositionSums, item: Mapping[str, Any]) -> None:
     scored_repeats = item["with_score"]
     if scored_repeats:
         mean = item["points"] / scored_repeats
-        sums.items += 1
+        sums.items += item["inclusion"]
         sums.freedom += scored_repeats - 1
-        sums.total += mean
+        sums.total += mean * item["inclusion"]
         # The squared deviations from the mean, by the sum of squares; rounding must not make it negative.
         sums.squares += max(0.0, item["squared"] - scored_repeats * mean**2)
 

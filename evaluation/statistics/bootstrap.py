@@ -131,15 +131,18 @@ class Observation(NamedTuple):
 
     Attributes:
         value: The score.
-        weight: Its proposition's weight, ≥ 0; scores of weight 0 are not looked at.
-        cluster: What is drawn as a whole, e.g. the message judged; None: the score stands alone.
+        weight: For how much it counts, ≥ 0: its proposition's weight, times 1 ÷ the chance with which it is in the sample (Hájek's mean).
+            Scores of weight 0 are not looked at.
+        cluster: What is drawn as a whole, e.g. the message judged, or its conversation; None: the score stands alone.
         stratum: Within what it is drawn, e.g. a channel or a tag's value; a cluster lies in one stratum.
+        item: What was judged, where a cluster holds several; None: it is the cluster.
     """
 
     value: float
     weight: float = 1.0
     cluster: Hashable = None
     stratum: Hashable = None
+    item: Hashable = None
 
 
 @dataclass(slots=True)

@@ -167,19 +167,35 @@ def _student_interval(value: float, variance: MeanVariance) -> Interval:
     return Interval(value - reach, value + reach)
 
 
-def mean_interval(values: Sequence[float]) -> Interval | None:
+def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    """Return Σ weight · value ÷ Σ weight (Hájek's mean where weights are 1 ÷ the chances to be in the sample); at least one value."""
+    return sum(weight * value for value, weight in zip(values, weights, strict=True)) / sum(weights)
+
+
+def mean_interval(values: Sequence[float], weights: Sequence[float] = ()) -> Interval | None:
     """Return the 95 % interval of the mean of single scores, 0 to 9, by Student's t; None for fewer than two.
 
     No variance is taken to be smaller than `least_variance`; the interval is cut to 0 … 9.
+
+    Args:
+        weights: For how much each counts, > 0; none: all count alike. Unequal ones: the mean is `weighted_mean`, its variance that of a
+            ratio by Taylor linearisation, as in `difference_p`.
     """
     n = len(values)
     if n < 2:
         return None
     total = sum(values)
     squares = sum(value**2 for value in values)
-    between = max(0.0, squares - total**2 / n) / (n - 1)
     least = least_variance(Outcomes(n, total, squares, min(values), max(values)))
-    interval = _student_interval(total / n, MeanVariance(max(between, least) / n, n - 1))
+    if len(set(weights)) > 1:
+        mean = weighted_mean(values, weights)
+        weighted = [Observation(value, weight) for value, weight in zip(values, weights, strict=True)]
+        variance = _variance_of_mean(cluster_sums(weighted), least)
+    else:
+        mean = total / n
+        between = max(0.0, squares - total**2 / n) / (n - 1)
+        variance = MeanVariance(max(between, least) / n, n - 1)
+    interval = _student_interval(mean, variance)
     return Interval(max(0.0, interval.low), min(HIGHEST, interval.high))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,14 @@ LEAST_LABELS = 50
 ROUNDING_VARIANCE = 1 / 12  # of whole numbers (Sheppard's correction)
 
 
-def prediction_powered_mean(labels: Sequence[float], judged: Sequence[float], judged_rest: Sequence[float]) -> Estimate:
+def prediction_powered_mean(
+    labels: Sequence[float],
+    judged: Sequence[float],
+    judged_rest: Sequence[float],
+    *,
+    weights: Sequence[float] = (),
+    rest_weights: Sequence[float] = (),
+) -> Estimate:
     """Return the mean on the people's scale, with interval: mean of λ · judge over the rest + mean of label − λ · judge over the labelled.
 
     Source: Angelopoulos, Bates, Fannjiang, Jordan & Zrnic, "Prediction-powered inference", Science 382 (2023), 669–674; λ by power
@@ -29,6 +37,9 @@ def prediction_powered_mean(labels: Sequence[float], judged: Sequence[float], ju
         labels: What people gave, shape (n,), a random sample of the messages.
         judged: What the judge gave the same messages, in the same order.
         judged_rest: What the judge gave all other messages, shape (N,).
+        weights, rest_weights: For how much each of the labelled and of the other messages counts, > 0, shapes (n,) and (N,): 1 ÷ the chance
+            with which its conversation was kept. None: all count alike. Where they differ, both means are Hájek's, with the variance of a
+            ratio by Taylor linearisation (Cochran, "Sampling Techniques", 1977, section 6.3).
 
     Returns:
         `n` counts the labels. No value for fewer than 50: the interval is asymptotic. λ is 0 with fewer than two in the rest, which says
@@ -49,7 +60,53 @@ def prediction_powered_mean(labels: Sequence[float], judged: Sequence[float], ju
     tuning = 0.0
     if judge_rest.size > 1:
         tuning = _tuning(label_scores, judge_scores, judge_rest)
-    return _estimate(label_scores, judge_scores, judge_rest, tuning)
+    weights_of_labelled = _weights_for(label_scores, weights)
+    weights_of_rest = _weights_for(judge_rest, rest_weights)
+    are_equal = len({*weights_of_labelled.tolist(), *weights_of_rest.tolist()}) <= 1
+    if are_equal:
+        return _estimate(label_scores, judge_scores, judge_rest, tuning)
+    corrections = _weighted_mean(label_scores - tuning * judge_scores, weights_of_labelled)
+    value = corrections.value
+    variance = corrections.variance
+    if tuning:
+        rest = _weighted_mean(judge_rest, weights_of_rest)
+        value += tuning * rest.value
+        variance += tuning**2 * rest.variance
+    # Equal labels do not prove that all are equal.
+    rounding = ROUNDING_VARIANCE * float((weights_of_labelled**2).sum()) / float(weights_of_labelled.sum()) ** 2
+    return _with_interval(value, max(variance, rounding), n)
+
+
+def _weights_for(scores: Floats, weights: Sequence[float]) -> Floats:
+    """Return a weight for each score; 1 where none are given.
+
+    Raises:
+        ValueError: Not one for each, or one that is no finite number above 0.
+    """
+    import numpy as np
+
+    if not weights:
+        return np.ones(scores.size)
+    checked = finite_numbers("weights", weights)
+    if checked.size != scores.size or float(checked.min()) <= 0:
+        raise ValueError(f"{checked.size} weights for {scores.size} scores; allowed: one above 0 for each")
+    return checked
+
+
+@dataclass(frozen=True, slots=True)
+class _WeightedMean:
+    """A Hájek mean and its variance."""
+
+    value: float
+    variance: float
+
+
+def _weighted_mean(scores: Floats, weights: Floats) -> _WeightedMean:
+    """Return Σ weight · score ÷ Σ weight of at least two scores."""
+    total = float(weights.sum())
+    value = float((weights * scores).sum()) / total
+    squares = float(((weights * (scores - value)) ** 2).sum())
+    return _WeightedMean(value, squares / total**2 * scores.size / (scores.size - 1))
 
 
 def _tuning(labels: Floats, judged: Floats, judged_rest: Floats) -> float:
@@ -80,5 +137,10 @@ def _estimate(labels: Floats, judged: Floats, judged_rest: Floats, tuning: float
         value += tuning * float(judged_rest.mean())
         variance += tuning**2 * float(np.var(judged_rest, ddof=1)) / judged_rest.size
     variance = max(variance, ROUNDING_VARIANCE / labels.size)  # equal labels do not prove that all are equal
+    return _with_interval(value, variance, int(labels.size))
+
+
+def _with_interval(value: float, variance: float, n: int) -> Estimate:
+    """Return a mean of so many labels with its normal interval."""
     width = NormalDist().inv_cdf((1 + LEVEL) / 2) * math.sqrt(variance)
-    return Estimate(value, Interval(value - width, value + width), int(labels.size))
+    return Estimate(value, Interval(value - width, value + width), n)

@@ -9,8 +9,8 @@ from pytest_django import Settings
 
 from agents.kit.models import LLMCall
 from correction.gate.observe import work_one
-from correction.gate.stage import is_sampled
 from correction.models import ObservedMessage
+from correction.sampling import is_observed
 from tests.correction.gating import DIMENSIONS, configure, gated, judge, logs, scores, send
 from tests.evaluation.judging import prompt_of
 from tests.factories import say
@@ -50,11 +50,12 @@ def test_a_message_is_said_at_once_and_judged_by_a_worker(llm_server: LLMServer)
 
 
 def test_only_a_share_is_observed_and_always_the_same(llm_server: LLMServer) -> None:
-    sampled = [n for n in range(2_000) if is_sampled(n, Decimal("0.25"))]
+    slugs = [f"talk-{n}" for n in range(2_000)]
+    sampled = {slug for slug in slugs if is_observed(slug, Decimal("0.25"))}
     assert 400 < len(sampled) < 600
-    assert set(sampled) <= {n for n in range(2_000) if is_sampled(n, 0.5)}
-    assert not any(is_sampled(n, 0) for n in range(100))
-    assert all(is_sampled(n, 1) for n in range(100))
+    assert sampled <= {slug for slug in slugs if is_observed(slug, 0.5)}
+    assert not any(is_observed(slug, 0) for slug in slugs)
+    assert all(is_observed(slug, 1) for slug in slugs)
     agent, channel = gated("fluency", gate_mode="observe", observe_sample_rate=Decimal(0))
     send(agent, channel, "Hello.")
     assert ObservedMessage.objects.count() == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -48,7 +49,7 @@ def test_messages_are_stored_in_the_order_given_with_everything_said_of_them(cli
     counts = answer.json()
     assert counts.pop("channels")["desk"].endswith("/api/channels/desk/")
     assert counts == {
-        "received": 2, "imported": 2, "duplicates": 0, "other_author": 0, "observed": 0, "replies_without_parent": 0,
+        "received": 2, "imported": 2, "duplicates": 0, "sampled_out": 0, "other_author": 0, "observed": 0, "replies_without_parent": 0,
         "notes": [],
     }  # fmt: skip
     one, two = Message.objects.filter(channel__slug="desk").order_by("position")
@@ -72,7 +73,7 @@ def test_a_batch_sent_again_adds_nothing_and_says_so(client: Program, ada: Agent
     answer = send(client, spoken(2, text="other words"), spoken(3), spoken(3), spoken(1, agent=None, outsider="Ada"))
 
     assert answer.json() | {"channels": None} == {
-        "received": 4, "imported": 1, "duplicates": 3, "other_author": 1, "observed": 0, "replies_without_parent": 0,
+        "received": 4, "imported": 1, "duplicates": 3, "sampled_out": 0, "other_author": 1, "observed": 0, "replies_without_parent": 0,
         "notes": [],
         "channels": None,
     }  # fmt: skip
@@ -94,13 +95,17 @@ def test_of_an_observed_agent_the_sampled_share_waits_to_be_judged(client: Progr
     changes = {"gate_mode": "observe", "gate_adherence_enabled": True, "observe_sample_rate": 0.5}
     configure(agent=ada, changes=changes, user=None, reason="")
 
-    answer = send(client, *[spoken(n) for n in range(80)], *[spoken(1000 + n, agent="bob") for n in range(5)])
+    messages = [spoken(n, channel=f"talk-{n // 2}") for n in range(160)]
+
+    answer = send(client, *messages, *[spoken(1000 + n, agent="bob") for n in range(5)])
 
     waiting = ObservedMessage.objects.select_related("message")
     assert answer.json()["observed"] == waiting.count()
-    assert 20 < waiting.count() < 60
+    assert 40 < waiting.count() < 120
     assert {one.message.agent_id for one in waiting} == {ada.pk}
-    assert send(client, *[spoken(n) for n in range(80)]).json()["observed"] == 0
+    assert set(Counter(one.message.channel_id for one in waiting).values()) == {2}  # a conversation as a whole
+    assert {one.inclusion_weight for one in waiting} == {2.0}
+    assert send(client, *messages).json()["observed"] == 0
 
 
 def test_what_was_really_said_is_not_mixed_into_a_played_channel(client: Program, ada: Agent) -> None:

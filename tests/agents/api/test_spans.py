@@ -60,7 +60,8 @@ def test_a_conversation_that_comes_span_by_span_is_stored_once(client: Program) 
     assert counts.pop("channels")["desk"].endswith("/api/channels/desk/")
     assert counts.pop("notes") is not None
     assert counts == {
-        "partialSuccess": {}, "spans": 1, "imported": 2, "duplicates": 0, "observed": 0, "attributed": 0, "system_prompts": 0,
+        "partialSuccess": {}, "spans": 1, "imported": 2, "duplicates": 0, "sampled_out": 0, "observed": 0, "attributed": 0,
+        "system_prompts": 0,
         "skipped_by_reason": {},
     }  # fmt: skip
     assert client.post(URL, batch(SECOND)).json()["imported"] == 2

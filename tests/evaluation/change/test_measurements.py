@@ -231,7 +231,7 @@ def test_every_judgement_comes_back(tmp_path_factory: pytest.TempPathFactory, ro
     path = written(tmp_path_factory.mktemp("measured") / "b.json", {"judge": LLM, "runs": [run_json(found)]})
 
     read = measurements_of_file(path)["ada"].dimensions["adherence"].propositions["voice"].observations
-    assert sorted(map(tuple, read)) == sorted((v / 10, 1.5, f"situation:{n}", None) for v, n in rows)
+    assert sorted(map(tuple, read)) == sorted((v / 10, 1.5, f"situation:{n}", None, None) for v, n in rows)
 
 
 def test_channels_and_agents_of_one_slug_are_kept_apart(tmp_path: Path) -> None:

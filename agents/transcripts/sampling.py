@@ -1,0 +1,121 @@
+"""Decide which new conversations are kept, before anything of them is stored: an app above declares how (`conversation_sampler`)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from django.utils.module_loading import import_string
+
+from agents.kit.capability import declared_one
+from agents.kit.text.wording import counted
+from agents.transcripts.prepare import Prepared
+
+MOST_REASONS = 5  # that a note of what was left out gives
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """What was decided of a new conversation.
+
+    Attributes:
+        kept: Whether its messages are stored.
+        probability: The chance with which it was to be kept, above 0 to 1.
+        why: The setting that decided it, for people.
+    """
+
+    kept: bool
+    probability: float
+    why: str
+
+
+class ConversationSampler(Protocol):
+    """Draws the new conversations of one batch."""
+
+    def draw(self, agents_by_slug: Mapping[str, Collection[int]]) -> Mapping[str, Draw]:
+        """Return by slug what is decided of the conversations that are drawn; the others are kept.
+
+        Those are stored already, or no setting of their agents samples them.
+
+        Args:
+            agents_by_slug: Of each conversation the agents (pk) that speak in what came in; none where only others speak.
+        """
+
+    def count_begun(self, slugs: Collection[str]) -> None:
+        """Take note of conversations that begin with this batch; called in the transaction that stores them."""
+
+
+def conversation_sampler() -> ConversationSampler | None:
+    """Return what draws conversations; None where no setting samples any, which takes one query."""
+    path = declared_one("conversation_sampler")
+    if not path:
+        return None
+    find_sampler: Callable[[], ConversationSampler | None] = import_string(path)
+    return find_sampler()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """What is left of a batch.
+
+    Attributes:
+        messages: Those that are kept, in their order; a channel that is made for them has its chance of being kept.
+        left_out: By slug of the conversations that are not kept: how many messages of each.
+        notes: Why they are not, in sentences.
+    """
+
+    messages: Sequence[Prepared]
+    left_out: Counter[str] = field(default_factory=Counter)
+    notes: Sequence[str] = ()
+
+    @property
+    def number(self) -> int:
+        """Return how many messages are left out."""
+        return self.left_out.total()
+
+
+def sample_messages(messages: Sequence[Prepared], sampler: ConversationSampler | None) -> Sampled:
+    """Leave out the messages of new conversations that are not drawn; none where there is no sampler."""
+    if sampler is None:
+        return Sampled(messages=messages)
+    agents_by_slug: dict[str, set[int]] = {}
+    for message in messages:
+        agents = agents_by_slug.setdefault(message.target.slug, set())
+        if message.author.agent_id is not None:
+            agents.add(message.author.agent_id)
+    draws = sampler.draw(agents_by_slug)
+    kept: list[Prepared] = []
+    left_out: Counter[str] = Counter()
+    for message in messages:
+        draw = draws.get(message.target.slug)
+        if draw is None:
+            kept.append(message)
+        elif draw.kept:
+            target = replace(message.target, inclusion_probability=draw.probability)
+            kept.append(replace(message, target=target))
+        else:
+            left_out[message.target.slug] += 1
+    return Sampled(messages=kept, left_out=left_out, notes=notes_on(left_out, draws))
+
+
+def notes_on(left_out: Mapping[str, int], draws: Mapping[str, Draw]) -> list[str]:
+    """Return a sentence about the messages that are left out, by number and setting; none where all are kept."""
+    if not left_out:
+        return []
+    by_reason = Counter(draws[slug].why for slug in left_out)
+    reasons = [f"{why} ({counted(number, 'conversation')})" for why, number in by_reason.most_common(MOST_REASONS)]
+    number = sum(left_out.values())
+    return [f"{counted(number, 'message')} left out on purpose, by sampling: {'; '.join(reasons)}"]
+
+
+def conversation_fraction(slug: str, purpose: str) -> float:
+    """Return a number from 0 to below 1 by which a conversation is drawn: the same on every machine, at any time.
+
+    Args:
+        purpose: What it is drawn for; draws for different purposes do not depend on each other.
+    """
+    digest = hashlib.sha256(f"{purpose}\0{slug}".encode()).digest()
+    return int.from_bytes(digest[:6], "big") / 2**48

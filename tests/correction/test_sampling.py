@@ -1,0 +1,304 @@
+"""Conversations are sampled at the door: decided once, before anything of them is stored, alike on every machine."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+import time_machine
+from django.conf import settings
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from agents.kit.models import TraceSpan
+from agents.models import Agent, Channel
+from agents.transcripts.ingest import Ingested, NewMessages, ingest_messages
+from agents.transcripts.sampling import conversation_fraction
+from correction.config.configure import configure
+from correction.models import SampledDay
+from correction.sampling import KEEPING, Sampler
+from evaluation.statistics.bootstrap import Observation, bootstrap_mean
+from tests.agents.api.test_spans import URL as SPANS
+from tests.agents.api.test_spans import batch, call
+from tests.api_client import Program, program
+from tests.console import superuser
+from tests.factories import MONDAY, make_agent
+
+pytestmark = pytest.mark.django_db
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def client() -> Program:
+    return program(superuser("eve"))
+
+
+@pytest.fixture
+def ada() -> Agent:
+    return make_agent("ada")
+
+
+def set_up(agent: Agent | None, **changes: Any) -> None:
+    configure(agent=agent, changes=changes, user=None, reason="")
+
+
+def spoken(channel: str, number: int = 1, agent: str = "ada") -> dict[str, Any]:
+    who = {"agent": agent} if agent else {"outsider": "Customer"}
+    return {"external_id": f"m-{number}", "channel": channel, "text": "Good morning.", **who}
+
+
+def send(*messages: dict[str, Any]) -> Ingested:
+    return ingest_messages(NewMessages.model_validate({"messages": list(messages)}))
+
+
+def talks(number: int, prefix: str = "talk") -> list[str]:
+    return [f"{prefix}-{n}" for n in range(number)]
+
+
+def stored() -> set[str]:
+    return set(Channel.objects.values_list("slug", flat=True))
+
+
+def below(slugs: list[str], rate: float) -> set[str]:
+    return {slug for slug in slugs if conversation_fraction(slug, KEEPING) < rate}
+
+
+def test_a_share_of_conversations_is_kept_whole_with_its_chance(ada: Agent) -> None:
+    set_up(ada, ingest_keep="rate", ingest_rate="0.25")
+    slugs = talks(200)
+
+    answer = send(*[spoken(slug, number) for slug in slugs for number in (1, 2, 3)])
+
+    assert stored() == below(slugs, 0.25)
+    assert 30 < len(stored()) < 70
+    assert set(Channel.objects.values_list("inclusion_probability", flat=True)) == {0.25}
+    assert (answer.received, answer.imported) == (600, 3 * len(stored()))
+    assert answer.sampled_out == 600 - answer.imported
+    assert "ingest_keep of ada is rate: 0.25" in answer.notes[0]
+
+
+def test_what_was_left_out_stays_out_and_what_was_begun_goes_on(ada: Agent) -> None:
+    set_up(ada, ingest_keep="rate", ingest_rate="0.5")
+    slugs = talks(40)
+    first = send(*[spoken(slug) for slug in slugs])
+
+    assert send(*[spoken(slug) for slug in slugs]).duplicates == first.imported
+    assert send(*[spoken(slug, 2) for slug in slugs]).imported == first.imported
+    set_up(ada, ingest_rate="0.00001")
+    assert send(*[spoken(slug, 3) for slug in slugs]).imported == first.imported
+
+
+def test_nothing_is_left_out_where_no_setting_says_so(ada: Agent) -> None:
+    answer = send(*[spoken(slug) for slug in talks(20)])
+    assert (answer.imported, answer.sampled_out) == (20, 0)
+    assert set(Channel.objects.values_list("inclusion_probability", flat=True)) == {1.0}
+
+
+@pytest.mark.parametrize(
+    ("agents", "rate"),
+    [(["ada"], 0.1), (["bob"], 0.6), (["ada", "bob"], 0.6), (["ada", "carl"], 1.0), ([""], 0.3), (["", "ada"], 0.1)],
+)
+def test_of_several_agents_the_largest_rate_decides(ada: Agent, agents: list[str], rate: float) -> None:
+    set_up(ada, ingest_keep="rate", ingest_rate="0.1")
+    set_up(make_agent("bob"), ingest_keep="rate", ingest_rate="0.6")
+    set_up(make_agent("carl"), ingest_keep="all")
+    set_up(None, ingest_keep="rate", ingest_rate="0.3")
+    slugs = talks(100)
+
+    send(*[spoken(slug, number, agent) for slug in slugs for number, agent in enumerate(agents)])
+
+    assert stored() == below(slugs, rate)
+    assert set(Channel.objects.values_list("inclusion_probability", flat=True)) == {rate}
+
+
+def test_a_quota_takes_its_rate_from_the_day_before(ada: Agent) -> None:
+    set_up(ada, ingest_keep="quota", ingest_quota=50)
+    with time_machine.travel(MONDAY, tick=False):
+        send(*[spoken(slug) for slug in talks(400, "monday")])
+    with time_machine.travel(MONDAY + DAY, tick=False):
+        tuesday = talks(400, "tuesday")
+        answer = send(*[spoken(slug) for slug in tuesday[:300]])
+        again = send(*[spoken(slug, 2) for slug in tuesday])  # those left out count no second time
+    with time_machine.travel(MONDAY + 2 * DAY, tick=False):
+        send(spoken("wednesday"))
+
+    days = list(SampledDay.objects.order_by("day"))
+    assert [day.rate for day in days[:2]] == [1.0, 0.125]
+    kept = len(below(tuesday, 0.125))
+    assert 35 < kept < 70
+    assert (days[0].kept, days[0].seen) == (400, 400.0)
+    assert (days[1].kept, days[1].seen) == (kept, 8.0 * kept)
+    assert days[2].rate == min(1.0, 50 / (8.0 * kept))
+    assert answer.imported < again.imported == kept
+    assert "quota: 50 a day, today's rate 0.125" in again.notes[0]
+
+
+def test_a_day_without_a_kept_conversation_does_not_stop_a_quota(ada: Agent) -> None:
+    set_up(ada, ingest_keep="quota", ingest_quota=2)
+    SampledDay.objects.create(agent=ada, day=MONDAY.date(), rate=0.001)
+    with time_machine.travel(MONDAY + DAY, tick=False):
+        send(spoken("tuesday"))
+    assert SampledDay.objects.get(day=(MONDAY + DAY).date()).rate == 0.004
+
+
+def test_the_day_keeps_the_rate_that_its_first_conversation_fixed(ada: Agent) -> None:
+    set_up(ada, ingest_keep="quota", ingest_rate="0.5")
+    send(spoken("first"))
+    set_up(ada, ingest_rate="1")
+    slugs = talks(50)
+    send(*[spoken(slug) for slug in slugs])
+    assert stored() - {"first"} == below(slugs, 0.5)
+
+
+def test_the_answer_names_only_channels_that_are_there(client: Program, ada: Agent) -> None:
+    set_up(ada, ingest_keep="rate", ingest_rate="0.5")
+    answer = client.post("/api/messages/ingest/", {"messages": [spoken(slug) for slug in talks(20)]}).json()
+    assert set(answer["channels"]) == stored()
+    assert answer["sampled_out"] == 20 - len(stored())
+
+
+def test_spans_that_are_left_out_leave_nothing_behind(client: Program, ada: Agent) -> None:
+    set_up(ada, ingest_keep="rate", ingest_rate="0.5")
+    slugs = talks(40)
+    spans = [
+        {**call(number, ("user", "Late?"), answer="A bit.", gen_ai__conversation__id=slug), "traceId": f"t{number}"}
+        for number, slug in enumerate(slugs)
+    ]
+
+    answer = client.post(SPANS, batch(*spans)).json()
+
+    assert stored() == below(slugs, 0.5)
+    assert set(answer["channels"]) == stored()
+    assert set(TraceSpan.objects.values_list("conversation", flat=True)) <= stored()
+    assert set(Channel.objects.values_list("inclusion_probability", flat=True)) == {0.5}
+    assert (answer["spans"], answer["imported"]) == (40, 2 * len(stored()))
+    assert answer["sampled_out"] == 80 - answer["imported"]
+
+
+@pytest.mark.parametrize("keep", ["all", "rate", "quota"])
+def test_the_door_costs_as_many_queries_for_a_thousand_as_for_one(ada: Agent, keep: str) -> None:
+    def cost(slugs: list[str]) -> list[str]:
+        with CaptureQueriesContext(connection) as seen:
+            send(*[spoken(slug) for slug in slugs])
+        return [
+            query["sql"]
+            for query in seen.captured_queries
+            if any(table in query["sql"] for table in ("agent_evaluation_config", "sampled_days"))
+        ]
+
+    set_up(ada, ingest_keep=keep)
+    send(spoken("first"))
+    few, many = cost(talks(1, "few")), cost(talks(900, "many"))
+    assert len(few) == len(many) == {"all": 3, "rate": 5, "quota": 7}[keep]
+
+
+MACHINE = """
+import sys, django; django.setup()
+from agents.transcripts.ingest import NewMessages, ingest_messages
+from agents.models import Agent
+from correction.config.configure import configure
+if sys.argv[1] == "0":
+    ada = Agent.objects.create(slug="ada", display_name="Ada", system_prompt="You are Ada.")
+    configure(agent=ada, changes={"ingest_keep": "quota", "ingest_rate": "0.4"})
+print("ready", flush=True); sys.stdin.readline()
+for n in range(20):
+    messages = [
+        {"external_id": f"{sys.argv[1]}-{n}", "channel": f"talk-{n}-{i}", "agent": "ada", "text": "Good morning."} for i in range(10)
+    ]
+    ingest_messages(NewMessages.model_validate({"messages": messages}))
+print("done")
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_keep_the_same_conversations_and_count_each_once(database_file: Path) -> None:
+    environment = os.environ | {
+        "DATABASE_URL": f"sqlite:///{database_file}",
+        "DJANGO_SETTINGS_MODULE": "project.settings",
+    }
+    machines = []
+    for number in ("0", "1"):
+        machine = subprocess.Popen(
+            [sys.executable, "-c", MACHINE, number],
+            env=environment | {"PYTHONHASHSEED": number},  # Python's own hash differs between them
+            cwd=settings.BASE_DIR,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert machine.stdout is not None
+        assert machine.stdout.readline() == "ready\n"
+        machines.append(machine)
+    for machine in machines:
+        assert machine.stdin is not None
+        machine.stdin.write("\n")
+        machine.stdin.flush()
+    for machine in machines:
+        assert machine.communicate(timeout=120)[0] == "done\n"
+    with closing(sqlite3.connect(database_file)) as database:
+        talks_by_sender = []
+        for sender in ("0", "1"):
+            rows = database.execute(
+                "SELECT slug FROM messages JOIN channels ON channels.id = channel_id WHERE external_id LIKE ?",
+                [f"{sender}-%"],
+            )
+            talks_by_sender.append({slug for (slug,) in rows})
+        days = database.execute("SELECT rate, kept FROM sampled_days").fetchall()
+    slugs = [f"talk-{n}-{i}" for n in range(20) for i in range(10)]
+    assert talks_by_sender[0] == talks_by_sender[1] == below(slugs, 0.4)
+    assert days == [(0.4, len(talks_by_sender[0]))]
+
+
+def day_of_talks(seed: int) -> dict[str, list[int]]:
+    """2,000 conversations of 1 to 12 messages with scores that lie near each other; those named both are worse, and longer."""
+    rng = random.Random(seed)
+    day = {}
+    for number in range(2_000):
+        is_of_both = number % 4 == 0
+        middle = rng.gauss(4.5 if is_of_both else 7, 1.5)
+        length = rng.randint(1, 12) + 4 * is_of_both
+        name = f"{'both' if is_of_both else 'ada'}-{seed}-{number}"
+        day[name] = [min(9, max(0, round(rng.gauss(middle, 1)))) for _ in range(length)]
+    return day
+
+
+@pytest.mark.slow
+def test_a_quota_s_95_percent_interval_holds_the_day_s_mean(ada: Agent) -> None:
+    bob = make_agent("bob")
+    set_up(ada, ingest_keep="quota", ingest_quota=150)
+    set_up(bob, ingest_keep="quota", ingest_quota=150)
+    held, kept, misses = 0, 0, []
+    for seed in range(200):
+        SampledDay.objects.all().delete()
+        yesterday = (timezone.now() - DAY).date()
+        for agent, seen in ((ada, 2_000), (bob, 500)):  # so bob's rate is larger, and decides where both speak
+            SampledDay.objects.create(agent=agent, day=yesterday, rate=1.0, kept=seen, seen=seen)
+        day = day_of_talks(seed)
+        speakers = {slug: [ada.pk, bob.pk] if slug.startswith("both") else [ada.pk] for slug in day}
+        draws = Sampler().draw(speakers)
+        sample = [
+            Observation(float(score), 1 / draw.probability, slug)
+            for slug, draw in draws.items()
+            if draw.kept
+            for score in day[slug]
+        ]
+        estimate = bootstrap_mean(sample)
+        assert estimate.interval is not None
+        assert estimate.value is not None
+        truth = fmean(score for scores in day.values() for score in scores)
+        kept += estimate.n
+        held += estimate.interval.low <= truth <= estimate.interval.high
+        misses.append(estimate.value - truth)
+    print(f"held {held} of 200, {kept / 200:.0f} conversations a day, bias {fmean(misses):+.3f}")  # noqa: T201
+    assert 186 <= held <= 194  # 93 to 97 %
+    assert abs(fmean(misses)) < 0.03

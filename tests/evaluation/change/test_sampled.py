@@ -1,0 +1,185 @@
+"""Figures of conversations that were kept by chance: each counts for as many as it stands for, and conversations are drawn whole."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from agents.models import Agent, Channel, Message
+from evaluation.change.change import Sample, change_of, mean_of
+from evaluation.change.history import histories
+from evaluation.change.measurement_files import measurements_of_file, observations_json
+from evaluation.change.measurements import measurement_of
+from evaluation.change.position import position_profile
+from evaluation.change.series import standard_error
+from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.runs.planning import RunSpec, prepare_run
+from evaluation.runs.summary import summarize
+from evaluation.statistics.bootstrap import Observation, bootstrap_mean
+from evaluation.statistics.difference import error_of, mean_interval
+from evaluation.statistics.prediction_powered import prediction_powered_mean
+from tests.evaluation.judged import make_run, make_score
+from tests.factories import make_agent, make_channel, talk
+
+pytestmark = pytest.mark.django_db
+RARE, COMMON = (
+    (2, 3, 2),
+    (8, 9, 8, 9, 8, 9),
+)  # scores: of a conversation that stands for ten, and of one that stands for itself
+
+
+@pytest.fixture
+def ada() -> Agent:
+    return make_agent("ada")
+
+
+def kept(ada: Agent, slug: str, number: int, probability: float) -> list[Message]:
+    channel = make_channel(slug)
+    Channel.objects.filter(pk=channel.pk).update(inclusion_probability=probability)
+    channel.refresh_from_db()
+    return talk(ada, [f"{slug} {n}" for n in range(number)], channel=channel)
+
+
+def judged(ada: Agent, *, repeats: int = 1) -> EvaluationRun:
+    """An evaluation of two conversations, of which one was kept with a chance of 0.1."""
+    run = make_run(ada, repeats=repeats)
+    for slug, scores, probability in (("rare", RARE, 0.1), ("common", COMMON, 1.0)):
+        for message, score in zip(kept(ada, slug, len(scores), probability), scores, strict=True):
+            for repeat in range(1, repeats + 1):
+                make_score(run, score, message=message, inclusion_weight=1 / probability, repeat=repeat)
+    return run
+
+
+TRUE_MEAN = (10 * sum(RARE) + sum(COMMON)) / (10 * len(RARE) + len(COMMON))
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_the_score_counts_each_conversation_as_it_was_likely_to_be_kept(ada: Agent, repeats: int) -> None:
+    summary = summarize(judged(ada, repeats=repeats)).dimensions["adherence"]
+    assert summary.score == round(TRUE_MEAN, 4)
+    assert summary.propositions[0].score == round(TRUE_MEAN, 4)
+    assert summary.scored == repeats * 9  # a number of judgements stays one
+
+
+def test_a_measurement_draws_whole_conversations(ada: Agent) -> None:
+    run = judged(ada)
+    observations = measurement_of(run).dimensions["adherence"].propositions["dry"].observations
+    assert len({observation.cluster for observation in observations}) == 2
+    assert len({observation.item for observation in observations}) == 9
+    assert mean_of(observations) == round(TRUE_MEAN, 4)
+    assert standard_error(run, "adherence") == pytest.approx(error_of(observations))
+
+
+def test_a_file_holds_the_weights_and_conversations(ada: Agent, tmp_path: Path) -> None:
+    run = judged(ada)
+    measured = measurement_of(run)
+    document = {
+        "agent": "ada",
+        "judge": "m",
+        "dimensions": {"adherence": {"score": round(TRUE_MEAN, 4), "propositions": {"dry": round(TRUE_MEAN, 4)}}},
+        "observations": observations_json(measured),
+    }
+    path = tmp_path / "b.json"
+    path.write_text(json.dumps({"judge": "m", "runs": [document]}))
+
+    read = measurements_of_file(path)["ada"].dimensions["adherence"]
+
+    expected = measured.dimensions["adherence"]
+    assert sorted(read.propositions["dry"].observations) == sorted(expected.propositions["dry"].observations)
+    assert (read.messages, read.unscored) == (expected.messages, expected.unscored) == (9, 0)
+
+
+def test_a_planned_evaluation_stores_the_weights(ada: Agent) -> None:
+    kept(ada, "rare", 3, 0.25)
+    kept(ada, "common", 3, 1.0)
+    run = prepare_run(RunSpec(agent=ada, dimensions=("adherence",))).run
+    weights = EvaluationScore.objects.filter(evaluation_run=run).values_list(
+        "message__channel__slug", "inclusion_weight"
+    )
+    assert set(weights) == {("rare", 4.0), ("common", 1.0)}
+
+
+def test_rolling_means_count_the_weights(ada: Agent) -> None:
+    run = judged(ada)
+    (history,) = histories(agents=[ada.pk], tags={}, dimensions=["adherence"])
+    assert history.rolled[-1].mean == pytest.approx(TRUE_MEAN)
+    assert history.rolled[-1].interval is not None
+    assert run.pk == history.points[0].run
+
+
+def test_scores_by_position_count_the_weights(ada: Agent) -> None:
+    profile = position_profile(judged(ada), [(1, 100)])
+    assert profile.dimensions["adherence"].bins[0].score == pytest.approx(TRUE_MEAN)
+
+
+def conversations(number: int, mean: float, *, weights: Sequence[float] = (1.0,), seed: int = 0) -> list[Observation]:
+    """Conversations of five messages whose scores lie near each other."""
+    rng = random.Random(seed)
+    observations = []
+    for n in range(number):
+        middle = rng.gauss(mean, 1.5)
+        for _ in range(5):
+            score = round(min(9.0, max(0.0, rng.gauss(middle, 0.5))))
+            observations.append(Observation(float(score), weights[n % len(weights)], f"conversation:{seed}-{n}"))
+    return observations
+
+
+def changed(before: Sequence[Observation], now: Sequence[Observation]) -> tuple[object, ...]:
+    samples = [Sample(score=mean_of(sample), observations=sample) for sample in (before, now)]
+    change = change_of(*samples, dimension="adherence", margin=0.5)
+    return change.verdict, change.unit, change.baseline, change.candidate, change.interval
+
+
+def test_a_change_is_of_the_weighted_means_over_conversations() -> None:
+    before = conversations(30, 7.0, weights=(1.0, 20.0), seed=1)
+    now = conversations(30, 4.0, weights=(1.0, 20.0), seed=2)
+    verdict, unit, baseline, candidate, interval = changed(before, now)
+    assert (verdict, unit) == ("drifted", "conversations")
+    assert (baseline, candidate) == (mean_of(before), mean_of(now))
+    assert interval is not None
+
+
+def test_messages_of_a_baseline_compare_with_sampled_conversations() -> None:
+    before = [o._replace(cluster=f"message:{n}") for n, o in enumerate(conversations(20, 7.0, seed=1))]
+    verdict, _, _, _, interval = changed(before, conversations(30, 4.0, weights=(1.0, 2.0), seed=2))
+    assert (verdict, interval is not None) == ("drifted", True)
+
+
+@pytest.mark.parametrize("weight", [1.0, 4.0, 0.5])
+def test_equal_weights_change_nothing(weight: float) -> None:
+    before, now = conversations(12, 7.0, seed=1), conversations(12, 5.0, seed=2)
+    heavier = [[o._replace(weight=weight) for o in sample] for sample in (before, now)]
+    assert changed(*heavier) == changed(before, now)
+    assert bootstrap_mean(heavier[0]) == bootstrap_mean(before)
+    values = [o.value for o in before]
+    assert mean_interval(values, [weight] * len(values)) == mean_interval(values)
+    labels, rest = values[:60], [o.value for o in now]
+    plain = prediction_powered_mean(labels, labels[::-1], rest)
+    equal = [weight] * 60
+    assert prediction_powered_mean(labels, labels[::-1], rest, weights=equal, rest_weights=equal) == plain
+
+
+def test_people_s_mean_counts_the_weights() -> None:
+    rng = random.Random(5)
+    inside = 0
+    for _ in range(300):
+        population = [(min(9, max(0, round(rng.gauss(4, 1.5)))), 0.1) for _ in range(4000)]
+        population += [(min(9, max(0, round(rng.gauss(8, 1)))), 1.0) for _ in range(300)]
+        truth = sum(score for score, _ in population) / len(population)
+        sample = [(score, 1 / chance) for score, chance in population if rng.random() < chance]
+        rng.shuffle(sample)
+        judge = [min(9.0, max(0.0, score + rng.choice((-1, 0, 0, 1, 1)))) for score, _ in sample]
+        estimate = prediction_powered_mean(
+            [float(score) for score, _ in sample[:150]],
+            judge[:150],
+            judge[150:],
+            weights=[weight for _, weight in sample[:150]],
+            rest_weights=[weight for _, weight in sample[150:]],
+        )
+        assert estimate.interval is not None
+        inside += estimate.interval.low <= truth <= estimate.interval.high
+    assert 0.92 <= inside / 300 <= 0.99, inside
