@@ -102,7 +102,12 @@ WIRES = [
 ]
 
 
-@pytest.fixture(params=WIRES, ids=lambda wire: wire.name)
+# The platforms share the code of the Messages protocol: over one of them the tests run always, over the others where slow tests do.
+SLOW = ("vertex", "foundry")
+OVER_ALL = [pytest.param(wire, id=wire.name, marks=[pytest.mark.slow] * (wire.name in SLOW)) for wire in WIRES]
+
+
+@pytest.fixture(params=OVER_ALL)
 def wire(request: pytest.FixtureRequest, llm_server: LLMServer, settings: Settings) -> Wire:
     """Have judge and actor use `llm_server` over the protocol of each provider in turn, with the key ``sk-test-secret``."""
     wire: Wire = request.param
