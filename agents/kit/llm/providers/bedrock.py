@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.conf import settings
 
 from agents.kit.llm.providers.anthropic import Platform, without_custom_headers
-from agents.kit.llm.providers.base import Failure, Route, is_installed
+from agents.kit.llm.providers.base import Failure, Route, is_installed, key_fault
 from agents.kit.llm.requests import Role, Status
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ class Bedrock(Platform):
     def missing(self) -> str:
         if not _region():
             return "no AWS region is set: set AWS_REGION"
+        if fault := key_fault(settings.AWS_BEARER_TOKEN_BEDROCK):
+            return f"AWS_BEARER_TOKEN_BEDROCK {fault}"
         if not settings.AWS_BEARER_TOKEN_BEDROCK and not is_installed("boto3", "botocore"):
             return "boto3, which signs requests to Bedrock, is not installed: run pip install 'anthropic[bedrock]'"
         return ""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from agents.kit.llm import Status, complete
 from agents.kit.llm.endpoints import problem_of, route_of
 from agents.kit.llm.providers import batch_problem, provider_of
 from tests.agents.kit.llm.asking import Score, judge_request, row_of
-from tests.agents.kit.llm.platforms import SECRETS, google_tokens, needs, platform
+from tests.agents.kit.llm.platforms import SECRETS, needs, platform
 from tests.llm_server import LLMServer
 
 GOOD = {"score": 7, "reason": "calm"}
@@ -28,14 +26,13 @@ def name(
     request: pytest.FixtureRequest,
     llm_server: LLMServer,
     settings: Settings,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[str]:
+) -> str:
     """Have the judge be a model of each platform in turn, whose address is the loopback server's."""
     name: str = request.param
     platform(name, llm_server.url, settings)
-    with google_tokens(tmp_path, monkeypatch) if name == "vertex" else nullcontext():
-        yield name
+    if name == "vertex":
+        request.getfixturevalue("google_account")
+    return name
 
 
 PATHS = {
@@ -122,7 +119,7 @@ def test_a_secret_that_a_platform_repeats_is_not_shown(llm_server: LLMServer, se
 
 def test_a_platform_has_no_batches_and_says_so(settings: Settings) -> None:
     for name in ("bedrock", "vertex", "foundry"):
-        assert "has no batches" in batch_problem(f"{name}:claude-haiku-5-5")
+        assert "takes no batches" in batch_problem(f"{name}:claude-haiku-5-5")
     assert batch_problem("claude-haiku-5-5") == ""
 
 
@@ -196,6 +193,19 @@ def test_addresses_are_those_of_the_sdk(
 
     assert route_of("judge").base_url == address
     assert str(clients[name]().base_url).rstrip("/") == address
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"), [("bedrock", "AWS_BEARER_TOKEN_BEDROCK"), ("foundry", "ANTHROPIC_FOUNDRY_API_KEY")]
+)
+def test_a_key_that_no_header_can_carry_is_named_but_not_shown(settings: Settings, name: str, setting: str) -> None:
+    platform(name, "http://127.0.0.1:1", settings)
+    setattr(settings, setting, "sk secret")
+
+    problem = problem_of("judge", settings.JUDGE_MODEL)
+
+    assert setting in problem
+    assert "sk secret" not in problem
 
 
 def test_an_address_that_is_none_is_named_and_not_shown(settings: Settings) -> None:
