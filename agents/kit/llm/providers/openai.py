@@ -64,6 +64,7 @@ STOP_REASONS = {
 FILTER_CODES = ("content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation")
 FILTER_WORDS = "litellm.ContentPolicyViolationError"
 QUOTA_CODES = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
+REASONING_WORDS = ("reasoning", "effort")
 SCHEMA_WORDS = ("response_format", "json_schema", "schema", "structured")
 
 
@@ -210,9 +211,11 @@ class OpenAI(RemoteProvider):
 
     def blamed(self, route: Route, body: Mapping[str, Any], error: str) -> str:
         """Return what a refusal may be about: also how the answer's length is limited, and that the model is not to think."""
-        for name in ("reasoning_effort", "max_completion_tokens", "max_tokens"):
-            if name in body and name in error:
-                return name
+        if "reasoning_effort" in body and any(word in error.lower() for word in REASONING_WORDS):
+            return "reasoning_effort"
+        usual_limit = self._token_limit(route, ())
+        if usual_limit in body and usual_limit in error:
+            return usual_limit
         return super().blamed(route, body, error)
 
 
@@ -331,6 +334,9 @@ def _failure_by_status(problem: APIStatusError, route: Route) -> Failure:
     For example ``HTTP 401: Incorrect API key provided (check OPENAI_API_KEY)``. A prompt that a filter refused is `refused`.
     """
     words = _words_of(problem.body) or "no reason given"
+    field = _field(problem.body, "param")
+    if isinstance(field, str) and field not in words:
+        words = f"{words} (of {field})"
     line = short_line(f"HTTP {problem.status_code}: {words}", MAX_DETAIL)
     if _is_filtered(problem.body, words):
         return Failure(Status.REFUSED, f"a content filter refused the prompt: {line}")

@@ -188,6 +188,7 @@ REFUSED = [
     ("max_tokens", 400, "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."),
     ("reasoning_effort", 400, "Unsupported value: 'reasoning_effort' does not support 'none' with this model."),
     ("reasoning_effort", 422, "body.reasoning_effort: Extra inputs are not permitted"),
+    ("reasoning_effort", 400, "validation failed: effort must be one of: low medium high"),
 ]
 
 
@@ -202,6 +203,20 @@ def test_what_a_model_refuses_is_left_out_at_once_and_afterwards(
     assert (first.status, first.attempts, second.status, second.attempts) == (Status.OK, 2, Status.OK, 1)
     assert [field in body for body in chat.bodies] == [True, False, False]
     assert all(77 in body.values() for body in chat.bodies), "the answer is always limited"
+
+
+def test_a_refusal_may_name_its_field_beside_its_words(chat: LLMServer) -> None:
+    error = {"message": "Invalid value: 'none'.", "param": "reasoning_effort", "code": "invalid_value"}
+    refusal = {"status": 400, "raw": json.dumps({"error": error})}
+    chat.respond = lambda body: refusal if "reasoning_effort" in body else {"text": "Fine."}
+
+    assert complete(text_request()).ok
+
+
+def test_a_limit_of_tokens_that_is_refused_in_both_words_is_an_error(chat: LLMServer) -> None:
+    chat.always(status=400, message="'max_tokens' or 'max_completion_tokens' is too large: 2048")
+
+    assert (complete(text_request()).status, chat.calls) == (Status.REJECTED, 2)
 
 
 def test_a_model_that_refuses_one_thing_after_the_other_answers_in_the_end(chat: LLMServer) -> None:
