@@ -17,9 +17,10 @@ from agents.kit.llm.providers import batch_problem, is_priced, is_remote
 from agents.kit.models import LLMCall
 from agents.kit.ops.health import CHECKS
 from evaluation.models import EvaluationRun
+from evaluation.runs.estimate import estimate
 from tests.agents.kit.llm.asking import judge_request
 from tests.evaluation.conftest import PropositionFolder
-from tests.evaluation.measuring import measured, statuses, three_kinds
+from tests.evaluation.measuring import measured, spec, statuses, three_kinds
 from tests.llm_server import LLMServer, example_of
 from tests.without import ROOT
 
@@ -45,7 +46,9 @@ def answer(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_judge_of_a_new_provider_measures_an_agent(llm_server: LLMServer, propositions: PropositionFolder) -> None:
-    measured(three_kinds(propositions))
+    agent = three_kinds(propositions)
+    assert estimate(spec(agent)).cost_usd is None, "unpriced"
+    measured(agent)
 
     run = EvaluationRun.objects.get()
     assert run.status == EvaluationRun.Status.COMPLETED

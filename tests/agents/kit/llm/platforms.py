@@ -92,4 +92,5 @@ def _private_key() -> str:
 
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     form = serialization.PrivateFormat.PKCS8
-    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
+    pem: bytes = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    return pem.decode()

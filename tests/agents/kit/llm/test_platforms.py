@@ -52,7 +52,15 @@ def test_a_platform_is_asked_at_its_own_path_with_its_own_secret(
     llm_server: LLMServer, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "x-stray: 1")
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "stray")
+    for variable in (
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "ANTHROPIC_FOUNDRY_API_KEY",
+        "AWS_BEARER_TOKEN_BEDROCK",
+    ):
+        monkeypatch.setenv(variable, "stray")
+    for platform_name in ("BEDROCK", "VERTEX", "FOUNDRY"):
+        monkeypatch.setenv(f"ANTHROPIC_{platform_name}_BASE_URL", "http://127.0.0.1:1")
 
     reply = complete(judge_request(headers={"x-mark": "here"}))
 
