@@ -13,7 +13,6 @@ from agents.kit.llm.providers.base import (
     NoMessage,
     RemoteProvider,
     Route,
-    configured_url,
     status_of,
 )
 from agents.kit.llm.requests import LLMRequest, Role, Status, Usage
@@ -25,11 +24,11 @@ class Plain(RemoteProvider):
     name = "plain"
     schema_field = "schema"
 
-    def problem(self, role: Role, model: str) -> str:
-        return "" if configured_url(role) else f"no server is set: set {role.upper()}_BASE_URL"
+    def problem(self, role: Role, model: str, url: str) -> str:
+        return "" if url else f"no server is set: set {role.upper()}_BASE_URL"
 
-    def base_url(self, role: Role) -> str:
-        return configured_url(role)
+    def base_url(self, url: str) -> str:
+        return url
 
     def import_sdk(self) -> None:
         pass

@@ -11,7 +11,7 @@ from django.conf import settings
 
 from agents.kit.llm.providers.anthropic import Platform, without_custom_headers
 from agents.kit.llm.providers.base import Failure, Route, is_installed, key_fault
-from agents.kit.llm.requests import Role, Status
+from agents.kit.llm.requests import Status
 
 if TYPE_CHECKING:
     import httpx2
@@ -43,7 +43,7 @@ class Bedrock(Platform):
     def usual_url(self) -> str:
         return f"https://bedrock-runtime.{_region()}.amazonaws.com"
 
-    def key(self, role: Role) -> str:
+    def key(self) -> str:
         return str(settings.AWS_BEARER_TOKEN_BEDROCK)
 
     def import_sdk(self) -> None:

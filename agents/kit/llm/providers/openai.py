@@ -18,7 +18,6 @@ from agents.kit.llm.providers.base import (
     NoMessage,
     RemoteProvider,
     Route,
-    configured_url,
     is_installed,
     key_fault,
     status_of,
@@ -77,9 +76,8 @@ class OpenAI(RemoteProvider):
     schema_field = "response_format"
 
     # -- where it is
-    def problem(self, role: Role, model: str) -> str:
+    def problem(self, role: Role, model: str, url: str) -> str:
         key = settings.OPENAI_API_KEY
-        url = configured_url(role)
         setting = f"{role.upper()}_BASE_URL"
         if not is_installed("openai"):
             return f"{role.upper()}_MODEL is {model!r}, but openai is not installed: run pip install '{REQUIREMENT}'"
@@ -98,10 +96,10 @@ class OpenAI(RemoteProvider):
             f"speaks Chat Completions, or {role.upper()}_MODEL={OFFLINE_MODELS[role][0]} to work without a model"
         )
 
-    def base_url(self, role: Role) -> str:
-        return configured_url(role) or OPENAI_URL
+    def base_url(self, url: str) -> str:
+        return url or OPENAI_URL
 
-    def key(self, role: Role) -> str:
+    def key(self) -> str:
         return settings.OPENAI_API_KEY or PLACEHOLDER_KEY
 
     def is_own_server(self, route: Route) -> bool:

@@ -226,6 +226,17 @@ def test_an_address_that_is_none_is_named_and_not_shown(settings: Settings) -> N
         assert "s3cret" not in problem
 
 
+def test_the_server_of_one_provider_gets_no_key_of_another(settings: Settings) -> None:
+    settings.ANTHROPIC_API_KEY, settings.ANTHROPIC_BASE_URL = "a-key", ""
+    settings.JUDGE_MODEL, settings.JUDGE_BASE_URL = "openai:gpt-5.4-mini", "https://ours.example/openai/v1/"
+    settings.ACTOR_MODEL, settings.ACTOR_BASE_URL = "llama3:8b", "http://127.0.0.1:11434"
+
+    assert route_of("judge").base_url == "https://ours.example/openai/v1"
+    assert route_of("judge", "claude-haiku-5-5").base_url == "https://api.anthropic.com"
+    assert route_of("actor", "openai:gpt-5.4-mini").base_url == "https://api.openai.com/v1"
+    assert route_of("actor", "claude-haiku-5-5").base_url == "http://127.0.0.1:11434"
+
+
 def test_a_name_with_a_colon_of_its_own_is_no_platform() -> None:
     assert provider_of("llama3:8b").is_default
     assert provider_of("bedrock").is_default
