@@ -106,33 +106,26 @@ WIRES = [
 SLOW = ("vertex", "foundry")
 OVER_ALL = [pytest.param(wire, id=wire.name, marks=[pytest.mark.slow] * (wire.name in SLOW)) for wire in WIRES]
 
+# A test with this mark runs only over the protocols that any server may speak, which JUDGE_BASE_URL and ACTOR_BASE_URL name.
+over_open_wires = pytest.mark.parametrize(
+    "wire", [wire for wire in WIRES if not wire.url_setting], indirect=True, ids=lambda wire: wire.name
+)
+
 
 @pytest.fixture(params=OVER_ALL)
 def wire(request: pytest.FixtureRequest, llm_server: LLMServer, settings: Settings) -> Wire:
     """Have judge and actor use `llm_server` over the protocol of each provider in turn, with the key ``sk-test-secret``."""
     wire: Wire = request.param
-    _use(wire, llm_server, settings)
-    if wire.name == "vertex":
-        request.getfixturevalue("google_account")
-    return wire
-
-
-@pytest.fixture(params=[wire for wire in WIRES if not wire.url_setting], ids=lambda wire: wire.name)
-def open_wire(request: pytest.FixtureRequest, llm_server: LLMServer, settings: Settings) -> Wire:
-    """Do as `wire` does, for providers whose protocol any server may speak: JUDGE_BASE_URL and ACTOR_BASE_URL name it."""
-    wire: Wire = request.param
-    _use(wire, llm_server, settings)
-    return wire
-
-
-def _use(wire: Wire, server: LLMServer, settings: Settings) -> None:
     if not is_installed(wire.package):
         missing(wire.package)
     set_accounts(settings)
     settings.JUDGE_MODEL = settings.ACTOR_MODEL = wire.model("test-model")
-    wire.lead_to(server, settings)
+    wire.lead_to(llm_server, settings)
     if wire.key_setting:
         setattr(settings, wire.key_setting, "sk-test-secret")
+    if wire.name == "vertex":
+        request.getfixturevalue("google_account")
+    return wire
 
 
 @pytest.fixture(scope="session")

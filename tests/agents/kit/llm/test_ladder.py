@@ -9,7 +9,7 @@ import pytest
 
 from agents.kit.llm import Status, complete
 from tests.agents.kit.llm.asking import Score, judge_request, text_of
-from tests.agents.kit.llm.conftest import Wire
+from tests.agents.kit.llm.conftest import Wire, over_open_wires
 from tests.llm_server import LLMServer
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("wire")]
@@ -27,12 +27,13 @@ FIELDS = {
 }
 
 
-def test_the_schema_is_sent_in_the_form_of_the_provider(llm_server: LLMServer, open_wire: Wire) -> None:
+@over_open_wires
+def test_the_schema_is_sent_in_the_form_of_the_provider(llm_server: LLMServer, wire: Wire) -> None:
     assert complete(judge_request()).value == Score(score=7, reason="word")
 
     (body,) = llm_server.bodies
-    assert body[open_wire.schema_field] == open_wire.schema_form
-    assert set(body) == FIELDS[open_wire.name]
+    assert body[wire.schema_field] == wire.schema_form
+    assert set(body) == FIELDS[wire.name]
 
 
 def test_a_malformed_answer_is_asked_again_once_with_an_example(llm_server: LLMServer) -> None:

@@ -17,7 +17,7 @@ from agents.kit.llm import Label, Status, complete, complete_many, complete_toge
 from agents.kit.models import LLMCall, LLMPayload, ModelPrice
 from agents.models import Agent
 from tests.agents.kit.llm.asking import act_request, asking, judge_request, row_of, text_request, word_of
-from tests.agents.kit.llm.conftest import Wire
+from tests.agents.kit.llm.conftest import Wire, over_open_wires
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -100,8 +100,9 @@ def test_payloads_are_kept_as_configured(
     assert sorted(LLMPayload.objects.values_list("call__role", flat=True)) == roles
 
 
+@over_open_wires
 def test_a_payload_is_what_was_sent_and_what_came_without_the_key(
-    llm_server: LLMServer, open_wire: Wire, settings: Settings
+    llm_server: LLMServer, wire: Wire, settings: Settings
 ) -> None:
     settings.LLM_STORE_PAYLOADS = "all"
     llm_server.reply(text="```json\n{}```")
@@ -111,7 +112,7 @@ def test_a_payload_is_what_was_sent_and_what_came_without_the_key(
 
     payload = LLMPayload.objects.get(call=row_of(reply))
     assert payload.request == llm_server.bodies[0]
-    assert payload.request[open_wire.schema_field] == json.loads(json.dumps(open_wire.schema_form))
+    assert payload.request[wire.schema_field] == json.loads(json.dumps(wire.schema_form))
     assert payload.reply == "```json\n{}```"
     assert "sk-test-secret" not in json.dumps(payload.request)
     called = LLMPayload.objects.get(call=row_of(acting))

@@ -11,7 +11,7 @@ from pytest_django import Settings
 from agents.kit.llm import InvalidAnswer, Status, ToolCall, Usage, complete
 from agents.kit.models import LLMCall, LLMPayload
 from tests.agents.kit.llm.asking import Score, act_request, judge_request, row_of, text_request
-from tests.agents.kit.llm.conftest import Wire
+from tests.agents.kit.llm.conftest import Wire, over_open_wires
 from tests.llm_server import LLMServer
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("wire")]
@@ -274,10 +274,11 @@ def test_a_404_names_its_cause(llm_server: LLMServer, wire: Wire, answer: dict[s
     assert cause.format(path=wire.added_path) in reply.error
 
 
-def test_an_error_that_repeats_the_key_does_not_show_it(llm_server: LLMServer, open_wire: Wire) -> None:
+@over_open_wires
+def test_an_error_that_repeats_the_key_does_not_show_it(llm_server: LLMServer, wire: Wire) -> None:
     llm_server.reply(status=401, message="invalid key sk-test-secret")
 
-    assert complete(text_request()).error == f"HTTP 401: invalid key *** (check {open_wire.key_setting})"
+    assert complete(text_request()).error == f"HTTP 401: invalid key *** (check {wire.key_setting})"
 
 
 def test_a_connection_dropped_without_an_answer_is_unavailable(llm_server: LLMServer, wire: Wire) -> None:
@@ -299,19 +300,21 @@ def test_a_200_that_is_no_message_is_rejected(llm_server: LLMServer, raw: str) -
     assert "answered 200 with" in reply.error
 
 
+@over_open_wires
 @pytest.mark.parametrize("key", ["sk-\u00e9", "sk test", "sk-test\n"])
 def test_a_key_that_no_header_can_carry_is_named_but_not_shown(
-    llm_server: LLMServer, settings: Settings, open_wire: Wire, key: str
+    llm_server: LLMServer, settings: Settings, wire: Wire, key: str
 ) -> None:
-    setattr(settings, open_wire.key_setting, key)
+    setattr(settings, wire.key_setting, key)
 
     reply = complete(text_request())
 
     assert (reply.status, llm_server.calls) == (Status.REJECTED, 0)
-    assert open_wire.key_setting in reply.error
+    assert wire.key_setting in reply.error
     assert key not in reply.error
 
 
+@over_open_wires
 @pytest.mark.parametrize(
     "url",
     [
@@ -322,11 +325,9 @@ def test_a_key_that_no_header_can_carry_is_named_but_not_shown(
         "http://user:s3cret@127.0.0.1:1",
     ],
 )
-def test_a_base_url_that_cannot_be_used_is_rejected_and_never_shown(
-    settings: Settings, open_wire: Wire, url: str
-) -> None:
+def test_a_base_url_that_cannot_be_used_is_rejected_and_never_shown(settings: Settings, wire: Wire, url: str) -> None:
     settings.ACTOR_BASE_URL = url
-    settings.ACTOR_MODEL = open_wire.model("test-model")
+    settings.ACTOR_MODEL = wire.model("test-model")
 
     reply = complete(text_request())
 
@@ -345,23 +346,23 @@ def test_a_spend_limit_is_not_retried(llm_server: LLMServer, wire: Wire) -> None
     assert wire.quota_words in reply.error
 
 
+@over_open_wires
 @pytest.mark.parametrize("role", ["judge", "actor"])
-def test_nothing_is_sent_without_a_key_and_errors_say_what_to_set(
-    settings: Settings, open_wire: Wire, role: str
-) -> None:
-    setattr(settings, open_wire.key_setting, "")
+def test_nothing_is_sent_without_a_key_and_errors_say_what_to_set(settings: Settings, wire: Wire, role: str) -> None:
+    setattr(settings, wire.key_setting, "")
     settings.JUDGE_BASE_URL = settings.ACTOR_BASE_URL = ""
 
     reply = complete(judge_request(role=role))
 
     assert (reply.status, reply.attempts) == (Status.REJECTED, 0)
-    for name in (open_wire.key_setting, f"{role.upper()}_BASE_URL", f"{role.upper()}_MODEL=offline:"):
+    for name in (wire.key_setting, f"{role.upper()}_BASE_URL", f"{role.upper()}_MODEL=offline:"):
         assert name in reply.error
     assert LLMCall.objects.get().cost_usd == 0
 
 
-def test_a_server_of_ones_own_needs_no_key(llm_server: LLMServer, settings: Settings, open_wire: Wire) -> None:
-    setattr(settings, open_wire.key_setting, "")
+@over_open_wires
+def test_a_server_of_ones_own_needs_no_key(llm_server: LLMServer, settings: Settings, wire: Wire) -> None:
+    setattr(settings, wire.key_setting, "")
 
     assert complete(text_request()).ok
     assert llm_server.headers[0]["authorization"] == "Bearer no-key-configured"

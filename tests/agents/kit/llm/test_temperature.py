@@ -9,7 +9,7 @@ from agents.kit.llm import complete, request_digest
 from agents.kit.llm.endpoints import forget, route_of
 from agents.kit.llm.requests import ROLES
 from tests.agents.kit.llm.asking import judge_request, row_of, text_request
-from tests.agents.kit.llm.conftest import Wire
+from tests.agents.kit.llm.conftest import Wire, over_open_wires
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -28,6 +28,7 @@ def test_a_temperature_counts_for_the_digest_where_one_is_set() -> None:
     assert plain == request_digest(text_request())
 
 
+@over_open_wires
 @pytest.mark.parametrize(
     ("model", "wished", "sent"),
     [
@@ -37,11 +38,11 @@ def test_a_temperature_counts_for_the_digest_where_one_is_set() -> None:
     ],
 )
 def test_only_models_that_take_it_get_it_and_the_ledger_says_so(
-    llm_server: LLMServer, open_wire: Wire, model: str, wished: float | None, sent: bool
+    llm_server: LLMServer, wire: Wire, model: str, wished: float | None, sent: bool
 ) -> None:
     llm_server.reply(text="Fine.")
 
-    reply = complete(text_request(model=open_wire.model(model), temperature=wished))
+    reply = complete(text_request(model=wire.model(model), temperature=wished))
 
     assert reply.ok
     assert llm_server.bodies[0].get("temperature") == (wished if sent else None)
@@ -59,34 +60,34 @@ def test_anthropics_own_api_never_gets_one(settings: Settings) -> None:
         assert not route.remote.takes_temperature(route)
 
 
-def test_a_server_that_refuses_it_is_asked_without_and_not_bothered_again(
-    llm_server: LLMServer, open_wire: Wire
-) -> None:
+@over_open_wires
+def test_a_server_that_refuses_it_is_asked_without_and_not_bothered_again(llm_server: LLMServer, wire: Wire) -> None:
     llm_server.reply(status=400, message="temperature is not supported by this model")
     llm_server.reply(text="Fine.")
     llm_server.reply(text="Fine again.")
 
-    first = complete(text_request(model=open_wire.model(LOCAL), temperature=0.4))
-    second = complete(text_request(model=open_wire.model(LOCAL), temperature=0.4))
+    first = complete(text_request(model=wire.model(LOCAL), temperature=0.4))
+    second = complete(text_request(model=wire.model(LOCAL), temperature=0.4))
 
     assert (first.ok, second.ok) == (True, True)
     assert [body.get("temperature") for body in llm_server.bodies] == [0.4, None, None]
     assert [row_of(reply).temperature_applied for reply in (first, second)] == [False, False]
 
 
+@over_open_wires
 def test_a_server_that_refuses_both_temperature_and_schema_is_asked_without_either(
-    llm_server: LLMServer, open_wire: Wire
+    llm_server: LLMServer, wire: Wire
 ) -> None:
     llm_server.reply(status=400, message="unknown field temperature")
-    llm_server.reply(status=400, message=f"unknown field {open_wire.schema_field}")
+    llm_server.reply(status=400, message=f"unknown field {wire.schema_field}")
     llm_server.reply(json={"score": 7, "reason": "calm"})
 
-    reply = complete(judge_request(model=open_wire.model(LOCAL), temperature=0.4))
+    reply = complete(judge_request(model=wire.model(LOCAL), temperature=0.4))
 
     assert reply.ok
-    assert [{"temperature", open_wire.schema_field} & set(body) for body in llm_server.bodies] == [
-        {open_wire.schema_field, "temperature"},
-        {open_wire.schema_field},
+    assert [{"temperature", wire.schema_field} & set(body) for body in llm_server.bodies] == [
+        {wire.schema_field, "temperature"},
+        {wire.schema_field},
         set(),
     ]
 
