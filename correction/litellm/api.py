@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import sentry_sdk
 from django.core.exceptions import PermissionDenied
 from django.http import Http404
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.utils import OpenApiExample
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.exceptions import APIException
@@ -34,6 +35,17 @@ class GatewayTokens(Tokens):
         if key and "Authorization" not in request.headers:
             return self.authenticate_credentials(key)
         return super().find_user_and_token(request)
+
+
+class GatewayTokensScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # registers itself
+    """Describes these tokens in the schema."""
+
+    target_class = GatewayTokens
+    name = "gatewayToken"
+    priority = 1
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
+        return {"type": "apiKey", "in": "header", "name": "x-api-key"}
 
 
 EXAMPLE = {
