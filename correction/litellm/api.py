@@ -77,7 +77,8 @@ class Guardrail(View):
         failed is written again from there by the agent's model, with the gate's feedback. What cannot be judged passes.
         """
         asked: Round = self.read_body()
-        return Response(answer_round(asked, user=request.user))
+        assert request.user.pk is not None  # noqa: S101 (no one else has the permission)
+        return Response(answer_round(asked, user_id=request.user.pk))
 
     def handle_exception(self, exc: Exception) -> Response:
         """Answer a crash with 503: LiteLLM lets the text pass then, where it is told to (`fail_open`); a 500 ends the client's reply."""
