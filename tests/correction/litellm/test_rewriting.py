@@ -118,6 +118,18 @@ def test_where_all_attempts_fail_the_best_one_is_said(
     assert (session.outcome, session.sent, session.message and session.message.text) == (outcome, sent, said)
 
 
+def test_a_model_that_says_no_more_ends_the_reply(client: Program, llm_server: LLMServer) -> None:
+    gated("adherence")
+    llm_server.respond = judging(Hooray=1, actor=[""])
+
+    got = call(client, agent="ada").stream(chunks_of(TEXT, 4))
+    end_replies()
+
+    assert got == "I filed it."
+    session = GateSession.objects.get()
+    assert (session.outcome, session.sent, session.message and session.message.text) == ("corrected", None, got)
+
+
 def test_the_operators_sentence_is_said_where_all_attempts_fail(client: Program, llm_server: LLMServer) -> None:
     gated("adherence", max_correction_attempts=1)
     llm_server.respond = judging(Hooray=1, Hurrah=4, actor=["Hurrah!"])
