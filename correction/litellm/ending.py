@@ -18,14 +18,15 @@ from agents.transcripts.prepare import NAME_LIMIT, Author, Prepared, Target
 from agents.transcripts.readers.traces import ASSISTANT, Call, Item, conversations
 from agents.transcripts.records import SourceMessage
 from agents.transcripts.spans import said_last
-from agents.transcripts.store import NotEntitled, rights_of
+from agents.transcripts.store import Rights
 from correction.gate.quality_check import newest_version
 from correction.gate.stage import end_session, write_attempt
 from correction.litellm.checking import CallContext, load_session
 from correction.litellm.models import GatedReply
-from correction.litellm.replies import Reply, Whose
+from correction.litellm.replies import ReplySoFar, Whose
 from correction.models import GateSession
 
+STORING = "agents.add_message"
 LEASE = timedelta(seconds=60)
 MOST_ATTEMPTS = 3  # leases of one reply before its crash is final
 SECONDS_BEHIND_OTHERS = 5  # until a reply is looked at again that waits for an earlier one of its conversation
@@ -50,13 +51,13 @@ def _end(row: GatedReply) -> dict[str, Any]:
         later = timezone.now() + timedelta(seconds=SECONDS_BEHIND_OTHERS)
         return {"status": Status.PENDING, "lease_expires_at": later}
     context = CallContext.model_validate(row.context)
-    replies = [Reply.model_validate(reply) for reply in row.replies]
+    replies = [ReplySoFar.model_validate(reply) for reply in row.replies]
     ended: dict[str, Any] = {"status": Status.COMPLETED, "context": {}, "replies": _kept(replies)}
     message: Message | None = None
     if row.conversation and row.agent is not None:
         try:
             message = _store_conversation(row, row.agent, context, replies)
-        except (NotEntitled, NotStored) as error:
+        except NotStored as error:
             ended |= {"status": Status.FAILED, "error": str(error)}
     channel = Channel.objects.filter(slug=row.conversation).first() if row.conversation else None
     for number, reply in enumerate(replies):
@@ -72,7 +73,7 @@ def _waits_for_earlier(row: GatedReply) -> bool:
     return open_rows.filter(pk__lt=row.pk).exists()
 
 
-def _kept(replies: Sequence[Reply]) -> list[dict[str, Any]]:
+def _kept(replies: Sequence[ReplySoFar]) -> list[dict[str, Any]]:
     """Return what stays of replies: the texts of those that are not the model's, for a round after a very long pause."""
     kept = []
     for reply in replies:
@@ -83,17 +84,20 @@ def _kept(replies: Sequence[Reply]) -> list[dict[str, Any]]:
 
 
 def _store_conversation(
-    row: GatedReply, agent: Agent, context: CallContext, replies: Sequence[Reply]
+    row: GatedReply, agent: Agent, context: CallContext, replies: Sequence[ReplySoFar]
 ) -> Message | None:
     """Store what of the conversation is new, the reply as it was returned among it; return the reply, None where there is none.
 
     Of several choices the first is stored.
 
     Raises:
-        NotEntitled: The user of the token may not make the channel, or have the agent join it.
-        NotStored: The channel is a synthetic one.
+        NotStored: The user of the token may not store messages, or the channel is a synthetic one.
     """
     slug = row.conversation
+    if not row.user.has_perm(STORING):
+        raise NotStored(
+            f"the user {row.user.get_username()!r}, whose token LiteLLM uses, lacks the permission {STORING}"
+        )
     text = replies[0].text if replies else ""
     call = Call(
         id=f"litellm:{row.pk}",
@@ -113,7 +117,8 @@ def _store_conversation(
         spoken = {slug: said_last(channel)} if channel is not None else {}
         new = [record for record in conversations([call], spoken) if isinstance(record, SourceMessage)]
         if new:
-            store_ingested(_prepared(new, slug, agent), rights=rights_of(row.user))
+            # The channel is one of the gateway's own, by its name: what may store messages may make it and have the agent join.
+            store_ingested(_prepared(new, slug, agent), rights=Rights(user=row.user_id))
     if not call.outputs:
         return None
     return Message.objects.filter(channel__slug=slug, external_id=f"{call.id}:{len(call.inputs)}").first()
@@ -148,7 +153,7 @@ def _prepared(messages: Sequence[SourceMessage], slug: str, agent: Agent) -> lis
 
 
 def _end_session(
-    reply: Reply, row: GatedReply, context: CallContext, channel: Channel | None, message: Message | None
+    reply: ReplySoFar, row: GatedReply, context: CallContext, channel: Channel | None, message: Message | None
 ) -> None:
     """End the gate session of a reply with its last attempt; one that was ended already (by a worker that died then) stays so.
 
@@ -157,21 +162,17 @@ def _end_session(
     session = load_session(reply.session, agent=row.agent, speaker=context.speaker)
     if session.outcome:
         return
-    if session.pk is None:
-        session.channel = channel
-    elif channel is not None:
+    session.channel = channel
+    if session.attempts:  # it is stored already, from before there was a channel
         GateSession.objects.filter(pk=session.pk).update(channel=channel)
-    if not reply.logs_last:
-        sent = None if message is None else reply.best
-        end_session(session, outcome=reply.outcome or session.attempts[-1].outcome, message=message, sent=sent)
+    if reply.outcome is not None:
+        end_session(session, outcome=reply.outcome, message=message, sent=None if message is None else reply.best)
     elif reply.result is not None:
-        number = session.next_number
         log = reply.result.load().log(
             session=session,
-            attempt=number,
-            outcome=reply.outcome,
+            attempt=session.next_number,
             persona_version_id=newest_version(row.agent),
             original_text=reply.text,
             judged_text=reply.text,
         )
-        write_attempt(log, message=message, best=None if reply.best == number else reply.best)
+        write_attempt(log, message=message)

@@ -62,7 +62,7 @@ class Whose(StrEnum):
     OURS = "ours"  # a sentence failed and was written again with all that follows
 
 
-class Reply(BaseModel):
+class ReplySoFar(BaseModel):
     """One choice of a call.
 
     Attributes:
@@ -74,10 +74,9 @@ class Reply(BaseModel):
         checked: Digests of beginnings that passed, the latest last.
         withheld: Digest of the text whose unfinished rest failed and was not returned.
         late_ms: Milliseconds that judging took where it brought no verdict in time, or where sentences were written again.
-        result: Of the latest check that passed, to be logged.
-        outcome: How the gate session ends; empty: as `result` says.
-        best: Number of the earlier attempt that is said, where it is not the last one.
-        logs_last: Whether the session ends with an attempt that is not stored yet.
+        result: Of the latest check that passed, to be logged with the whole reply.
+        outcome: How the gate session ends where every attempt failed, all of which are stored; None: with `result`.
+        best: Number of the attempt that is said then; None where none is.
     """
 
     session: UUID = Field(default_factory=uuid4)
@@ -92,7 +91,6 @@ class Reply(BaseModel):
     result: StoredResult | None = None
     outcome: Outcome | None = None
     best: int | None = None
-    logs_last: bool = True
 
     @property
     def text(self) -> str:
@@ -120,19 +118,19 @@ def digest_of(text: str) -> str:
     return hashlib.blake2b(text.rstrip().encode(), digest_size=12).hexdigest()
 
 
-def match_replies(texts: Sequence[str], known: Sequence[Reply]) -> list[Reply]:
+def match_replies(texts: Sequence[str], known: Sequence[ReplySoFar]) -> list[ReplySoFar]:
     """Return the reply that each text belongs to, a new one where it is none that is known.
 
     LiteLLM sends the texts by the order of the choices, but only of those that have a text yet: which are which shows in how they begin.
     """
     free = sorted(known, key=lambda reply: -len(reply.raw))  # stable: equal ones stay in their order
-    matched: list[Reply] = []
+    matched: list[ReplySoFar] = []
     for text in texts:
         later = [reply for reply in free if text.startswith(reply.raw)]
         earlier = [reply for reply in free if reply.raw.startswith(text)]  # a round that came late, or twice
         reply = next(iter([*later, *earlier]), None)
         if reply is None:
-            reply = Reply()
+            reply = ReplySoFar()
         else:
             free.remove(reply)
         matched.append(reply)

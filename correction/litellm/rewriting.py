@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core import signing
 
-from agents.kit.llm import Block, Label, LLMRequest, Turn, complete
+from agents.kit.llm import Block, Label, LLMRequest, Status, Turn, complete
 from agents.kit.llm.requests import InvalidAnswer
 from agents.kit.text.fences import render_prompt
 from agents.kit.text.storable import storable
@@ -18,13 +18,15 @@ from correction.gate.check import GateResult, persona_of
 from correction.gate.quality_check import newest_version
 from correction.gate.stage import best_attempt, feedback, write_attempt
 from correction.litellm.checking import ASSISTANT, Checker, load_session
-from correction.litellm.replies import Reply, StoredResult, Whose, whole_ends
-from correction.models import CorrectionLog, GateSession, Outcome
+from correction.litellm.replies import ReplySoFar, StoredResult, Whose, whole_ends
+from correction.models import GateSession, Outcome
 
 MARK_HEADER = "x-litellm-plumbline-rewrite"  # LiteLLM passes on values of headers that begin with x-litellm-
 MARK_SALT = "correction.litellm.rewriting"
 MARK_SECONDS = 600  # for which a mark holds: longer than any call
 WRITING_SECONDS = 30.0  # for one attempt of the model that writes again
+MOST_WRITING_SECONDS = 60.0  # for all attempts at a reply: LiteLLM waits for the round only so long
+LEAST_WRITING_SECONDS = 1.0  # with less left it is not asked
 BEGINNING = "(The conversation begins with your message.)"  # a conversation with a model begins with another's message
 
 
@@ -53,12 +55,13 @@ class Rewriting:
         result: Its verdict: it failed.
     """
 
-    reply: Reply
+    reply: ReplySoFar
     checker: Checker
     begun: str
     space: str
     text: str
     result: GateResult
+    writing_seconds_left: float = MOST_WRITING_SECONDS
     session: GateSession = field(init=False)
     persona_version: int | None = field(init=False)
 
@@ -70,44 +73,56 @@ class Rewriting:
     def run(self) -> None:
         """Have the rest of the reply written until it passes or no retry is left, and note in the reply what is said."""
         while True:
-            number = self.session.next_number
-            log = self._log(number)
-            left = self.checker.speaker.config["max_correction_attempts"] - number + 1
-            if left <= 0:
-                break
-            log.feedback = feedback(draft=self.text, result=self.result, attempt=number, left=left, external=True)
-            self._send_back(log)
-            continuation = self._ask(log.feedback)
+            left = self.checker.speaker.config["max_correction_attempts"] - self.session.next_number + 1
+            feedback_text = self._send_back(left)
+            continuation = self._ask(feedback_text) if left > 0 else None
+            if continuation is None:
+                self._force_through()
+                return
             if not continuation:
-                log = self.session.attempts[-1]
-                break
+                # It says no more, as the feedback allows: something else is said than what was sent back.
+                self.reply.outcome = Outcome.CORRECTED
+                self._say(self.begun, Whose.OURS)
+                return
             self.text = self.begun + self.space + continuation
             if self._passes():
                 self._say(self.text, Whose.OURS)
                 return
-        self._force_through(log)
 
-    def _log(self, number: int) -> CorrectionLog:
-        return self.result.log(
+    def _send_back(self, left: int) -> str:
+        """Store the failed attempt; return the feedback on it, which is empty where no retry is left."""
+        number = self.session.next_number
+        log = self.result.log(
             session=self.session,
             attempt=number,
             persona_version_id=self.persona_version,
             original_text=self.text,
             judged_text=self.text,
         )
-
-    def _send_back(self, log: CorrectionLog) -> None:
-        """Store a failed attempt."""
+        if left > 0:
+            log.feedback = feedback(draft=self.text, result=self.result, attempt=number, left=left, external=True)
         write_attempt(log)
         self.session = log.session  # a new one where another process ended it meanwhile
+        self.reply.session = self.session.uuid
         self.session.attempts = (*self.session.attempts, log)
+        return log.feedback
 
-    def _ask(self, feedback_text: str) -> str:
-        """Return how the model goes on behind what stays, without white space around it; empty where it did not answer."""
-        reply = complete(self._request(feedback_text), deadline=WRITING_SECONDS)
-        if not reply.ok:
+    def _ask(self, feedback_text: str) -> str | None:
+        """Return how the model goes on behind what stays, without white space around it; empty where it says no more.
+
+        None where the call failed or no time is left for it, and where it says nothing although nothing stands there yet.
+        """
+        if self.writing_seconds_left < LEAST_WRITING_SECONDS:
+            return None
+        started = time.monotonic()
+        reply = complete(self._request(feedback_text), deadline=min(WRITING_SECONDS, self.writing_seconds_left))
+        self.writing_seconds_left -= time.monotonic() - started
+        says_no_more = reply.status is Status.MALFORMED and not reply.text.strip()
+        if says_no_more and self.begun.strip():
             return ""
-        continuation = storable(reply.text).strip()
+        if not reply.ok:
+            return None
+        continuation: str = storable(reply.text).strip()
         if self.begun.strip() and continuation.startswith(self.begun.strip()):  # it repeated what it was to continue
             continuation = continuation[len(self.begun.strip()) :].strip()
         return continuation
@@ -171,35 +186,23 @@ class Rewriting:
         self.reply.rest = ""
         self.reply.whose = whose
 
-    def _force_through(self, last: CorrectionLog) -> None:
-        """Say what the operator wrote for this, else the best attempt. Where that is the model's own, the model goes on, unchecked.
-
-        Args:
-            last: The last attempt; stored already where the model did not answer.
-        """
-        reply = self.reply
+    def _force_through(self) -> None:
+        """Say what the operator wrote for this, else the best attempt. Where that is the model's own, the model goes on, unchecked."""
         fallback = self.checker.speaker.parameters.fallback_text
-        is_stored = last.pk is not None
         if fallback:
-            if not is_stored:
-                self._send_back(last)
-            reply.logs_last = False
-            reply.outcome = Outcome.CORRECTED  # something else is said than what was sent back
+            self.reply.outcome = Outcome.CORRECTED  # something else is said than what was sent back
             self._say(self.begun + self.space + fallback, Whose.OURS)
             return
-        attempts = self.session.attempts if is_stored else (*self.session.attempts, last)
-        best = best_attempt(attempts)
-        reply.logs_last = not is_stored
-        reply.outcome = Outcome.FORCED_THROUGH
-        reply.best = best.attempt
-        reply.result = StoredResult.of(self.result)
-        if reply.raw.startswith(best.judged_text):
-            self._say(reply.raw, Whose.FORCED)
+        best = best_attempt(self.session.attempts)
+        self.reply.outcome = Outcome.FORCED_THROUGH
+        self.reply.best = best.attempt
+        if self.reply.raw.startswith(best.judged_text):
+            self._say(self.reply.raw, Whose.FORCED)
         else:
             self._say(best.judged_text, Whose.OURS)
 
 
-def rewrite(reply: Reply, checker: Checker, *, failed_text: str, result: GateResult) -> None:
+def rewrite(reply: ReplySoFar, checker: Checker, *, failed_text: str, result: GateResult) -> None:
     """Have a reply written again from behind what passed of it, and note what is said from now on.
 
     Args:

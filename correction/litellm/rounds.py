@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from django.contrib.auth.models import User
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
@@ -20,7 +19,7 @@ from correction.gate.check import GateResult
 from correction.litellm.checking import SYSTEM, CallContext, Checker, Said, Speaker, find_speaker
 from correction.litellm.contract import NOTHING_TO_SAY, GuardrailAnswer, Round
 from correction.litellm.models import IDLE, GatedReply
-from correction.litellm.replies import CALL_FAILED, Reply, StoredResult, Whose, digest_of, match_replies, new_ends
+from correction.litellm.replies import CALL_FAILED, ReplySoFar, StoredResult, Whose, digest_of, match_replies, new_ends
 from correction.litellm.rewriting import MARK_HEADER, is_marked, rewrite
 from correction.models import GateMode
 
@@ -34,7 +33,7 @@ MOST_LOST_RACES = 5  # rounds of one call at the same time
 CHANNEL_PREFIX = "litellm-"  # what clients call their conversations must not lead into other channels
 
 
-def answer_round(asked: Round, *, user: User) -> GuardrailAnswer:
+def answer_round(asked: Round, *, user_id: int) -> GuardrailAnswer:
     """Return what LiteLLM is to do with a call or with the texts of its reply so far. No transaction may be open.
 
     Raises:
@@ -46,15 +45,15 @@ def answer_round(asked: Round, *, user: User) -> GuardrailAnswer:
     if speaker.config.gate_is_off or not asked.litellm_call_id:
         return NOTHING_TO_SAY
     if asked.input_type == "request":
-        _note_call(asked, speaker, user)
+        _note_call(asked, speaker, user_id)
         return NOTHING_TO_SAY
     texts = storable(asked.texts or [])
     if not any(texts):
         return NOTHING_TO_SAY
     if speaker.config.gate_mode == GateMode.OBSERVE:
-        _update_replies(asked, speaker, user, lambda replies, context: _note_texts(replies, texts))
+        _update_replies(asked, speaker, user_id, lambda replies, context: _note_texts(replies, texts))
         return NOTHING_TO_SAY
-    replies = _update_replies(asked, speaker, user, lambda known, context: _advance(known, texts, context, speaker))
+    replies = _update_replies(asked, speaker, user_id, lambda known, context: _advance(known, texts, context, speaker))
     answered = replies[: len(texts)]
     is_changed = any(not text.startswith(reply.text) for text, reply in zip(texts, answered, strict=True))
     if is_changed and asked.is_of_messages_api and any(reply.rounds > 1 for reply in answered):
@@ -67,23 +66,23 @@ def answer_round(asked: Round, *, user: User) -> GuardrailAnswer:
     )
 
 
-def _note_call(asked: Round, speaker: Speaker, user: User) -> None:
+def _note_call(asked: Round, speaker: Speaker, user_id: int) -> None:
     """Store what a call brings with it; a call that is posted again before its reply stays as it is.
 
     A client may give its calls ids of its own, and two calls the same: the reply of the earlier one is stored under another id.
     """
-    earlier = GatedReply.objects.filter(user=user, call_id=asked.litellm_call_id, rounds__gt=0)
+    earlier = GatedReply.objects.filter(user=user_id, call_id=asked.litellm_call_id, rounds__gt=0)
     earlier.update(call_id=f"earlier:{uuid4()}")
-    GatedReply.objects.bulk_create([_new_row(asked, speaker, user)], ignore_conflicts=True)
+    GatedReply.objects.bulk_create([_new_row(asked, speaker, user_id)], ignore_conflicts=True)
 
 
-def _new_row(asked: Round, speaker: Speaker, user: User) -> GatedReply:
+def _new_row(asked: Round, speaker: Speaker, user_id: int) -> GatedReply:
     """Return the row of a call, not saved yet; the conversation of a speaker who is no agent is not stored, so that it has no channel."""
     context = read_context(asked, speaker)
     now = timezone.now()
     return GatedReply(
-        user=user,
-        call_id=asked.litellm_call_id,
+        user_id=user_id,
+        call_id=asked.litellm_call_id or "",
         agent=speaker.agent,
         context=context.model_dump(),
         conversation=_channel_slug(asked, context, speaker.agent.slug) if speaker.agent is not None else "",
@@ -135,10 +134,10 @@ def _channel_slug(asked: Round, context: CallContext, agent: str) -> str:
     return CHANNEL_PREFIX + "-".join(filter(None, [words, digest]))
 
 
-Change = Callable[[list[Reply], CallContext], list[Reply]]
+Change = Callable[[list[ReplySoFar], CallContext], list[ReplySoFar]]
 
 
-def _update_replies(asked: Round, speaker: Speaker, user: User, change: Change) -> list[Reply]:
+def _update_replies(asked: Round, speaker: Speaker, user_id: int, change: Change) -> list[ReplySoFar]:
     """Read the replies of a call, change them, and store them unless another round was faster: then they are read and changed again.
 
     Args:
@@ -147,20 +146,20 @@ def _update_replies(asked: Round, speaker: Speaker, user: User, change: Change) 
     Returns:
         The changed replies.
     """
-    replies: list[Reply] = []
+    replies: list[ReplySoFar] = []
     for _ in range(MOST_LOST_RACES):
-        row = GatedReply.objects.filter(user=user, call_id=asked.litellm_call_id).first()
+        row = GatedReply.objects.filter(user=user_id, call_id=asked.litellm_call_id).first()
         if row is None:  # LiteLLM posts no request rounds, or the gate was off then
-            GatedReply.objects.bulk_create([_new_row(asked, speaker, user)], ignore_conflicts=True)
+            GatedReply.objects.bulk_create([_new_row(asked, speaker, user_id)], ignore_conflicts=True)
             continue
-        known = [Reply.model_validate(reply) for reply in row.replies]
+        known = [ReplySoFar.model_validate(reply) for reply in row.replies]
         replies = change(known, CallContext.model_validate(row.context))
         if _store_round(row, replies):
             break
     return replies
 
 
-def _store_round(row: GatedReply, replies: Sequence[Reply]) -> bool:
+def _store_round(row: GatedReply, replies: Sequence[ReplySoFar]) -> bool:
     """Store the replies of a round; return False where another round was stored since the row was read.
 
     A row that is being ended, or was, is open again: the reply goes on after a long pause.
@@ -178,7 +177,7 @@ def _store_round(row: GatedReply, replies: Sequence[Reply]) -> bool:
     return bool(same.update(**changes))
 
 
-def _note_texts(known: Sequence[Reply], texts: Sequence[str]) -> list[Reply]:
+def _note_texts(known: Sequence[ReplySoFar], texts: Sequence[str]) -> list[ReplySoFar]:
     """Return the replies with the texts of a round, unchecked."""
     matched = match_replies(texts, known)
     for reply, text in zip(matched, texts, strict=True):
@@ -188,13 +187,15 @@ def _note_texts(known: Sequence[Reply], texts: Sequence[str]) -> list[Reply]:
     return _with_others(matched, known)
 
 
-def _with_others(matched: list[Reply], known: Sequence[Reply]) -> list[Reply]:
+def _with_others(matched: list[ReplySoFar], known: Sequence[ReplySoFar]) -> list[ReplySoFar]:
     """Return the replies of a round, then those that have no text in it."""
     matched_ids = {reply.session for reply in matched}
     return [*matched, *(reply for reply in known if reply.session not in matched_ids)]
 
 
-def _advance(known: Sequence[Reply], texts: Sequence[str], context: CallContext, speaker: Speaker) -> list[Reply]:
+def _advance(
+    known: Sequence[ReplySoFar], texts: Sequence[str], context: CallContext, speaker: Speaker
+) -> list[ReplySoFar]:
     """Return the replies after the new sentences of a round were checked."""
     matched = match_replies(texts, known)
     for reply, text in zip(matched, texts, strict=True):
@@ -203,7 +204,7 @@ def _advance(known: Sequence[Reply], texts: Sequence[str], context: CallContext,
     return _with_others(matched, known)
 
 
-def advance(reply: Reply, text: str, context: CallContext, speaker: Speaker) -> None:
+def advance(reply: ReplySoFar, text: str, context: CallContext, speaker: Speaker) -> None:
     """Check what is new in a reply, and note how far it passed.
 
     Args:
@@ -244,7 +245,7 @@ class _Failure:
     result: GateResult
 
 
-def _check_new(reply: Reply, checker: Checker, text: str, ends: Sequence[int]) -> _Failure | None:
+def _check_new(reply: ReplySoFar, checker: Checker, text: str, ends: Sequence[int]) -> _Failure | None:
     """Check a reply up to each of these places, and up to its end where that is unfinished; return the first failure, if there is one.
 
     What passed before is not checked again; what passes is remembered.

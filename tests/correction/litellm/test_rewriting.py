@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pytest_django import Settings
 
 from agents.kit.models import LLMCall
+from agents.kit.text.fences import render_prompt
 from agents.models import Message
 from correction.gate.statistics import get_gate_statistics
 from correction.models import CorrectionLog, GateSession
@@ -44,6 +47,16 @@ def test_the_model_goes_on_behind_the_words_that_are_out(client: Program, llm_se
     assert len([mark for mark in marks if mark]) == 1
 
 
+@pytest.mark.parametrize("begun", [True, False], ids=["begun", "from_the_start"])
+def test_the_note_to_the_model_reads_as_its_snapshot(begun: bool) -> None:
+    path = Path(__file__).with_name("snapshots") / f"continue_{'begun' if begun else 'from_the_start'}.txt"
+    found = render_prompt("litellm/continue", begun=begun, feedback="THE FEEDBACK") + "\n"
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        path.write_text(found, encoding="utf-8")
+
+    assert found == path.read_text(encoding="utf-8")
+
+
 def test_what_the_model_repeats_of_the_words_that_are_out_is_left_out(client: Program, llm_server: LLMServer) -> None:
     gated("adherence")
     llm_server.respond = judging(Hooray=1, actor=["I filed it. It is in F."])
@@ -67,7 +80,12 @@ def test_attempts_are_logged_and_counted_as_those_of_any_draft(client: Program, 
     ]  # fmt: skip
     session = GateSession.objects.get()
     message = Message.objects.get(agent=ada)
-    assert (session.source, session.outcome, session.sent, session.message) == ("gate", "passed_after_retry", 3, message)
+    assert (session.source, session.outcome, session.sent, session.message) == (
+        "gate",
+        "passed_after_retry",
+        3,
+        message,
+    )
     assert (session.agent, session.channel, message.text) == (ada, message.channel, got)
     assert "This is the second time" in second.feedback
     assert {row.score for row in third.dimension_results.all()} == {8}
@@ -100,6 +118,18 @@ def test_where_all_attempts_fail_the_best_one_is_said(
     assert (session.outcome, session.sent, session.message and session.message.text) == (outcome, sent, said)
 
 
+def test_a_model_that_says_no_more_ends_the_reply(client: Program, llm_server: LLMServer) -> None:
+    gated("adherence")
+    llm_server.respond = judging(Hooray=1, actor=[""])
+
+    got = call(client, agent="ada").stream(chunks_of(TEXT, 4))
+    end_replies()
+
+    assert got == "I filed it."
+    session = GateSession.objects.get()
+    assert (session.outcome, session.sent, session.message and session.message.text) == ("corrected", None, got)
+
+
 def test_the_operators_sentence_is_said_where_all_attempts_fail(client: Program, llm_server: LLMServer) -> None:
     gated("adherence", max_correction_attempts=1)
     llm_server.respond = judging(Hooray=1, Hurrah=4, actor=["Hurrah!"])
@@ -113,9 +143,7 @@ def test_the_operators_sentence_is_said_where_all_attempts_fail(client: Program,
     assert [log.outcome for log in logs()] == ["corrected", "corrected"]
 
 
-def test_a_call_that_writes_again_is_not_guarded_and_a_forged_mark_is_none(
-    client: Program, llm_server: LLMServer
-) -> None:
+def test_only_a_mark_of_ours_spares_a_call_the_gate(client: Program, llm_server: LLMServer) -> None:
     gated("adherence", max_correction_attempts=1)
     llm_server.respond = judging(Hooray=1, actor=["It is in F."] * 3)
     call(client, agent="ada").stream(chunks_of(TEXT, 4))
