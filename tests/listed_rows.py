@@ -31,6 +31,7 @@ from agents.models import Agent, Channel, Import, Message, PersonaVersion, Run
 from agents.swarm.models import DialogState
 from correction.behavior.models import BehaviorRequest
 from correction.interventions.models import Intervention, InterventionLog
+from correction.litellm.models import GatedReply
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, GateSession, ObservedMessage
 from evaluation.calibration.models import JudgeCalibration, LabelSet
 from evaluation.change.models import Baseline, Change, DriftAlert, Evidence, JudgeSentinel
@@ -281,6 +282,13 @@ def _observed(cast: Cast, have: int, more: int) -> None:
     })  # fmt: skip
 
 
+def _gated_reply(cast: Cast, n: int) -> dict[str, Any]:
+    gateway, _ = User.objects.get_or_create(username="gateway")
+    ended = {"status": "failed", "error": SENTENCE} if n % 50 == 0 else {"status": "completed"}
+    where = {"agent": cast.agent(n), "channel": cast.channel(n), "user": gateway}
+    return {"call_id": f"call-{n}", "conversation": f"litellm-{n}", "rounds": 7, **where, **ended}
+
+
 def _call(cast: Cast, n: int) -> dict[str, Any]:
     what = {"role": "judge", "purpose": "gate", "mechanism": "gate", "dimension": "adherence", "agent": cast.agent(n)}
     used = {"input_tokens": 900, "output_tokens": 80, "cost_usd": Decimal("0.00013"), "latency_ms": 900}
@@ -370,4 +378,5 @@ MAKERS: dict[str, Maker] = {
     "interventions.interventionlog": maker(InterventionLog, _intervention_log),
     "correction.correctionlog": _logs,
     "correction.observedmessage": _observed,
+    "litellm.gatedreply": maker(GatedReply, _gated_reply),
 }

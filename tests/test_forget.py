@@ -49,6 +49,7 @@ from agents.swarm.models import UserPreferences
 from agents.turn.receive import receive_message
 from correction.gate.statistics import get_gate_statistics
 from correction.interventions.models import Intervention, InterventionLog
+from correction.litellm.models import GatedReply
 from correction.models import CorrectionLog, GateDimensionResult
 from evaluation.calibration.models import ScoreLabel
 from evaluation.models import EvaluationRun, EvaluationScore, Idea
@@ -141,6 +142,10 @@ def planted(db: None, settings: Settings, llm_server: LLMServer) -> Channel:
     IdempotentRequest.objects.create(
         user=eve, key="k", method="POST", path="/", body_digest="", status=201, answer=json.dumps({"outsider": NAME})
     )
+    GatedReply.objects.create(  # it crashed before it was stored
+        user=eve, call_id="1", agent=ada, status="errored", finished_at=timezone.now(), error=QUOTE,
+        context={"messages": [{"role": "user", "name": NAME, "text": SAID}]}, replies=[{"raw": QUOTE}],
+    )  # fmt: skip
     LogEntry.objects.create(
         user=eve, content_type=ContentType.objects.get_for_model(Message), object_id=str(said.pk), action_flag=2,
         object_repr=str(said), change_message="[]",
@@ -167,7 +172,7 @@ def test_a_planted_person_is_nowhere_afterwards_and_the_numbers_stay_the_same(pl
     before, numbered = kept_of(NAME, SAID, SHORT), numbers()
     tables = {place.split(".")[1] for place in before}
     planted_in = "Message Run RunMessage LLMPayload CorrectionLog GateDimensionResult EvaluationScore Idea ScoreLabel"
-    planted_in += " MemoryPassage InterventionLog IdempotentRequest LogEntry"
+    planted_in += " MemoryPassage InterventionLog IdempotentRequest LogEntry GatedReply"
     assert set(planted_in.split()) <= tables
 
     would = run("--outsider", NAME, "--dry-run")

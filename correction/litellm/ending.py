@@ -24,7 +24,7 @@ from correction.gate.stage import end_session, write_attempt
 from correction.litellm.checking import CallContext, load_session
 from correction.litellm.models import GatedReply
 from correction.litellm.replies import Reply, Whose
-from correction.models import GateSession
+from correction.models import GateSession, Outcome
 
 LEASE = timedelta(seconds=60)
 MOST_ATTEMPTS = 3  # leases of one reply before its crash is final
@@ -157,13 +157,12 @@ def _end_session(
     session = load_session(reply.session, agent=row.agent, speaker=context.speaker)
     if session.outcome:
         return
-    if session.pk is None:
-        session.channel = channel
-    elif channel is not None:
+    session.channel = channel
+    if session.attempts:  # it is stored already, from before there was a channel
         GateSession.objects.filter(pk=session.pk).update(channel=channel)
     if not reply.logs_last:
         sent = None if message is None else reply.best
-        end_session(session, outcome=reply.outcome or session.attempts[-1].outcome, message=message, sent=sent)
+        end_session(session, outcome=reply.outcome or Outcome.CORRECTED, message=message, sent=sent)
     elif reply.result is not None:
         number = session.next_number
         log = reply.result.load().log(

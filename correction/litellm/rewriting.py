@@ -107,7 +107,7 @@ class Rewriting:
         reply = complete(self._request(feedback_text), deadline=WRITING_SECONDS)
         if not reply.ok:
             return ""
-        continuation = storable(reply.text).strip()
+        continuation: str = storable(reply.text).strip()
         if self.begun.strip() and continuation.startswith(self.begun.strip()):  # it repeated what it was to continue
             continuation = continuation[len(self.begun.strip()) :].strip()
         return continuation

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from django.contrib.auth.models import User
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
@@ -34,7 +33,7 @@ MOST_LOST_RACES = 5  # rounds of one call at the same time
 CHANNEL_PREFIX = "litellm-"  # what clients call their conversations must not lead into other channels
 
 
-def answer_round(asked: Round, *, user: User) -> GuardrailAnswer:
+def answer_round(asked: Round, *, user_id: int) -> GuardrailAnswer:
     """Return what LiteLLM is to do with a call or with the texts of its reply so far. No transaction may be open.
 
     Raises:
@@ -46,15 +45,15 @@ def answer_round(asked: Round, *, user: User) -> GuardrailAnswer:
     if speaker.config.gate_is_off or not asked.litellm_call_id:
         return NOTHING_TO_SAY
     if asked.input_type == "request":
-        _note_call(asked, speaker, user)
+        _note_call(asked, speaker, user_id)
         return NOTHING_TO_SAY
     texts = storable(asked.texts or [])
     if not any(texts):
         return NOTHING_TO_SAY
     if speaker.config.gate_mode == GateMode.OBSERVE:
-        _update_replies(asked, speaker, user, lambda replies, context: _note_texts(replies, texts))
+        _update_replies(asked, speaker, user_id, lambda replies, context: _note_texts(replies, texts))
         return NOTHING_TO_SAY
-    replies = _update_replies(asked, speaker, user, lambda known, context: _advance(known, texts, context, speaker))
+    replies = _update_replies(asked, speaker, user_id, lambda known, context: _advance(known, texts, context, speaker))
     answered = replies[: len(texts)]
     is_changed = any(not text.startswith(reply.text) for text, reply in zip(texts, answered, strict=True))
     if is_changed and asked.is_of_messages_api and any(reply.rounds > 1 for reply in answered):
@@ -67,23 +66,23 @@ def answer_round(asked: Round, *, user: User) -> GuardrailAnswer:
     )
 
 
-def _note_call(asked: Round, speaker: Speaker, user: User) -> None:
+def _note_call(asked: Round, speaker: Speaker, user_id: int) -> None:
     """Store what a call brings with it; a call that is posted again before its reply stays as it is.
 
     A client may give its calls ids of its own, and two calls the same: the reply of the earlier one is stored under another id.
     """
-    earlier = GatedReply.objects.filter(user=user, call_id=asked.litellm_call_id, rounds__gt=0)
+    earlier = GatedReply.objects.filter(user=user_id, call_id=asked.litellm_call_id, rounds__gt=0)
     earlier.update(call_id=f"earlier:{uuid4()}")
-    GatedReply.objects.bulk_create([_new_row(asked, speaker, user)], ignore_conflicts=True)
+    GatedReply.objects.bulk_create([_new_row(asked, speaker, user_id)], ignore_conflicts=True)
 
 
-def _new_row(asked: Round, speaker: Speaker, user: User) -> GatedReply:
+def _new_row(asked: Round, speaker: Speaker, user_id: int) -> GatedReply:
     """Return the row of a call, not saved yet; the conversation of a speaker who is no agent is not stored, so that it has no channel."""
     context = read_context(asked, speaker)
     now = timezone.now()
     return GatedReply(
-        user=user,
-        call_id=asked.litellm_call_id,
+        user_id=user_id,
+        call_id=asked.litellm_call_id or "",
         agent=speaker.agent,
         context=context.model_dump(),
         conversation=_channel_slug(asked, context, speaker.agent.slug) if speaker.agent is not None else "",
@@ -138,7 +137,7 @@ def _channel_slug(asked: Round, context: CallContext, agent: str) -> str:
 Change = Callable[[list[Reply], CallContext], list[Reply]]
 
 
-def _update_replies(asked: Round, speaker: Speaker, user: User, change: Change) -> list[Reply]:
+def _update_replies(asked: Round, speaker: Speaker, user_id: int, change: Change) -> list[Reply]:
     """Read the replies of a call, change them, and store them unless another round was faster: then they are read and changed again.
 
     Args:
@@ -149,9 +148,9 @@ def _update_replies(asked: Round, speaker: Speaker, user: User, change: Change) 
     """
     replies: list[Reply] = []
     for _ in range(MOST_LOST_RACES):
-        row = GatedReply.objects.filter(user=user, call_id=asked.litellm_call_id).first()
+        row = GatedReply.objects.filter(user=user_id, call_id=asked.litellm_call_id).first()
         if row is None:  # LiteLLM posts no request rounds, or the gate was off then
-            GatedReply.objects.bulk_create([_new_row(asked, speaker, user)], ignore_conflicts=True)
+            GatedReply.objects.bulk_create([_new_row(asked, speaker, user_id)], ignore_conflicts=True)
             continue
         known = [Reply.model_validate(reply) for reply in row.replies]
         replies = change(known, CallContext.model_validate(row.context))

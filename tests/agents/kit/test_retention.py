@@ -35,6 +35,7 @@ from correction.costs import get_cost_summary
 from correction.gate.statistics import get_gate_statistics
 from correction.gate.thresholds import mark_result
 from correction.interventions.models import InterventionLog
+from correction.litellm.models import GatedReply
 from correction.models import CorrectionLog, GateDimensionResult, GateSession, ObservedMessage
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.windows import MessageWindow
@@ -62,6 +63,7 @@ LOGS = (
     GateDimensionResult,
     InterventionLog,
     ObservedMessage,
+    GatedReply,
     BehaviorEffect,
     BehaviorRequest,
     RunStep,
@@ -150,6 +152,7 @@ def everything(at: datetime) -> Agent:
         label={}, result="succeeded", text="of a run that was cancelled", call=served,
     )  # fmt: skip
     user, _ = User.objects.get_or_create(username="eve")
+    GatedReply.objects.create(user=user, call_id=str(uuid.uuid4()), status="completed", finished_at=at)
     aged(
         IdempotentRequest.objects.create(user=user, key=str(uuid.uuid4()), method="POST", path="/", body_digest=""), at
     )

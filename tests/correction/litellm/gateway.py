@@ -47,8 +47,8 @@ class Call:
     sent: dict[int, str] = field(default_factory=dict)
     answers: list[dict[str, Any]] = field(default_factory=list)
 
-    def round(self, kind: str, **fields: Any) -> dict[str, Any]:
-        """Post one round."""
+    def body(self, kind: str, **fields: Any) -> dict[str, Any]:
+        """The body of one round."""
         body: dict[str, Any] = {
             "input_type": kind, "litellm_call_id": self.call_id, "litellm_trace_id": "x", "litellm_version": "1.108.7",
             "structured_messages": None, "images": None, "tools": None, "texts": [], "tool_calls": None, "model": "m",
@@ -56,7 +56,11 @@ class Call:
             "request_headers": {"host": "gateway", "authorization": "[present]", **self.headers},
             "additional_provider_specific_params": self.parameters,
         }  # fmt: skip
-        answer = self.post(body | fields)
+        return body | fields
+
+    def round(self, kind: str, **fields: Any) -> dict[str, Any]:
+        """Post one round."""
+        answer = self.post(self.body(kind, **fields))
         self.answers.append(answer)
         return answer
 
@@ -89,9 +93,10 @@ class Call:
         return self.sent[0]
 
 
-def call(client: Program, **fields: Any) -> Call:
-    """A call whose first round was posted; `agent` and such are parameters of the guardrail."""
-    known = {name: fields.pop(name) for name in ("messages", "headers", "end_user", "call_id") if name in fields}
+def call(client: Program, *, announced: bool = True, **fields: Any) -> Call:
+    """A call whose first round was posted, if it is to be; `agent` and such are parameters of the guardrail."""
+    of_call = ("messages", "headers", "end_user", "call_id", "sent")
+    known = {name: fields.pop(name) for name in of_call if name in fields}
 
     def post(body: dict[str, Any]) -> dict[str, Any]:
         answer = client.post(ROUTE, body)
@@ -100,7 +105,8 @@ def call(client: Program, **fields: Any) -> Call:
         return got
 
     made = Call(post, parameters=fields, **known)
-    made.begin()
+    if announced:
+        made.begin()
     return made
 
 

@@ -48,7 +48,14 @@ def test_a_conversation_is_stored_once_however_often_its_history_is_sent(
     call(client, agent="ada", messages=[*said, user("Well?")]).stream(["Yes."])
     end_replies()
 
-    expected = [("user", "Well?"), ("Ada", "Yes."), ("user", "Yes?"), ("Ada", "Yes."), ("user", "Well?"), ("Ada", "Yes.")]
+    expected = [
+        ("user", "Well?"),
+        ("Ada", "Yes."),
+        ("user", "Yes?"),
+        ("Ada", "Yes."),
+        ("user", "Well?"),
+        ("Ada", "Yes."),
+    ]
     assert stored() == expected
     assert Channel.objects.filter(slug__startswith="litellm-").count() == 1
     assert [log.outcome for log in logs()] == ["passed"] * 3
@@ -91,7 +98,7 @@ def test_nothing_of_a_conversation_stays_in_its_row(client: Program, llm_server:
         ({}, {"messages": [user("Hm?")]}, False),
     ],
 )
-def test_a_channel_is_that_of_the_session_else_of_the_person_else_of_how_it_begins(
+def test_a_channel_is_known_by_session_then_person_then_first_message(
     client: Program, llm_server: LLMServer, one: dict[str, Any], other: dict[str, Any], together: bool
 ) -> None:
     gated("adherence")
@@ -158,7 +165,7 @@ def test_a_reply_waits_for_the_one_before_it_in_its_conversation(client: Program
     llm_server.respond = judging()
     call(client, agent="ada", end_user="bob").stream(["I filed it."])
     call(client, agent="ada", end_user="bob").stream(["Upstairs."])
-    first, second = GatedReply.objects.order_by("pk")
+    second = GatedReply.objects.latest("pk")
     GatedReply.objects.filter(pk=second.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
 
     assert work_one(owner=owner_name())

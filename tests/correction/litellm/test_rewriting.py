@@ -67,7 +67,12 @@ def test_attempts_are_logged_and_counted_as_those_of_any_draft(client: Program, 
     ]  # fmt: skip
     session = GateSession.objects.get()
     message = Message.objects.get(agent=ada)
-    assert (session.source, session.outcome, session.sent, session.message) == ("gate", "passed_after_retry", 3, message)
+    assert (session.source, session.outcome, session.sent, session.message) == (
+        "gate",
+        "passed_after_retry",
+        3,
+        message,
+    )
     assert (session.agent, session.channel, message.text) == (ada, message.channel, got)
     assert "This is the second time" in second.feedback
     assert {row.score for row in third.dimension_results.all()} == {8}
@@ -113,7 +118,7 @@ def test_the_operators_sentence_is_said_where_all_attempts_fail(client: Program,
     assert [log.outcome for log in logs()] == ["corrected", "corrected"]
 
 
-def test_a_call_that_writes_again_is_not_guarded_and_a_forged_mark_is_none(
+def test_only_a_mark_of_ours_spares_a_call_the_gate(
     client: Program, llm_server: LLMServer
 ) -> None:
     gated("adherence", max_correction_attempts=1)

@@ -10,6 +10,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from django.contrib.auth.models import User
 from django.utils import timezone
 from pytest_django import Settings
 
@@ -61,11 +62,14 @@ def held_by(model: type[Leasable], owner: str) -> Leasable:
         "LLMBatch": {"next_look_at": timezone.now()},
         "Import": {},
         "Job": {},
+        "GatedReply": {"call_id": "1"},
         "BehaviorRequest": {"agent": agent},
         "DialogSummary": {"agent": agent, "channel": channel, "from_position": 1, "to_position": 1},
         "Debate": {"channel": channel, "mode": "delphi", "topic": "Printer?"},
         "Experiment": {"name": "small", "judge": "offline:heuristic-1"},
     }
+    if model.__name__ == "GatedReply":
+        targets["GatedReply"]["user"] = User.objects.create_user("gateway")
     if model.__name__ == "Delivery":
         targets["Delivery"] = {"receiver": Receiver.objects.create(name="ops", address="ops@example.com")}
     if model.__name__ == "BehaviorEffect":
