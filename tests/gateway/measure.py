@@ -1,4 +1,4 @@
-"""``python -m tests.gateway.measure``: what the gate lets through and costs, with the real LiteLLM in front of a scripted model.
+"""``python -m tests.gateway``: what the gate lets through and costs, with the real LiteLLM in front of a scripted model.
 
 Needs `LITELLM_PYTHON` or `LITELLM=1`. Each part prints how many replies it played and what came of them; a part is named on the command
 line, else all are played.
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.database_file import make_tables
 from tests.gateway.model_server import CHUNKINGS, ModelServer, tokens
 from tests.gateway.planted import replies
 from tests.gateway.play import Played, play
@@ -157,23 +158,13 @@ PARTS: dict[str, tuple[Callable[[Path, int], None], int]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.gateway.measure", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.gateway", description=__doc__)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="default: all")
     parser.add_argument("--count", type=int, help="replies, or planted sentences of leaks")
     options = parser.parse_args()
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
-    import django
-
-    django.setup()
-    from tests.database_file import make_tables
-
     say(f"load {statistics.fmean(os.getloadavg()):.1f} on {os.cpu_count()} cores")
     for name in options.parts or PARTS:
         part, count = PARTS[name]
         with tempfile.TemporaryDirectory() as folder:
             make_tables(f"sqlite:///{folder}/migrated.sqlite3")
             part(Path(folder), options.count or count)
-
-
-if __name__ == "__main__":
-    main()

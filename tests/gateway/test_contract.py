@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from correction.litellm.contract import GuardrailAnswer, Metadata, Round
 
+from correction.litellm.contract import GuardrailAnswer, Metadata, Round
 from tests.gateway.proxy import litellm_python
 
 pytestmark = [pytest.mark.service, pytest.mark.slow]
