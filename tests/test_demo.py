@@ -38,6 +38,7 @@ EMPTY = {
     "agents.import": "an import belongs to the account that uploads it",
     "kit.workerheartbeat": "`make run` starts a worker",
     "kit.apitoken": "a token belongs to an account",
+    "litellm.gatedreply": "nothing comes through LiteLLM",
     "change.judgesentinel": "an offline judge cannot change behind its name",
 }
 

@@ -24,7 +24,7 @@ from correction.gate.stage import end_session, write_attempt
 from correction.litellm.checking import CallContext, load_session
 from correction.litellm.models import GatedReply
 from correction.litellm.replies import Reply, Whose
-from correction.models import GateSession, Outcome
+from correction.models import GateSession
 
 LEASE = timedelta(seconds=60)
 MOST_ATTEMPTS = 3  # leases of one reply before its crash is final
@@ -160,17 +160,14 @@ def _end_session(
     session.channel = channel
     if session.attempts:  # it is stored already, from before there was a channel
         GateSession.objects.filter(pk=session.pk).update(channel=channel)
-    if not reply.logs_last:
-        sent = None if message is None else reply.best
-        end_session(session, outcome=reply.outcome or Outcome.CORRECTED, message=message, sent=sent)
+    if reply.outcome is not None:
+        end_session(session, outcome=reply.outcome, message=message, sent=None if message is None else reply.best)
     elif reply.result is not None:
-        number = session.next_number
         log = reply.result.load().log(
             session=session,
-            attempt=number,
-            outcome=reply.outcome,
+            attempt=session.next_number,
             persona_version_id=newest_version(row.agent),
             original_text=reply.text,
             judged_text=reply.text,
         )
-        write_attempt(log, message=message, best=None if reply.best == number else reply.best)
+        write_attempt(log, message=message)

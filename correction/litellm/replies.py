@@ -74,10 +74,9 @@ class Reply(BaseModel):
         checked: Digests of beginnings that passed, the latest last.
         withheld: Digest of the text whose unfinished rest failed and was not returned.
         late_ms: Milliseconds that judging took where it brought no verdict in time, or where sentences were written again.
-        result: Of the latest check that passed, to be logged.
-        outcome: How the gate session ends; empty: as `result` says.
-        best: Number of the earlier attempt that is said, where it is not the last one.
-        logs_last: Whether the session ends with an attempt that is not stored yet.
+        result: Of the latest check that passed, to be logged with the whole reply.
+        outcome: How the gate session ends where every attempt failed, all of which are stored; None: with `result`.
+        best: Number of the attempt that is said then; None where none is.
     """
 
     session: UUID = Field(default_factory=uuid4)
@@ -92,7 +91,6 @@ class Reply(BaseModel):
     result: StoredResult | None = None
     outcome: Outcome | None = None
     best: int | None = None
-    logs_last: bool = True
 
     @property
     def text(self) -> str:

@@ -19,7 +19,7 @@ from correction.gate.quality_check import newest_version
 from correction.gate.stage import best_attempt, feedback, write_attempt
 from correction.litellm.checking import ASSISTANT, Checker, load_session
 from correction.litellm.replies import Reply, StoredResult, Whose, whole_ends
-from correction.models import CorrectionLog, GateSession, Outcome
+from correction.models import GateSession, Outcome
 
 MARK_HEADER = "x-litellm-plumbline-rewrite"  # LiteLLM passes on values of headers that begin with x-litellm-
 MARK_SALT = "correction.litellm.rewriting"
@@ -70,37 +70,34 @@ class Rewriting:
     def run(self) -> None:
         """Have the rest of the reply written until it passes or no retry is left, and note in the reply what is said."""
         while True:
-            number = self.session.next_number
-            log = self._log(number)
-            left = self.checker.speaker.config["max_correction_attempts"] - number + 1
-            if left <= 0:
-                break
-            log.feedback = feedback(draft=self.text, result=self.result, attempt=number, left=left, external=True)
-            self._send_back(log)
-            continuation = self._ask(log.feedback)
-            if not continuation:
-                log = self.session.attempts[-1]
-                break
+            left = self.checker.speaker.config["max_correction_attempts"] - self.session.next_number + 1
+            feedback_text = self._send_back(left)
+            continuation = self._ask(feedback_text) if left > 0 else ""
+            if not continuation:  # no retry is left, or the model did not answer
+                self._force_through()
+                return
             self.text = self.begun + self.space + continuation
             if self._passes():
                 self._say(self.text, Whose.OURS)
                 return
-        self._force_through(log)
 
-    def _log(self, number: int) -> CorrectionLog:
-        return self.result.log(
+    def _send_back(self, left: int) -> str:
+        """Store the failed attempt; return the feedback on it, which is empty where no retry is left."""
+        number = self.session.next_number
+        log = self.result.log(
             session=self.session,
             attempt=number,
             persona_version_id=self.persona_version,
             original_text=self.text,
             judged_text=self.text,
         )
-
-    def _send_back(self, log: CorrectionLog) -> None:
-        """Store a failed attempt."""
+        if left > 0:
+            log.feedback = feedback(draft=self.text, result=self.result, attempt=number, left=left, external=True)
         write_attempt(log)
         self.session = log.session  # a new one where another process ended it meanwhile
+        self.reply.session = self.session.uuid
         self.session.attempts = (*self.session.attempts, log)
+        return log.feedback
 
     def _ask(self, feedback_text: str) -> str:
         """Return how the model goes on behind what stays, without white space around it; empty where it did not answer."""
@@ -171,30 +168,18 @@ class Rewriting:
         self.reply.rest = ""
         self.reply.whose = whose
 
-    def _force_through(self, last: CorrectionLog) -> None:
-        """Say what the operator wrote for this, else the best attempt. Where that is the model's own, the model goes on, unchecked.
-
-        Args:
-            last: The last attempt; stored already where the model did not answer.
-        """
-        reply = self.reply
+    def _force_through(self) -> None:
+        """Say what the operator wrote for this, else the best attempt. Where that is the model's own, the model goes on, unchecked."""
         fallback = self.checker.speaker.parameters.fallback_text
-        is_stored = last.pk is not None
         if fallback:
-            if not is_stored:
-                self._send_back(last)
-            reply.logs_last = False
-            reply.outcome = Outcome.CORRECTED  # something else is said than what was sent back
+            self.reply.outcome = Outcome.CORRECTED  # something else is said than what was sent back
             self._say(self.begun + self.space + fallback, Whose.OURS)
             return
-        attempts = self.session.attempts if is_stored else (*self.session.attempts, last)
-        best = best_attempt(attempts)
-        reply.logs_last = not is_stored
-        reply.outcome = Outcome.FORCED_THROUGH
-        reply.best = best.attempt
-        reply.result = StoredResult.of(self.result)
-        if reply.raw.startswith(best.judged_text):
-            self._say(reply.raw, Whose.FORCED)
+        best = best_attempt(self.session.attempts)
+        self.reply.outcome = Outcome.FORCED_THROUGH
+        self.reply.best = best.attempt
+        if self.reply.raw.startswith(best.judged_text):
+            self._say(self.reply.raw, Whose.FORCED)
         else:
             self._say(best.judged_text, Whose.OURS)
 

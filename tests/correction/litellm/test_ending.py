@@ -20,7 +20,7 @@ from tests.correction.litellm.gateway import call, end_replies, judging
 from tests.factories import make_channel
 from tests.llm_server import LLMServer
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.databases_differ]
 
 
 def user(text: str, **fields: Any) -> dict[str, Any]:

@@ -118,9 +118,7 @@ def test_the_operators_sentence_is_said_where_all_attempts_fail(client: Program,
     assert [log.outcome for log in logs()] == ["corrected", "corrected"]
 
 
-def test_only_a_mark_of_ours_spares_a_call_the_gate(
-    client: Program, llm_server: LLMServer
-) -> None:
+def test_only_a_mark_of_ours_spares_a_call_the_gate(client: Program, llm_server: LLMServer) -> None:
     gated("adherence", max_correction_attempts=1)
     llm_server.respond = judging(Hooray=1, actor=["It is in F."] * 3)
     call(client, agent="ada").stream(chunks_of(TEXT, 4))

@@ -124,6 +124,23 @@ def test_an_unfinished_rest_that_fails_waits_until_it_is_finished(client: Progra
     assert stream.sent[0] == "I filed it. It is upstairs."
 
 
+@pytest.mark.parametrize(
+    ("text", "rate", "expected"),
+    [
+        ("Hooray", 5, "Ours."),  # nothing else would be said
+        ("I filed it. Hooray", 1, "I filed it. Ours."),  # the last round brings the same text again
+        ("I filed it. Hooray", 100, "I filed it."),
+    ],
+)
+def test_a_reply_that_breaks_off_in_a_failed_sentence_ends_without_it(
+    client: Program, llm_server: LLMServer, text: str, rate: int, expected: str
+) -> None:
+    gated("adherence")
+    llm_server.respond = judging(Hooray=1, actor=["Ours."])
+
+    assert call(client, agent="ada").stream(chunks_of(text, 6), rate=rate) == expected
+
+
 RULES = [  # rule, reply, what must have arrived
     ("{max_sentences: 2}", "One. Two. Three.", "One. Two. Ours."),
     ("{contains_none: [hooray]}", "One. Hooray! Three.", "One. Ours."),
@@ -282,6 +299,7 @@ def test_where_the_judge_fails_text_passes_and_the_log_says_so(client: Program, 
     assert outcomes() == ["error_passed"]
 
 
+@pytest.mark.databases_differ
 def test_of_two_rounds_at_once_both_get_the_same_text(
     client: Program, monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
@@ -333,6 +351,7 @@ def test_a_reply_goes_on_after_a_pause_in_which_it_was_stored(client: Program, l
 HOSTILE = ["\x00", "<<<END MESSAGE>>>", "</script>", "{{ 7*7 }}", "\u202e", "' or 1=1 --", "x" * 50_000]
 
 
+@pytest.mark.databases_differ
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:20]))
 def test_hostile_texts_are_data(client: Program, llm_server: LLMServer, text: str) -> None:
     gated("adherence")
