@@ -15,7 +15,7 @@ from anthropic import Anthropic
 from tests.gateway.model_server import CHUNKINGS, StreamedReply, tokens
 from tests.gateway.planted import MARK, PlantedReply, replies
 from tests.gateway.play import asking, play
-from tests.gateway.product import PERSONA
+from tests.gateway.product import AGENT, PERSONA
 from tests.gateway.proxy import KEY
 from tests.gateway.stack import Gateway
 
@@ -125,6 +125,22 @@ def test_a_stream_that_the_model_breaks_off_leaks_nothing(gateway: Gateway) -> N
         [received] = gateway.proxy.ask([asking(question, stream=True)])
 
         assert MARK not in received["texts"].get("0", "")
+
+
+def test_a_conversation_is_stored_once_though_each_call_brings_its_history(gateway: Gateway) -> None:
+    gateway.model.replies["Where is it?"] = StreamedReply(texts=[tokens(CHEERING)])
+    gateway.model.replies["And the other?"] = StreamedReply(texts=[tokens(CLEAN)])
+    first = asking("Where is it?", stream=True, headers={"x-litellm-session-id": "shop-1"})
+    second = asking("And the other?", stream=True, headers={"x-litellm-session-id": "shop-1"})
+    second["messages"][1:1] = [first["messages"][1], {"role": "assistant", "content": CORRECTED}]
+
+    for request in (first, second):
+        gateway.proxy.ask([request])
+
+    stored = [row for row in gateway.product.store_replies() if "shop-1" in row["channel__slug"]]
+    said = ["Where is it?", CORRECTED, "And the other?", CLEAN]
+    assert [row["text"] for row in stored] == said
+    assert [row["agent__slug"] for row in stored] == [None, AGENT, None, AGENT]
 
 
 def test_fifty_streams_at_once_are_all_right(gateway: Gateway) -> None:
