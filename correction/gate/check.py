@@ -603,15 +603,35 @@ def check_action_quality(
         gate: Whether the calls may use the slots reserved for drafts, without retries, and pass at once where the judge hangs;
             False for what can wait.
     """
+    return check_actions([action], plan, work_id=work_id, deadline=deadline, run_id=run_id, gate=gate)[0]
+
+
+def check_actions(
+    actions: Sequence[Action],
+    plan: CheckPlan,
+    *,
+    work_id: str,
+    deadline: float,
+    run_id: int | None = None,
+    gate: bool = True,
+) -> list[GateResult]:
+    """Judge several texts of one speaker at the same time, such as the beginnings of one message; see `check_action_quality`.
+
+    Returns:
+        A result for each, in their order.
+    """
     judge = RULE_JUDGE
     if plan.judged_dimensions:
         judge = str(settings.JUDGE_MODEL)
         warm_up("judge")  # the first call of a process imports the SDK: that is no time of judging
-    started = time.perf_counter()
     started_at = datetime.now(UTC)
     with sentry_sdk.start_span(op="correction.gate", name="check a draft") as span:
-        by_rules = _results_of_rules(action, plan)
-        rules_ms = (time.perf_counter() - started) * 1000
+        by_rules: list[dict[str, list[PropositionResult]]] = []
+        rules_ms: list[float] = []
+        for action in actions:
+            started = time.perf_counter()
+            by_rules.append(_results_of_rules(action, plan))
+            rules_ms.append((time.perf_counter() - started) * 1000)
         label = Label(
             purpose="gate",
             mechanism="gate",
@@ -619,29 +639,47 @@ def check_action_quality(
             run_id=run_id,
             work_id=work_id,
         )
-        by_judge = _results_of_judge(action, plan, label, deadline=deadline, gate=gate)
-        _count_slow_patterns(by_rules, by_judge)
-        dimension_results = []
-        for dimension in plan.dimensions:
-            dimension_result = combine(
-                dimension=dimension,
-                threshold=plan.thresholds[dimension],
-                judged=by_judge.get(dimension, ()),
-                own=by_rules.get(dimension, ()),
+        by_judge = _results_of_judge(actions, plan, label, deadline=deadline, gate=gate)
+        _count_slow_patterns(*by_rules, *by_judge)
+        gate_results = []
+        for number in range(len(actions)):
+            result = _gate_result(
+                plan, judge=judge, by_rules=by_rules[number], by_judge=by_judge[number], rules_ms=rules_ms[number]
             )
-            dimension_results.append(dimension_result)
-            _add_span(dimension_result, started_at)
-        slowest_ms = max((result.duration_ms for result in dimension_results), default=0)  # they ran side by side
-        calls = {result.call for results in by_judge.values() for result in results if result.call is not None}
-        gate_result = GateResult(
-            dimensions=tuple(dimension_results),
-            judge=judge,
-            duration_ms=round(rules_ms + slowest_ms),
-            calls=frozenset(calls),
+            for dimension_result in result.dimensions:
+                _add_span(dimension_result, started_at)
+            gate_results.append(result)
+        span.set_data("gate.passed", all(result.passed for result in gate_results))
+        span.set_data("gate.judge", judge)
+        return gate_results
+
+
+def _gate_result(
+    plan: CheckPlan,
+    *,
+    judge: str,
+    by_rules: Mapping[str, Sequence[PropositionResult]],
+    by_judge: Mapping[str, Sequence[PropositionResult]],
+    rules_ms: float,
+) -> GateResult:
+    """Return the result of one text on all dimensions of the plan."""
+    dimension_results = []
+    for dimension in plan.dimensions:
+        dimension_result = combine(
+            dimension=dimension,
+            threshold=plan.thresholds[dimension],
+            judged=by_judge.get(dimension, ()),
+            own=by_rules.get(dimension, ()),
         )
-        span.set_data("gate.passed", gate_result.passed)
-        span.set_data("gate.judge", gate_result.judge)
-        return gate_result
+        dimension_results.append(dimension_result)
+    slowest_ms = max((result.duration_ms for result in dimension_results), default=0)  # they ran side by side
+    calls = {result.call for results in by_judge.values() for result in results if result.call is not None}
+    return GateResult(
+        dimensions=tuple(dimension_results),
+        judge=judge,
+        duration_ms=round(rules_ms + slowest_ms),
+        calls=frozenset(calls),
+    )
 
 
 def _count_slow_patterns(*results_by_dimension: Mapping[str, Sequence[PropositionResult]]) -> None:
@@ -735,32 +773,39 @@ def questions_of(
 
 
 def _results_of_judge(
-    action: Action, plan: CheckPlan, label: Label, *, deadline: float, gate: bool
-) -> dict[str, list[PropositionResult]]:
-    """Return by dimension what the judge says of the draft, or why it was not asked.
+    actions: Sequence[Action], plan: CheckPlan, label: Label, *, deadline: float, gate: bool
+) -> list[dict[str, list[PropositionResult]]]:
+    """Return for each text by dimension what the judge says of it, or why it was not asked.
 
     It is not asked where the proposition files cannot be used (an error in every dimension), no dimension is to be judged (empty), the
     agent's budget is used up, or no time is left (`deadline`, in seconds).
     """
-    if plan.propositions.problem:
-        return {dimension: [_unjudged("error", plan.propositions.problem)] for dimension in plan.dimensions}
+    problem = plan.propositions.problem
+    if problem:
+        return [{dimension: [_unjudged("error", problem)] for dimension in plan.dimensions} for _ in actions]
     if not plan.judged_dimensions:
-        return {}
+        return [{} for _ in actions]
     if plan.config.has_budget and over_budget(plan.agent, plan.config):
-        return _not_asked(plan, "budget", "the agent's budget for today is used up")
+        return [_not_asked(plan, "budget", "the agent's budget for today is used up") for _ in actions]
     if deadline <= 0:
-        return _not_asked(plan, "timeout", "the time for judging this message was used up by earlier attempts")
-    questions = questions_of(action, plan.propositions, label, gate=gate)
-    requests = [build_request(question) for _, question in questions]
+        why = "the time for judging this message was used up by earlier attempts"
+        return [_not_asked(plan, "timeout", why) for _ in actions]
+    asked: list[tuple[int, str, Question]] = []  # number of the text, dimension, question
+    for number, action in enumerate(actions):
+        for dimension, question in questions_of(action, plan.propositions, label, gate=gate):
+            asked.append((number, dimension, question))
+    requests = [build_request(question) for _, _, question in asked]
     replies: list[Reply] = []
     if requests and gate:
-        replies = complete_guarded(requests, deadline=deadline, about=_key_for_breaker(action, plan, deadline))
+        replies = complete_guarded(requests, deadline=deadline, about=_key_for_breaker(actions[-1], plan, deadline))
     elif requests:
         replies = complete_together(requests, deadline=deadline)
-    by_dimension: dict[str, list[PropositionResult]] = {dimension: [] for dimension in plan.judged_dimensions}
-    for (dimension, question), reply in zip(questions, replies, strict=True):
-        by_dimension[dimension] += read_judge_reply(question, reply)
-    return _with_reason_for_none(by_dimension)
+    results: list[dict[str, list[PropositionResult]]] = []
+    for _ in actions:
+        results.append({dimension: [] for dimension in plan.judged_dimensions})
+    for (number, dimension, question), reply in zip(asked, replies, strict=True):
+        results[number][dimension] += read_judge_reply(question, reply)
+    return [_with_reason_for_none(by_dimension) for by_dimension in results]
 
 
 def _key_for_breaker(action: Action, plan: CheckPlan, deadline: float) -> tuple[str, str, int] | None:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from uuid import UUID
 
-from django.conf import settings
 from django.db.models import Q
 from pydantic import BaseModel
 
 from agents.kit.refusals import Refused
-from agents.kit.running import side_by_side
 from agents.models import Agent
 from correction.config.settings import AgentEvaluationConfig, ResolvedConfig, merge
-from correction.gate.check import Action, CheckPlan, GateResult, check_action_quality, persona_of, plan_check
+from correction.gate.check import Action, CheckPlan, GateResult, check_actions, persona_of, plan_check
 from correction.gate.quality_check import CHANNEL_NAME, UNNAMED
 from correction.gate.stage import load_attempts
 from correction.litellm.contract import Parameters
-from correction.litellm.replies import Reply
+from correction.litellm.replies import ReplySoFar
 from correction.models import GateSession
 from evaluation.scorers.subjects import Event
 
@@ -149,7 +147,7 @@ class Checker:
             channel_name=CHANNEL_NAME,
         )
 
-    def deadline(self, reply: Reply) -> float:
+    def deadline(self, reply: ReplySoFar) -> float:
         """Return the seconds that a check may take: as configured for one, at most what is left of the reply's total.
 
         The total is counted by what judging cost the reader: checks that were late, and those of what was written again. The others
@@ -163,22 +161,13 @@ class Checker:
         """Judge beginnings of the reply side by side, each as the text so far.
 
         Args:
-            deadline: Seconds for each of them; 0 or less: they pass unjudged.
+            deadline: Seconds for all of them; 0 or less: they pass unjudged.
             is_whole: Whether the last one is the whole reply.
         """
-        self._action  # noqa: B018 (made once, before the threads begin)
-        jobs = []
-        for number, text in enumerate(beginnings, 1):
-            growing = not (is_whole and number == len(beginnings))
-            jobs.append(partial(self._check, text, growing=growing, deadline=deadline))
-        # In one thread where tests need it: other threads do not see what a test wrote inside its transaction.
-        return side_by_side(jobs, len(jobs) if settings.WORKER_THREADS > 1 else 1)
-
-    def _check(self, text: str, *, growing: bool, deadline: float) -> GateResult:
-
-        return check_action_quality(
-            replace(self._action, text=text.strip(), growing=growing),
-            self.speaker.plan,
-            work_id=f"gate_session:{self.session}",
-            deadline=deadline,
-        )
+        if not beginnings:
+            return []
+        actions = [replace(self._action, text=text.strip(), growing=True) for text in beginnings]
+        if is_whole:
+            actions[-1] = replace(actions[-1], growing=False)
+        work_id = f"gate_session:{self.session}"
+        return check_actions(actions, self.speaker.plan, work_id=work_id, deadline=deadline)

@@ -23,7 +23,7 @@ from correction.gate.quality_check import newest_version
 from correction.gate.stage import end_session, write_attempt
 from correction.litellm.checking import CallContext, load_session
 from correction.litellm.models import GatedReply
-from correction.litellm.replies import Reply, Whose
+from correction.litellm.replies import ReplySoFar, Whose
 from correction.models import GateSession
 
 LEASE = timedelta(seconds=60)
@@ -50,7 +50,7 @@ def _end(row: GatedReply) -> dict[str, Any]:
         later = timezone.now() + timedelta(seconds=SECONDS_BEHIND_OTHERS)
         return {"status": Status.PENDING, "lease_expires_at": later}
     context = CallContext.model_validate(row.context)
-    replies = [Reply.model_validate(reply) for reply in row.replies]
+    replies = [ReplySoFar.model_validate(reply) for reply in row.replies]
     ended: dict[str, Any] = {"status": Status.COMPLETED, "context": {}, "replies": _kept(replies)}
     message: Message | None = None
     if row.conversation and row.agent is not None:
@@ -72,7 +72,7 @@ def _waits_for_earlier(row: GatedReply) -> bool:
     return open_rows.filter(pk__lt=row.pk).exists()
 
 
-def _kept(replies: Sequence[Reply]) -> list[dict[str, Any]]:
+def _kept(replies: Sequence[ReplySoFar]) -> list[dict[str, Any]]:
     """Return what stays of replies: the texts of those that are not the model's, for a round after a very long pause."""
     kept = []
     for reply in replies:
@@ -83,7 +83,7 @@ def _kept(replies: Sequence[Reply]) -> list[dict[str, Any]]:
 
 
 def _store_conversation(
-    row: GatedReply, agent: Agent, context: CallContext, replies: Sequence[Reply]
+    row: GatedReply, agent: Agent, context: CallContext, replies: Sequence[ReplySoFar]
 ) -> Message | None:
     """Store what of the conversation is new, the reply as it was returned among it; return the reply, None where there is none.
 
@@ -148,7 +148,7 @@ def _prepared(messages: Sequence[SourceMessage], slug: str, agent: Agent) -> lis
 
 
 def _end_session(
-    reply: Reply, row: GatedReply, context: CallContext, channel: Channel | None, message: Message | None
+    reply: ReplySoFar, row: GatedReply, context: CallContext, channel: Channel | None, message: Message | None
 ) -> None:
     """End the gate session of a reply with its last attempt; one that was ended already (by a worker that died then) stays so.
 

@@ -62,7 +62,7 @@ class Whose(StrEnum):
     OURS = "ours"  # a sentence failed and was written again with all that follows
 
 
-class Reply(BaseModel):
+class ReplySoFar(BaseModel):
     """One choice of a call.
 
     Attributes:
@@ -118,19 +118,19 @@ def digest_of(text: str) -> str:
     return hashlib.blake2b(text.rstrip().encode(), digest_size=12).hexdigest()
 
 
-def match_replies(texts: Sequence[str], known: Sequence[Reply]) -> list[Reply]:
+def match_replies(texts: Sequence[str], known: Sequence[ReplySoFar]) -> list[ReplySoFar]:
     """Return the reply that each text belongs to, a new one where it is none that is known.
 
     LiteLLM sends the texts by the order of the choices, but only of those that have a text yet: which are which shows in how they begin.
     """
     free = sorted(known, key=lambda reply: -len(reply.raw))  # stable: equal ones stay in their order
-    matched: list[Reply] = []
+    matched: list[ReplySoFar] = []
     for text in texts:
         later = [reply for reply in free if text.startswith(reply.raw)]
         earlier = [reply for reply in free if reply.raw.startswith(text)]  # a round that came late, or twice
         reply = next(iter([*later, *earlier]), None)
         if reply is None:
-            reply = Reply()
+            reply = ReplySoFar()
         else:
             free.remove(reply)
         matched.append(reply)

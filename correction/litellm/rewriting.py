@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core import signing
 
-from agents.kit.llm import Block, Label, LLMRequest, Turn, complete
+from agents.kit.llm import Block, Label, LLMRequest, Status, Turn, complete
 from agents.kit.llm.requests import InvalidAnswer
 from agents.kit.text.fences import render_prompt
 from agents.kit.text.storable import storable
@@ -18,7 +18,7 @@ from correction.gate.check import GateResult, persona_of
 from correction.gate.quality_check import newest_version
 from correction.gate.stage import best_attempt, feedback, write_attempt
 from correction.litellm.checking import ASSISTANT, Checker, load_session
-from correction.litellm.replies import Reply, StoredResult, Whose, whole_ends
+from correction.litellm.replies import ReplySoFar, StoredResult, Whose, whole_ends
 from correction.models import GateSession, Outcome
 
 MARK_HEADER = "x-litellm-plumbline-rewrite"  # LiteLLM passes on values of headers that begin with x-litellm-
@@ -53,7 +53,7 @@ class Rewriting:
         result: Its verdict: it failed.
     """
 
-    reply: Reply
+    reply: ReplySoFar
     checker: Checker
     begun: str
     space: str
@@ -72,9 +72,14 @@ class Rewriting:
         while True:
             left = self.checker.speaker.config["max_correction_attempts"] - self.session.next_number + 1
             feedback_text = self._send_back(left)
-            continuation = self._ask(feedback_text) if left > 0 else ""
-            if not continuation:  # no retry is left, or the model did not answer
+            continuation = self._ask(feedback_text) if left > 0 else None
+            if continuation is None:
                 self._force_through()
+                return
+            if not continuation:
+                # It says no more, as the feedback allows: something else is said than what was sent back.
+                self.reply.outcome = Outcome.CORRECTED
+                self._say(self.begun, Whose.OURS)
                 return
             self.text = self.begun + self.space + continuation
             if self._passes():
@@ -99,11 +104,17 @@ class Rewriting:
         self.session.attempts = (*self.session.attempts, log)
         return log.feedback
 
-    def _ask(self, feedback_text: str) -> str:
-        """Return how the model goes on behind what stays, without white space around it; empty where it did not answer."""
+    def _ask(self, feedback_text: str) -> str | None:
+        """Return how the model goes on behind what stays, without white space around it; empty where it says no more.
+
+        None where the call failed, and where it says nothing although nothing stands there yet.
+        """
         reply = complete(self._request(feedback_text), deadline=WRITING_SECONDS)
-        if not reply.ok:
+        says_no_more = reply.status is Status.MALFORMED and not reply.text.strip()
+        if says_no_more and self.begun.strip():
             return ""
+        if not reply.ok:
+            return None
         continuation: str = storable(reply.text).strip()
         if self.begun.strip() and continuation.startswith(self.begun.strip()):  # it repeated what it was to continue
             continuation = continuation[len(self.begun.strip()) :].strip()
@@ -184,7 +195,7 @@ class Rewriting:
             self._say(best.judged_text, Whose.OURS)
 
 
-def rewrite(reply: Reply, checker: Checker, *, failed_text: str, result: GateResult) -> None:
+def rewrite(reply: ReplySoFar, checker: Checker, *, failed_text: str, result: GateResult) -> None:
     """Have a reply written again from behind what passed of it, and note what is said from now on.
 
     Args:

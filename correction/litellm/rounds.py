@@ -19,7 +19,7 @@ from correction.gate.check import GateResult
 from correction.litellm.checking import SYSTEM, CallContext, Checker, Said, Speaker, find_speaker
 from correction.litellm.contract import NOTHING_TO_SAY, GuardrailAnswer, Round
 from correction.litellm.models import IDLE, GatedReply
-from correction.litellm.replies import CALL_FAILED, Reply, StoredResult, Whose, digest_of, match_replies, new_ends
+from correction.litellm.replies import CALL_FAILED, ReplySoFar, StoredResult, Whose, digest_of, match_replies, new_ends
 from correction.litellm.rewriting import MARK_HEADER, is_marked, rewrite
 from correction.models import GateMode
 
@@ -134,10 +134,10 @@ def _channel_slug(asked: Round, context: CallContext, agent: str) -> str:
     return CHANNEL_PREFIX + "-".join(filter(None, [words, digest]))
 
 
-Change = Callable[[list[Reply], CallContext], list[Reply]]
+Change = Callable[[list[ReplySoFar], CallContext], list[ReplySoFar]]
 
 
-def _update_replies(asked: Round, speaker: Speaker, user_id: int, change: Change) -> list[Reply]:
+def _update_replies(asked: Round, speaker: Speaker, user_id: int, change: Change) -> list[ReplySoFar]:
     """Read the replies of a call, change them, and store them unless another round was faster: then they are read and changed again.
 
     Args:
@@ -146,20 +146,20 @@ def _update_replies(asked: Round, speaker: Speaker, user_id: int, change: Change
     Returns:
         The changed replies.
     """
-    replies: list[Reply] = []
+    replies: list[ReplySoFar] = []
     for _ in range(MOST_LOST_RACES):
         row = GatedReply.objects.filter(user=user_id, call_id=asked.litellm_call_id).first()
         if row is None:  # LiteLLM posts no request rounds, or the gate was off then
             GatedReply.objects.bulk_create([_new_row(asked, speaker, user_id)], ignore_conflicts=True)
             continue
-        known = [Reply.model_validate(reply) for reply in row.replies]
+        known = [ReplySoFar.model_validate(reply) for reply in row.replies]
         replies = change(known, CallContext.model_validate(row.context))
         if _store_round(row, replies):
             break
     return replies
 
 
-def _store_round(row: GatedReply, replies: Sequence[Reply]) -> bool:
+def _store_round(row: GatedReply, replies: Sequence[ReplySoFar]) -> bool:
     """Store the replies of a round; return False where another round was stored since the row was read.
 
     A row that is being ended, or was, is open again: the reply goes on after a long pause.
@@ -177,7 +177,7 @@ def _store_round(row: GatedReply, replies: Sequence[Reply]) -> bool:
     return bool(same.update(**changes))
 
 
-def _note_texts(known: Sequence[Reply], texts: Sequence[str]) -> list[Reply]:
+def _note_texts(known: Sequence[ReplySoFar], texts: Sequence[str]) -> list[ReplySoFar]:
     """Return the replies with the texts of a round, unchecked."""
     matched = match_replies(texts, known)
     for reply, text in zip(matched, texts, strict=True):
@@ -187,13 +187,15 @@ def _note_texts(known: Sequence[Reply], texts: Sequence[str]) -> list[Reply]:
     return _with_others(matched, known)
 
 
-def _with_others(matched: list[Reply], known: Sequence[Reply]) -> list[Reply]:
+def _with_others(matched: list[ReplySoFar], known: Sequence[ReplySoFar]) -> list[ReplySoFar]:
     """Return the replies of a round, then those that have no text in it."""
     matched_ids = {reply.session for reply in matched}
     return [*matched, *(reply for reply in known if reply.session not in matched_ids)]
 
 
-def _advance(known: Sequence[Reply], texts: Sequence[str], context: CallContext, speaker: Speaker) -> list[Reply]:
+def _advance(
+    known: Sequence[ReplySoFar], texts: Sequence[str], context: CallContext, speaker: Speaker
+) -> list[ReplySoFar]:
     """Return the replies after the new sentences of a round were checked."""
     matched = match_replies(texts, known)
     for reply, text in zip(matched, texts, strict=True):
@@ -202,7 +204,7 @@ def _advance(known: Sequence[Reply], texts: Sequence[str], context: CallContext,
     return _with_others(matched, known)
 
 
-def advance(reply: Reply, text: str, context: CallContext, speaker: Speaker) -> None:
+def advance(reply: ReplySoFar, text: str, context: CallContext, speaker: Speaker) -> None:
     """Check what is new in a reply, and note how far it passed.
 
     Args:
@@ -243,7 +245,7 @@ class _Failure:
     result: GateResult
 
 
-def _check_new(reply: Reply, checker: Checker, text: str, ends: Sequence[int]) -> _Failure | None:
+def _check_new(reply: ReplySoFar, checker: Checker, text: str, ends: Sequence[int]) -> _Failure | None:
     """Check a reply up to each of these places, and up to its end where that is unfinished; return the first failure, if there is one.
 
     What passed before is not checked again; what passes is remembered.

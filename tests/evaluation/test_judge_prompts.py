@@ -81,6 +81,7 @@ SHOWN = {
     "examples": question(ABOUT_A_MESSAGE, claim(), examples=EXAMPLES),
     "fluency": question(ABOUT_A_WINDOW, claim("varied", "the messages vary", include_personas=False)),
     "draft": question(ABOUT_A_DRAFT, claim("fits", "{{action}} fits {{agent_name}}"), gate=True),
+    "growing_draft": question(replace(ABOUT_A_DRAFT, growing=True), claim("fits", "{{action}} fits {{agent_name}}"), gate=True),
     "environment": question(ABOUT_A_CHANNEL, claim("diverge", "the voices differ", include_personas=False, target_type="environment")),
 }  # fmt: skip
 

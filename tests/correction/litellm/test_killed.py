@@ -59,7 +59,6 @@ def test_a_process_killed_while_it_writes_again_is_followed_by_another(database_
             "ANTHROPIC_API_KEY": "sk-test",
             "ALLOWED_HOSTS": "*",
             "SECRET_KEY": "the same in both processes",
-            "WORKER_THREADS": "4",  # checks side by side, as installed
         }
         dying = zygote.Popen(
             [sys.executable, "-c", FIRST], env=environment, cwd=settings.BASE_DIR, stdout=subprocess.PIPE, text=True

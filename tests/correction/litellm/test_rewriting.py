@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pytest_django import Settings
 
 from agents.kit.models import LLMCall
+from agents.kit.text.fences import render_prompt
 from agents.models import Message
 from correction.gate.statistics import get_gate_statistics
 from correction.models import CorrectionLog, GateSession
@@ -42,6 +45,16 @@ def test_the_model_goes_on_behind_the_words_that_are_out(client: Program, llm_se
     assert "> I filed it. Hooray!" in note["content"][0]["text"]
     marks = [headers.get("x-litellm-plumbline-rewrite") for headers in llm_server.headers]
     assert len([mark for mark in marks if mark]) == 1
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["begun", "from_the_start"])
+def test_the_note_to_the_model_reads_as_its_snapshot(begun: bool) -> None:
+    path = Path(__file__).with_name("snapshots") / f"continue_{'begun' if begun else 'from_the_start'}.txt"
+    found = render_prompt("litellm/continue", begun=begun, feedback="THE FEEDBACK") + "\n"
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        path.write_text(found, encoding="utf-8")
+
+    assert found == path.read_text(encoding="utf-8")
 
 
 def test_what_the_model_repeats_of_the_words_that_are_out_is_left_out(client: Program, llm_server: LLMServer) -> None:
@@ -103,6 +116,18 @@ def test_where_all_attempts_fail_the_best_one_is_said(
     assert got == said
     session = GateSession.objects.get()
     assert (session.outcome, session.sent, session.message and session.message.text) == (outcome, sent, said)
+
+
+def test_a_model_that_says_no_more_ends_the_reply(client: Program, llm_server: LLMServer) -> None:
+    gated("adherence")
+    llm_server.respond = judging(Hooray=1, actor=[""])
+
+    got = call(client, agent="ada").stream(chunks_of(TEXT, 4))
+    end_replies()
+
+    assert got == "I filed it."
+    session = GateSession.objects.get()
+    assert (session.outcome, session.sent, session.message and session.message.text) == ("corrected", None, got)
 
 
 def test_the_operators_sentence_is_said_where_all_attempts_fail(client: Program, llm_server: LLMServer) -> None:
