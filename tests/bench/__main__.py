@@ -24,6 +24,7 @@ SECTIONS = (
     "judging",
     "capture",
     "gate",
+    "rounds",
     "debates",
     "experiments",
     "repetition",
@@ -143,6 +144,7 @@ def measure(options: argparse.Namespace, folder: Path) -> None:
     from tests.bench.debates import debating
     from tests.bench.experiments import experimenting
     from tests.bench.gate import gating
+    from tests.bench.rounds import rounding
     from tests.bench.server import ServerProcess
     from tests.bench.startup import starting
     from tests.bench.web import web
@@ -159,6 +161,7 @@ def measure(options: argparse.Namespace, folder: Path) -> None:
         if server:
             sections = {"startup": partial(starting, folder=folder, latency=LATENCY), **sections}
             sections |= {"capture": partial(capturing, latency=LATENCY), "gate": partial(gating, latency=LATENCY)}
+            sections["rounds"] = partial(rounding, latency=LATENCY)
             sections["debates"] = partial(debating, latency=LATENCY)
             sections["experiments"] = partial(experimenting, latency=LATENCY)
         for row in (row for name, section in sections.items() if name in wanted for row in section(url, server)):

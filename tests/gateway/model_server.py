@@ -61,7 +61,7 @@ def whole(text: str) -> list[str]:
     return [text]
 
 
-CHUNKINGS = {"character": characters, "token": tokens, "sentence": sentences, "whole": whole}
+CHUNKINGS = {"whole": whole, "sentence": sentences, "token": tokens, "character": characters}
 
 
 class ModelServer(LLMServer):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import urllib.error
 import urllib.request
@@ -24,12 +26,24 @@ from agents.models import Agent
 from agents.personas.persona import save_persona
 from correction.models import AgentEvaluationConfig
 user = User.objects.create_user("gateway")
-user.groups.add(Group.objects.get(name="Operator"))
+user.groups.add(Group.objects.get(name="Editor"))
 agent = Agent(slug="{AGENT}", display_name="Ada", system_prompt="{PERSONA}")
 save_persona(agent=agent, note="gateway")
 AgentEvaluationConfig.objects.create(agent=agent, gate_mode="enforce", gate_adherence_enabled=True)
 AgentEvaluationConfig.objects.update_or_create(is_defaults=True, defaults={{"gate_mode": "enforce", "gate_adherence_enabled": True}})
 print(ApiToken.make(user=user, name="gateway", expires_at=None)[1])
+"""
+
+ALL_ARE_OVER = """
+from django.utils import timezone
+from correction.litellm.models import GatedReply
+GatedReply.objects.filter(status="pending").update(lease_expires_at=timezone.now())
+"""
+MESSAGES = """
+import json
+from agents.models import Message
+rows = Message.objects.order_by("channel", "position").values("channel__slug", "agent__slug", "outsider", "text")
+print(json.dumps(list(rows)))
 """
 
 
@@ -100,6 +114,13 @@ class Product:
         children = Path(f"/proc/{self.web.pid}/task/{self.web.pid}/children").read_text().split()
         return [int(pid) for pid in children]
 
+    def kill_workers(self) -> list[int]:
+        """End gunicorn's workers as when the machine dies, and return which; its master starts others."""
+        workers = self.workers()
+        for worker in workers:
+            os.kill(worker, signal.SIGKILL)
+        return workers
+
     def cpu_seconds(self) -> float:
         """Return the processor time that gunicorn's workers have used."""
         ticks = 0
@@ -108,9 +129,12 @@ class Product:
             ticks += int(fields[11]) + int(fields[12])
         return ticks / os.sysconf("SC_CLK_TCK")
 
-    def work(self) -> None:
-        """Let a worker do what waits."""
+    def store_replies(self) -> list[dict[str, Any]]:
+        """Let a worker store the replies so far, as if they had been over for a minute; return all messages."""
+        self.plumbline.manage("shell", "-v", "0", "-c", ALL_ARE_OVER)
         self.plumbline.manage("work", "--once")
+        messages: list[dict[str, Any]] = json.loads(self.plumbline.manage("shell", "-v", "0", "-c", MESSAGES))
+        return messages
 
     def _answers(self) -> bool:
         assert self.web is not None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -17,10 +15,9 @@ from anthropic import Anthropic
 from tests.gateway.model_server import CHUNKINGS, StreamedReply, tokens
 from tests.gateway.planted import MARK, PlantedReply, replies
 from tests.gateway.play import asking, play
-from tests.gateway.product import PERSONA
+from tests.gateway.product import AGENT, PERSONA
 from tests.gateway.proxy import KEY
 from tests.gateway.stack import Gateway
-from tests.machinery import wait_until
 
 pytestmark = [pytest.mark.service, pytest.mark.slow]
 
@@ -101,10 +98,11 @@ def test_a_hanging_judge_delays_a_stream_by_its_deadline_and_no_longer(gateway: 
     gateway.model.replies["Hangs?"] = StreamedReply(texts=[tokens(CLEAN)], pause=0.01)
     gateway.judge.hangs = True
 
+    # gate_deadline_seconds is 5, gate_total_deadline_seconds is 12
     [received] = gateway.proxy.ask([asking("Hangs?", stream=True)])
 
     assert received["texts"] == {"0": CLEAN}
-    assert received["seconds"] < 15  # gate_total_deadline_seconds is 12
+    assert received["seconds"] < 12 + 8  # the rest is what a busy machine needs
 
 
 def test_a_call_id_that_a_client_uses_again_begins_a_new_reply(gateway: Gateway) -> None:
@@ -129,6 +127,22 @@ def test_a_stream_that_the_model_breaks_off_leaks_nothing(gateway: Gateway) -> N
         assert MARK not in received["texts"].get("0", "")
 
 
+def test_a_conversation_is_stored_once_though_each_call_brings_its_history(gateway: Gateway) -> None:
+    gateway.model.replies["Where is it?"] = StreamedReply(texts=[tokens(CHEERING)])
+    gateway.model.replies["And the other?"] = StreamedReply(texts=[tokens(CLEAN)])
+    first = asking("Where is it?", stream=True, headers={"x-litellm-session-id": "shop-1"})
+    second = asking("And the other?", stream=True, headers={"x-litellm-session-id": "shop-1"})
+    second["messages"][1:1] = [first["messages"][1], {"role": "assistant", "content": CORRECTED}]
+
+    for request in (first, second):
+        gateway.proxy.ask([request])
+
+    stored = [row for row in gateway.product.store_replies() if "shop-1" in row["channel__slug"]]
+    said = ["Where is it?", CORRECTED, "And the other?", CLEAN]
+    assert [row["text"] for row in stored] == said
+    assert [row["agent__slug"] for row in stored] == [None, AGENT, None, AGENT]
+
+
 def test_fifty_streams_at_once_are_all_right(gateway: Gateway) -> None:
     gateway.judge.latency = 0.1
     played = play(gateway.proxy, gateway.model, replies(50, planted=25, seed=5), tokens, pause=0.02, at_once=50)
@@ -137,26 +151,23 @@ def test_fifty_streams_at_once_are_all_right(gateway: Gateway) -> None:
 
 
 def test_a_process_killed_in_the_middle_never_doubles_text(gateway: Gateway) -> None:
-    """What it had not answered is let through unchecked (fail_open), which may leak; twice it is never said."""
-    said = [PlantedReply(text=f"{CLEAN} That was reply {number}.", clean_start="", planted=0) for number in range(8)]
-    said = [PlantedReply(text=reply.text, clean_start=reply.text, planted=0) for reply in said]
-    ended = threading.Event()
+    """What it had not answered is let through unchecked (fail_open): that may leak a sentence, but none is said twice."""
+    said = []
+    for number in range(8):
+        text = f"{CLEAN} That was reply {number}."
+        said.append(PlantedReply(text=text, clean_start=text, planted=0))
+    rounds = gateway.judge.calls
 
     def kill() -> None:
-        while not ended.wait(0.7):
-            for worker in gateway.product.workers():
-                os.kill(worker, signal.SIGKILL)
+        gateway.judge.wait_until(lambda: gateway.judge.calls > rounds + 4)
+        gateway.product.kill_workers()
 
     killing = threading.Thread(target=kill)
     killing.start()
-    try:
-        played = play(gateway.proxy, gateway.model, said, tokens, pause=0.05, at_once=4)
-    finally:
-        ended.set()
-        killing.join()
+    played = play(gateway.proxy, gateway.model, said, tokens, pause=0.05, at_once=4)
+    killing.join()
 
     assert (played.wrong, played.errors) == (0, []), played.examples
-    wait_until(lambda: bool(gateway.product.workers()), timeout=30, what="gunicorn has a worker again")
 
 
 def test_while_plumbline_is_away_replies_arrive_unchecked(migrated_file: Path, tmp_path: Path) -> None:
