@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.contrib.admin.models import LogEntry
-from django.db.models import CharField, Model, Q, QuerySet
+from django.db.models import CharField, Exists, Model, OuterRef, Q, QuerySet
 from django.db.models.functions import Cast
+from django.utils import timezone
 
 from agents.erasure import keys_said_by, of_messages
 from agents.kit.erasing import Erase, Person, every, matching, there
@@ -69,6 +71,35 @@ def _ended_imports(before: datetime) -> QuerySet[Import]:
     )
 
 
+def _old_conversations(before: datetime) -> QuerySet[Channel]:
+    """Return the conversations that may go: all their messages were stored before this moment, and nothing else refers to them.
+
+    None unless `MESSAGES_KEPT_DAYS` says how long messages are kept. Direct messages, debates and simulations stay, and conversations in
+    which an agent took a turn here. So do those that are, or of which a message is, in an evaluation (and so in a baseline or under a
+    label), in a request, or in a log that is kept: logs that are as old go first.
+    """
+    if not settings.MESSAGES_KEPT_DAYS:
+        return Channel.objects.none()
+    before = min(before, timezone.now() - timedelta(days=settings.MESSAGES_KEPT_DAYS))
+    messages = Message.objects.filter(channel=OuterRef("pk"))
+    old = Channel.objects.filter(
+        Exists(messages),
+        ~Exists(messages.filter(created_at__gte=before)),
+        created_at__lt=before,
+        synthetic=False,
+        kind__in=[Channel.Kind.PUBLIC, Channel.Kind.PRIVATE],
+    )
+    for relation in Channel._meta.related_objects:
+        if relation.related_model not in (ChannelMember, Message):
+            referring = relation.related_model._default_manager
+            old = old.filter(~Exists(referring.filter(**{relation.field.name: OuterRef("pk")})))
+    for relation in Message._meta.related_objects:
+        if relation.related_model not in (Reaction, Message):
+            referring = relation.related_model._default_manager
+            old = old.filter(~Exists(referring.filter(**{f"{relation.field.name}__channel": OuterRef("pk")})))
+    return old
+
+
 def _took(run: Run) -> float | None:
     """Return how many seconds a turn took; None where it has not ended."""
     if run.started_at is None or run.finished_at is None:
@@ -109,6 +140,11 @@ TABLES = (
         "a person's words are erased with manage.py forget.",
         no_speech="slug",
         typed="name topic tags",
+        prune=Prune(
+            rows=_old_conversations,
+            children=((ChannelMember, "channel"), (Reaction, "message__channel"), (Message, "channel")),
+            grows=True,
+        ),
     ),
     Table(
         model=Message,

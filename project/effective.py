@@ -102,6 +102,7 @@ def _of_gunicorn(name: str) -> Callable[[], object]:
 # What no setting of the same name holds.
 _ELSEWHERE: dict[str, Callable[[], object]] = {
     "DATABASE_URL": _database,
+    "DATABASE_POOLER": lambda: settings.DATABASES["default"].get("DISABLE_SERVER_SIDE_CURSORS", False),
     "DATABASE_POOL": lambda: settings.DATABASES["default"].get("OPTIONS", {}).get("pool", {}).get("max_size", 0),
     "TRUST_PROXY_HEADERS": lambda: settings.SECURE_PROXY_SSL_HEADER is not None,
     "IMPORT_MOST_MB": lambda: settings.IMPORT_MOST_BYTES / 1024**2,

@@ -172,11 +172,15 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     )
 else:
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+    # A pooler in transaction mode gives each transaction another connection, so that no cursor outlives one.
+    DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = flag("DATABASE_POOLER", default=False)
     if most_connections := int(number("DATABASE_POOL", 0)):  # of one process; a thread waits until one is free
         pool = {"min_size": 1, "max_size": most_connections, "timeout": 30}
         DATABASES["default"].setdefault("OPTIONS", {})["pool"] = pool
     else:
         DATABASES["default"]["CONN_MAX_AGE"] = 60
+
+MESSAGES_KEPT_DAYS = int(number("MESSAGES_KEPT_DAYS", 0))  # by `prune_logs`; 0: for ever
 
 # --- Static files -------------------------------------------------------------------------------------------------------
 STATIC_URL = "static/"

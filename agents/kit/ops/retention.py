@@ -90,12 +90,20 @@ def prune(
         first, after = keys[0] if first is None else first, keys[-1]
         began = time.monotonic()
         with transaction.atomic():
+            if rule.grows:
+                keys = _still_old(rows, keys)
             _, per_model = rows.model._default_manager.filter(pk__in=keys).delete()
         names = {model._meta.label: model._meta.db_table for model in (rows.model, *dict(rule.children))}
         # `delete` also counts rows of other tables that went with these: they are not reported.
         gone = {names[label]: number for label, number in per_model.items() if number and label in names}
         yield Pruned(gone, (after - first + 1) / (last - first + 1))
         rest(max(SHORTEST_PAUSE, time.monotonic() - began))
+
+
+def _still_old(rows: QuerySet[Any], keys: list[int]) -> list[int]:
+    """Lock the rows with these keys, and return those that may still go: others may have added to them since they were chosen."""
+    list(rows.model._default_manager.filter(pk__in=keys).order_by("pk").select_for_update().values_list("pk"))
+    return list(rows.filter(pk__in=keys).values_list("pk", flat=True))
 
 
 def _fitting(rule: Prune, keys: list[int], batch: int) -> list[int]:
