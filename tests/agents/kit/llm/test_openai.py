@@ -164,8 +164,8 @@ def test_each_server_gets_the_key_of_its_own_provider(chat_server: LLMServer, se
     [("", "max_completion_tokens"), ("https://a.openai.azure.com/openai/v1/", "max_tokens")],
 )
 def test_openai_gets_its_own_name_for_the_limit_of_tokens(settings: Settings, base_url: str, field: str) -> None:
-    settings.JUDGE_BASE_URL = base_url
-    route = route_of("judge", "openai:gpt-5.4-mini")
+    settings.JUDGE_MODEL, settings.JUDGE_BASE_URL = "openai:gpt-5.4-mini", base_url
+    route = route_of("judge")
 
     body = PROVIDER.body(judge_request(), route, without=())
 
