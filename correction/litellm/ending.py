@@ -18,7 +18,7 @@ from agents.transcripts.prepare import NAME_LIMIT, Author, Prepared, Target
 from agents.transcripts.readers.traces import ASSISTANT, Call, Item, conversations
 from agents.transcripts.records import SourceMessage
 from agents.transcripts.spans import said_last
-from agents.transcripts.store import NotEntitled, rights_of
+from agents.transcripts.store import Rights
 from correction.gate.quality_check import newest_version
 from correction.gate.stage import end_session, write_attempt
 from correction.litellm.checking import CallContext, load_session
@@ -26,6 +26,7 @@ from correction.litellm.models import GatedReply
 from correction.litellm.replies import ReplySoFar, Whose
 from correction.models import GateSession
 
+STORING = "agents.add_message"
 LEASE = timedelta(seconds=60)
 MOST_ATTEMPTS = 3  # leases of one reply before its crash is final
 SECONDS_BEHIND_OTHERS = 5  # until a reply is looked at again that waits for an earlier one of its conversation
@@ -56,7 +57,7 @@ def _end(row: GatedReply) -> dict[str, Any]:
     if row.conversation and row.agent is not None:
         try:
             message = _store_conversation(row, row.agent, context, replies)
-        except (NotEntitled, NotStored) as error:
+        except NotStored as error:
             ended |= {"status": Status.FAILED, "error": str(error)}
     channel = Channel.objects.filter(slug=row.conversation).first() if row.conversation else None
     for number, reply in enumerate(replies):
@@ -90,10 +91,13 @@ def _store_conversation(
     Of several choices the first is stored.
 
     Raises:
-        NotEntitled: The user of the token may not make the channel, or have the agent join it.
-        NotStored: The channel is a synthetic one.
+        NotStored: The user of the token may not store messages, or the channel is a synthetic one.
     """
     slug = row.conversation
+    if not row.user.has_perm(STORING):
+        raise NotStored(
+            f"the user {row.user.get_username()!r}, whose token LiteLLM uses, lacks the permission {STORING}"
+        )
     text = replies[0].text if replies else ""
     call = Call(
         id=f"litellm:{row.pk}",
@@ -113,7 +117,8 @@ def _store_conversation(
         spoken = {slug: said_last(channel)} if channel is not None else {}
         new = [record for record in conversations([call], spoken) if isinstance(record, SourceMessage)]
         if new:
-            store_ingested(_prepared(new, slug, agent), rights=rights_of(row.user))
+            # The channel is one of the gateway's own, by its name: what may store messages may make it and have the agent join.
+            store_ingested(_prepared(new, slug, agent), rights=Rights(user=row.user_id))
     if not call.outputs:
         return None
     return Message.objects.filter(channel__slug=slug, external_id=f"{call.id}:{len(call.inputs)}").first()

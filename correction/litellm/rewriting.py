@@ -25,6 +25,8 @@ MARK_HEADER = "x-litellm-plumbline-rewrite"  # LiteLLM passes on values of heade
 MARK_SALT = "correction.litellm.rewriting"
 MARK_SECONDS = 600  # for which a mark holds: longer than any call
 WRITING_SECONDS = 30.0  # for one attempt of the model that writes again
+MOST_WRITING_SECONDS = 60.0  # for all attempts at a reply: LiteLLM waits for the round only so long
+LEAST_WRITING_SECONDS = 1.0  # with less left it is not asked
 BEGINNING = "(The conversation begins with your message.)"  # a conversation with a model begins with another's message
 
 
@@ -59,6 +61,7 @@ class Rewriting:
     space: str
     text: str
     result: GateResult
+    writing_seconds_left: float = MOST_WRITING_SECONDS
     session: GateSession = field(init=False)
     persona_version: int | None = field(init=False)
 
@@ -107,9 +110,13 @@ class Rewriting:
     def _ask(self, feedback_text: str) -> str | None:
         """Return how the model goes on behind what stays, without white space around it; empty where it says no more.
 
-        None where the call failed, and where it says nothing although nothing stands there yet.
+        None where the call failed or no time is left for it, and where it says nothing although nothing stands there yet.
         """
-        reply = complete(self._request(feedback_text), deadline=WRITING_SECONDS)
+        if self.writing_seconds_left < LEAST_WRITING_SECONDS:
+            return None
+        started = time.monotonic()
+        reply = complete(self._request(feedback_text), deadline=min(WRITING_SECONDS, self.writing_seconds_left))
+        self.writing_seconds_left -= time.monotonic() - started
         says_no_more = reply.status is Status.MALFORMED and not reply.text.strip()
         if says_no_more and self.begun.strip():
             return ""

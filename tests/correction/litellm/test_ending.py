@@ -145,19 +145,22 @@ def test_observing_holds_nothing_and_judges_what_was_stored(client: Program, llm
     assert not CorrectionLog.objects.exists()
 
 
-def test_without_the_permission_to_make_channels_the_verdict_is_stored_alone(llm_server: LLMServer) -> None:
+@pytest.mark.parametrize("may_store", [False, True])
+def test_conversations_are_stored_for_who_may_store_messages(llm_server: LLMServer, may_store: bool) -> None:
     gated("adherence")
     llm_server.respond = judging()
     gateway = User.objects.create_user("gateway")
     gateway.user_permissions.add(Permission.objects.get(codename="add_correctionlog"))
+    if may_store:
+        gateway.user_permissions.add(Permission.objects.get(codename="add_message"))
     call(program(gateway), agent="ada").stream(["I filed it."])
     end_replies()
 
     row = GatedReply.objects.get()
-    assert row.status == "failed"
-    assert "agents.add_channel" in row.error
-    assert [(log.outcome, log.session.message) for log in logs()] == [("passed", None)]
-    assert not Message.objects.exists()
+    assert row.status == ("completed" if may_store else "failed")
+    assert may_store or "agents.add_message" in row.error
+    assert Message.objects.count() == (2 if may_store else 0)
+    assert [(log.outcome, log.session.message) for log in logs()] == [("passed", row.message)]
 
 
 def test_a_reply_waits_for_the_one_before_it_in_its_conversation(client: Program, llm_server: LLMServer) -> None:
