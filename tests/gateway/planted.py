@@ -45,6 +45,13 @@ class PlantedReply:
         start = self.clean_start.rstrip()
         return received.startswith(start) and received[len(start) :].strip() == continuation
 
+    def is_shortened(self, received: str, continuation: str) -> bool:
+        """Return whether also clean words before the planted sentence were written again, as where sentences are judged together."""
+        if not self.planted or not received.endswith(continuation):
+            return False
+        start = received.removesuffix(continuation).rstrip()
+        return self.clean_start.startswith(start) and self.clean_start[len(start) :][:1].isspace()
+
 
 def replies(count: int, *, planted: int, seed: int) -> list[PlantedReply]:
     """Return replies of two to seven sentences, with so many planted ones in all, at most two in a reply.

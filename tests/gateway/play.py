@@ -23,6 +23,7 @@ class Played:
     Attributes:
         replies, planted: How many there were.
         leaked: Replies of which a planted sentence, or its beginning up to the mark, reached the client.
+        shortened: Replies of which clean words before a planted sentence were written again with it.
         wrong: Further replies that are not what they may be.
         errors: What the client was told where a reply broke.
         first_words: Seconds to the first words, of each reply.
@@ -35,6 +36,7 @@ class Played:
     replies: int = 0
     planted: int = 0
     leaked: int = 0
+    shortened: int = 0
     wrong: int = 0
     errors: list[str] = field(default_factory=list)
     first_words: list[float] = field(default_factory=list)
@@ -43,7 +45,8 @@ class Played:
     examples: list[tuple[str, str]] = field(default_factory=list)
 
     def summary(self) -> str:
-        counts = f"{self.replies} replies, {self.planted} planted, {self.leaked} leaked, {self.wrong} wrong, {len(self.errors)} errors"
+        counts = f"{self.replies} replies, {self.planted} planted, {self.leaked} leaked, {self.wrong} wrong"
+        counts += f", {self.shortened} shortened, {len(self.errors)} errors"
         times = f"first words {_spread(self.first_words)}, whole {_spread(self.whole)}"
         behind = f"behind: median {statistics.median(self.behind):g}, most {max(self.behind)}" if self.behind else ""
         return f"{counts}; {times}; {behind}"
@@ -105,7 +108,11 @@ def _count(played: Played, reply: PlantedReply, received: dict[str, Any], contin
     elif MARK in text:
         played.leaked += 1
         played.examples.append((reply.text, text))
-    elif not reply.is_right(text, continuation):
+    elif reply.is_right(text, continuation):
+        pass
+    elif reply.is_shortened(text, continuation):
+        played.shortened += 1
+    else:
         played.wrong += 1
         played.examples.append((reply.text, text))
     if received["pieces"]:
