@@ -6,7 +6,7 @@ is kept stands for 1 ÷ its chance in means.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
@@ -69,13 +69,13 @@ class Sampler:
     def draw(self, agents_by_slug: Mapping[str, Collection[int]]) -> Mapping[str, Draw]:
         """Return by slug what is decided of the conversations that are not stored yet and are not surely kept."""
         stored = set(Channel.objects.filter(slug__in=agents_by_slug).values_list("slug", flat=True))
-        new: dict[str, list[int | None]] = {}
+        new: dict[str, Sequence[int | None]] = {}
         for slug, agents in agents_by_slug.items():
             if slug not in stored:
                 new[slug] = sorted(agents) or [None]
-        rates = _rates({agent for agents in new.values() for agent in agents}, today=timezone.now().date())
-        for slug, agents in new.items():
-            rates_of_conversation = [rates[agent] for agent in agents]
+        rates = _rates({agent for speaking in new.values() for agent in speaking}, today=timezone.now().date())
+        for slug, speaking in new.items():
+            rates_of_conversation = [rates[agent] for agent in speaking]
             largest = max(rates_of_conversation, key=lambda rate: rate.value)
             if not largest.why:
                 continue
@@ -108,20 +108,19 @@ def _rates(agents: Collection[int | None], *, today: date) -> dict[int | None, _
             names[agent.pk] = agent.slug
     if None in agents:
         configs[None] = resolve_defaults()
-    by_quota = {agent: config for agent, config in configs.items() if config["ingest_keep"] == IngestKeep.QUOTA}
+    by_quota = {key: config for key, config in configs.items() if config["ingest_keep"] == IngestKeep.QUOTA}
     days = _days(by_quota, today=today) if by_quota else {}
     rates: dict[int | None, _Rate] = {}
-    for agent, config in configs.items():
-        name = names[agent]
+    for key, config in configs.items():
         if config["ingest_keep"] == IngestKeep.RATE:
-            why = f"ingest_keep of {name} is rate: {config.show('ingest_rate')}"
-            rates[agent] = _Rate(value=float(config["ingest_rate"]), why=why)
-        elif agent in days:
-            day = days[agent]
-            why = f"ingest_keep of {name} is quota: {config.show('ingest_quota')} a day, today's rate {day.rate:.3g}"
-            rates[agent] = _Rate(value=day.rate, why=why, day=day)
+            why = f"ingest_keep of {names[key]} is rate: {config.show('ingest_rate')}"
+            rates[key] = _Rate(value=float(config["ingest_rate"]), why=why)
+        elif key in days:
+            day = days[key]
+            why = f"ingest_keep of {names[key]} is quota: {config.show('ingest_quota')} a day, today's rate {day.rate:.3g}"
+            rates[key] = _Rate(value=day.rate, why=why, day=day)
         else:
-            rates[agent] = _Rate(value=1.0)
+            rates[key] = _Rate(value=1.0)
     return rates
 
 
@@ -158,4 +157,5 @@ def _rate_of_day(config: ResolvedConfig, day_before: SampledDay | None) -> float
     if day_before is None:
         return float(config["ingest_rate"])
     seen = max(day_before.seen, UNSEEN / day_before.rate)
-    return min(1.0, config["ingest_quota"] / seen)
+    quota: int = config["ingest_quota"]
+    return min(1.0, quota / seen)

@@ -171,8 +171,11 @@ def standard_error(run: EvaluationRun, dimension: str) -> float | None:
     judged = list(by_message.annotate(mean=Avg("score"), heaviest=Max("weight"), inclusion=Max("inclusion_weight")))
     # Of conversations that were kept by chance whole ones were drawn.
     is_sampled = any(row["inclusion"] != 1 for row in judged)
-    cluster = "message__channel_id" if is_sampled else "message_id"
-    return error_of([Observation(row["mean"], row["heaviest"] * row["inclusion"], row[cluster]) for row in judged])
+    observations = []
+    for row in judged:
+        cluster = row["message__channel_id"] if is_sampled else row["message_id"]
+        observations.append(Observation(row["mean"], row["heaviest"] * row["inclusion"], cluster))
+    return error_of(observations)
 
 
 def _digest_of_propositions(run: EvaluationRun, dimension: str) -> str:

@@ -339,7 +339,7 @@ def test_old_conversations_go_that_nothing_refers_to(db: None, settings: Setting
     log = attempt(ada, kept["marked at the gate"], OLD)
     mark_result(result=log.dimension_results.get(), mark="right", user=None)
     gone = [heard(f"gone-{n}") for n in range(3)]
-    Reaction.objects.create(message=gone[0].messages.first(), agent=ada, emoji="+")
+    Reaction.objects.create(message=gone[0].messages.all()[0], agent=ada, emoji="+")
 
     shown = json.loads(prune("--dry-run", "--json"))["tables"]
     report = {row["table"]: row["rows"] for row in json.loads(prune("--json"))["tables"]}
