@@ -587,6 +587,7 @@ def check_action_quality(
     deadline: float,
     run_id: int | None = None,
     gate: bool = True,
+    ask: Ask = complete_together,
 ) -> GateResult:
     """Judge a draft on every dimension of its plan at once (AC-7.0.1).
 
@@ -599,6 +600,7 @@ def check_action_quality(
         deadline: Seconds for judging each dimension, all at the same time. 0 or less: no time is left, no judge is asked.
         gate: Whether the calls may use the slots reserved for drafts, without retries, and pass at once where the judge hangs;
             False for what can wait.
+        ask: Asks the questions of what can wait.
     """
     judge = RULE_JUDGE
     if plan.judged_dimensions:
@@ -609,14 +611,8 @@ def check_action_quality(
     with sentry_sdk.start_span(op="correction.gate", name="check a draft") as span:
         by_rules = _results_of_rules(action, plan)
         rules_ms = (time.perf_counter() - started) * 1000
-        label = Label(
-            purpose="gate",
-            mechanism="gate",
-            agent_id=plan.agent.pk if plan.agent is not None else None,
-            run_id=run_id,
-            work_id=work_id,
-        )
-        by_judge = _results_of_judge(action, plan, label, deadline=deadline, gate=gate)
+        label = label_of(plan, run_id=run_id, work_id=work_id)
+        by_judge = _results_of_judge(action, plan, label, deadline=deadline, gate=gate, ask=ask)
         _count_slow_patterns(by_rules, by_judge)
         dimension_results = []
         for dimension in plan.dimensions:
@@ -639,6 +635,18 @@ def check_action_quality(
         span.set_data("gate.passed", gate_result.passed)
         span.set_data("gate.judge", gate_result.judge)
         return gate_result
+
+
+def label_of(plan: CheckPlan, *, run_id: int | None, work_id: str) -> Label:
+    """Return what the calls of a check are for. Equal questions of two checks are told apart by `work_id`."""
+    return Label(
+        purpose="gate",
+        mechanism="gate",
+        agent_id=plan.agent.pk if plan.agent is not None else None,
+        run_id=run_id,
+        work_id=work_id,
+        item=work_id,
+    )
 
 
 def _count_slow_patterns(*results_by_dimension: Mapping[str, Sequence[PropositionResult]]) -> None:
@@ -731,7 +739,7 @@ def questions_of(
 
 
 def _results_of_judge(
-    action: Action, plan: CheckPlan, label: Label, *, deadline: float, gate: bool
+    action: Action, plan: CheckPlan, label: Label, *, deadline: float, gate: bool, ask: Ask
 ) -> dict[str, list[PropositionResult]]:
     """Return by dimension what the judge says of the draft, or why it was not asked.
 
@@ -752,7 +760,7 @@ def _results_of_judge(
     if requests and gate:
         replies = complete_guarded(requests, deadline=deadline, about=_key_for_breaker(action, plan, deadline))
     elif requests:
-        replies = complete_together(requests, deadline=deadline)
+        replies = ask(requests, deadline=deadline)
     by_dimension: dict[str, list[PropositionResult]] = {dimension: [] for dimension in plan.judged_dimensions}
     for (dimension, question), reply in zip(questions, replies, strict=True):
         by_dimension[dimension] += read_judge_reply(question, reply)
