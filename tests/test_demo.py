@@ -35,6 +35,8 @@ EMPTY = {
     "kit.llmbatch": "batches need a model",
     "alerts.receiver": "a person says where alerts are to be sent",
     "alerts.delivery": "nothing is sent without a receiver",
+    "sending.scoredelivery": "nothing is sent where the settings name no receiver",
+    "sending.scorereceiver": "the settings name them",
     "agents.import": "an import belongs to the account that uploads it",
     "kit.workerheartbeat": "`make run` starts a worker",
     "kit.apitoken": "a token belongs to an account",

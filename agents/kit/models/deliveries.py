@@ -48,10 +48,11 @@ class ReceiverState(models.Model):
         """Store whether the receiver is up. One that is not is left alone, for a pause that grows with its failures in a row."""
         stored = type(self)._default_manager.filter(pk=self.pk)
         if outcome.is_receiver_up:
+            self.failures = 0
             stored.update(failures=0, retry_at=None)
             return
-        failures = self.failures + 1
-        minutes = PAUSES[min(failures, len(PAUSES)) - 1]
+        self.failures += 1
+        minutes = PAUSES[min(self.failures, len(PAUSES)) - 1]
         stored.update(failures=F("failures") + 1, retry_at=timezone.now() + timedelta(minutes=minutes))
 
 
