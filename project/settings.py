@@ -422,8 +422,8 @@ INTERACTIVE_QUEUES = ["turns"]
 # Workers look at queues in this order, short work before long; then at those that are not named here.
 QUEUE_ORDER = [
     *("turns", "behavior requests", "observed messages", "behavior effects", "schedules", "sentinels", "batches"),
-    *("evaluations", "calibration", "jobs", "debates", "experiments", "summaries", "imports", "alerts", "scores"),
-    *("descriptions",),
+    *("evaluations", "calibration", "jobs", "debates", "experiments", "summaries", "imports"),
+    *("alerts", "scores", "descriptions"),
 ]
 ROLLUP_LAG_MINUTES = 10  # after an hour's end its rows are summed: transactions may end late
 WORKER_THREADS = int(number("WORKER_THREADS", 4))
