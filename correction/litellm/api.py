@@ -16,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agents.kit.api.problems import Unavailable
-from agents.kit.api.requests import Tokens
+from agents.kit.api.requests import BodyTooLarge, Tokens
 from agents.kit.api.schema import answers
 from agents.kit.api.views import View
 from agents.kit.refusals import Refused
@@ -65,7 +65,7 @@ class Guardrail(View):
     authentication_classes = (GatewayTokens, SessionAuthentication)
     # Texts of models may hold what no database can; it is replaced before it is stored.
     raw = ("structured_messages", "texts", "request_headers", "request_data")
-    most_bytes = 20_000_000  # a call may hold images, which LiteLLM sends along
+    most_bytes = 10 * 1024 * 1024  # a call may hold images, which LiteLLM sends along
 
     @answers(GuardrailAnswer, examples=[OpenApiExample("a reply on its way", request_only=True, value=EXAMPLE)])
     def create(self, request: Request) -> Response:
@@ -74,14 +74,20 @@ class Guardrail(View):
         A `request` round stores what was said before. A `response` round brings the reply so far: its new sentences are judged, each as
         the text so far, by the gate of the `agent` that `additional_provider_specific_params` names; without one by the defaults, with
         the system message as persona. What passed is returned; the unfinished rest waits (`stream_holdback_chars`). A sentence that
-        failed is written again from there by the agent's model, with the gate's feedback. What cannot be judged passes.
+        failed is written again from there by the model that the parameters name, with the gate's feedback. What cannot be judged passes.
+        An agent's conversation is stored when a minute passed without a round; without an agent only the verdicts are.
         """
         asked: Round = self.read_body()
         assert request.user.pk is not None  # noqa: S101 (no one else has the permission)
         return Response(answer_round(asked, user_id=request.user.pk))
 
     def handle_exception(self, exc: Exception) -> Response:
-        """Answer a crash with 503: LiteLLM lets the text pass then, where it is told to (`fail_open`); a 500 ends the client's reply."""
+        """Answer a crash, and a call that is too large, with 503.
+
+        LiteLLM lets the text pass then, where it is told to (`fail_open`); any other error ends the client's reply.
+        """
+        if isinstance(exc, BodyTooLarge):
+            return super().handle_exception(Unavailable(str(exc.detail)))
         is_refusal = isinstance(exc, APIException | Refused | Http404 | PermissionDenied)
         if is_refusal:
             return super().handle_exception(exc)

@@ -69,7 +69,7 @@ class GatedReply(Leasable):
                 fields=["conversation"], condition=Q(status__in=["pending", "running"]), name="gated_reply_conversation"
             ),
         ]
-        constraints: ClassVar = [models.UniqueConstraint(fields=["user", "call_id"], name="gated_reply_once")]
+        constraints: ClassVar = [models.UniqueConstraint(fields=["call_id", "user"], name="gated_reply_once")]
 
     def __str__(self) -> str:
         return f"reply of call {self.call_id}"

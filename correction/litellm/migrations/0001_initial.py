@@ -48,7 +48,7 @@ class Migration(FirstMigration):
                 'db_table': 'gated_replies',
                 'ordering': ['-pk'],
                 'indexes': [models.Index(condition=models.Q(('status__in', ['pending', 'running'])), fields=['created_at', 'id'], name='gated_reply_open'), models.Index(fields=['status', 'created_at'], name='gated_reply_status_created'), models.Index(condition=models.Q(('status__in', ['pending', 'running'])), fields=['conversation'], name='gated_reply_conversation')],
-                'constraints': [models.UniqueConstraint(fields=('user', 'call_id'), name='gated_reply_once')],
+                'constraints': [models.UniqueConstraint(fields=('call_id', 'user'), name='gated_reply_once')],
             },
         ),
     ]

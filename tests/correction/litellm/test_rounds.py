@@ -405,3 +405,9 @@ def test_a_crash_is_answered_so_that_litellm_may_let_the_text_pass(
     monkeypatch.setattr("correction.litellm.rounds.find_speaker", None)
 
     assert client.post(ROUTE, {"input_type": "response", "litellm_call_id": "1"}).status_code == 503
+
+
+def test_a_call_too_large_to_read_is_answered_in_the_same_way(client: Program) -> None:
+    body = {"input_type": "request", "litellm_call_id": "1", "texts": ["x" * 11_000_000]}
+
+    assert client.post(ROUTE, body).status_code == 503
