@@ -53,7 +53,9 @@ def answer_round(asked: Round, *, user_id: int) -> GuardrailAnswer:
     if speaker.config.gate_mode == GateMode.OBSERVE:
         _update_replies(asked, speaker, user_id, lambda replies, context: _note_texts(replies, texts))
         return NOTHING_TO_SAY
-    replies = _update_replies(asked, speaker, user_id, lambda known, context: _advance(known, texts, context, speaker))
+    replies = _update_replies(
+        asked, speaker, user_id, lambda known, context: _check_texts(known, texts, context, speaker)
+    )
     answered = replies[: len(texts)]
     is_changed = any(not text.startswith(reply.text) for text, reply in zip(texts, answered, strict=True))
     if is_changed and asked.is_of_messages_api and any(reply.rounds > 1 for reply in answered):
@@ -193,18 +195,18 @@ def _with_others(matched: list[ReplySoFar], known: Sequence[ReplySoFar]) -> list
     return [*matched, *(reply for reply in known if reply.session not in matched_ids)]
 
 
-def _advance(
+def _check_texts(
     known: Sequence[ReplySoFar], texts: Sequence[str], context: CallContext, speaker: Speaker
 ) -> list[ReplySoFar]:
     """Return the replies after the new sentences of a round were checked."""
     matched = match_replies(texts, known)
     for reply, text in zip(matched, texts, strict=True):
         if len(text) >= len(reply.raw):
-            advance(reply, text, context, speaker)
+            _check_text(reply, text, context, speaker)
     return _with_others(matched, known)
 
 
-def advance(reply: ReplySoFar, text: str, context: CallContext, speaker: Speaker) -> None:
+def _check_text(reply: ReplySoFar, text: str, context: CallContext, speaker: Speaker) -> None:
     """Check what is new in a reply, and note how far it passed.
 
     Args:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import statistics
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.database_file import make_tables
@@ -24,6 +23,8 @@ from tests.gateway.planted import replies
 from tests.gateway.play import Played, play
 from tests.gateway.proxy import Proxy, configuration
 from tests.gateway.stack import Gateway
+from tests.machinery import Postgres
+from tests.machinery import running as service
 
 RATES = (1, 5, 10, 20)
 LATENCIES = (0.0, 0.2)  # seconds of the judge
@@ -33,13 +34,17 @@ SEED = 20261129
 
 @contextmanager
 def gateway(folder: Path, name: str, **changes: object) -> Iterator[Gateway]:
-    """A gateway on a database of its own."""
+    """A gateway on a database of its own: SQLite, or in a PostgreSQL server of its own with `--postgres`."""
     own = folder / name
     own.mkdir()
-    shutil.copy(folder / "migrated.sqlite3", own / "db.sqlite3")
-    database = os.environ.get("MEASURE_DATABASE_URL") or f"sqlite:///{own}/db.sqlite3"
-    with Gateway(own, database, guardrail=dict(changes)) as running:
-        yield running
+    with ExitStack() as running:
+        url = f"sqlite:///{own}/db.sqlite3"
+        if "MEASURE_POSTGRES" in os.environ:
+            server = Postgres()
+            running.enter_context(service(server))
+            url = server.url
+        make_tables(url)
+        yield running.enter_context(Gateway(own, url, guardrail=dict(changes)))
 
 
 def say(line: str) -> None:
@@ -161,10 +166,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.gateway", description=__doc__)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="default: all")
     parser.add_argument("--count", type=int, help="replies, or planted sentences of leaks")
+    parser.add_argument("--postgres", action="store_true", help="a PostgreSQL server of its own in place of SQLite")
     options = parser.parse_args()
+    if options.postgres:
+        os.environ["MEASURE_POSTGRES"] = "1"
     say(f"load {statistics.fmean(os.getloadavg()):.1f} on {os.cpu_count()} cores")
     for name in options.parts or PARTS:
         part, count = PARTS[name]
         with tempfile.TemporaryDirectory() as folder:
-            make_tables(f"sqlite:///{folder}/migrated.sqlite3")
             part(Path(folder), options.count or count)

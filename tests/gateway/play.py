@@ -28,6 +28,8 @@ class Played:
         errors: What the client was told where a reply broke.
         first_words: Seconds to the first words, of each reply.
         whole: Seconds to the end, of each reply.
+        late: Seconds between the moment at which the model had sent its first sentence and that at which the client had it, of each
+            reply that nothing was planted in.
         behind: The most complete sentences that the model had sent and the client had not received, of each reply that nothing was
             planted in.
         examples: Some of those that are wrong: what was said, what was received.
@@ -41,6 +43,7 @@ class Played:
     errors: list[str] = field(default_factory=list)
     first_words: list[float] = field(default_factory=list)
     whole: list[float] = field(default_factory=list)
+    late: list[float] = field(default_factory=list)
     behind: list[int] = field(default_factory=list)
     examples: list[tuple[str, str]] = field(default_factory=list)
 
@@ -48,8 +51,9 @@ class Played:
         counts = f"{self.replies} replies, {self.planted} planted, {self.leaked} leaked, {self.wrong} wrong"
         counts += f", {self.shortened} shortened, {len(self.errors)} errors"
         times = f"first words {_spread(self.first_words)}, whole {_spread(self.whole)}"
+        late = f"first sentence late by {_spread(self.late)}"
         behind = f"behind: median {statistics.median(self.behind):g}, most {max(self.behind)}" if self.behind else ""
-        return f"{counts}; {times}; {behind}"
+        return f"{counts}; {times}; {late}; {behind}"
 
 
 def _spread(seconds: Sequence[float]) -> str:
@@ -90,6 +94,7 @@ def play(
         _count(played, reply, received, model.continuation)
         if stream and not reply.planted and not received["error"]:
             played.behind.append(_most_behind(reply.text, model.sent[question], received))
+            played.late.append(_first_sentence_late(reply.text, model.sent[question], received))
     return played
 
 
@@ -130,6 +135,18 @@ def _most_behind(text: str, sent: Sequence[tuple[float, int]], received: dict[st
         most = max(most, _complete(ends, sent_length) - _complete(ends, length))
         length += len(piece)
     return most
+
+
+def _first_sentence_late(text: str, sent: Sequence[tuple[float, int]], received: dict[str, Any]) -> float:
+    """Return the seconds between the moments at which the first sentence had been sent and had been received."""
+    end = _ends_of_sentences(text)[0]
+    sent_at = next(time for time, length in sent if length >= end)
+    length = 0
+    for seconds, _, piece in received["pieces"]:
+        length += len(piece)
+        if length >= end:
+            return float(received["begun"] + seconds - sent_at)
+    raise ValueError("the first sentence was not received")
 
 
 def _ends_of_sentences(text: str) -> list[int]:
