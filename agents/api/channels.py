@@ -38,7 +38,7 @@ class ChannelRow(
     table=Channel,
     columns=(
         *("slug", "url", "name", "kind", "topic", "tags", "synthetic", "agents", "users", "last_position"),
-        *("created_at", "messages_url"),
+        *("inclusion_probability", "created_at", "messages_url"),
     ),
 ):
     """One channel with who is in it. Needs `memberships` prefetched with their agent and user."""

@@ -127,6 +127,8 @@ def _jsonl(channel: Channel, messages: Iterable[dict[str, Any]], _: str) -> Iter
         "tags": _ordered(channel.tags),
         "members": list(members.values_list("agent__slug", flat=True)),
     }
+    if channel.inclusion_probability < 1:
+        header["inclusion_probability"] = channel.inclusion_probability
     yield _json(header) + "\n"
     for message in messages:
         yield _json(message | {"tags": _ordered(message["tags"]), "payload": _ordered(message["payload"])}) + "\n"

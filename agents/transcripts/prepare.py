@@ -295,6 +295,7 @@ class Targets:
         target.topic = info.topic
         target.tags = info.tags
         target.members = info.members
+        target.inclusion_probability = info.inclusion_probability
         if info.name and not self._wished:
             target.name = info.name[:200]
 

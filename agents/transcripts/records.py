@@ -70,6 +70,7 @@ class ChannelInfo:
     topic: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     members: tuple[str, ...] = ()
+    inclusion_probability: float = 1.0
     line: int = 1
 
 

@@ -89,8 +89,8 @@ class BlindScoreRow(
     Row,
     table=EvaluationScore,
     columns=(
-        *("id", "dimension", "proposition_id", "claim", "weight", "inverted", "repeat", "message", "position"),
-        *("channel", "compared_with", "context_snippet"),
+        *("id", "dimension", "proposition_id", "claim", "weight", "inclusion_weight", "inverted", "repeat", "message"),
+        *("position", "channel", "compared_with", "context_snippet"),
     ),
 ):
     """What was judged, without what the judge said."""

@@ -43,10 +43,8 @@ UNITS = {
     "channel": "channels",
     "repeat": "repeats",
 }
-MIXED = {
-    "messages",
-    "conversations",
-}  # the two that may be compared: drawn one by one in one sample, together in the other
+# The two that may be compared: drawn one by one in one sample, together in the other.
+MIXED = {"messages", "conversations"}
 
 AnyChange = TypeVar("AnyChange", bound="ChangeResult")
 

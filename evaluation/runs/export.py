@@ -12,7 +12,7 @@ from agents.kit.text.tables import csv_lines, json_lines
 from evaluation.models import EvaluationScore
 
 COLUMNS = (
-    *("evaluation_run", "agent", "dimension", "proposition_id", "claim", "inverted", "weight"),
+    *("evaluation_run", "agent", "dimension", "proposition_id", "claim", "inverted", "weight", "inclusion_weight"),
     *("channel", "message", "sent_at", "text", "status", "score", "raw_score", "flaws", "evidence"),
     *("confidence", "reason", "reasoning", "justification", "judge", "served_model", "is_baseline"),
     *("persona_digest", "proposition_digest", "window", "where", "seed", "tags", "judged_at"),

@@ -21,7 +21,7 @@ from agents.kit.ops.sums import prunable_before, roll_up, sum_up
 from agents.models import Agent, Channel
 from correction.gate import stage
 from correction.gate.statistics import GATE, GateStatistics, get_gate_statistics
-from correction.models import AttemptHour, CorrectionLog, DimensionHour, GateDimensionResult, Outcome
+from correction.models import AttemptHour, CorrectionLog, DimensionHour, GateDimensionResult, GateSession, Outcome
 from evaluation.windows import MessageWindow
 from tests.correction.judged_drafts import add_attempt, make_log
 from tests.factories import make_agent, make_channel, say
@@ -105,6 +105,21 @@ def test_scores_of_different_judges_share_no_mean() -> None:
         ("offline:lexical-1", True, 9.0),
         ("test-model", False, 5.0),
     ]
+
+
+def test_observed_messages_count_in_means_for_as_many_as_they_stand_for() -> None:
+    agent = make_agent()
+    message(agent, ("observed", GOOD), source="observe")
+    GateSession.objects.update(inclusion_weight=3.0)
+    message(agent, ("observed", BAD), source="observe")
+    for summed in (False, True):
+        if summed:
+            CorrectionLog.objects.update(created_at=timezone.now() - timedelta(hours=3))
+            roll_up(GATE)
+        observed = get_gate_statistics(agent).observed
+        adherence = observed.dimensions["adherence"]
+        assert adherence.by_judge[0].mean == (3 * 8.0 + 2.0) / 4
+        assert (observed.total, observed.passed, adherence.scored, adherence.failures) == (2, 1, 2, 1)
 
 
 def test_observed_and_external_checks_stand_apart() -> None:

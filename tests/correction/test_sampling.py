@@ -29,7 +29,8 @@ from correction.models import SampledDay
 from correction.sampling import KEEPING, Sampler
 from evaluation.statistics.bootstrap import Observation, bootstrap_mean
 from tests.agents.api.test_spans import URL as SPANS
-from tests.agents.api.test_spans import batch, call
+from tests.agents.api.test_spans import call
+from tests.agents.transcripts.test_exports import batch
 from tests.api_client import Program, program
 from tests.console import superuser
 from tests.factories import MONDAY, make_agent

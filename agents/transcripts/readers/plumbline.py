@@ -11,7 +11,7 @@ from agents.kit.text.tags import TAG_KEY
 from agents.transcripts.records import ChannelInfo, Kind, Record, SourceMessage, bad_tag_key
 
 VERSION = 1
-HEADER_KEYS = ("plumbline", "version", "channel", "name", "kind", "topic", "tags", "members")
+HEADER_KEYS = ("plumbline", "version", "channel", "name", "kind", "topic", "tags", "members", "inclusion_probability")
 MESSAGE_KEYS = (
     "id", "channel", "speaker", "agent", "user", "outsider", "text", "sent_at", "reply_to",
     "tags", "payload", "synthetic", "idempotency_key",
@@ -61,8 +61,21 @@ def _header(row: Row) -> ChannelInfo:
         topic=row.text("topic"),
         tags=_tags(row),
         members=tuple(members),
+        inclusion_probability=_probability(row),
         line=row.line,
     )
+
+
+def _probability(row: Row) -> float:
+    """Return the chance with which the channel was kept where it was exported; 1 where the header says nothing of it.
+
+    Raises:
+        FileError: It is no number above 0 to 1.
+    """
+    value = row.value.get("inclusion_probability", 1.0)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        row.fail(f"'inclusion_probability' must be a number above 0 to 1, got {shown(value)}")
+    return float(value)
 
 
 def _check_keys(row: Row, allowed: Collection[str]) -> None:

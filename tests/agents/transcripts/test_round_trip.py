@@ -51,7 +51,12 @@ messages = st.fixed_dictionaries(
 def store(rows: list[dict[str, Any]], ids: list[str]) -> Channel:
     """A channel with these messages, made without the importer."""
     channel = Channel.objects.create(
-        slug="Room_1", name="Room 1 ☂", kind="private", topic="Any\nthing", tags={"b": "2", "a": "1"}
+        slug="Room_1",
+        name="Room 1 ☂",
+        kind="private",
+        topic="Any\nthing",
+        tags={"b": "2", "a": "1"},
+        inclusion_probability=0.125,
     )
     agents = [Agent.objects.create(slug=s, display_name=f"{s} =x", system_prompt="You are.") for s in ("ada", "bo")]
     user = User.objects.create(username="ines", first_name="Ines", last_name="O")
@@ -83,7 +88,8 @@ def everything() -> list[dict[str, Any]]:
     return [
         dict(row)
         for row in Message.objects.order_by("position").values(
-            "channel__slug", "channel__name", "channel__kind", "channel__topic", "channel__next_position", "position", "external_id",
+            "channel__slug", "channel__name", "channel__inclusion_probability",
+            "channel__kind", "channel__topic", "channel__next_position", "position", "external_id",
             "agent__slug", "user__username", "outsider", "parent__external_id", "text", "payload", "sent_at", "synthetic",
             "idempotency_key", "tags",
         )
