@@ -109,13 +109,13 @@ def many(folder: Path, count: int) -> None:
 
 
 def killed(folder: Path, count: int) -> None:
-    """Kill gunicorn's worker while replies stream, three times."""
+    """Kill gunicorn's worker every 15 seconds while replies stream: its successor needs some to start."""
     with gateway(folder, "killed") as running:
         ended = threading.Event()
         kills: list[int] = []
 
         def kill() -> None:
-            while not ended.wait(6):
+            while not ended.wait(15):
                 kills.extend(running.product.kill_workers())
 
         killing = threading.Thread(target=kill)

@@ -26,7 +26,7 @@ from agents.models import Agent
 from agents.personas.persona import save_persona
 from correction.models import AgentEvaluationConfig
 user = User.objects.create_user("gateway")
-user.groups.add(Group.objects.get(name="Editor"))
+user.groups.add(Group.objects.get(name="Operator"))
 agent = Agent(slug="{AGENT}", display_name="Ada", system_prompt="{PERSONA}")
 save_persona(agent=agent, note="gateway")
 AgentEvaluationConfig.objects.create(agent=agent, gate_mode="enforce", gate_adherence_enabled=True)
