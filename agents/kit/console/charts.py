@@ -286,6 +286,37 @@ def _chart(label: str, drawing: dict[str, Any], **context: Any) -> SafeString:
     return render_to_string("admin/chart.html", {"label": display.marked(label), "data": data, **context})
 
 
+SPARK_WIDTH, SPARK_HEIGHT = 160, 40
+
+
+def sparkline(before: Sequence[float], now: Sequence[float], *, label: str, event: str) -> SafeString:
+    """Return a small drawing of scores before and after an event: a vertical line with its name between the two.
+
+    It is SVG, not a chart: a page has one in each of many rows, and they have no hints.
+
+    Args:
+        before, now: Scores, 0 to 9, oldest first; at least one in both together.
+        label: What it shows, read aloud.
+    """
+    number = len(before) + len(now)
+    step = SPARK_WIDTH / (number + 1)
+    points = []
+    for place, score in enumerate([*before, *now], start=1):
+        points.append(f"{place * step:.1f},{SPARK_HEIGHT - 2 - score / 9 * (SPARK_HEIGHT - 12):.1f}")
+    context = {
+        "width": SPARK_WIDTH,
+        "height": SPARK_HEIGHT,
+        "label": display.marked(label),
+        "event": display.marked(display.shortened(event, 18)),
+        "event_x": f"{(len(before) + 0.5) * step:.1f}",
+        # The name of the event stands on the side with more room.
+        "is_left": len(before) > len(now),
+        "before": points[: len(before)],
+        "now": points[len(before) :],
+    }
+    return render_to_string("admin/sparkline.html", context)
+
+
 def when(at: datetime) -> str:
     """Return a time as ``7 Nov 2026, 14:30`` in the console's time zone."""
     # strftime, because a chart has hundreds of times and Django's formatting takes 50 µs.
