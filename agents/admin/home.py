@@ -10,10 +10,8 @@ from django.utils.safestring import SafeString
 
 from agents.kit.console import display
 from agents.kit.console.home import (
-    MOST_COUNTED,
     MOST_HITS,
     Answers,
-    CountUpTo,
     Hit,
     HomePart,
     Questions,
@@ -36,15 +34,13 @@ def ask_for_agents(request: HttpRequest) -> Questions:
     return {"agents": Exists(Agent.objects.listed())}
 
 
-def count_workers(request: HttpRequest) -> Questions:
-    """Ask how many workers were heard of lately."""
-    heard = WorkerHeartbeat.objects.filter(stopped_at=None, seen_at__gte=timezone.now() - silence_allowed())
-    return {"workers": CountUpTo(heard)}
-
-
-def workers_alive(answers: Answers) -> int:
-    """Return the number of workers heard of lately; of those busy for long only where there is none."""
-    return answers["workers"] or alive()[: MOST_COUNTED + 1].count()
+def ask_for_workers(request: HttpRequest) -> Questions:
+    """Ask whether a worker was heard of lately, and whether there is one that has not stopped."""
+    running = WorkerHeartbeat.objects.filter(stopped_at=None)
+    return {
+        "worker heard": Exists(running.filter(seen_at__gte=timezone.now() - silence_allowed())),
+        "worker not stopped": Exists(running),
+    }
 
 
 def no_agents(request: HttpRequest, answers: Answers) -> SafeString | None:
@@ -78,7 +74,10 @@ def no_broker(request: HttpRequest, answers: Answers) -> SafeString | None:
 
 def no_worker(request: HttpRequest, answers: Answers) -> SafeString | None:
     """Return the step to start a worker, where none is alive."""
-    if workers_alive(answers):
+    if answers["worker heard"]:
+        return None
+    # It may be silent because it is busy for long; that takes a look at all tables of work.
+    if answers["worker not stopped"] and alive().exists():
         return None
     text = "What is queued waits: turns, evaluations, messages to be observed, schedules that are due."
     return step(
@@ -108,5 +107,5 @@ add_home(
     HomePart(place="setup", order=10, permission="agents.view_agent", asks=ask_for_agents, render=no_agents),
     HomePart(place="setup", order=20, permission="kit.view_llmcall", render=no_judge),
     HomePart(place="setup", order=30, permission="kit.view_workerheartbeat", render=no_broker),
-    HomePart(place="setup", order=40, permission="kit.view_workerheartbeat", asks=count_workers, render=no_worker),
+    HomePart(place="setup", order=40, permission="kit.view_workerheartbeat", asks=ask_for_workers, render=no_worker),
 )

@@ -302,7 +302,7 @@ def sparkline(before: Sequence[float], now: Sequence[float], *, label: str, even
     step = SPARK_WIDTH / (number + 1)
     points = []
     for place, score in enumerate([*before, *now], start=1):
-        points.append(f"{place * step:.1f},{SPARK_HEIGHT - 2 - score / 9 * (SPARK_HEIGHT - 12):.1f}")
+        points.append(f"{place * step:.1f},{SPARK_HEIGHT - 2 - score / 9 * (SPARK_HEIGHT - 16):.1f}")
     context = {
         "width": SPARK_WIDTH,
         "height": SPARK_HEIGHT,
