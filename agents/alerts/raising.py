@@ -19,20 +19,24 @@ from agents.kit.work.queues import wake_workers
 from agents.models import Agent
 
 
+def raise_alert_if_watched(*, agent: Agent | None = None, **alert: Any) -> Alert | None:
+    """Raise an alert, see `raise_alert`; None for one of an agent that is not watched: a demonstration or an experiment disturbs nobody."""
+    if agent is not None and not Agent.objects.watched().filter(pk=agent.pk).exists():
+        return None
+    return raise_alert(agent=agent, **alert)
+
+
 def raise_alert(
     *, kind: str, about: str, title: str, agent: Agent | None = None, page: Model | None = None, lasts: bool = False
-) -> Alert | None:
+) -> Alert:
     """Raise an alert, and queue it for its receivers; where one of the kind and object is open, only count that one up.
 
     Not even counted is what lasts, while the alert of it has not ended. A newer title and page replace the older. The arguments:
     `agents.kit.alerting.raise_alert`.
 
     Returns:
-        The alert that is open now: a new one, or the one that was. None for an agent that is not watched: nobody is to be disturbed by a
-        demonstration or an experiment.
+        The alert that is open now: a new one, or the one that was.
     """
-    if agent is not None and not Agent.objects.watched().filter(pk=agent.pk).exists():
-        return None
     now = timezone.now()
     about = about[:300]
     address = "" if page is None else f"{page._meta.app_label}/{page._meta.model_name}/{page.pk}/change/"
