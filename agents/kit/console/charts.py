@@ -71,7 +71,7 @@ class Line:
     """One line of a chart.
 
     Attributes:
-        name: What it shows; `note` (HTML such as a badge) follows it in the legend, `url` is its page.
+        name: What it shows.
         points: In the order of their times.
         level: The baseline, a horizontal line in the same colour.
         means: A rolling mean: it is the line, with a band for its interval where the chart has no other, and the points are dots.
@@ -80,8 +80,6 @@ class Line:
     name: str
     points: Sequence[Point]
     means: Sequence[Mean] = ()
-    note: SafeString | str = ""
-    url: str = ""
     level: float | None = None
 
 
@@ -227,10 +225,10 @@ def _xy(at: datetime, value: float | None) -> dict[str, float | None]:
 
 def _legend_entry(line: Line, style: Mapping[str, Any], shown: Callable[[float], str]) -> dict[str, Any]:
     """Return a line's entry in the legend, with its baseline where it has one."""
-    note = line.note
+    note: SafeString | str = ""
     if line.level is not None:
-        note = format_html('{} <span class="pl-subtle">baseline {}</span>', note, shown(line.level))
-    return {"colour": style["colour"], "name": display.isolated(line.name), "note": note, "url": line.url}
+        note = format_html('<span class="pl-subtle">baseline {}</span>', shown(line.level))
+    return {"colour": style["colour"], "name": display.isolated(line.name), "note": note}
 
 
 def steps(
