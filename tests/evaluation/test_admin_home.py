@@ -117,11 +117,11 @@ def test_each_agent_that_drifted_has_one_row_with_what_since_when_and_what_to_do
 
 def test_the_drawing_is_of_what_drifted_before_and_since_the_build() -> None:
     ada = make_agent("ada")
-    both = {"dimensions": ["adherence", "fluency"]}
-    before, now_ = make_run(ada, **both, is_baseline=True), make_run(ada, **both)
-    for dimension in ("adherence", "fluency"):
+    both = ["adherence", "fluency"]
+    before, since = make_run(ada, dimensions=both, is_baseline=True), make_run(ada, dimensions=both)
+    for dimension in both:
         make_baseline(ada, before, dimension=dimension, score=8)
-    for run, build, fluency in ((before, "40", 8), (now_, "41", 2)):
+    for run, build, fluency in ((before, "40", 8), (since, "41", 2)):
         for message in said(ada, 40, build):
             make_score(run, 8, message=message)
             make_score(run, fluency, message=message, dimension="fluency", proposition_id="varied")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 from django.db import connection, transaction
@@ -101,7 +102,7 @@ def test_an_acknowledgement_is_taken_back_but_not_over_a_newer_alert() -> None:
 
 def test_no_alert_is_of_an_experiment_or_of_examples_beside_a_team_s_agents() -> None:
     kelly, made_up = make_agent("kelly", origin="seed"), make_agent("made-up", synthetic=True)
-    alert = {"kind": "budget", "title": "It is used up"}
+    alert: dict[str, Any] = {"kind": "budget", "title": "It is used up"}
     assert kit.raise_alert(about="1", agent=made_up, **alert) is None
     assert kit.raise_alert(about="2", agent=kelly, **alert) is not None
 
