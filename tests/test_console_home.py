@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from agents.models import Agent, Run
@@ -36,12 +38,24 @@ def test_the_first_page_takes_at_most_twenty_statements_however_many_agents() ->
     JudgeCalibration.objects.create(judge=LLM, procedure="plumbline", dimension="adherence", labels=40, kappa=0.7)
     add_agents(2)
     with_two = queries(client, HOME)
-    add_agents(6)
-    with_eight = queries(client, HOME)
+    add_agents(14)
+    with_sixteen = queries(client, HOME)
 
-    assert "of 8 agents" in plain(read(client, HOME))
-    assert len(with_eight) == len(with_two), "\n".join(with_eight)
-    assert len(with_eight) <= MOST, "\n".join(with_eight)
+    assert 'data-drifted="16" data-agents="16"' in read(client, HOME)
+    assert len(with_sixteen) == len(with_two), "\n".join(with_sixteen)
+    assert len(with_sixteen) <= MOST, "\n".join(with_sixteen)
+
+
+def test_the_first_page_reads_no_scores_and_no_messages_so_their_number_is_no_matter() -> None:
+    client = signed_in(superuser())
+    worker()
+    add_agents(2)
+    read_tables = set()
+    for sql in queries(client, HOME):
+        read_tables |= set(re.findall(r'(?:FROM|JOIN) "(\w+)"', sql))
+
+    assert "changes" in read_tables
+    assert read_tables.isdisjoint({"evaluation_scores", "messages"})
 
 
 def test_what_went_wrong_costs_the_first_page_no_more_for_many_rows() -> None:
@@ -64,3 +78,4 @@ def test_what_went_wrong_costs_the_first_page_no_more_for_many_rows() -> None:
 
     assert "6 failures to look at" in plain(read(client, HOME))
     assert len(many) == len(few), "\n".join(many)
+    assert len(many) <= MOST, "\n".join(many)

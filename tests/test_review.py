@@ -20,7 +20,7 @@ from agents.alerts.models import Alert
 from agents.alerts.raising import raise_alert
 from agents.kit.alerting import AlertKind
 from agents.kit.models import ReviewItem
-from agents.models import Agent, Run
+from agents.models import Agent, Channel, Run
 from correction.behavior.models import BehaviorRequest
 from correction.models import CorrectionLog, GateDimensionResult
 from evaluation.propositions.entries import all_entries
@@ -30,7 +30,7 @@ from tests.correction.judged_drafts import make_log, verdict
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import make_run
 from tests.evaluation.test_admin_home import alert
-from tests.factories import make_agent
+from tests.factories import make_agent, make_channel
 
 pytestmark = pytest.mark.django_db
 
@@ -110,6 +110,27 @@ def test_an_empty_queue_says_what_comes_there_and_a_filter_leads_back(root: Clie
     assert "drafts that failed a check of the gate" in text
 
     assert f'href="{QUEUE}"' in read(root, f"{QUEUE}?kind=alerts&agent=ada")
+
+
+def test_examples_wait_only_without_agents_of_the_team_and_synthetic_talk_never(
+    root: Client, team: PropositionFolder
+) -> None:
+    kelly = make_agent("kelly", origin="seed")
+    alert(kelly)
+    proposed(kelly)
+    alarm(kelly)
+    failed_turn(kelly)
+    team.claims("adherence/kelly.yaml", "dry", extra="active: false")
+    played = make_channel("played")
+    Channel.objects.filter(pk=played.pk).update(synthetic=True)
+    make_log(kelly, {"adherence": 2}, channel=played)
+    Run.objects.filter(pk=failed_turn(kelly).pk).update(channel=played)
+    every_kind_once = "All 5 Alerts 1 Behaviour requests 1 Alarms of the gate 1 Suggestions 1 Failures 1"
+    assert every_kind_once in plain(read(root, QUEUE))
+
+    make_agent("bob")
+    assert "Nothing waits for you" in plain(read(root, QUEUE))
+    assert f"{QUEUE}?kind=" not in read(root, reverse("admin:index"))
 
 
 # -- deciding, and taking back

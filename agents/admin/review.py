@@ -33,7 +33,7 @@ from agents.kit.console.review import (
 )
 from agents.kit.models import ReviewItem
 from agents.kit.work.queues import work_models
-from agents.models import Agent
+from agents.models import Agent, Run, about_watched_agents
 
 FAILURES = "failures"
 WENT_WRONG = ("failed", "errored")
@@ -75,7 +75,8 @@ def failures(request: HttpRequest, agent: str, keys: Collection[str] | None) -> 
 def _failed_rows_of(model: type[Any]) -> QuerySet[Any]:
     """Return the rows of a table of work that failed in the last days, with their `key` in the queue.
 
-    Those that were dismissed are left out, and evaluations that an alert is about: it is in the queue itself.
+    Those that were dismissed are left out, and evaluations that an alert is about: it is in the queue itself. So is what is of agents
+    that are not watched, and turns in synthetic channels.
     """
     lately, options = since(24 * FAILURE_DAYS), model._meta
     page = Concat(Value(f"{options.app_label}/{options.model_name}/"), Cast("pk", CharField()), Value("/change/"))
@@ -85,6 +86,10 @@ def _failed_rows_of(model: type[Any]) -> QuerySet[Any]:
     waiting: QuerySet[Any] = failed.annotate(key=_queue_key(model), page=page).filter(
         ~Exists(dismissed), ~Q(page__in=alerted)
     )
+    if _has_agent(model):
+        waiting = waiting.filter(about_watched_agents())
+    if model is Run:
+        waiting = waiting.exclude(channel__synthetic=True)
     return waiting
 
 

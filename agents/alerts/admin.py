@@ -31,7 +31,7 @@ from agents.kit.console.panels import facts, table
 from agents.kit.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest
 from agents.kit.console.site import ModelAdmin, ReadOnlyAdmin, TextInput, console_action
 from agents.kit.models.deliveries import MOST_TRIES
-from agents.models import Agent
+from agents.models import Agent, about_watched_agents
 
 if TYPE_CHECKING:
     ReceiverModelForm = forms.ModelForm[Receiver]
@@ -232,8 +232,8 @@ def _delivery_log(receiver: Receiver) -> SafeString:
 
 # -- the review queue
 def unacknowledged() -> QuerySet[Alert]:
-    """Return the alerts that nobody has acknowledged, newest first."""
-    return Alert.objects.filter(acknowledged_at__isnull=True).order_by("-pk")
+    """Return the alerts that nobody has acknowledged, newest first; those of the examples only where a team has no agents of its own."""
+    return Alert.objects.filter(about_watched_agents(), acknowledged_at__isnull=True).order_by("-pk")
 
 
 def _waiting(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:

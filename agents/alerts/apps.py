@@ -7,7 +7,7 @@ class AlertsConfig(capability.Capability):
     work_queues = {"alerts": "agents.alerts.delivery.work_one"}
     chores = {"agents.alerts.judge.check_alerts": 60}
     alerting = {
-        "raise_alert": "agents.alerts.raising.raise_alert",
+        "raise_alert": "agents.alerts.raising.raise_alert_if_watched",
         "end_alerts": "agents.alerts.raising.end_alerts",
         "acknowledge_alerts": "agents.alerts.raising.acknowledge_alerts",
         "pages_with_alerts": "agents.alerts.raising.pages_with_alerts",

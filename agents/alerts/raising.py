@@ -19,6 +19,13 @@ from agents.kit.work.queues import wake_workers
 from agents.models import Agent
 
 
+def raise_alert_if_watched(*, agent: Agent | None = None, **alert: Any) -> Alert | None:
+    """Raise an alert, see `raise_alert`; None for one of an agent that is not watched: a demonstration or an experiment disturbs nobody."""
+    if agent is not None and not Agent.objects.watched().filter(pk=agent.pk).exists():
+        return None
+    return raise_alert(agent=agent, **alert)
+
+
 def raise_alert(
     *, kind: str, about: str, title: str, agent: Agent | None = None, page: Model | None = None, lasts: bool = False
 ) -> Alert:

@@ -51,7 +51,8 @@ def raise_alert(
         lasts: Whether it lasts until `end_alerts` is called; else it is something that happened.
 
     Returns:
-        The id of the alert that is open now: a new one, or the one that was. None where no app has alerts.
+        The id of the alert that is open now: a new one, or the one that was. None where no app has alerts, and for agents that nobody
+        is told of: an experiment's, and the examples beside a team's own.
     """
     alert = _call_declared("raise_alert", kind=kind, about=about, title=title, agent=agent, page=page, lasts=lasts)
     return None if alert is None else int(alert.pk)

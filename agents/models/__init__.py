@@ -11,6 +11,7 @@ from agents.models.conversations import (
     PersonaVersion,
     Reaction,
     Trait,
+    about_watched_agents,
 )
 from agents.models.imports import Import, ImportChunk
 from agents.models.runs import Run, RunMessage, RunStep
@@ -31,4 +32,5 @@ __all__ = [
     "RunMessage",
     "RunStep",
     "Trait",
+    "about_watched_agents",
 ]

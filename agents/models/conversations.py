@@ -12,7 +12,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
-from django.db.models import Q
+from django.db.models import Exists, Q
 from django.db.models.functions import Lower
 from django.utils import timezone
 
@@ -62,6 +62,24 @@ class AgentQuerySet(models.QuerySet["Agent"]):
     def in_use(self) -> AgentQuerySet:
         """Return the active ones of these: ``--agents all`` and schedules mean them."""
         return self.listed().filter(is_active=True)
+
+    def watched(self) -> AgentQuerySet:
+        """Return those that the first page, the review queue and alerts are about: the team's own, the examples only without any of these.
+
+        So the examples show what the console does, and no demonstration stands among the team's work.
+        """
+        own = Agent.objects.listed().filter(origin=Agent.Origin.OWN)
+        return self.listed().filter(Q(origin=Agent.Origin.OWN) | ~Exists(own))
+
+
+def about_watched_agents(path: str = "agent") -> Q:
+    """Return the condition for rows about an agent that is watched, or about none.
+
+    Args:
+        path: From the filtered model to the agent, e.g. ``session__agent``.
+    """
+    watched = Agent.objects.watched().order_by().values("pk")
+    return Q(**{f"{path}__isnull": True}) | Q(**{f"{path}__in": watched})
 
 
 class NumberOf(models.Subquery):

@@ -15,13 +15,16 @@ from correction.admin.agents import (
     gate_steps,
 )
 from correction.admin.gate import gate_buttons
+from correction.admin.matrix import gate_url
 from correction.admin.sessions import gate_notes, gate_panel, run_panel
 from correction.admin.tokens import example_of_check
 from evaluation.change.admin.drift_overview import add_steps
+from evaluation.change.admin.home import RowButton, add_row_button
 
 __all__ = ["agents", "config", "home", "logs", "review"]
 
 add_steps(gate_steps)
+add_row_button(RowButton("Gate", "correction.view_agentevaluationconfig", gate_url))
 add_choice("gate_mode", gate_in_chat, gate_overrides)
 extend(
     Agent,

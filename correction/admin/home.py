@@ -1,4 +1,4 @@
-"""Add to the console's first page what the gate did, what it cost, and whether it was ever observed."""
+"""Add to the console's first page what today cost, and whether the gate was ever observed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from datetime import UTC, datetime
 
 from django.db.models import Exists
 from django.http import HttpRequest
-from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin.display import agent_chip
 from agents.kit.console import display
 from agents.kit.console.home import (
     Answers,
@@ -17,129 +15,24 @@ from agents.kit.console.home import (
     Questions,
     add_home,
     card,
-    listing,
     number_link,
-    percent,
-    since,
     step,
 )
 from agents.kit.models import LLMCall
 from agents.kit.ops.sums import LEDGER, end_for_page, says_end
 from agents.kit.text.wording import counted
-from correction.admin.display import attempt_badge, share
+from agents.models import about_watched_agents
 from correction.admin.matrix import gate_url
 from correction.costs import BudgetDay, any_budget, budgets_today
-from correction.gate.statistics import GATE, PASSED_UNJUDGED, GateStatistics, lately_at_the_gate
 from correction.models import (
     AgentEvaluationConfig,
     CorrectionLog,
     GateDimensionResult,
     GateSession,
-    Outcome,
     synthetic_logs,
 )
 
-HOURS_SHOWN = 24  # the last ones, whose pass rate is shown
-DAYS_COMPARED = 7  # the last ones, with whose pass rate that is compared
 OBSERVE = "manage.py configure defaults gate_adherence_enabled=on gate_mode=observe"
-
-
-def gate_card(request: HttpRequest, answers: Answers) -> SafeString:
-    """Return the card on the last 24 hours: how many first drafts passed, what became of the others, what is counted apart, and the week.
-
-    The rate has no link where nothing was judged; the card is a warning where a message was forced through.
-    """
-    end = answers["end of the gate's sums"]
-    lately = lately_at_the_gate(day=since(HOURS_SHOWN), week=since(24 * DAYS_COMPARED), end=end)
-    day = lately.day
-    note = says_end(end)
-    lines: list[object] = [
-        note,
-        _judged_line(day, note),
-        _unjudged_line(day),
-        _corrected_line(day),
-        _observed_line(day),
-        _external_line(day),
-        _synthetic_line(lately.synthetic_day),
-        _week_line(lately.week),
-    ]
-    rate = percent(day.original_success_rate)
-    tone: display.Tone = "warning" if day.forced_through_count else "plain"
-    if day.original_success_rate is None:
-        return card("Gate pass rate", figure=rate, unit="", lines=lines, tone=tone)
-    figure = number_link(_logs_url(session__source__exact="gate"), rate)
-    return card("Gate pass rate", figure=figure, unit="in 24 h", lines=lines, tone=tone)
-
-
-def _judged_line(day: GateStatistics, note: object) -> str:
-    """Say how many first drafts passed; nothing where a note says that the sums are not complete."""
-    if day.judged_count:
-        return f"{share(day.original_pass_count, day.judged_count)} first drafts passed."
-    if day.total_actions:
-        return f"None of {day.total_actions:,} drafts could be judged."
-    return "" if note else "No draft of an agent here came to the gate."
-
-
-def _unjudged_line(day: GateStatistics) -> object:
-    """Say how many drafts were let through unjudged."""
-    unjudged = day.timeouts + day.overloads + day.errors + day.unscored + day.over_budget
-    if not unjudged:
-        return ""
-    url = _logs_url(outcome__in=",".join(PASSED_UNJUDGED.values()))
-    return format_html("{} not checked, or only in part.", number_link(url, f"{unjudged:,}"))
-
-
-def _corrected_line(day: GateStatistics) -> object:
-    """Say how many messages whose first draft failed ended how, each number a link to its log; empty where there are none."""
-    endings = (
-        (Outcome.PASSED_AFTER_RETRY, day.passed_after_retry_count, "passed after a retry"),
-        (Outcome.FORCED_THROUGH, day.forced_through_count, "forced through"),
-        (Outcome.ABANDONED, day.abandoned, "given up by the agent"),
-    )
-    phrases = []
-    for outcome, number, words in endings:
-        if number:
-            link = number_link(_logs_url(outcome__exact=outcome), f"{number:,}")
-            phrases.append((format_html("{} {}", link, words),))
-    if not phrases:
-        return ""
-    return format_html("{}.", format_html_join(", ", "{}", phrases))
-
-
-def _observed_line(day: GateStatistics) -> object:
-    """Say how many observed messages would have passed."""
-    if not day.observed.total:
-        return ""
-    sentence = f"{day.observed.passed:,} of {day.observed.total:,} observed would have passed"
-    return display.link(_logs_url(session__source__exact="observe"), sentence)
-
-
-def _external_line(day: GateStatistics) -> object:
-    """Say how many drafts of other programs passed."""
-    if not day.external.total:
-        return ""
-    sentence = f"{share(day.external.passed, day.external.total)} of other programs passed"
-    return display.link(_logs_url(session__source__exact="external"), sentence)
-
-
-def _synthetic_line(synthetic_day: GateStatistics) -> str:
-    """Say how many drafts of simulations were checked."""
-    simulated = synthetic_day.total_actions + synthetic_day.observed.total
-    return f"{counted(simulated, 'draft')} in synthetic conversations." if simulated else ""
-
-
-def _week_line(week: GateStatistics) -> SafeString:
-    """Say how many first drafts passed in the week, for comparison."""
-    rate = "none judged"
-    if week.judged_count:
-        rate = f"{percent(week.original_success_rate)} of {week.judged_count:,}"
-    url = _logs_url(hours=24 * DAYS_COMPARED, session__source__exact="gate")
-    return format_html("{} days: {}", DAYS_COMPARED, display.link(url, rate))
-
-
-def _logs_url(*, hours: int = HOURS_SHOWN, **filters: object) -> str:
-    """Return the address of the gate's log of the last hours."""
-    return display.list_url(CorrectionLog, **filters, created_at__gte=since(hours))
 
 
 def spend_card(request: HttpRequest, answers: Answers) -> SafeString:
@@ -180,11 +73,15 @@ def _budget_lines(today: BudgetDay) -> list[object]:
 
 
 def count_gate(request: HttpRequest) -> Questions:
-    """Ask whether the gate observed, whether a person marked one of its alarms, and whether it judged a draft."""
-    judged = CorrectionLog.objects.filter(~synthetic_logs(), session__source=GateSession.Source.GATE)
+    """Ask of the watched agents whether the gate observed, whether a person marked one of its alarms, and whether it judged a draft."""
+    judged = CorrectionLog.objects.filter(
+        ~synthetic_logs(), about_watched_agents("session__agent"), session__source=GateSession.Source.GATE
+    )
+    observed = GateSession.objects.filter(about_watched_agents(), source=GateSession.Source.OBSERVE)
+    marked = GateDimensionResult.objects.filter(about_watched_agents("log__session__agent")).exclude(mark="")
     return {
-        "gate observed": Exists(GateSession.objects.filter(source=GateSession.Source.OBSERVE)),
-        "gate marked": Exists(GateDimensionResult.objects.exclude(mark="")),
+        "gate observed": Exists(observed),
+        "gate marked": Exists(marked),
         "gate enforced": Exists(judged),
     }
 
@@ -209,59 +106,9 @@ def never_observed(request: HttpRequest, answers: Answers) -> SafeString | None:
     )
 
 
-EXTERNAL = GateSession.Source.EXTERNAL
-CHECKS_SHOWN = 5
-
-
-def checks_list(request: HttpRequest, answers: Answers) -> SafeString | None:
-    """List the last drafts that other programs had checked; None where there are none."""
-    if not answers["checks of other programs"]:
-        return None
-    rows = _checks(request)
-    more = [(_logs_url(session__source__exact="external"), "All checks")]
-    return listing("Checks of other programs", heads=CHECK_HEADS, rows=rows, more=more)
-
-
-CHECK_HEADS = ("Check", "Speaker", "Draft", "Outcome")
-
-
-def _checks(request: HttpRequest) -> list[tuple[object, ...]]:
-    """Return the rows of the last 5 drafts that other programs had checked, the newest first; their text only to who may read it."""
-    sessions = GateSession.objects.filter(source=EXTERNAL).order_by("-created_at", "-pk")
-    newest = list(sessions.values_list("pk", flat=True)[:CHECKS_SHOWN])
-    logs = CorrectionLog.objects.filter(session__in=newest).select_related("session__agent")
-    may_read = request.user.has_perm("agents.view_message")
-    rows: list[tuple[object, ...]] = []
-    for log in logs.order_by("-created_at", "-pk")[:CHECKS_SHOWN]:
-        attempt = display.page_of(log, f"attempt {log.attempt}")
-        rows.append(
-            (
-                display.lines(attempt, display.moment(log.created_at)),
-                agent_chip(log.session.agent) if log.session.agent else display.isolated(log.session.speaker),
-                display.visible(display.shortened(log.judged_text, 80)) if may_read else display.EMPTY,
-                attempt_badge(log),
-            )
-        )
-    return rows
-
-
 add_home(
     HomePart(
-        place="lists",
-        order=40,
-        permission="correction.view_correctionlog",
-        asks=lambda request: {"checks of other programs": Exists(GateSession.objects.filter(source=EXTERNAL))},
-        render=checks_list,
-    ),
-    HomePart(
         place="setup", order=70, permission="correction.view_correctionlog", asks=count_gate, render=never_observed
-    ),
-    HomePart(
-        place="cards",
-        order=30,
-        permission="correction.view_correctionlog",
-        asks=lambda request: {"end of the gate's sums": end_for_page(GATE)},
-        render=gate_card,
     ),
     HomePart(
         place="cards",

@@ -18,19 +18,21 @@ from agents.kit.console.home import CountUpTo
 from agents.kit.console.logs import READING
 from agents.kit.console.panels import facts
 from agents.kit.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest
+from agents.models import about_watched_agents
 from correction.admin.display import against_threshold, source_badge, speaker
 from correction.admin.sessions import MARK_PERMISSION
 from correction.gate.thresholds import mark_result
-from correction.models import CorrectionLog, GateDimensionResult
+from correction.models import CorrectionLog, GateDimensionResult, synthetic_logs
 
 NEWEST_LOGS = 2_000  # looked through for alarms without a mark
 Mark = GateDimensionResult.Mark
 
 
 def alarms() -> QuerySet[GateDimensionResult]:
-    """Return failed checks among the newest drafts without a mark, right or false alarm."""
+    """Return failed checks without a mark among the newest drafts of watched agents, without those in synthetic channels."""
     newest_log = Subquery(CorrectionLog.objects.order_by("-pk").values("pk")[:1])
     rows = GateDimensionResult.objects.filter(log__gt=newest_log - NEWEST_LOGS, passed=False, mark="")
+    rows = rows.filter(~synthetic_logs("log__"), about_watched_agents("log__session__agent"))
     return rows.order_by("-log_id", "pk")
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
-from django.db.models import BooleanField, Count, Exists, ExpressionWrapper, F, FloatField, OuterRef, Q, Sum
+from django.db.models import Count, Exists, F, FloatField, OuterRef, Q, Sum
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -293,57 +292,6 @@ def _checks_of_source(
         return Checks()
     total = counts["total_actions"] + counts["regeneration_count"]
     return Checks(total=total, passed=total - counts["failed"], dimensions=dict(dimensions_by_source.get(source, {})))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LatelyAtTheGate:
-    """Statistics of all agents without dimensions: of real messages in two windows, and of simulations in the shorter one."""
-
-    day: GateStatistics
-    week: GateStatistics
-    synthetic_day: GateStatistics
-
-
-def lately_at_the_gate(*, day: datetime, week: datetime, end: datetime | None) -> LatelyAtTheGate:
-    """Return what the gate did lately for all agents, in one query; simulations apart, without dimensions.
-
-    Args:
-        day, week: When the windows begin: full hours, `week` before `day`.
-        end: When both end; None for now.
-    """
-    keys = ("source", "outcome", "synthetic")
-    attempts = read(
-        GATE,
-        ATTEMPTS,
-        start=week,
-        end=end,
-        # The same keys on raw rows, at the window's edges, and on rows of hourly sums.
-        raw_keys={**{key: ATTEMPTS.keys[key] for key in keys}, "is_of_day": _condition(created_at__gte=day)},
-        keys={**{key: F(key) for key in keys}, "is_of_day": _condition(hour__gte=day)},
-    )
-    # A row is a sum of attempts: `k_…` are the keys it is grouped by.
-    real = [row for row in attempts if not row["k_synthetic"]]
-    synthetic = [row for row in attempts if row["k_synthetic"]]
-    return LatelyAtTheGate(
-        day=_statistics_since(day, end, [row for row in real if row["k_is_of_day"]]),
-        week=_statistics_since(week, end, real),
-        synthetic_day=_statistics_since(day, end, [row for row in synthetic if row["k_is_of_day"]]),
-    )
-
-
-def _statistics_since(start: datetime, end: datetime | None, attempts: Iterable[Mapping[str, Any]]) -> GateStatistics:
-    """Return the statistics of all agents without dimensions from sums of attempts."""
-    return _statistics_of_counts(
-        agent=None,
-        window=MessageWindow(start=start, end=end),
-        counts_by_source=_counts_by_source(attempts),
-        dimensions_by_source={},
-    )
-
-
-def _condition(**condition: Any) -> ExpressionWrapper[Q]:
-    """Return a condition as an expression that a query can group by."""
-    return ExpressionWrapper(Q(**condition), output_field=BooleanField())
 
 
 def _read_sums(

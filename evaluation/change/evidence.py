@@ -175,9 +175,15 @@ class Judged:
         return f"{self.judge} {self.procedure}"
 
 
-def judged_ways() -> list[Judged]:
-    """Return the judges and procedures there are baselines of, the one that most agents have first; models before heuristics."""
-    by_way = Baseline.objects.order_by().values("judge", "procedure")
+def judged_ways(baselines: QuerySet[Baseline] | None = None) -> list[Judged]:
+    """Return the judges and procedures there are baselines of, the one that most agents have first; models before heuristics.
+
+    Args:
+        baselines: Only of these; None: of all.
+    """
+    if baselines is None:
+        baselines = Baseline.objects.all()
+    by_way = baselines.order_by().values("judge", "procedure")
     rows = by_way.annotate(agents=Count("agent", distinct=True), at=Max("captured_at")).order_by("-agents", "-at")
     ways = [Judged(judge=row["judge"], procedure=row["procedure"]) for row in rows[:MOST_JUDGES]]
     return sorted(ways, key=lambda judged: is_heuristic(judged.judge))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import NamedTuple
 
 from django.db.models import F, Q, QuerySet, Window
@@ -18,12 +19,15 @@ from rich.markup import escape
 from agents.builds import BUILD_TAGS, Tag, first_said_with_tag
 from agents.kit.text.markdown import plain
 from agents.models import Message
+from evaluation.change.change import HIT
 from evaluation.change.models import Change
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.summary import worst_judgement
+from evaluation.statistics.bootstrap import HIGHEST
 
 EXCERPT = 240
 MOST_MESSAGES = 3  # that show a finding
+COURSE_POINTS = 24  # of a proposition's scores over time, in the baseline and in the evaluation
 
 
 class WorstMessage(BaseModel):
@@ -223,9 +227,9 @@ def _quotes(rows: Collection[_ScoredMessage]) -> dict[_ScoredMessage, Quote]:
 
 
 def add_evidence(rows: Sequence[Change]) -> None:
-    """Set the messages that show these propositions' changes, and since which tag they changed; in a few statements for all.
+    """Set the messages that show these propositions' changes, their scores over time, and since which tag they changed.
 
-    Rows without such a message or tag stay as they are. Nothing is stored.
+    A few statements for all. Rows without such a message or tag stay as they are. Nothing is stored.
     """
     compared = []
     for row in rows:
@@ -235,6 +239,7 @@ def add_evidence(rows: Sequence[Change]) -> None:
     tags = _tags_since(compared)
     agents = {row.agent_id for row, judgements in zip(rows, compared, strict=True) if judgements.now in tags}
     first_said = first_said_with_tag(agents) if agents else {}  # when each agent first said something with a tag
+    _add_courses(rows)
     for row, judgements, (quote_before, quote_now) in zip(rows, compared, quotes_of(compared), strict=True):
         if quote_before is not None:
             row.baseline_quote = quote_before.message
@@ -246,6 +251,45 @@ def add_evidence(rows: Sequence[Change]) -> None:
         if tag is not None:
             row.since_tag, row.since_value = tag
             row.since_at = first_said.get((row.agent_id, tag))
+
+
+def _add_courses(rows: Sequence[Change]) -> None:
+    """Set the scores of these propositions over time, in one statement for all."""
+    keys = set()
+    for row in rows:
+        keys.add((row.baseline_run_id, row.dimension, row.proposition))
+        keys.add((row.evaluation_run_id, row.dimension, row.proposition))
+    # What was judged over a window has no message: it stays in the order in which it was judged.
+    judged = _rows_of(keys).filter(status__in=("scored", "unscored")).order_by("message__said_at", "message", "pk")
+    scores: dict[JudgementsKey, list[int | None]] = defaultdict(list)
+    for run, dimension, proposition, score in judged.values_list(*KEY_COLUMNS, "score").iterator():
+        scores[run, dimension, proposition].append(score)
+    for row in rows:
+        by_hits = row.result.hits is not None
+        row.baseline_course = course_of(scores[row.baseline_run_id, row.dimension, row.proposition], by_hits=by_hits)
+        row.course = course_of(scores[row.evaluation_run_id, row.dimension, row.proposition], by_hits=by_hits)
+
+
+def course_of(scores: Iterable[int | None], *, by_hits: bool) -> list[float]:
+    """Return scores as at most `COURSE_POINTS` means of neighbours, of about as many scores each; empty where nothing was scored.
+
+    Args:
+        scores: 0 to 9, oldest first; None where a message has none.
+        by_hits: Whether hits are compared: a message with one counts as 0, each other one as 9.
+    """
+    values = []
+    for score in scores:
+        if by_hits:
+            values.append(0.0 if score is not None and score <= HIT else HIGHEST)
+        elif score is not None:
+            values.append(float(score))
+    number = min(len(values), COURSE_POINTS)
+    means = []
+    for point in range(number):
+        start = point * len(values) // number
+        end = (point + 1) * len(values) // number
+        means.append(round(fmean(values[start:end]), 1))
+    return means
 
 
 def _tags_since(compared: Sequence[ComparedJudgements]) -> dict[JudgementsKey, Tag]:

@@ -25,8 +25,8 @@ from evaluation.runs.summary import linked_dimensions
 from evaluation.statistics.bootstrap import Interval
 from evaluation.statistics.difference import mean_interval, weighted_mean
 
-MOST_RUNS = 400  # the newest evaluations
-MOST_JUDGED = 2_000  # messages, the newest; an evaluation that judged one again makes it count again
+MOST_RUNS = 400  # the newest evaluations of the agents together
+MOST_JUDGED = 2_000  # messages of the agents together, the newest; an evaluation that judged one again makes it count again
 MOST_LINKED = 60  # evaluations whose channels are read
 ROLLING = 10  # messages in a rolling mean
 RUN_FIELDS = (
@@ -167,8 +167,6 @@ def histories(
     tags: Mapping[tuple[int, Tag], datetime],
     dimensions: Collection[str] = (),
     judged: Judged | None = None,
-    most_runs: int = MOST_RUNS,
-    most: int = MOST_JUDGED,
 ) -> list[History]:
     """Return the histories of these agents (primary keys), those by models before heuristics, in at most eight queries whatever there is.
 
@@ -176,20 +174,19 @@ def histories(
         tags: When each agent first said something with a tag of a build (`first_said_with_tag`): there a rolling mean starts again.
         dimensions: Only these; empty: all. Counts are in none.
         judged: Only by this judge and procedure.
-        most_runs, most: Of the agents together the newest evaluations and messages.
     """
-    runs = _newest_runs(agents, judged, most_runs)
+    runs = _newest_runs(agents, judged)
     wanted = {name for run in runs.values() for name in run.dimensions if name not in COUNTED}
     if dimensions:
         wanted &= set(dimensions)
-    scored_messages = _scores_of_messages(runs, wanted & set(BY_MESSAGE), most)
+    scored_messages = _scores_of_messages(runs, wanted & set(BY_MESSAGE))
     by_message = _newest_scores(scored_messages, runs)
     by_window: dict[HistoryKey, list[Scored]] = defaultdict(list)
     for name, scored in _scores_of_windows(_runs_with_windows(runs, wanted, set(by_message)), wanted):
         key = _key(runs[scored.run], name)
         if key not in by_message:  # scores of messages tell more: one kind of point in a line
             by_window[key].append(scored)
-    older = len(scored_messages) == most or len(runs) == most_runs  # a limit was reached, so there may be more
+    older = len(scored_messages) == MOST_JUDGED or len(runs) == MOST_RUNS  # a limit was reached, so there may be more
     drawn = []
     for key, points in by_message.items():
         builds = sorted(at for (agent, _), at in tags.items() if agent == key.agent)
@@ -201,14 +198,14 @@ def histories(
     return sorted(drawn, key=_models_first)
 
 
-def _newest_runs(agents: Collection[int], judged: Judged | None, most: int) -> dict[int, EvaluationRun]:
+def _newest_runs(agents: Collection[int], judged: Judged | None) -> dict[int, EvaluationRun]:
     """Return the newest evaluations of these agents by primary key, without simulated speech, positions and swap tests."""
     completed = EvaluationRun.objects.filter(
         status=EvaluationRun.Status.COMPLETED, agent__in=agents, simulated=False, swap_test="", position_bins=[]
     )
     if judged is not None:
         completed = completed.filter(judge=judged.judge)
-    newest = completed.order_by("-created_at", "-pk").only(*RUN_FIELDS)[:most]
+    newest = completed.order_by("-created_at", "-pk").only(*RUN_FIELDS)[:MOST_RUNS]
     return {run.pk: run for run in newest if judged is None or run.procedure == judged.procedure}
 
 
@@ -245,11 +242,10 @@ def _runs_with_windows(
     return others
 
 
-def _scores_of_messages(runs: Collection[int], dimensions: Collection[str], most: int) -> list[tuple[str, Scored]]:
+def _scores_of_messages(runs: Collection[int], dimensions: Collection[str]) -> list[tuple[str, Scored]]:
     """Return dimension and score of judged messages, the newest message first, of one message the newest evaluation first.
 
-    Args:
-        most: Rows at most: a message counts in each dimension, and in each evaluation that judged it.
+    At most `MOST_JUDGED`: a message counts in each dimension, and in each evaluation that judged it.
     """
     if not dimensions:
         return []
@@ -261,7 +257,7 @@ def _scores_of_messages(runs: Collection[int], dimensions: Collection[str], most
         .annotate(points=SUM_OF_WEIGHTED_SCORES, weights=SUM_OF_WEIGHTS, inclusion=INCLUSION_WEIGHT)
     )
     scores = []
-    for row in rows[:most]:
+    for row in rows[:MOST_JUDGED]:
         scored = Scored(
             at=row["message__said_at"],
             score=_weighted_mean(row["points"], row["weights"]),

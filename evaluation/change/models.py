@@ -148,6 +148,10 @@ class Change(models.Model):
     )
     since_value = models.TextField(blank=True, default="", help_text="its value")
     since_at = models.DateTimeField(null=True, blank=True, help_text="when the agent first said something with it")
+    baseline_course = models.JSONField(
+        default=list, blank=True, help_text="its scores in the baseline, oldest first: means of neighbouring messages"
+    )
+    course = models.JSONField(default=list, blank=True, help_text="the same in the evaluation")
 
     class Meta:
         db_table = "changes"

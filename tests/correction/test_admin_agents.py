@@ -8,6 +8,7 @@ from html import unescape
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -16,11 +17,12 @@ from agents.models import Agent
 from correction.config.configure import config_history, configure
 from correction.config.settings import resolve_config
 from correction.models import AgentEvaluationConfig
-from tests.console import list_of, page_of, plain, queries, read, signed_in, staff, viewer
+from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, viewer
 from tests.correction.config_page import filled_in
 from tests.correction.judged_drafts import make_log
 from tests.correction.ledger import call
 from tests.evaluation.change.measured import flattened
+from tests.evaluation.test_admin_home import fell
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -142,3 +144,28 @@ def test_observing_what_fell_holds_nothing_back(root: Client, ada: Agent) -> Non
     config = resolve_config(ada)
 
     assert (config.gate_mode, config["gate_adherence_enabled"]) == ("observe", True)
+
+
+# -- charts
+def test_changes_of_corrections_are_marked_in_the_agent_s_charts(root: Client) -> None:
+    ada = make_agent()
+    fell(ada)
+    anna = User.objects.create_user("anna")
+    configure(agent=ada, changes={"gate_mode": "observe"}, user=anna)
+    configure(agent=ada, changes={"gate_mode": "enforce", "gate_adherence_threshold": "6"}, user=anna, reason=HOSTILE)
+    configure(agent=make_agent("bob"), changes={"gate_mode": "off"}, user=anna)
+    configure(agent=None, changes={"max_correction_attempts": 1}, user=anna)
+    html = charts(read(root, page_of(ada)))
+    text = plain(html)
+
+    assert "Ada: gate mode observe → enforce, adherence threshold inherit → 6 by anna" in text
+    assert "Defaults: max correction attempts inherit → 1 by anna" in text
+    assert "Bob: " not in text
+    assert f"/admin/correction/agentevaluationconfig/target/{ada.pk}/history/" in html
+    assert "/admin/correction/agentevaluationconfig/target/defaults/history/" in html
+    blind = staff("change.view_baseline", "evaluation.view_evaluationrun", "agents.view_agent", username="blind")
+    assert "--pl-warning" not in charts(read(signed_in(blind), page_of(ada)))
+
+
+def charts(html: str) -> str:
+    return html[html.index('id="drift"') :].split("</section>")[0]

@@ -6,21 +6,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.utils import timezone
 
 from agents.kit.models import LLMCall
 from agents.kit.ops import sums
 from agents.kit.ops.sums import sum_up
-from agents.models import Agent, Channel
+from agents.models import Agent
 from correction.config.configure import configure
 from correction.models import CorrectionLog
-from tests.agents.test_admin_home import HOME, card, home, own_links, steps
-from tests.console import HOSTILE, list_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.agents.test_admin_home import HOME, card, home, steps
+from tests.console import list_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.correction.judged_drafts import make_log
 from tests.correction.ledger import call
-from tests.evaluation.test_admin_home import drift, fell
-from tests.factories import make_agent, make_channel
+from tests.evaluation.test_admin_home import fell
+from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
 SEES = ("change.view_baseline", "evaluation.view_evaluationrun", "agents.view_agent", "kit.view_llmcall")
@@ -39,32 +38,6 @@ def corrected(agent: Agent, outcome: str, **fields: Any) -> None:
     """A draft that was sent back, and the attempt that ended the session."""
     first = logged(agent, "corrected", score=2, **fields)
     logged(agent, outcome, session=first.session.uuid, attempt=2, **fields)
-
-
-def test_the_gate_s_card_counts_first_drafts_and_the_endings_of_those_sent_back() -> None:
-    ada = make_agent()
-    assert "No draft of an agent here came to the gate." in card(home(), "Gate pass rate")
-    channel = make_channel("play")
-    Channel.objects.filter(pk=channel.pk).update(synthetic=True)
-    logged(ada, "passed", channel=channel)
-    logged(ada, "passed", source="external")
-    for _ in range(3):
-        logged(ada, "passed")
-    corrected(ada, "passed_after_retry")
-    corrected(ada, "forced_through")
-    corrected(ada, "forced_through", hours_ago=50)
-    corrected(ada, "abandoned")
-    logged(ada, "timeout_passed", score=None)
-    html = home(superuser("second"))
-    text = card(html, "Gate pass rate")
-
-    assert text.startswith("50 % in 24 h 3 of 6 (50 %) first drafts passed.")
-    assert "1 not checked, or only in part." in text
-    assert "1 passed after a retry, 1 forced through, 1 given up by the agent." in text
-    assert "1 draft in synthetic conversations." in text
-    assert "1 of 1 (100 %) of other programs passed" in text
-    (url,) = [url for url in own_links(html) if "outcome__exact=forced_through" in url]
-    assert read(signed_in(superuser("third")), url).count('class="field-outcome_mark') == 1
 
 
 def test_spending_stands_against_the_budgets() -> None:
@@ -91,11 +64,10 @@ def test_before_any_hour_was_summed_home_reads_no_long_ledger(monkeypatch: pytes
     midnight = timezone.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     for _ in range(4):
         call(ada, cost="0.10")
-        logged(ada, "passed", hours_ago=30)
     LLMCall.objects.update(created_at=midnight - timedelta(hours=3))
     unsummed = home()
 
-    for title in ("Spend today", "Judge", "Gate pass rate"):
+    for title in ("Spend today", "Judge"):
         assert "Not summed up yet" in card(unsummed, title)
     assert "No calls in the last 24 hours" not in plain(unsummed)
 
@@ -103,7 +75,6 @@ def test_before_any_hour_was_summed_home_reads_no_long_ledger(monkeypatch: pytes
     summed = home(superuser("second"))
 
     assert "Not summed up yet" not in plain(summed)
-    assert "80 %" not in card(summed, "Gate pass rate")
 
 
 def test_home_advises_to_observe_until_that_is_done() -> None:
@@ -132,25 +103,6 @@ def test_an_unmarked_alarm_is_shown_to_those_who_may_mark() -> None:
     assert "1 alarm of the gate to mark" in plain(home())
     assert "Waits for you" not in plain(home(viewer()))
     assert "1 alarm of the gate" in plain(home(staff("correction.change_gatedimensionresult")))
-
-
-def test_changes_of_corrections_are_marked_in_the_chart() -> None:
-    ada = make_agent()
-    fell(ada)
-    anna = User.objects.create_user("anna")
-    configure(agent=ada, changes={"gate_mode": "observe"}, user=anna)
-    configure(agent=ada, changes={"gate_mode": "enforce", "gate_adherence_threshold": "6"}, user=anna, reason=HOSTILE)
-    configure(agent=make_agent("bob"), changes={"gate_mode": "off"}, user=anna)
-    configure(agent=None, changes={"max_correction_attempts": 1}, user=anna)
-    html = drift(home())
-    text = plain(html)
-
-    assert "Ada: gate mode observe → enforce, adherence threshold inherit → 6 by anna" in text
-    assert "Defaults: max correction attempts inherit → 1 by anna" in text
-    assert "Bob: " not in text
-    assert f"/admin/correction/agentevaluationconfig/target/{ada.pk}/history/" in html
-    assert "/admin/correction/agentevaluationconfig/target/defaults/history/" in html
-    assert "--pl-warning" not in drift(home(staff(*SEES, username="blind")))
 
 
 def test_the_number_of_queries_does_not_grow_with_what_the_gate_did() -> None:

@@ -17,7 +17,6 @@ from agents.kit.models import LLMCall
 from agents.models import Agent, Channel
 from correction.gate.statistics import get_gate_statistics
 from evaluation.judge.questions import Check, CheckResult, ask_together, score_proposition
-from tests.agents.test_admin_home import card, home
 from tests.correction.gating import gated, judge, logs, send
 from tests.correction.test_gate_faults import requests_that_wait
 from tests.evaluation.judging import CONTEXT, LABEL, claim, entry
@@ -71,7 +70,6 @@ def test_after_three_silent_time_outs_drafts_pass_at_once_and_it_shows(llm_serve
     assert llm_server.url in row.reason
     got = get_gate_statistics(agent)
     assert (got.timeouts, got.overloads, got.judged_count) == (waited, 2, 0)
-    assert f"{waited + 2} not checked" in card(home(), "Gate pass rate")
 
 
 @pytest.mark.slow

@@ -1,10 +1,10 @@
-"""What measuring has on the console's first page: drift, the judge, and what is missing."""
+"""What measuring has on the console's first page: who drifted, the judge, and what is missing."""
 
 from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from django.urls import reverse
@@ -13,17 +13,18 @@ from pytest_django import Settings
 
 from agents.alerts.models import Alert
 from agents.kit.models import LLMCall
-from agents.models import Agent, PersonaVersion
-from agents.personas.persona import save_persona
+from agents.models import Agent
+from correction.admin.matrix import gate_url
 from evaluation.calibration.models import JudgeCalibration
-from evaluation.change.admin.home import USUAL_LINES
+from evaluation.change.admin import home as home_module
+from evaluation.change.examples import COURSE_POINTS
 from evaluation.change.models import DriftAlert
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from tests.agents.test_admin_home import HOME, card, home, own_links, steps
-from tests.console import HOSTILE, drawn, page_of, plain, queries, read, signed_in, staff, superuser, viewer
-from tests.evaluation.change.measured import capture, flattened, measure, scored
+from tests.console import HOSTILE, page_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.evaluation.change.measured import capture, flattened, measure, said, scored, store_all
 from tests.evaluation.conftest import PropositionFolder
-from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run
+from tests.evaluation.judged import LLM, make_baseline, make_run, make_score
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -54,24 +55,41 @@ def fell(agent: Agent, *, before: int = 8, now: int = 3) -> EvaluationRun:
 
 
 def drift(html: str) -> str:
-    """The part that says who drifts, with the chart."""
-    return html[html.index('id="drift"') : html.index('<div class="pl-cards">')]
+    """The part that says who drifted."""
+    return html[html.index('id="drift"') :].split("</section>")[0]
 
 
 def now(html: str) -> str:
-    """Who drifts, in words."""
-    return plain(f"<{drift(html)}").split(" drifted, ")[0]
+    """Who drifted, in words."""
+    return plain(f"<{drift(html)}")
 
 
-def legend(html: str) -> list[str]:
-    found = drift(html)
-    if '<ul class="pl-legend">' not in found:
-        return []
-    return [plain(entry) for entry in found.split('<ul class="pl-legend">')[1].split("</ul>")[0].split("</li>")[:-1]]
+class Row(NamedTuple):
+    """The row of an agent that drifted: the dimension that it shows, what it says, where its buttons lead, and the lines of its drawing."""
+
+    dimension: str
+    text: str
+    buttons: dict[str, str]
+    lines: list[list[float]]
 
 
-# -- who drifts
-def test_drifted_agents_come_first_and_alerts_wait_to_be_acknowledged() -> None:
+def rows(html: str) -> dict[str, Row]:
+    """The rows by the agents' slugs, in their order."""
+    found = {}
+    for part in drift(html).split("<li data-agent=")[1:]:
+        slug, dimension = re.findall(r'^"(.*?)" data-dimension="(.*?)"', part)[0]
+        lines = []
+        for points in re.findall(r'<polyline [^>]*points="(.*?)"', part):
+            lines.append([float(point.partition(",")[2]) for point in points.split()])
+        buttons = {
+            label: url for url, label in re.findall(r'<a class="pl-button[^>]*href="(.*?)"[^>]*>(.*?)</a>', part)
+        }
+        found[slug] = Row(dimension, plain(part.partition(">")[2]), buttons, lines)
+    return found
+
+
+# -- who drifted
+def test_each_agent_that_drifted_has_one_row_with_what_since_when_and_what_to_do() -> None:
     ada, bob, cleo = make_agent("ada"), make_agent("bob"), make_agent("cleo")
     for dimension in ("adherence", "fluency"):
         alert(bob, dimension=dimension)
@@ -80,19 +98,53 @@ def test_drifted_agents_come_first_and_alerts_wait_to_be_acknowledged() -> None:
     capture(bob, {"dry": [8, 7] * 16})
     measure(bob, {"dry": [8, 7] * 16})
     html = home()
-    text = now(html)
+    found = rows(html)
 
     assert html.index('id="drift"') < html.index("To set up")
-    assert "Drifting now: 1 of 3 agents" in text
-    assert "A Ada dry wit 8.1 → 3.1 since build 41 (2 Nov 2026)" in text
-    assert f'{page_of(ada)}#change"' in drift(html)
-    assert "1 steady" in text
-    assert "1 never measured" in text, "who was not measured is counted"
-    assert "last measured" in text
-    assert cleo.display_name not in text.split("Choose")[0]
+    assert 'data-drifted="1" data-agents="3"' in drift(html)
+    assert list(found) == ["ada"]
+    assert "8.1 → 3.1 since build 41" in found["ada"].text
+    assert "2 Nov 2026" in found["ada"].text
+    assert found["ada"].buttons == {"Read": f"{page_of(ada)}#change", "Gate": gate_url(ada)}
+    assert "1 steady" in now(html)
+    assert "1 never measured" in now(html), "who was not measured is counted"
+    assert "last measured" in now(html)
+    assert cleo.display_name not in now(html)
     assert "2 alerts to acknowledge" in plain(html)
     seen = plain(read(signed_in(viewer()), HOME))
     assert "alerts to acknowledge" not in seen, "a viewer cannot acknowledge them"
+
+
+def test_the_drawing_is_of_what_drifted_before_and_since_the_build() -> None:
+    ada = make_agent("ada")
+    both = ["adherence", "fluency"]
+    before, since = make_run(ada, dimensions=both, is_baseline=True), make_run(ada, dimensions=both)
+    for dimension in both:
+        make_baseline(ada, before, dimension=dimension, score=8)
+    for run, build, fluency in ((before, "40", 8), (since, "41", 2)):
+        for message in said(ada, 40, build):
+            make_score(run, 8, message=message)
+            make_score(run, fluency, message=message, dimension="fluency", proposition_id="varied")
+    store_all(ada)
+    row = rows(home())["ada"]
+
+    assert row.dimension == "fluency"
+    first, second = row.lines
+    assert (len(first), len(second)) == (COURSE_POINTS, COURSE_POINTS)
+    assert len(set(first)) == len(set(second)) == 1
+    assert second[0] > first[0] + 15, "lower scores are drawn further down"
+    assert "build 41" in row.text
+
+
+def test_the_rows_are_no_more_than_fit_and_lead_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(home_module, "MOST_ROWS", 2)
+    for number in range(3):
+        flattened(make_agent(f"agent-{number}"))
+    html = home()
+
+    assert len(rows(html)) == 2
+    assert "and 1 more" in now(html)
+    assert f'href="{reverse("admin:evaluation_drift_overview")}?state=drifted"' in drift(html)
 
 
 def test_where_nothing_was_compared_drift_is_not_known_rather_than_none() -> None:
@@ -111,12 +163,56 @@ def test_where_nothing_was_compared_drift_is_not_known_rather_than_none() -> Non
 
 
 def test_each_part_of_drift_needs_its_own_permission() -> None:
-    fell(make_agent())
+    flattened(make_agent())
     html = home(staff("change.view_baseline", "agents.view_agent"))
 
-    assert "1 possibly drifted" in now(html)
-    assert "<canvas" not in drift(html), "scores are for those who may see evaluations"
+    assert list(rows(html)["ada"].buttons) == ["Read"], "the gate is for those who may see configurations"
+    assert rows(html)["ada"].lines == [], "scores are for those who may see evaluations"
     assert 'id="drift"' not in home(staff("change.view_baseline", username="blind"))
+
+
+def test_names_in_a_row_are_escaped() -> None:
+    ada = make_agent("ada", display_name=f"Ada {HOSTILE}")
+    capture(ada, {"dry": [8] * 8}, build=f"40{HOSTILE}")
+    measure(ada, {"dry": [2] * 8}, build=f"41{HOSTILE}")
+    html = home()
+
+    assert "since build 41" in rows(html)["ada"].text
+    assert HOSTILE not in html
+
+
+# -- examples and simulations
+def test_examples_are_shown_as_such_until_a_team_has_an_agent_of_its_own() -> None:
+    kelly = make_agent("kelly", origin="seed")
+    flattened(kelly)
+    alert(kelly)
+    html = home()
+    assert list(rows(html)) == ["kelly"]
+    assert "data-examples" in drift(html)
+    assert "1 alert to acknowledge" in plain(html)
+
+    make_agent("ada")
+    html = home(superuser("second"))
+    assert rows(html) == {}
+    assert 'data-drifted="0" data-agents="1"' in drift(html)
+    assert "data-examples" not in drift(html)
+    assert "without the examples" in now(html)
+    assert "to acknowledge" not in plain(html)
+    assert "Missing: Ada ." in plain(html)
+    assert "Kelly" not in plain(html[html.index('class="pl-home"') :])
+
+
+def test_what_was_simulated_or_said_by_an_experiments_agents_is_no_drift() -> None:
+    flattened(make_agent("made-up", synthetic=True))
+    ada = make_agent("ada")
+    capture(ada, {"dry": [8] * 8}, simulated=True)
+    measure(ada, {"dry": [2] * 8}, simulated=True)
+    html = home()
+
+    assert rows(html) == {}
+    assert 'data-agents="1"' in drift(html)
+    assert "1 never measured" in now(html)
+    assert "last measured" not in now(html)
 
 
 # -- cards
@@ -174,83 +270,6 @@ def test_broken_proposition_files_and_waiting_drafts_are_said(propositions: Prop
 
     assert "Proposition files cannot be used" in steps(html)
     assert "manage.py check_propositions" in html
-
-
-# -- the chart
-def test_the_chart_shows_the_agents_that_lost_most_at_message_times() -> None:
-    for number in range(USUAL_LINES + 2):
-        fell(make_agent(f"agent-{number}", display_name=f"Agent {number}"), now=8 - number)
-    html = home()
-    times = {
-        point["x"] for dataset in drawn(drift(html))[0]["datasets"] for point in dataset["data"] if "text" in point
-    }
-
-    assert legend(html)[0] == f"Agent {USUAL_LINES + 1} {(15 - USUAL_LINES) / 2:.1f} baseline 8.0"
-    assert len(legend(html)) == USUAL_LINES
-    assert len(times) == 2 * USUAL_LINES
-    assert max(times) - min(times) > 7 * 86_400
-
-
-def points(html: str) -> list[str]:
-    """The addresses behind the points that are drawn."""
-    charts = [dataset["data"] for dataset in drawn(drift(html))[0]["datasets"]]
-    return [point.get("url", "") for data in charts for point in data if "text" in point]
-
-
-def test_a_point_leads_to_its_message_for_those_who_may_read_it() -> None:
-    ada = make_agent("ada")
-    fell(ada)
-    message = ada.messages.latest("sent_at")
-
-    assert points(home())[-1].endswith(f"/transcript/?at={message.position}#m{message.position}")
-    blind = home(staff("change.view_baseline", "agents.view_agent", "evaluation.view_evaluationrun"))
-    assert points(blind) == ["", ""]
-
-
-def test_agents_dimension_and_judge_are_chosen_in_the_url() -> None:
-    ada, bob = make_agent("ada"), make_agent("bob")
-    fell(ada)
-    fell(bob)
-    scored(ada, 2, days_ago=2, judge=OFFLINE)
-    client = signed_in(superuser())
-
-    assert len(legend(read(client, HOME))) == 2
-    assert legend(read(client, f"{HOME}?agent=bob")) == ["Bob 5.5 baseline 8.0"]
-    assert legend(read(client, f"{HOME}?judge={OFFLINE}+plumbline")) == ["Ada 2.0"]
-    assert "heuristic" in drift(read(client, f"{HOME}?judge={OFFLINE}+plumbline"))
-    assert "Fluency has no score of these agents yet" in plain(read(client, f"{HOME}?dimension=fluency"))
-    assert len(points(read(client, HOME))) == 4
-    assert len(legend(read(client, f"{HOME}?agent=nobody&dimension=%00&judge={HOSTILE}"))) == 2
-
-
-def test_first_messages_of_builds_are_marked_and_unscored_ones_counted() -> None:
-    ada = make_agent("ada")
-    for days, build, score in ((9, "40", 8), (6, "40", None), (3, "41", 2), (2, "41", 2)):
-        scored(ada, score, days_ago=days, build=build)
-    html = drift(home())
-
-    assert [marker["name"] for marker in drawn(html)[0]["markers"]] == ["build 40", "build 41"]
-    assert "build 41: first message" in plain(html)
-    assert "1 unscored" in plain(html)
-
-
-def test_persona_edits_and_alerts_are_marked_with_links() -> None:
-    ada = make_agent("ada")
-    fell(ada)
-    ada.system_prompt = "You are Ada, who jokes."
-    save_persona(agent=ada, traits=[], note=f"jokes {HOSTILE}")
-    raised = alert(ada)
-    html = drift(home())
-
-    assert PersonaVersion.objects.filter(agent=ada).count() == 2
-    assert "--pl-accent" in [marker["colour"] for marker in drawn(html)[0]["markers"]]
-    assert "Ada: persona version 2, jokes" in plain(html)
-    versions = f"{reverse('admin:agents_agent_versions', args=[ada.pk])}?before=3"
-    assert f'href="{versions}"' in html
-    assert "jokes" in plain(read(signed_in(superuser("second")), versions))
-    assert f'href="{page_of(raised)}"' in html
-    assert "Ada: adherence fell from 8.1 to 3.2" in plain(html)
-    assert HOSTILE not in html
 
 
 # -- rights, cost

@@ -71,7 +71,7 @@ class Line:
     """One line of a chart.
 
     Attributes:
-        name: What it shows; `note` (HTML such as a badge) follows it in the legend, `url` is its page.
+        name: What it shows.
         points: In the order of their times.
         level: The baseline, a horizontal line in the same colour.
         means: A rolling mean: it is the line, with a band for its interval where the chart has no other, and the points are dots.
@@ -80,8 +80,6 @@ class Line:
     name: str
     points: Sequence[Point]
     means: Sequence[Mean] = ()
-    note: SafeString | str = ""
-    url: str = ""
     level: float | None = None
 
 
@@ -227,10 +225,10 @@ def _xy(at: datetime, value: float | None) -> dict[str, float | None]:
 
 def _legend_entry(line: Line, style: Mapping[str, Any], shown: Callable[[float], str]) -> dict[str, Any]:
     """Return a line's entry in the legend, with its baseline where it has one."""
-    note = line.note
+    note: SafeString | str = ""
     if line.level is not None:
-        note = format_html('{} <span class="pl-subtle">baseline {}</span>', note, shown(line.level))
-    return {"colour": style["colour"], "name": display.isolated(line.name), "note": note, "url": line.url}
+        note = format_html('<span class="pl-subtle">baseline {}</span>', shown(line.level))
+    return {"colour": style["colour"], "name": display.isolated(line.name), "note": note}
 
 
 def steps(
@@ -284,6 +282,37 @@ def _chart(label: str, drawing: dict[str, Any], **context: Any) -> SafeString:
     """Return the HTML of a chart; `drawing` is what `charts.js` gives to Chart.js."""
     data = display.marked(json.dumps(drawing, ensure_ascii=False))
     return render_to_string("admin/chart.html", {"label": display.marked(label), "data": data, **context})
+
+
+SPARK_WIDTH, SPARK_HEIGHT = 160, 40
+
+
+def sparkline(before: Sequence[float], now: Sequence[float], *, label: str, event: str) -> SafeString:
+    """Return a small drawing of scores before and after an event: a vertical line with its name between the two.
+
+    It is SVG, not a chart: a page has one in each of many rows, and they have no hints.
+
+    Args:
+        before, now: Scores, 0 to 9, oldest first; at least one in both together.
+        label: What it shows, read aloud.
+    """
+    number = len(before) + len(now)
+    step = SPARK_WIDTH / (number + 1)
+    points = []
+    for place, score in enumerate([*before, *now], start=1):
+        points.append(f"{place * step:.1f},{SPARK_HEIGHT - 2 - score / 9 * (SPARK_HEIGHT - 16):.1f}")
+    context = {
+        "width": SPARK_WIDTH,
+        "height": SPARK_HEIGHT,
+        "label": display.marked(label),
+        "event": display.marked(display.shortened(event, 18)),
+        "event_x": f"{(len(before) + 0.5) * step:.1f}",
+        # The name of the event stands on the side with more room.
+        "is_left": len(before) > len(now),
+        "before": points[: len(before)],
+        "now": points[len(before) :],
+    }
+    return render_to_string("admin/sparkline.html", context)
 
 
 def when(at: datetime) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple, get_args
@@ -24,7 +24,7 @@ from agents.kit.console import display
 from agents.kit.models.lease import Leasable
 from agents.kit.registry import Table, in_menu
 
-HomePlace = Literal["header", "first", "setup", "waiting", "cards", "charts", "lists"]
+HomePlace = Literal["header", "first", "setup", "waiting", "cards"]
 PLACES: tuple[HomePlace, ...] = get_args(HomePlace)
 FAILURE_DAYS = 7  # work that failed is listed for so long
 MOST_COUNTED = 100  # of what waits: beyond that it is "more than 100"
@@ -38,8 +38,8 @@ class HomePart:
 
     Attributes:
         place: Where it stands: on every page (`header`), or on the first one: what a person must see (`first`), what is missing
-            (`setup`), what only a person can do (`waiting`), numbers (`cards`), drawings (`charts`), or newest rows (`lists`);
-            `agents.kit.console.home` has a function for each of these.
+            (`setup`), what only a person can do (`waiting`), or numbers (`cards`); `agents.kit.console.home` has a function for each of
+            the last three.
         order: Smaller numbers come first within a place.
         permission: ``app.codename`` that a user needs to get it.
         asks: A function of the request to what the part needs to know, by name: expressions such as a `CountUpTo`, an `Exists` or a
@@ -331,14 +331,6 @@ def waiting_link(number: int, one: str, many: str, url: str) -> SafeString | Non
         return None
     label = format_html("<strong>{}</strong> {}", up_to(number), one if number == 1 else many)
     return format_html('<a class="pl-waiting" href="{}">{}</a>', url, label)
-
-
-def listing(
-    title: str, *, heads: Sequence[str], rows: Sequence[Sequence[object]], more: Iterable[tuple[str, str]] = ()
-) -> SafeString:
-    """Return a short table of the newest rows; `more` are URLs and labels of the lists behind it."""
-    context = {"title": title, "heads": heads, "rows": rows, "more": list(more)}
-    return render_to_string("admin/home/listing.html", context)
 
 
 def number_link(url: str, number: object) -> SafeString:

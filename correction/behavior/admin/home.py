@@ -7,6 +7,7 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from agents.kit.console.home import Answers, HomePart, Questions, add_home, since, step
+from agents.models import about_watched_agents
 from correction.admin.matrix import config_url
 from correction.behavior.models import BehaviorRequest
 from correction.models import AgentEvaluationConfig
@@ -19,6 +20,7 @@ def count_unheard(request: HttpRequest) -> Questions:
     """Ask whether requests were refused because of who wrote them, where nobody decided whose count."""
     decided = AgentEvaluationConfig.objects.filter(is_defaults=True, behavior_requesters__isnull=False)
     refused = BehaviorRequest.objects.filter(
+        about_watched_agents(),
         status=BehaviorRequest.Status.CANCELLED,
         created_at__gte=since(24 * DAYS),
         error__contains="(behavior_requesters)",

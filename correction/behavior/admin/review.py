@@ -11,14 +11,15 @@ from django.http import HttpRequest
 from agents.kit.admin.access import user_of
 from agents.kit.console.home import CountUpTo
 from agents.kit.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest
+from agents.models import about_watched_agents
 from correction.behavior.admin.requests import DECIDING, change, request_panel
 from correction.behavior.applying import apply_request, reject_request, reopen_request, revert_request
 from correction.behavior.models import BehaviorRequest
 
 
 def pending() -> QuerySet[BehaviorRequest]:
-    """Return the requests that a person decides on, newest first."""
-    rows = BehaviorRequest.objects.filter(status=BehaviorRequest.Status.PENDING_REVIEW)
+    """Return the requests that a person decides on, newest first, of agents that are watched."""
+    rows = BehaviorRequest.objects.filter(about_watched_agents(), status=BehaviorRequest.Status.PENDING_REVIEW)
     return rows.order_by("-created_at", "-pk")
 
 

@@ -22,7 +22,17 @@ from agents.builds import Tag, first_said_with_tag
 from agents.kit.admin.access import user_of
 from agents.kit.alerting import alert_url
 from agents.kit.console import display
-from agents.kit.console.charts import Line, Mean, Point, line_chart, markers_of
+from agents.kit.console.charts import (
+    MOST_OF_A_KIND,
+    Line,
+    Marker,
+    MarkerSource,
+    Mean,
+    Point,
+    add_markers,
+    line_chart,
+    markers_of,
+)
 from agents.kit.console.forms import report_done
 from agents.kit.console.panels import table
 from agents.kit.console.site import ReadOnlyAdmin
@@ -86,7 +96,7 @@ def history_charts(
     """
     if not drawn:
         return []
-    first, last = axis_of(drawn)
+    first, last = _axis_of(drawn)
     markers = markers_of(request, [agent.pk], first, last, known=builds(request, tags, first, last))
     baseline_scores = baseline_scores_of([agent.pk])
     agreements = all_agreements()
@@ -97,7 +107,7 @@ def history_charts(
         daily = history.daily(MOST_POINTS)
         summary = points_text(daily)
         baseline_score = baseline_scores.get((agent.pk, history.judged, history.dimension))
-        line = history_line(request, daily, history.dimension, level=baseline_score)
+        line = _history_line(request, daily, level=baseline_score)
         charts.append(
             {
                 "dimension": dimension_badge(history.dimension),
@@ -118,7 +128,7 @@ def history_charts(
     return charts
 
 
-def axis_of(drawn: Collection[History]) -> tuple[datetime, datetime]:
+def _axis_of(drawn: Collection[History]) -> tuple[datetime, datetime]:
     """Return the times of the first point and of the last.
 
     The axis ends now where the last point is recent, so that what was changed since is seen.
@@ -131,13 +141,8 @@ def axis_of(drawn: Collection[History]) -> tuple[datetime, datetime]:
     return first, last
 
 
-def history_line(request: HttpRequest, history: History, name: str, *, has_band: bool = True, **line: Any) -> Line:
-    """Return a history as a line; its points lead to what was judged, for those who may read it.
-
-    Args:
-        has_band: Whether the interval of its mean is drawn as a band.
-        line: More of the line: `level` (the baseline's score), `note` (in the legend), `url` (of the agent).
-    """
+def _history_line(request: HttpRequest, history: History, *, level: float | None) -> Line:
+    """Return a history as a line; its points lead to what was judged, for those who may read it. `level` is the baseline's score."""
     channels = {point.channel for point in history.points if point.channel is not None}
     transcripts = {channel: channel_url(channel) for channel in channels}
     may_read = request.user.has_perm("agents.view_message")
@@ -150,11 +155,11 @@ def history_line(request: HttpRequest, history: History, name: str, *, has_band:
     means = []
     for rolled in history.rolled:
         mean = Mean(at=rolled.at, value=rolled.mean, starts=rolled.starts)
-        interval = rolled.interval if has_band else None
+        interval = rolled.interval
         if interval is not None:
             mean = replace(mean, low=interval.low, high=interval.high)
         means.append(mean)
-    return Line(name=name, points=points, means=means, **line)
+    return Line(name=history.dimension, points=points, means=means, level=level)
 
 
 def _judged_url(scored: Scored, transcripts: Mapping[int, str]) -> str:
@@ -198,6 +203,26 @@ def baseline_scores_of(agents: Collection[int]) -> dict[tuple[int, Judged, str],
         judged = Judged(judge=baseline.judge, procedure=baseline.procedure)
         scores[baseline.agent_id, judged, baseline.dimension] = baseline.score
     return scores
+
+
+def alert_markers(agents: Collection[int], start: datetime, end: datetime) -> list[Marker]:
+    """Return a marker for the newest alerts (30) of these agents whose fall began in this time; it stands where it began."""
+    alerts = DriftAlert.objects.filter(agent__in=agents, since__range=(start, end)).select_related("agent")
+    markers = []
+    for alert in alerts.order_by("-pk")[:MOST_OF_A_KIND]:
+        dimension = alert.dimension.replace("_", " ")
+        markers.append(
+            Marker(
+                at=alert.since,
+                title=f"{alert.agent.display_name}: {dimension} fell from {alert.before:.1f} to {alert.after:.1f}",
+                url=reverse("admin:change_driftalert_change", args=[alert.pk]),
+                kind="alert",
+            )
+        )
+    return markers
+
+
+add_markers(MarkerSource(permission="change.view_driftalert", find=alert_markers))
 
 
 # -- by position

@@ -32,7 +32,7 @@ from evaluation.change.admin.sentinel import judge_notices
 from evaluation.change.change import ChangeResult
 from evaluation.change.evidence import Judged, judged_ways
 from evaluation.change.models import Baseline, Change
-from evaluation.change.overview import AgentDrift, Overview, State, drift_overview
+from evaluation.change.overview import AgentDrift, State, drift_overview
 from evaluation.change.sentences import candidate_words, sentence_of, short_name, why_drifted
 from evaluation.judge.passport import Passport
 from evaluation.models import EvaluationRun, EvaluationScore, Method, is_heuristic
@@ -269,18 +269,6 @@ class OverviewForm(forms.Form):
 
 def by_name() -> QuerySet[Agent]:
     return Agent.objects.listed().order_by("display_name", "slug")
-
-
-def usual_overview(agents: Sequence[Agent], *, most: int) -> Overview:
-    """Return what the page counts where no filter is set, and the first agents: what the console's first page shows.
-
-    Args:
-        agents: The active ones, at most `MOST_AGENTS`.
-        most: How many to return of those who lost most.
-    """
-    judged = next(iter(judged_ways()), None)
-    are_all = len(agents) < MOST_AGENTS  # else there may be more, whose p values count, too
-    return drift_overview(agents, judged, stop=most, describe=False, are_all=are_all)
 
 
 def read_tag(text: str) -> Tag | None:

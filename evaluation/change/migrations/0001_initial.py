@@ -117,6 +117,8 @@ class Migration(FirstMigration):
                 ('since_tag', models.CharField(blank=True, default='', help_text='the tag that all judged messages carry, and none before: build', max_length=32)),
                 ('since_value', models.TextField(blank=True, default='', help_text='its value')),
                 ('since_at', models.DateTimeField(blank=True, help_text='when the agent first said something with it', null=True)),
+                ('baseline_course', models.JSONField(blank=True, default=list, help_text='its scores in the baseline, oldest first: means of neighbouring messages')),
+                ('course', models.JSONField(blank=True, default=list, help_text='the same in the evaluation')),
                 ('agent', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='changes', to='agents.agent')),
                 ('baseline_quote', models.ForeignKey(blank=True, help_text='shows how it was', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='agents.message')),
                 ('baseline_run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='evaluation.evaluationrun')),

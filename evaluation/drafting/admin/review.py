@@ -27,7 +27,7 @@ from evaluation.propositions.schema import AGENT_NAME
 def suggestions(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
     """Return suggestions in the files' order; none where files cannot be used, which the first page says.
 
-    One more than the queue counts is enough to say "more than that".
+    Those about agents that are not watched are left out. One more than the queue counts is enough to say "more than that".
 
     Args:
         agent: Only those about the agent of this slug; empty = about any.
@@ -39,6 +39,9 @@ def suggestions(request: HttpRequest, agent: str, keys: Collection[str] | None) 
             key = _key(entry)
             if keys is None or key in keys:
                 waits.append(Waits(key, None, entry.owner))
+    if waits:
+        not_watched = set(Agent.objects.exclude(pk__in=Agent.objects.watched()).values_list("slug", flat=True))
+        waits = [item for item in waits if item.agent not in not_watched]
     return waits[: MOST_COUNTED + 1]
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 from django.db import connection, transaction
 
 from agents.alerts.models import Alert, Delivery, Receiver
 from agents.alerts.raising import acknowledge, end_alerts, raise_alert, reopen
+from agents.kit import alerting as kit
 from agents.models import Agent
 from tests.factories import make_agent
 
@@ -96,6 +98,19 @@ def test_an_acknowledgement_is_taken_back_but_not_over_a_newer_alert() -> None:
     acknowledge(Alert.objects.all(), user=None)
     raised()
     assert not reopen(first)
+
+
+def test_no_alert_is_of_an_experiment_or_of_examples_beside_a_team_s_agents() -> None:
+    kelly, made_up = make_agent("kelly", origin="seed"), make_agent("made-up", synthetic=True)
+    alert: dict[str, Any] = {"kind": "budget", "title": "It is used up"}
+    assert kit.raise_alert(about="1", agent=made_up, **alert) is None
+    assert kit.raise_alert(about="2", agent=kelly, **alert) is not None
+
+    ada = make_agent("ada")
+    assert kit.raise_alert(about="3", agent=kelly, **alert) is None
+    assert kit.raise_alert(about="4", agent=ada, **alert) is not None
+    assert kit.raise_alert(about="5", **alert) is not None
+    assert set(Alert.objects.values_list("about", flat=True)) == {"2", "4", "5"}
 
 
 def test_titles_are_one_line_of_bounded_length() -> None:

@@ -125,7 +125,7 @@ def other_procedures(agent: Agent) -> None:
 def test_what_judged_no_newer_message_hides_no_drift(drifted: EvaluationRun, ada: Agent, root: Client) -> None:
     before = everywhere(root)
     assert overview().state == "drifted"
-    assert "Drifting now: 1 of 1 agent" in str(before[0])
+    assert "1 of 1 agent drifted" in str(before[0])
 
     for later in (
         scheduled_without_messages,

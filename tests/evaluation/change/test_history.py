@@ -9,6 +9,7 @@ import pytest
 
 from agents.builds import first_said_with_tag
 from agents.models import Agent
+from evaluation.change import history
 from evaluation.change.evidence import Judged
 from evaluation.change.history import History, histories
 from tests.evaluation.change.measured import imported
@@ -113,9 +114,10 @@ def test_too_many_points_become_means_of_days() -> None:
     assert read(ada)[0].daily(2).older
 
 
-def test_only_the_newest_messages_are_read() -> None:
+def test_only_the_newest_messages_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MOST_JUDGED", 3)
     ada = make_agent()
     imported(ada, [9, 8, 7, 6, 5])
-    (one,) = read(ada, most=3)
+    (one,) = read(ada)
 
     assert (values(one), one.older) == ([7, 6, 5], True)

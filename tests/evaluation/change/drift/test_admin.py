@@ -16,13 +16,14 @@ from pytest_django.plugin import DjangoDbBlocker
 
 from agents.alerts.models import Alert
 from agents.models import Agent
+from agents.personas.persona import save_persona
 from evaluation.change.models import DriftAlert
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.runs import schedules
 from tests.console import drawn, list_of, page_of, plain, queries, read, signed_in, staff, viewer
 from tests.declaring import declare
 from tests.evaluation.change.drift.scheduling import DAY, fallen, make_schedule, measured_day
-from tests.evaluation.change.measured import imported
+from tests.evaluation.change.measured import imported, scored
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import LLM, OFFLINE, cells
 from tests.factories import MONDAY, make_agent
@@ -270,6 +271,38 @@ def test_judges_never_share_a_line(root: Client) -> None:
         [2, None, 2],
     ]
     assert "1 unscored" in plain(html)
+
+
+def test_builds_persona_edits_and_alerts_are_marked_with_links(root: Client, ada: Agent, fall: DriftAlert) -> None:
+    bob = make_agent("bob")
+    for days, build, score in ((9, "40", 8), (6, "40", None), (3, "41", 2), (2, "41", 2)):
+        scored(bob, score, days_ago=days, build=build)
+    bob.system_prompt = "You are Bob, who jokes."
+    save_persona(agent=bob, traits=[], note=f"jokes {HOSTILE}")
+    html = section(read(root, page_of(bob)))
+    markers = drawn(html)[0]["markers"]
+
+    assert [marker["name"] for marker in markers if marker["name"]] == ["build 40", "build 41"]
+    assert "--pl-accent" in [marker["colour"] for marker in markers]
+    assert "build 41: first message" in plain(html)
+    assert "Bob: persona version 2, jokes" in plain(html)
+    assert f'href="{reverse("admin:agents_agent_versions", args=[bob.pk])}?before=3"' in html
+    assert f'href="{page_of(fall)}"' in section(read(root, page_of(ada)))
+    assert HOSTILE not in html
+
+
+def test_a_point_leads_to_its_message_for_those_who_may_read_it(root: Client, ada: Agent) -> None:
+    message = ada.messages.latest("sent_at")
+    blind = staff("change.view_baseline", "agents.view_agent", "evaluation.view_evaluationrun", username="blind")
+
+    assert points(read(root, page_of(ada)))[-1].endswith(f"/transcript/?at={message.position}#m{message.position}")
+    assert set(points(read(signed_in(blind), page_of(ada)))) == {""}
+
+
+def points(html: str) -> list[str]:
+    """The addresses behind the points that are drawn."""
+    charts = [dataset["data"] for dataset in drawn(section(html))[0]["datasets"]]
+    return [point.get("url", "") for data in charts for point in data if "text" in point]
 
 
 def test_an_agent_that_was_never_measured_has_the_button_for_it(root: Client) -> None:
