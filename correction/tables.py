@@ -122,8 +122,7 @@ TABLES = (
         fields=(
             (
                 "",
-                "status message__agent message dimensions batch session=verdicts error created_at started_at finished_at attempt "
-                "lease_owner",
+                "status message__agent message dimensions session=verdicts error created_at started_at finished_at attempt lease_owner",
             ),
         ),
         export=export_of(
@@ -132,7 +131,7 @@ TABLES = (
             texts=("text",),
         ),
         erase=(Erase(columns="error", rows=(there("message__channel", at="finished_at"),)),),
-        no_speech="dimensions batch",
+        no_speech="dimensions",
         prune=Prune(
             rows=lambda before: ObservedMessage.objects.filter(status__in=ObservedMessage.FINAL, finished_at__lt=before)
         ),

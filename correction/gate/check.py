@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -44,7 +44,6 @@ from evaluation.propositions.schema import Proposition, fill
 from evaluation.scorers.subjects import Context, Event, Window, cut_window, event_of, read_ends
 
 DimensionStatus = Literal["scored", "trivial", "unscored", "timeout", "overload", "error", "budget"]
-Ask = Callable[..., list[Reply]]  # as `complete_together`: requests and `deadline`
 REQUESTS_STAGE = "behavior"  # its sections say what people asked for in this channel
 logger = logging.getLogger(__name__)
 
