@@ -14,9 +14,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from agents.kit.llm.endpoints import route_of
 from agents.kit.llm.ledger import estimate_cost
-from agents.kit.work.batches import why_no_batches
 from agents.models import Agent
 from correction.config.settings import (
     SETTINGS,
@@ -86,8 +84,6 @@ def configure(
         ConfigConflict: A field was changed since it was `seen`, to something else than what is asked for; nothing was changed.
     """
     values = read_changes(changes)
-    if values.get("observe_by_batches"):
-        _refuse_without_batches()
     if len(reason) > LONGEST_REASON or not reason.isprintable():
         raise ConfigError(
             {"reason": f"reason has {len(reason)} characters: allowed: one line of at most {LONGEST_REASON}"}
@@ -105,18 +101,6 @@ def configure(
             _note_for_history(row, user, reason)
             row.save(update_fields=[*changed, "updated_at"])
     return in_effect(agent)
-
-
-def _refuse_without_batches() -> None:
-    """Refuse judging by batches where the judge takes none.
-
-    Raises:
-        ConfigError: It is so; says why.
-    """
-    why = why_no_batches(route_of("judge"))
-    if why:
-        refused = f"observe_by_batches on: the judge takes no batches ({why}); allowed: off, or inherit"
-        raise ConfigError({"observe_by_batches": refused})
 
 
 def _lock_or_create_row(

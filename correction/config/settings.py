@@ -471,11 +471,6 @@ MECHANISMS: tuple[Mechanism, ...] = (
                 places=0,
                 advanced=True,
             ),
-            "observe_by_batches": Setting(
-                False,
-                "whether observed messages are judged in batches: half the price, an answer within a day",
-                advanced=True,
-            ),
             "max_correction_attempts": Setting(
                 2,
                 "retries after the first draft, 0 to 10 (default 2); then the best attempt is sent",

@@ -590,7 +590,6 @@ def check_action_quality(
     deadline: float,
     run_id: int | None = None,
     gate: bool = True,
-    ask: Ask = complete_together,
 ) -> GateResult:
     """Judge a draft on every dimension of its plan at once (AC-7.0.1).
 
@@ -603,9 +602,8 @@ def check_action_quality(
         deadline: Seconds for judging each dimension, all at the same time. 0 or less: no time is left, no judge is asked.
         gate: Whether the calls may use the slots reserved for drafts, without retries, and pass at once where the judge hangs;
             False for what can wait.
-        ask: Asks the questions of what can wait.
     """
-    return check_actions([action], plan, work_id=work_id, deadline=deadline, run_id=run_id, gate=gate, ask=ask)[0]
+    return check_actions([action], plan, work_id=work_id, deadline=deadline, run_id=run_id, gate=gate)[0]
 
 
 def check_actions(
@@ -616,7 +614,6 @@ def check_actions(
     deadline: float,
     run_id: int | None = None,
     gate: bool = True,
-    ask: Ask = complete_together,
 ) -> list[GateResult]:
     """Judge several texts of one speaker at the same time, such as the beginnings of one message; see `check_action_quality`.
 
@@ -635,8 +632,14 @@ def check_actions(
             started = time.perf_counter()
             by_rules.append(_results_of_rules(action, plan))
             rules_ms.append((time.perf_counter() - started) * 1000)
-        label = label_of(plan, run_id=run_id, work_id=work_id)
-        by_judge = _results_of_judge(actions, plan, label, deadline=deadline, gate=gate, ask=ask)
+        label = Label(
+            purpose="gate",
+            mechanism="gate",
+            agent_id=plan.agent.pk if plan.agent is not None else None,
+            run_id=run_id,
+            work_id=work_id,
+        )
+        by_judge = _results_of_judge(actions, plan, label, deadline=deadline, gate=gate)
         _count_slow_patterns(*by_rules, *by_judge)
         gate_results = []
         for number in range(len(actions)):
@@ -676,18 +679,6 @@ def _gate_result(
         judge=judge,
         duration_ms=round(rules_ms + slowest_ms),
         calls=frozenset(calls),
-    )
-
-
-def label_of(plan: CheckPlan, *, run_id: int | None, work_id: str) -> Label:
-    """Return what the calls of a check are for. Equal questions of two checks are told apart by `work_id`."""
-    return Label(
-        purpose="gate",
-        mechanism="gate",
-        agent_id=plan.agent.pk if plan.agent is not None else None,
-        run_id=run_id,
-        work_id=work_id,
-        item=work_id,
     )
 
 
@@ -782,7 +773,7 @@ def questions_of(
 
 
 def _results_of_judge(
-    actions: Sequence[Action], plan: CheckPlan, label: Label, *, deadline: float, gate: bool, ask: Ask
+    actions: Sequence[Action], plan: CheckPlan, label: Label, *, deadline: float, gate: bool
 ) -> list[dict[str, list[PropositionResult]]]:
     """Return for each text by dimension what the judge says of it, or why it was not asked.
 
@@ -808,7 +799,7 @@ def _results_of_judge(
     if requests and gate:
         replies = complete_guarded(requests, deadline=deadline, about=_key_for_breaker(actions[-1], plan, deadline))
     elif requests:
-        replies = ask(requests, deadline=deadline)
+        replies = complete_together(requests, deadline=deadline)
     results: list[dict[str, list[PropositionResult]]] = []
     for _ in actions:
         results.append({dimension: [] for dimension in plan.judged_dimensions})

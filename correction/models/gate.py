@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import F, Q
 
-from agents.kit.models import Leasable, LLMBatch, LLMCall
+from agents.kit.models import Leasable, LLMCall
 from agents.models import Agent, Channel, Message, PersonaVersion, Run
 
 
@@ -253,9 +253,6 @@ class ObservedMessage(Leasable):
     dimensions = models.JSONField(
         default=list, blank=True, help_text="asked for by a person, also while the gate is off; empty = as configured"
     )
-    batch = models.CharField(
-        max_length=80, blank=True, default="", help_text="name of the batch that it is judged in; empty = none"
-    )
 
     class Meta:
         db_table = "observed_messages"
@@ -271,9 +268,3 @@ class ObservedMessage(Leasable):
 
     def __str__(self) -> str:
         return f"observation of message {self.message_id}"
-
-    @classmethod
-    def leasable(cls) -> Q:
-        """Return the condition for messages that are due, except those whose batch is not answered yet."""
-        waits = Exists(LLMBatch.objects.filter(work_id=OuterRef("batch"), status__in=LLMBatch.OPEN))
-        return cls.leasable_when_due() & (Q(batch="") | ~Q(waits))

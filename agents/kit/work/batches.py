@@ -9,7 +9,7 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -50,11 +50,6 @@ log = logging.getLogger(__name__)
 
 class BatchRefused(Exception):
     """Nothing was submitted; says why."""
-
-
-def why_no_batches(destination: Route) -> str:
-    """Return why no batches can be submitted to a destination; empty where they can."""
-    return batch_problem(destination.model) or destination.problem
 
 
 def request_key(request: LLMRequest, digest: str) -> str:
@@ -429,12 +424,9 @@ def is_waiting(work_id: str) -> bool:
 class Answers:
     """What came back for one piece of work; each answer is given once."""
 
-    def __init__(self, work_id: str, keys: Collection[str] | None = None) -> None:
-        """Read what came back for these questions; None: for all of the work."""
+    def __init__(self, work_id: str) -> None:
         self._rows: dict[str, deque[int]] = {}
         ended = LLMBatchRequest.objects.filter(work_id=work_id, result__in=(Result.SUCCEEDED, *NO_ANSWER))
-        if keys is not None:
-            ended = ended.filter(request_key__in=keys)
         for key, pk in ended.order_by("pk").values_list("request_key", "pk"):
             self._rows.setdefault(key, deque()).append(pk)
 
