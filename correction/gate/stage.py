@@ -15,9 +15,11 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models import Max, Q
+from django.utils import timezone
 
 from agents.kit.text.fences import render_prompt, safe_and_cut
 from agents.kit.text.storable import storable
+from agents.kit.work.batches import why_no_batches
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent, Channel, Message
 from agents.turn.pipeline import Accept, Draft, Revise, Turn
@@ -521,22 +523,32 @@ def is_sampled(message_id: int, rate: Decimal | float) -> bool:
     return fraction < rate
 
 
-def new_observation(message: Message, dimensions: Sequence[str] = ()) -> ObservedMessage:
+def judges_in_batches(config: ResolvedConfig) -> bool:
+    """Return whether observed messages of this configuration are judged in batches: where it says so, and the judge takes them."""
+    return bool(config["observe_by_batches"]) and not why_no_batches("judge")
+
+
+def new_observation(message: Message, dimensions: Sequence[str] = (), *, in_batch: bool = False) -> ObservedMessage:
     """Return the row by which a worker judges a message afterwards, not saved yet.
 
     Args:
         dimensions: Those a person asked for; empty: as configured.
+        in_batch: Whether it waits for a batch.
     """
     return ObservedMessage(
-        message=message, session=uuid.uuid4(), whose=message.agent_id or 0, dimensions=list(dimensions)
+        message=message,
+        session=uuid.uuid4(),
+        whose=message.agent_id or 0,
+        dimensions=list(dimensions),
+        waits_since=timezone.now() if in_batch else None,
     )
 
 
-def observe(*, message: Message, rate: Decimal | float) -> ObservedMessage | None:
+def observe(*, message: Message, rate: Decimal | float, in_batch: bool = False) -> ObservedMessage | None:
     """Queue a message to be judged later, if it is sampled; wake a worker once the message is saved."""
     if not is_sampled(message.pk, rate):
         return None
-    observed = new_observation(message)
+    observed = new_observation(message, in_batch=in_batch)
     observed.save(force_insert=True)
     transaction.on_commit(wake_workers)
     return observed
@@ -551,7 +563,7 @@ def committed(turn: Turn, message: Message) -> None:
     if closing is None:  # the gate accepted nothing: it is off, only observes, or did not see this message
         config = config_of(turn)
         if config.gate_mode == GateMode.OBSERVE and not config.gate_is_off:
-            observe(message=message, rate=config["observe_sample_rate"])
+            observe(message=message, rate=config["observe_sample_rate"], in_batch=judges_in_batches(config))
         if turn.session:
             _close_unjudged(turn, message)
         return

@@ -132,6 +132,7 @@ class Migration(FirstMigration):
                 ('id', models.BigIntegerField(auto_created=True, blank=True, db_index=True, verbose_name='ID')),
                 ('gate_mode', models.CharField(blank=True, choices=[('off', 'off'), ('observe', 'observe (judge after sending, hold nothing back)'), ('enforce', 'enforce (judge before sending)')], help_text='off, observe (judged after sending) or enforce (judged before); empty = inherit, and where nothing is set: enforce as soon as a check is enabled', max_length=8, null=True)),
                 ('observe_sample_rate', models.DecimalField(blank=True, decimal_places=3, help_text='share of messages judged in observe mode, 0 to 1', max_digits=4, null=True, validators=[django.core.validators.MinValueValidator(Decimal('0')), django.core.validators.MaxValueValidator(Decimal('1'))])),
+                ('observe_by_batches', models.BooleanField(blank=True, help_text="judge observed messages in batches: half the price, and a verdict within a day instead of at once (default off); the judge's provider must have batches", null=True)),
                 ('max_correction_attempts', models.PositiveIntegerField(blank=True, help_text='retries after the first draft, 0 to 10 (default 2); then the best attempt is sent', null=True, validators=[django.core.validators.MinValueValidator(0), django.core.validators.MaxValueValidator(10)])),
                 ('gate_deadline_seconds', models.DecimalField(blank=True, decimal_places=2, help_text='seconds for judging one dimension; what is late passes (default 5)', max_digits=5, null=True, validators=[django.core.validators.MinValueValidator(Decimal('0.1')), django.core.validators.MaxValueValidator(Decimal('60'))])),
                 ('gate_total_deadline_seconds', models.DecimalField(blank=True, decimal_places=2, help_text='seconds of judging for one message, retries included (default 12)', max_digits=6, null=True, validators=[django.core.validators.MinValueValidator(Decimal('0.1')), django.core.validators.MaxValueValidator(Decimal('300'))])),
@@ -194,6 +195,9 @@ class Migration(FirstMigration):
                 ('whose', models.BigIntegerField(default=0, editable=False, help_text='who said it, as it was queued: agents come in turn; 0 = no agent')),
                 ('session', models.UUIDField(unique=True)),
                 ('dimensions', models.JSONField(blank=True, default=list, help_text='asked for by a person, also while the gate is off; empty = as configured')),
+                ('waits_since', models.DateTimeField(blank=True, help_text='since when it waits for a batch: to be put in one, or for its answers; empty = a worker judges it as soon as it can', null=True)),
+                ('batches', models.PositiveSmallIntegerField(default=0, help_text='in how many batches its judge was asked')),
+                ('batch', models.ForeignKey(blank=True, help_text='in which its judge was asked last', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='observed_messages', to='kit.llmbatch')),
                 ('message', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='observation', to='agents.message')),
             ],
             options={
@@ -207,6 +211,7 @@ class Migration(FirstMigration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('gate_mode', models.CharField(blank=True, choices=[('off', 'off'), ('observe', 'observe (judge after sending, hold nothing back)'), ('enforce', 'enforce (judge before sending)')], help_text='off, observe (judged after sending) or enforce (judged before); empty = inherit, and where nothing is set: enforce as soon as a check is enabled', max_length=8, null=True)),
                 ('observe_sample_rate', models.DecimalField(blank=True, decimal_places=3, help_text='share of messages judged in observe mode, 0 to 1', max_digits=4, null=True, validators=[django.core.validators.MinValueValidator(Decimal('0')), django.core.validators.MaxValueValidator(Decimal('1'))])),
+                ('observe_by_batches', models.BooleanField(blank=True, help_text="judge observed messages in batches: half the price, and a verdict within a day instead of at once (default off); the judge's provider must have batches", null=True)),
                 ('max_correction_attempts', models.PositiveIntegerField(blank=True, help_text='retries after the first draft, 0 to 10 (default 2); then the best attempt is sent', null=True, validators=[django.core.validators.MinValueValidator(0), django.core.validators.MaxValueValidator(10)])),
                 ('gate_deadline_seconds', models.DecimalField(blank=True, decimal_places=2, help_text='seconds for judging one dimension; what is late passes (default 5)', max_digits=5, null=True, validators=[django.core.validators.MinValueValidator(Decimal('0.1')), django.core.validators.MaxValueValidator(Decimal('60'))])),
                 ('gate_total_deadline_seconds', models.DecimalField(blank=True, decimal_places=2, help_text='seconds of judging for one message, retries included (default 12)', max_digits=6, null=True, validators=[django.core.validators.MinValueValidator(Decimal('0.1')), django.core.validators.MaxValueValidator(Decimal('300'))])),
@@ -311,6 +316,10 @@ class Migration(FirstMigration):
         ),
         migrations.AddIndex(
             model_name='observedmessage',
-            index=models.Index(condition=models.Q(('status__in', ['pending', 'running'])), fields=['whose', 'created_at', 'id'], name='observed_open_of_whom'),
+            index=models.Index(condition=models.Q(('status__in', ['pending', 'running']), ('waits_since', None)), fields=['whose', 'created_at', 'id'], name='observed_open_of_whom'),
+        ),
+        migrations.AddIndex(
+            model_name='observedmessage',
+            index=models.Index(condition=models.Q(('batch', None), ('waits_since__isnull', False)), fields=['whose', 'waits_since'], name='observed_waits_for_batch'),
         ),
     ]
