@@ -150,7 +150,7 @@ def _median_seconds(judge: str) -> float | None:
     """Return the median time of the latest checks by this judge; None where none of the newest is its. A batch has no such time."""
     answered_in_batch = GateDimensionResult.objects.filter(log=OuterRef("pk"), call__batch=True)
     newest = CorrectionLog.objects.order_by("-pk").values_list("judge", "duration_ms", Exists(answered_in_batch))
-    durations = []
+    durations: list[int] = []
     for asked_judge, duration_ms, in_batch in newest[: 10 * LATEST_CHECKS]:
         if asked_judge == judge and not in_batch:
             durations.append(duration_ms)

@@ -36,10 +36,10 @@ from agents.kit.work.batches import (
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent
 from correction.config.settings import ResolvedConfig, resolve_all
+from correction.costs import evaluation_over_budget
 from correction.gate.observe import load_observation
 from correction.gate.stage import judges_in_batches
 from correction.models import ObservedMessage
-from evaluation.budget import why_over_budget
 from evaluation.runs.batches import planned_cost
 
 # The price does not depend on a batch's size. An hour keeps an agent to 24 batches a day and adds little to the hours that a batch may
@@ -149,7 +149,7 @@ def _submit_for(waiting: _Waiting) -> int:
             _stop_waiting(ObservedMessage.objects.filter(pk=observed.pk))
             continue
         cost = planned_cost(outgoing.way.model, [question.request for question in questions])
-        if waiting.config.has_budget and why_over_budget(agent, outgoing.way.model, planned=planned + cost):
+        if waiting.config.has_budget and evaluation_over_budget(agent, outgoing.way.model, planned=planned + cost):
             _stop_waiting(_without_batch().filter(whose=agent.pk, waits_since__lt=timezone.now() - NO_ROOM))
             break
         for question in questions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import date, timedelta
 from decimal import Decimal
@@ -13,18 +14,23 @@ from django.db import connection
 from django.utils import timezone
 from pytest_django import Settings
 
-from agents.kit.llm import prices
+from agents.kit.llm import ledger, prices
 from agents.kit.models import LLMBatch, LLMBatchRequest, LLMCall, ModelPrice
 from agents.kit.work import batches
 from agents.models import Agent, Channel
+from correction.admin.matrix import gate_url
 from correction.config.configure import configure, notes_on
 from correction.config.settings import ConfigError, resolve_config
 from correction.costs import over_budget
-from correction.gate.observe import estimate_check, judge_later, work_one
+from correction.gate.observe import estimate_check, judge_later, queue_ingested, work_one
 from correction.gate.observe_batches import submit_waiting
-from correction.models import CorrectionLog, ObservedMessage
+from correction.models import ObservedMessage
+from tests.api_client import program
 from tests.batch_server import BatchServer
+from tests.console import list_of, plain, read, signed_in, superuser
+from tests.correction.config_page import save
 from tests.correction.gating import DIMENSIONS, gated, judge, logs, scores, send
+from tests.factories import say
 
 pytestmark = pytest.mark.django_db
 JUDGED = {"adherence": 1, "consistency": 2, "fluency": 8}
@@ -123,12 +129,10 @@ def test_a_batch_gives_the_verdicts_of_judging_at_once_at_half_the_price(server:
     assert server.live() == asked_at_once, "no call at once"
     at_once, first, second = logs()
     assert scores(at_once) == scores(first) == scores(second) == JUDGED
-    assert (first.outcome, first.session.source, first.session.message.text, first.judge) == (
+    assert (first.outcome, first.session.source, first.original_text, first.judge) == (
         "observed", "observe", "Leverage the synergy!", "test-model",
     )  # fmt: skip
-    costs = {
-        log.pk: sum(call.cost_usd for call in LLMCall.objects.filter(work_id=log.session.work_id)) for log in logs()
-    }
+    costs = {log.pk: ledger.totals(work_id=log.session.work_id).cost_usd for log in logs()}
     assert costs[first.pk] == costs[second.pk] == costs[at_once.pk] / 2 > 0
     calls = LLMCall.objects.filter(work_id=first.session.work_id)
     assert set(calls.values_list("purpose", "mechanism", "agent", "batch", "status")) == {
@@ -154,6 +158,13 @@ def test_each_agent_has_a_batch_of_its_own(server: BatchServer) -> None:
     grow_old()
     assert submit_waiting() == "2 messages submitted in 2 batches"
     assert LLMBatch.objects.values("agent").distinct().count() == 2
+
+
+def test_messages_reported_from_elsewhere_wait_for_a_batch_too(server: BatchServer) -> None:
+    agent, channel = observing("fluency")
+    assert queue_ingested([say(channel, agent, "Said elsewhere.")]) == 1
+    grow_old()
+    assert submit_waiting() == "1 message submitted in 1 batch"
 
 
 # -- what a batch did not answer
@@ -296,7 +307,7 @@ def test_a_verdict_names_the_judge_that_its_batch_asked(server: BatchServer, set
 
 def test_a_message_deleted_meanwhile_leaves_nothing(server: BatchServer) -> None:
     submitted("one", "two")
-    ObservedMessage.objects.last().message.delete()
+    ObservedMessage.objects.latest("pk").message.delete()
     server.end()
     assert answered() == 1
     assert (len(logs()), statuses()) == (1, ["completed"])
@@ -350,14 +361,32 @@ def test_a_message_without_room_for_a_day_is_logged_as_not_judged(server: BatchS
 
 
 # -- doors
+REFUSED = r"observe_by_batches on: offline:lexical-1.*allowed: off"
+
+
 def test_the_setting_is_refused_for_a_judge_without_batches(settings: Settings) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
     agent, _ = gated("fluency", gate_mode="observe")
-    with pytest.raises(ConfigError, match=r"observe_by_batches.*offline:lexical-1.*allowed: off"):
+    with pytest.raises(ConfigError, match=REFUSED):
         configure(agent=agent, changes={"observe_by_batches": True})
-    with pytest.raises(CommandError, match=r"observe_by_batches.*offline:lexical-1.*allowed: off"):
+    with pytest.raises(CommandError, match=REFUSED):
         call_command("configure", agent.slug, "observe_by_batches=on")
+    person = superuser()
+    answer = program(person).patch(f"/api/evaluations/config/{agent.slug}/", {"observe_by_batches": True})
+    assert (answer.status_code, bool(re.search(REFUSED, str(answer.json())))) == (400, True)
+    page = save(signed_in(person), agent, observe_by_batches="on", reason="cheaper")
+    assert re.search(REFUSED, page.content.decode())
+    assert resolve_config(agent)["observe_by_batches"] is False
     configure(agent=agent, changes={"observe_by_batches": False})
+
+
+def test_the_list_says_which_messages_wait_for_a_batch(server: BatchServer) -> None:
+    submitted("in a batch")
+    agent, channel = observing("fluency", slug="bob")
+    said("in none yet", agent=agent, channel=channel)
+    client = signed_in(superuser())
+    assert read(client, list_of(ObservedMessage)).count("waits for a batch") == 2
+    assert "1 of them waits for a batch" in plain(read(client, gate_url(agent)))
 
 
 def test_a_configuration_with_it_on_can_still_be_changed(server: BatchServer, settings: Settings) -> None:
@@ -371,5 +400,5 @@ def test_the_time_of_a_batch_is_no_time_of_a_check(server: BatchServer) -> None:
     agent = submitted("one")
     server.end()
     answered()
-    message = CorrectionLog.objects.get().session.message
+    message = ObservedMessage.objects.get().message
     assert estimate_check(message=message, agent=agent, dimensions=("fluency",)).seconds is None
