@@ -256,7 +256,7 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, notes: I
     if is_heuristic(judge):
         console.print(
             "heuristic: exact rules and word cues, no LLM. What it cannot see is unscored, never guessed.\n"
-            "Set ANTHROPIC_API_KEY (or JUDGE_BASE_URL) to have an LLM judge everything."
+            "Set ANTHROPIC_API_KEY (or JUDGE_MODEL) to have an LLM judge everything."
         )
 
 

@@ -22,9 +22,11 @@ from pytest_django import Settings
 from pytest_django.plugin import DjangoDbBlocker
 
 from agents.kit.llm import endpoints, ledger, prices, runtime
+from agents.kit.llm.providers.base import is_installed
 from tests.console import signed_in, superuser
 from tests.database_file import migrated_in
 from tests.llm_server import LLMServer
+from tests.machinery import missing
 from tests.tracing import Caught
 
 get_resolver().url_patterns  # noqa: B018 (registers the pages of the console, of which tests are made)
@@ -219,6 +221,17 @@ def llm_server(settings: Settings) -> Iterator[LLMServer]:
         settings.JUDGE_MODEL = settings.ACTOR_MODEL = "test-model"
         settings.ANTHROPIC_API_KEY = "sk-test-secret"
         yield server
+
+
+@pytest.fixture
+def chat_server(llm_server: LLMServer, settings: Settings) -> LLMServer:
+    """The same server, but judge and actor ask it over OpenAI's Chat Completions."""
+    if not is_installed("openai"):
+        missing("openai")
+    settings.JUDGE_BASE_URL = settings.ACTOR_BASE_URL = f"{llm_server.url}/v1"
+    settings.JUDGE_MODEL = settings.ACTOR_MODEL = "openai:test-model"
+    settings.OPENAI_API_KEY, settings.ANTHROPIC_API_KEY = "sk-test-secret", ""
+    return llm_server
 
 
 @pytest.fixture(scope="session")

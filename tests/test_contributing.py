@@ -203,11 +203,8 @@ print(reply.status, reply.provider, reply.text, totals(work_id="echo").calls)
 
 @pytest.mark.slow
 def test_a_provider_answers(copy: Path) -> None:
-    endpoints = "agents/kit/llm/endpoints.py"
-    recipe = Recipe(copy, "a provider that answers in the process")
-    recipe.put("echo.py", "agents/kit/llm/echo.py")
-    recipe.insert(endpoints, "from agents.kit.llm import echo", after="from agents.kit.capability import")
-    recipe.insert(endpoints, '    "echo": echo.answer,', after='    "replay": _replay')
+    recipe = Recipe(copy, "a provider of models")
+    recipe.put("echo.py", "agents/kit/llm/providers/echo.py")
     recipe.check()
 
     assert run(copy, ["-c", ASK], ACTOR_MODEL="echo:Fog.") == "ok echo Fog. 1\n"

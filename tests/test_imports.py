@@ -167,3 +167,23 @@ def later():
         "correction.stages",
     } <= found
     assert {"agents.llm.models", "agents.evaluation.runs"} <= found
+
+
+SDKS = ("anthropic", "openai", "boto3", "botocore", "google.auth")  # with which models are called
+
+
+def test_the_sdk_of_a_provider_is_imported_in_providers_alone() -> None:
+    found = []
+    for module, path in modules().items():
+        if module.startswith("agents.kit.llm.providers."):
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))  # imports for type checkers count here
+        for node in ast.walk(tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names.append(node.module or "")
+            found += [
+                f"{module} imports {name}" for name in names if f"{name}.".startswith(tuple(f"{sdk}." for sdk in SDKS))
+            ]
+
+    assert found == []

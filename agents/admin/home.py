@@ -119,7 +119,7 @@ def no_judge(request: HttpRequest, answers: Answers) -> SafeString | None:
         return step("The judge cannot be called", f"{problem[0].upper()}{problem[1:]}.", command="manage.py check")
     if not is_heuristic(model_of("judge")):
         return None
-    text = f"{OFFLINE} A key for Anthropic's API, or the address of a server that speaks it, brings a model."
+    text = f"{OFFLINE} A key, or the address of a server, brings a model: see .env.example."
     return step("No model judges", text, command="ANTHROPIC_API_KEY=… in .env")
 
 

@@ -12,6 +12,7 @@ from agents.debates.answers import Answer
 from agents.debates.measures import Cluster, Consensus, Share, offline_consensus
 from agents.debates.models import Debate
 from agents.kit.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
+from agents.kit.llm.providers import is_heuristic
 from agents.kit.llm.requests import object_schema
 from agents.kit.text.fences import fence, indented, new_nonce, render_prompt, safe_and_cut
 
@@ -58,7 +59,7 @@ def judge_consensus(debate: Debate, round: int, answers: Sequence[Answer]) -> Co
         disagreements=_cut_entries(judged.disagreements),
         summary=judged.summary[:ENTRY_CHARACTERS],
         judge=judge,
-        heuristic=reply.provider == "offline",
+        heuristic=is_heuristic(reply.model),
         reason="" if judged.agreement is not None else "the judge could not compare the answers",
     )
 

@@ -36,7 +36,7 @@ def check_judge(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Itera
         yield Info(
             f"No LLM judges: JUDGE_MODEL is {model_of('judge')!r}. Scores come from rules and word lists and are "
             "marked heuristic.",
-            hint="Set ANTHROPIC_API_KEY, or JUDGE_BASE_URL and JUDGE_MODEL for a server that speaks the same API.",
+            hint="Set ANTHROPIC_API_KEY, or JUDGE_MODEL for another provider or a server of your own: docs/how-to/choose-a-provider.md.",
             id="agents.I001",
         )
 

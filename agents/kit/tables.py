@@ -49,7 +49,7 @@ TABLES = (
         model=LLMCall,
         tab_of="agents.Run",
         title="Model calls",
-        empty="Every call of a model leaves one. Without a key (ANTHROPIC_API_KEY) everything runs offline, at no cost.",
+        empty="Every call of a model leaves one. Without a model (JUDGE_MODEL, ACTOR_MODEL) everything runs offline, at no cost.",
         columns="created_at=time what status agent tokens cost latency_ms=milliseconds model_name",
         filters="status purpose role model dimension error work_id agent created_at",
         search="work_id request_digest request_id",

@@ -19,6 +19,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from agents.kit import llm
+from agents.kit.llm.providers import is_heuristic
 from agents.kit.llm.requests import object_schema
 from agents.kit.text.fences import fence, indented, one_line, render_prompt, safe_and_cut
 from agents.kit.text.tokens import split_sentences
@@ -272,7 +273,7 @@ def calibrate(
     milliseconds = round((time.monotonic() - begun) * 1000)
     if reply.ok:
         calibration: MessageCalibration = reply.value
-        if reply.provider == "offline":
+        if is_heuristic(reply.model):
             calibration = calibration.model_copy(update={"heuristic": True})
         return CalibrationResult(calibration, milliseconds=milliseconds)
     calibration = by_rules(trigger=trigger, transcript=transcript, state=state)

@@ -16,6 +16,7 @@ from django.conf import settings
 from pydantic import BaseModel, ConfigDict
 
 from agents.kit import llm
+from agents.kit.llm.providers import is_heuristic
 from agents.kit.llm.requests import object_schema
 from agents.kit.text import edits
 from agents.kit.text.fences import fault_of, fence, indented, one_line, render_prompt, safe_and_cut
@@ -142,7 +143,7 @@ def polish(
         if not reply.ok:
             result.failed.append(f"{call.name}: {reply.status}: {reply.error}")
             continue
-        if reply.provider == "offline":
+        if is_heuristic(reply.model):
             result.heuristic = True
         answer: PolishAnswer = reply.value
         text = answer.text.strip()

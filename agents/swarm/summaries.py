@@ -20,6 +20,7 @@ from django.db.models import QuerySet, prefetch_related_objects
 from pydantic import BaseModel, ConfigDict
 
 from agents.kit.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
+from agents.kit.llm.providers import is_heuristic
 from agents.kit.llm.requests import object_schema
 from agents.kit.models.lease import LeaseLost
 from agents.kit.text.fences import fence, new_nonce, one_line, render_prompt, safe_and_cut
@@ -295,7 +296,7 @@ def _summarise(row: DialogSummary, owner: str) -> Mapping[str, Any] | None:
         why = refusal(text, to_position=material.to_position, window_from=window_from, held=pinned(state))
         if why:
             return {"status": Status.FAILED, "error": f"refused: {why}"[:1000]}
-        _store(row, owner, material, text=text, quotes=quotes, heuristic=reply.provider == "offline")
+        _store(row, owner, material, text=text, quotes=quotes, heuristic=is_heuristic(reply.model))
         drop_summarised(state, [quote.key for quote in quotes])
     return None
 

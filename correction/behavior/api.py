@@ -84,7 +84,7 @@ class BehaviorRequestRow(
     )
     warnings: list[str] | None = shown(_quoting(lambda row: row.warnings), f"what was odd about it; {_UNREAD}")
     heuristic: bool = shown(
-        lambda row, context: row.judge.startswith("offline:"), "read by the offline detector, not by a model"
+        lambda row, context: is_heuristic(row.judge), "read by the offline detector, not by a model"
     )
 
 

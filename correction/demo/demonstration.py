@@ -332,7 +332,7 @@ def show_debate(out: Any, *, again: bool = False) -> None:
     )
     result = report(play(ask_rounds(debate, None), owner=owner_name()))
     out.write(f"Debate {debate.pk}, devils-advocate: {DEBATE_TOPIC}")
-    if str(settings.ACTOR_MODEL).startswith("offline:"):
+    if is_heuristic(str(settings.ACTOR_MODEL)):
         out.write(f"Actor {settings.ACTOR_MODEL} says given lines; the figures below are computed from them.")
     for response in result.agent_responses:
         stance = str(response.stance or response.status)

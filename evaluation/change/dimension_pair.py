@@ -147,7 +147,7 @@ class DimensionPair:
         step = "write rules or cues that fit them"
         if self.unjudged:
             step = f"write rules or cues for {', '.join(self.unjudged)}"
-        return f"{counts}: {step}, or set a key (ANTHROPIC_API_KEY) so that a model judges them"
+        return f"{counts}: {step}, or set JUDGE_MODEL so that a model judges them"
 
     # -- changes
     def change(self, margin: float, lost: Lost | None) -> ChangeResult:

@@ -46,7 +46,7 @@ LONGEST_QUOTE = 500
 FEWEST_WORDS = 2  # of a quote: "the" is in every persona and shows nothing
 ALIKE = 0.75  # share of the words of two propositions that both have, from which they say the same
 NEEDS_MODEL = (
-    "suggestions need a model: set ANTHROPIC_API_KEY or JUDGE_BASE_URL, or name one with --model. "
+    "suggestions need a model: set ANTHROPIC_API_KEY or JUDGE_MODEL, or name one with --model. "
     "Without a model, write propositions in the console (Quality › Propositions) or in a file of PROPOSITION_DIRS"
 )
 

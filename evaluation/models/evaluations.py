@@ -16,7 +16,7 @@ from django.db.models.functions import Cast, Coalesce, Concat
 from django.utils import timezone
 
 from agents.kit.alerting import AlertKind, raise_alert
-from agents.kit.llm.providers import batch_problem
+from agents.kit.llm import providers
 from agents.kit.models import Leasable, LLMBatch, LLMCall
 from agents.kit.running import retry_on_outage
 from agents.kit.text.patterns import TIMED_OUT
@@ -97,7 +97,7 @@ def procedure_fields(procedure: str) -> dict[str, Any]:
 
 def is_heuristic(judge: str) -> bool:
     """Return whether a judge is an offline heuristic: shown as one, never averaged or compared with an LLM's scores."""
-    return judge.startswith("offline:")
+    return providers.is_heuristic(judge)
 
 
 class SwapHalf(models.TextChoices):
@@ -636,4 +636,4 @@ class EvaluationSchedule(models.Model):
     @property
     def batch_problem(self) -> str:
         """Return why its judge, or the one that is configured, cannot be asked in batches; empty when it can."""
-        return batch_problem(self.judge or str(settings.JUDGE_MODEL))
+        return providers.batch_problem(self.judge or str(settings.JUDGE_MODEL))

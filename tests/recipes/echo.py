@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from agents.kit.llm.providers.base import LocalAnswer, LocalProvider
+from agents.kit.llm.requests import LLMRequest, read_answer
 
-from agents.kit.llm.requests import Answer, LLMRequest, read_answer
+
+class Echo(LocalProvider):
+    """Answers with what stands after the colon."""
+
+    name = "echo"
+
+    def answer(self, request: LLMRequest, model: str, digest: str) -> LocalAnswer:
+        text = self.bare_name(model)
+        answer = read_answer(request, text=text, stop_reason="end_turn")
+        return LocalAnswer(answer=answer, text=text, stop_reason="end_turn", served_model=model)
 
 
-def answer(request: LLMRequest, model: str, digest: str) -> tuple[Answer, dict[str, Any]]:
-    """Answer with what stands after the colon."""
-    text = model.partition(":")[2]
-    stored = {"text": text, "stop_reason": "end_turn", "served_model": model}
-    return read_answer(request, text=text, stop_reason="end_turn", tool_blocks=[]), stored
+PROVIDER = Echo()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from django.conf import settings
 
-from agents.kit.llm.providers import RemoteProvider, provider_of
+from agents.kit.llm.providers import Provider, RemoteProvider, provider_of
 from agents.kit.llm.providers.base import Route, without_credentials
 from agents.kit.llm.requests import LLMRequest, Role, Status
 
@@ -23,7 +23,8 @@ def model_of(role: Role) -> str:
 
 def problem_of(role: Role, model: str) -> str:
     """Return a sentence on what to set or install when `model` cannot be called, such as a key; empty when it can."""
-    return provider_of(model).problem(role, model)
+    provider = provider_of(model)
+    return provider.problem(role, model, _url_for(provider, role))
 
 
 def route(request: LLMRequest) -> Route:
@@ -39,20 +40,34 @@ def route_of(role: Role, model: str = "") -> Route:
     """
     model = model or model_of(role)
     provider = provider_of(model)
-    problem = provider.problem(role, model)
+    url = _url_for(provider, role)
+    problem = provider.problem(role, model, url)
     if not isinstance(provider, RemoteProvider):
         return Route(provider=provider, model=model, problem=problem)
-    base_url = provider.base_url(role)
+    base_url = provider.base_url(url)
     return Route(
         provider=provider,
         model=model,
         base_url=base_url,
         endpoint=without_credentials(base_url),
-        key=provider.key(role),
+        key=provider.key(),
         max_concurrency=max(1, settings.LLM_MAX_CONCURRENCY),
         gate_slots=max(0, settings.LLM_GATE_SLOTS),
         problem=problem,
     )
+
+
+def _url_for(provider: Provider, role: Role) -> str:
+    """Return the address that JUDGE_BASE_URL or ACTOR_BASE_URL names, without a slash at its end; empty where none does.
+
+    It is that of the role's own model. Where that is another provider's, a model of this one is not asked there: it would get a key that
+    is not for it.
+    """
+    configured = provider_of(model_of(role))
+    if configured.is_remote and configured is not provider:
+        return ""
+    url = settings.JUDGE_BASE_URL if role == "judge" else settings.ACTOR_BASE_URL
+    return str(url).rstrip("/")
 
 
 @dataclass(slots=True)

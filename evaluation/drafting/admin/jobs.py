@@ -30,7 +30,7 @@ from evaluation.models import Job
 from evaluation.runs.request import refuse_judge
 
 WRITE = "evaluation.change_proposition"
-MODEL_NEEDED = "It takes a model: set ANTHROPIC_API_KEY or JUDGE_BASE_URL. Without one, write propositions by hand."
+MODEL_NEEDED = "It takes a model: set ANTHROPIC_API_KEY or JUDGE_MODEL. Without one, write propositions by hand."
 MOST_AGENTS = 100  # at a time
 TOKENS_PER_SUGGESTION = 200  # an assumption, said so where it is shown
 

@@ -19,7 +19,6 @@ from agents.kit.llm.providers.base import (
     NoMessage,
     RemoteProvider,
     Route,
-    configured_url,
     key_fault,
     status_of,
     token_count,
@@ -179,11 +178,12 @@ class Platform(MessagesProvider):
 
     url_setting: ClassVar[str]
 
-    def problem(self, role: Role, model: str) -> str:
-        url = getattr(settings, self.url_setting)
+    def problem(self, role: Role, model: str, url: str) -> str:
+        """Return what is missing. No address of a role counts here: what is meant for a server of one's own would get signed requests."""
+        own_url = getattr(settings, self.url_setting)
         if not self.bare_name(model).strip():
             return f"{model!r} names no model: write {self.name}:NAME, as the platform knows it"
-        if url and (fault := url_fault(url, key_setting="the platform's own credentials")):
+        if own_url and (fault := url_fault(own_url, key_setting="the platform's own credentials")):
             return f"{self.url_setting} {fault}"
         return self.missing()
 
@@ -195,9 +195,9 @@ class Platform(MessagesProvider):
     def usual_url(self) -> str:
         """Return the platform's address for the account that is set."""
 
-    def base_url(self, role: Role) -> str:
-        url = getattr(settings, self.url_setting) or self.usual_url()
-        return str(url).rstrip("/")
+    def base_url(self, url: str) -> str:
+        own_url = getattr(settings, self.url_setting) or self.usual_url()
+        return str(own_url).rstrip("/")
 
     def takes_temperature(self, route: Route) -> bool:
         """Return that none may be sent: all models are Anthropic's, which refuse it."""
@@ -217,9 +217,9 @@ class Anthropic(MessagesProvider):
     is_default = True
     hints: ClassVar[Mapping[int, str]] = {401: "check ANTHROPIC_API_KEY", 402: "check the account's billing"}
 
-    def problem(self, role: Role, model: str) -> str:
+    def problem(self, role: Role, model: str, url: str) -> str:
         key = settings.ANTHROPIC_API_KEY
-        url = self._configured_url(role)
+        url = url or _usual_server()
         setting = f"{role.upper()}_BASE_URL"
         if fault := key_fault(key):
             return f"ANTHROPIC_API_KEY {fault}"
@@ -232,13 +232,10 @@ class Anthropic(MessagesProvider):
             f"speaks the same API, or {role.upper()}_MODEL={OFFLINE_MODELS[role][0]} to work without a model"
         )
 
-    def base_url(self, role: Role) -> str:
-        return self._configured_url(role) or ANTHROPIC_URL
+    def base_url(self, url: str) -> str:
+        return url or _usual_server() or ANTHROPIC_URL
 
-    def _configured_url(self, role: Role) -> str:
-        return configured_url(role) or str(settings.ANTHROPIC_BASE_URL).rstrip("/")
-
-    def key(self, role: Role) -> str:
+    def key(self) -> str:
         return settings.ANTHROPIC_API_KEY or PLACEHOLDER_KEY
 
     def new_client(self, route: Route, *, retries: int, pool: httpx2.AsyncClient) -> Any:
@@ -251,6 +248,10 @@ class Anthropic(MessagesProvider):
 
     def is_own_server(self, route: Route) -> bool:
         return route.base_url == ANTHROPIC_URL
+
+
+def _usual_server() -> str:
+    return str(settings.ANTHROPIC_BASE_URL).rstrip("/")
 
 
 def _words_of(body: object) -> str:

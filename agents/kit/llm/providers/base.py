@@ -10,8 +10,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit, urlunsplit
 
-from django.conf import settings
-
 from agents.kit.llm.requests import Answer, LLMRequest, Role, Status, Usage
 
 if TYPE_CHECKING:
@@ -40,8 +38,12 @@ class Provider(ABC):
     is_heuristic: ClassVar[bool] = False
     reads_files: ClassVar[bool] = False
 
-    def problem(self, role: Role, model: str) -> str:
-        """Return a sentence on what to set or install when `model` cannot be called in this role; empty when it can."""
+    def problem(self, role: Role, model: str, url: str) -> str:
+        """Return a sentence on what to set or install when `model` cannot be called in this role; empty when it can.
+
+        Args:
+            url: The address that is set for the role (JUDGE_BASE_URL, ACTOR_BASE_URL) without a slash at its end; empty where none is.
+        """
         return ""
 
     def bare_name(self, model: str) -> str:
@@ -158,10 +160,10 @@ class RemoteProvider(Provider):
 
     # Where it is, from the settings, in the calling thread.
     @abstractmethod
-    def base_url(self, role: Role) -> str:
-        """Return the address of the server without a slash at its end, or an empty text where it cannot be known."""
+    def base_url(self, url: str) -> str:
+        """Return the address of the server without a slash at its end, or an empty text where it cannot be known; `url` as in `problem`."""
 
-    def key(self, role: Role) -> str:
+    def key(self) -> str:
         """Return the secret that is sent along; empty where the SDK finds its credentials by itself."""
         return ""
 
@@ -286,12 +288,6 @@ class Batches(ABC):
     @abstractmethod
     async def results(self, client: Any, batch_id: str) -> AsyncIterator[Entry]:
         """Return the results as they stream in, in no order."""
-
-
-def configured_url(role: Role) -> str:
-    """Return the address that JUDGE_BASE_URL or ACTOR_BASE_URL names, without a slash at its end; empty where none is set."""
-    url = settings.JUDGE_BASE_URL if role == "judge" else settings.ACTOR_BASE_URL
-    return str(url).rstrip("/")
 
 
 def key_fault(key: str) -> str:

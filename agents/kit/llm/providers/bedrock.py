@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.conf import settings
 
 from agents.kit.llm.providers.anthropic import Platform, without_custom_headers
-from agents.kit.llm.providers.base import Failure, Route, is_installed
-from agents.kit.llm.requests import Role, Status
+from agents.kit.llm.providers.base import Failure, Route, is_installed, key_fault
+from agents.kit.llm.requests import Status
 
 if TYPE_CHECKING:
     import httpx2
@@ -34,6 +34,8 @@ class Bedrock(Platform):
     def missing(self) -> str:
         if not _region():
             return "no AWS region is set: set AWS_REGION"
+        if fault := key_fault(settings.AWS_BEARER_TOKEN_BEDROCK):
+            return f"AWS_BEARER_TOKEN_BEDROCK {fault}"
         if not settings.AWS_BEARER_TOKEN_BEDROCK and not is_installed("boto3", "botocore"):
             return "boto3, which signs requests to Bedrock, is not installed: run pip install 'anthropic[bedrock]'"
         return ""
@@ -41,7 +43,7 @@ class Bedrock(Platform):
     def usual_url(self) -> str:
         return f"https://bedrock-runtime.{_region()}.amazonaws.com"
 
-    def key(self, role: Role) -> str:
+    def key(self) -> str:
         return str(settings.AWS_BEARER_TOKEN_BEDROCK)
 
     def import_sdk(self) -> None:

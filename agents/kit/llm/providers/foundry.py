@@ -9,7 +9,6 @@ from django.conf import settings
 
 from agents.kit.llm.providers.anthropic import Platform, without_custom_headers
 from agents.kit.llm.providers.base import Route, key_fault
-from agents.kit.llm.requests import Role
 
 if TYPE_CHECKING:
     import httpx2
@@ -39,7 +38,7 @@ class Foundry(Platform):
     def usual_url(self) -> str:
         return f"https://{settings.ANTHROPIC_FOUNDRY_RESOURCE}.services.ai.azure.com/anthropic"
 
-    def key(self, role: Role) -> str:
+    def key(self) -> str:
         return str(settings.ANTHROPIC_FOUNDRY_API_KEY)
 
     def new_client(self, route: Route, *, retries: int, pool: httpx2.AsyncClient) -> Any:

@@ -18,7 +18,6 @@ from agents.kit.llm.providers.base import (
     NoMessage,
     RemoteProvider,
     Route,
-    configured_url,
     is_installed,
     key_fault,
     status_of,
@@ -64,6 +63,7 @@ STOP_REASONS = {
 FILTER_CODES = ("content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation")
 FILTER_WORDS = "litellm.ContentPolicyViolationError"
 QUOTA_CODES = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
+REASONING_WORDS = ("reasoning", "effort")
 SCHEMA_WORDS = ("response_format", "json_schema", "schema", "structured")
 
 
@@ -76,9 +76,8 @@ class OpenAI(RemoteProvider):
     schema_field = "response_format"
 
     # -- where it is
-    def problem(self, role: Role, model: str) -> str:
+    def problem(self, role: Role, model: str, url: str) -> str:
         key = settings.OPENAI_API_KEY
-        url = configured_url(role)
         setting = f"{role.upper()}_BASE_URL"
         if not is_installed("openai"):
             return f"{role.upper()}_MODEL is {model!r}, but openai is not installed: run pip install '{REQUIREMENT}'"
@@ -97,10 +96,10 @@ class OpenAI(RemoteProvider):
             f"speaks Chat Completions, or {role.upper()}_MODEL={OFFLINE_MODELS[role][0]} to work without a model"
         )
 
-    def base_url(self, role: Role) -> str:
-        return configured_url(role) or OPENAI_URL
+    def base_url(self, url: str) -> str:
+        return url or OPENAI_URL
 
-    def key(self, role: Role) -> str:
+    def key(self) -> str:
         return settings.OPENAI_API_KEY or PLACEHOLDER_KEY
 
     def is_own_server(self, route: Route) -> bool:
@@ -210,9 +209,11 @@ class OpenAI(RemoteProvider):
 
     def blamed(self, route: Route, body: Mapping[str, Any], error: str) -> str:
         """Return what a refusal may be about: also how the answer's length is limited, and that the model is not to think."""
-        for name in ("reasoning_effort", "max_completion_tokens", "max_tokens"):
-            if name in body and name in error:
-                return name
+        if "reasoning_effort" in body and any(word in error.lower() for word in REASONING_WORDS):
+            return "reasoning_effort"
+        usual_limit = self._token_limit(route, ())
+        if usual_limit in body and usual_limit in error:
+            return usual_limit
         return super().blamed(route, body, error)
 
 
@@ -331,6 +332,9 @@ def _failure_by_status(problem: APIStatusError, route: Route) -> Failure:
     For example ``HTTP 401: Incorrect API key provided (check OPENAI_API_KEY)``. A prompt that a filter refused is `refused`.
     """
     words = _words_of(problem.body) or "no reason given"
+    field = _field(problem.body, "param")
+    if isinstance(field, str) and field not in words:
+        words = f"{words} (of {field})"
     line = short_line(f"HTTP {problem.status_code}: {words}", MAX_DETAIL)
     if _is_filtered(problem.body, words):
         return Failure(Status.REFUSED, f"a content filter refused the prompt: {line}")

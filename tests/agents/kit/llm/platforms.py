@@ -27,9 +27,15 @@ def needs(*modules: str) -> None:
         missing(modules[0])
 
 
-def platform(name: str, url: str, settings: Settings, *, model: str = MODEL) -> None:
+def platform(name: str, url: str, settings: Settings) -> None:
     """Have judge and actor be a model of a platform at `url`; empty: its usual address."""
-    settings.JUDGE_MODEL = settings.ACTOR_MODEL = f"{name}:{model}"
+    set_accounts(settings)
+    settings.JUDGE_MODEL = settings.ACTOR_MODEL = f"{name}:{MODEL}"
+    setattr(settings, f"ANTHROPIC_{name.upper()}_BASE_URL", url and url + PATHS[name])
+
+
+def set_accounts(settings: Settings) -> None:
+    """Set an account at each platform, and no other key or server."""
     settings.JUDGE_BASE_URL = settings.ACTOR_BASE_URL = settings.ANTHROPIC_API_KEY = ""
     settings.AWS_REGION = "eu-west-3"
     settings.AWS_BEARER_TOKEN_BEDROCK = SECRETS["bedrock"]
@@ -37,7 +43,6 @@ def platform(name: str, url: str, settings: Settings, *, model: str = MODEL) -> 
     settings.ANTHROPIC_VERTEX_PROJECT_ID = "a-project"
     settings.ANTHROPIC_FOUNDRY_RESOURCE = "a-resource"
     settings.ANTHROPIC_FOUNDRY_API_KEY = SECRETS["foundry"]
-    setattr(settings, f"ANTHROPIC_{name.upper()}_BASE_URL", url and url + PATHS[name])
 
 
 class _Tokens(BaseHTTPRequestHandler):
@@ -87,4 +92,5 @@ def _private_key() -> str:
 
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     form = serialization.PrivateFormat.PKCS8
-    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
+    pem: bytes = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    return pem.decode()

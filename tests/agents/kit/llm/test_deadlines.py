@@ -23,9 +23,15 @@ def _ready(request: pytest.FixtureRequest, llm_server: LLMServer, settings: Sett
     """Make one call first: a process's first one takes longer, which is not what these tests measure."""
     wire: Wire | None = request.getfixturevalue("wire") if "wire" in request.fixturenames else None
     with LLMServer() as other:
-        settings.ACTOR_BASE_URL = wire.url(other) if wire else other.url
+        if wire:
+            wire.lead_to(other, settings)
+        else:
+            settings.ACTOR_BASE_URL = other.url
         assert complete(text_request()).ok
-    settings.ACTOR_BASE_URL = wire.url(llm_server) if wire else llm_server.url
+    if wire:
+        wire.lead_to(llm_server, settings)
+    else:
+        settings.ACTOR_BASE_URL = llm_server.url
 
 
 @pytest.fixture

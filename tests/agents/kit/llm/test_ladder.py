@@ -27,12 +27,12 @@ FIELDS = {
 }
 
 
-def test_the_schema_is_sent_in_the_form_of_the_provider(llm_server: LLMServer, wire: Wire) -> None:
+def test_the_schema_is_sent_in_the_form_of_the_provider(llm_server: LLMServer, open_wire: Wire) -> None:
     assert complete(judge_request()).value == Score(score=7, reason="word")
 
     (body,) = llm_server.bodies
-    assert body[wire.schema_field] == wire.schema_form
-    assert set(body) == FIELDS[wire.name]
+    assert body[open_wire.schema_field] == open_wire.schema_form
+    assert set(body) == FIELDS[open_wire.name]
 
 
 def test_a_malformed_answer_is_asked_again_once_with_an_example(llm_server: LLMServer) -> None:

@@ -101,7 +101,7 @@ def test_payloads_are_kept_as_configured(
 
 
 def test_a_payload_is_what_was_sent_and_what_came_without_the_key(
-    llm_server: LLMServer, wire: Wire, settings: Settings
+    llm_server: LLMServer, open_wire: Wire, settings: Settings
 ) -> None:
     settings.LLM_STORE_PAYLOADS = "all"
     llm_server.reply(text="```json\n{}```")
@@ -111,7 +111,7 @@ def test_a_payload_is_what_was_sent_and_what_came_without_the_key(
 
     payload = LLMPayload.objects.get(call=row_of(reply))
     assert payload.request == llm_server.bodies[0]
-    assert payload.request[wire.schema_field] == json.loads(json.dumps(wire.schema_form))
+    assert payload.request[open_wire.schema_field] == json.loads(json.dumps(open_wire.schema_form))
     assert payload.reply == "```json\n{}```"
     assert "sk-test-secret" not in json.dumps(payload.request)
     called = LLMPayload.objects.get(call=row_of(acting))

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import textwrap
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -22,27 +22,15 @@ from pytest_django import Settings
 from agents.kit.llm import Block, Status, Tool, ToolCall, ToolResult, Turn, Usage, complete
 from agents.kit.llm.endpoints import route_of
 from agents.kit.llm.providers import batch_problem
-from agents.kit.llm.providers.base import Message, NoMessage, is_installed
+from agents.kit.llm.providers.base import Message, NoMessage
 from agents.kit.llm.providers.openai import PROVIDER, REQUIREMENT
 from agents.kit.models import LLMPayload, ModelPrice
 from tests.agents.kit.llm.asking import SCHEMA, act_request, judge_request, row_of, text_request
 from tests.llm_server import LLMServer
-from tests.machinery import missing
 
 pytestmark = pytest.mark.django_db
 
 ROOT = Path(__file__).resolve().parents[4]
-
-
-@pytest.fixture
-def chat(llm_server: LLMServer, settings: Settings) -> LLMServer:
-    """The loopback server, asked over Chat Completions."""
-    if not is_installed("openai"):
-        missing("openai")
-    settings.JUDGE_MODEL = settings.ACTOR_MODEL = "openai:test-model"
-    settings.JUDGE_BASE_URL = settings.ACTOR_BASE_URL = f"{llm_server.url}/v1"
-    settings.OPENAI_API_KEY = "sk-test-secret"
-    return llm_server
 
 
 def completion(message: Any, **choice: Any) -> str:
@@ -52,7 +40,7 @@ def completion(message: Any, **choice: Any) -> str:
 
 
 # -- What is sent
-def test_a_conversation_with_tools_is_sent_as_messages_of_each_role(chat: LLMServer) -> None:
+def test_a_conversation_with_tools_is_sent_as_messages_of_each_role(chat_server: LLMServer) -> None:
     turns = (
         Turn("user", (Block("Your turn."), Block("Be quick."))),
         Turn("assistant", (Block("Let me see."),), tool_calls=(ToolCall("a", "look_around", {"where": {"x": [1]}}),)),
@@ -61,9 +49,9 @@ def test_a_conversation_with_tools_is_sent_as_messages_of_each_role(chat: LLMSer
 
     complete(act_request(turns=turns))
 
-    (body,) = chat.bodies
+    (body,) = chat_server.bodies
     call = {"name": "look_around", "arguments": '{"where": {"x": [1]}}'}
-    assert chat.paths == ["/v1/chat/completions"]
+    assert chat_server.paths == ["/v1/chat/completions"]
     assert body["model"] == "test-model"
     assert body["messages"] == [
         {"role": "system", "content": "You judge."},
@@ -81,7 +69,7 @@ def test_a_conversation_with_tools_is_sent_as_messages_of_each_role(chat: LLMSer
     assert body["tools"][0]["function"]["parameters"]["required"] == ["text"]
 
 
-def test_empty_texts_are_never_sent(chat: LLMServer) -> None:
+def test_empty_texts_are_never_sent(chat_server: LLMServer) -> None:
     turns = (
         Turn("user", (Block("Your turn."),)),
         Turn("assistant", (Block("\n"),), tool_calls=(ToolCall("a", "look_around", {}),)),
@@ -92,14 +80,14 @@ def test_empty_texts_are_never_sent(chat: LLMServer) -> None:
     complete(act_request(turns=turns, system=(Block(" "),)))
 
     call = {"id": "a", "type": "function", "function": {"name": "look_around", "arguments": "{}"}}
-    assert chat.bodies[0]["messages"] == [
+    assert chat_server.bodies[0]["messages"] == [
         {"role": "user", "content": "Your turn."},
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "a", "content": ""},
     ]
 
 
-def test_what_cannot_be_sent_is_replaced_everywhere(chat: LLMServer) -> None:
+def test_what_cannot_be_sent_is_replaced_everywhere(chat_server: LLMServer) -> None:
     bad, good = "a\x00b\ud800", "a\ufffdb\ufffd"
     turns = (
         Turn("user", (Block(bad),)),
@@ -109,7 +97,7 @@ def test_what_cannot_be_sent_is_replaced_everywhere(chat: LLMServer) -> None:
 
     assert complete(act_request(turns=turns, tools=(Tool(name="t", description=bad, input_schema={}),))).ok
 
-    (body,) = chat.bodies
+    (body,) = chat_server.bodies
     _, user, assistant, result = body["messages"]
     assert user["content"] == result["content"] == body["tools"][0]["function"]["description"] == good
     assert json.loads(assistant["tool_calls"][0]["function"]["arguments"]) == {"text": good, "list": [good]}
@@ -134,15 +122,15 @@ def within(part: Mapping[str, Any]) -> dict[str, Any]:
     ids=["closed", "optional", "open", "closed within", "optional within"],
 )
 def test_a_schema_is_strict_where_every_object_requires_all_it_allows(
-    chat: LLMServer, schema: dict[str, Any], strict: bool
+    chat_server: LLMServer, schema: dict[str, Any], strict: bool
 ) -> None:
     complete(judge_request(schema=schema, parse=None))
 
-    sent = chat.bodies[0]["response_format"]["json_schema"]
+    sent = chat_server.bodies[0]["response_format"]["json_schema"]
     assert (sent["schema"], sent["strict"]) == (schema, strict)
 
 
-def test_nothing_of_the_sdks_environment_is_sent(chat: LLMServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_of_the_sdks_environment_is_sent(chat_server: LLMServer, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_API_KEY", "OPENAI_ADMIN_KEY"):
         monkeypatch.setenv(name, "stray")
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "x-stray: 1\nauthorization: Bearer stray")
@@ -151,12 +139,12 @@ def test_nothing_of_the_sdks_environment_is_sent(chat: LLMServer, monkeypatch: p
     for retries in (0, 2):
         assert complete(text_request(retries=retries, headers={"x-mark": "one"})).ok
 
-    for headers in chat.headers:
+    for headers in chat_server.headers:
         assert (headers["authorization"], headers["x-mark"]) == ("Bearer sk-test-secret", "one")
         assert "stray" not in str(headers)
 
 
-def test_each_server_gets_the_key_of_its_own_provider(chat: LLMServer, settings: Settings) -> None:
+def test_each_server_gets_the_key_of_its_own_provider(chat_server: LLMServer, settings: Settings) -> None:
     with LLMServer() as messages:
         settings.ANTHROPIC_API_KEY = "sk-ant-secret"
         settings.ACTOR_MODEL, settings.ACTOR_BASE_URL = "claude-haiku-5-5", messages.url
@@ -164,8 +152,8 @@ def test_each_server_gets_the_key_of_its_own_provider(chat: LLMServer, settings:
         assert complete(judge_request()).ok
         assert complete(text_request()).ok
 
-        assert "sk-test-secret" in str(chat.headers)
-        assert "sk-ant-secret" not in str(chat.headers)
+        assert "sk-test-secret" in str(chat_server.headers)
+        assert "sk-ant-secret" not in str(chat_server.headers)
         assert "sk-ant-secret" in str(messages.headers)
         assert "sk-test-secret" not in str(messages.headers)
 
@@ -188,30 +176,45 @@ REFUSED = [
     ("max_tokens", 400, "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."),
     ("reasoning_effort", 400, "Unsupported value: 'reasoning_effort' does not support 'none' with this model."),
     ("reasoning_effort", 422, "body.reasoning_effort: Extra inputs are not permitted"),
+    ("reasoning_effort", 400, "validation failed: effort must be one of: low medium high"),
 ]
 
 
 @pytest.mark.parametrize(("field", "status", "words"), REFUSED)
 def test_what_a_model_refuses_is_left_out_at_once_and_afterwards(
-    chat: LLMServer, field: str, status: int, words: str
+    chat_server: LLMServer, field: str, status: int, words: str
 ) -> None:
-    chat.respond = lambda body: {"status": status, "message": words} if field in body else {"text": "Fine."}
+    chat_server.respond = lambda body: {"status": status, "message": words} if field in body else {"text": "Fine."}
 
     first, second = complete(text_request(max_tokens=77)), complete(text_request(max_tokens=77))
 
     assert (first.status, first.attempts, second.status, second.attempts) == (Status.OK, 2, Status.OK, 1)
-    assert [field in body for body in chat.bodies] == [True, False, False]
-    assert all(77 in body.values() for body in chat.bodies), "the answer is always limited"
+    assert [field in body for body in chat_server.bodies] == [True, False, False]
+    assert all(77 in body.values() for body in chat_server.bodies), "the answer is always limited"
 
 
-def test_a_model_that_refuses_one_thing_after_the_other_answers_in_the_end(chat: LLMServer) -> None:
+def test_a_refusal_may_name_its_field_beside_its_words(chat_server: LLMServer) -> None:
+    error = {"message": "Invalid value: 'none'.", "param": "reasoning_effort", "code": "invalid_value"}
+    refusal = {"status": 400, "raw": json.dumps({"error": error})}
+    chat_server.respond = lambda body: refusal if "reasoning_effort" in body else {"text": "Fine."}
+
+    assert complete(text_request()).ok
+
+
+def test_a_limit_of_tokens_that_is_refused_in_both_words_is_an_error(chat_server: LLMServer) -> None:
+    chat_server.always(status=400, message="'max_tokens' or 'max_completion_tokens' is too large: 2048")
+
+    assert (complete(text_request()).status, chat_server.calls) == (Status.REJECTED, 2)
+
+
+def test_a_model_that_refuses_one_thing_after_the_other_answers_in_the_end(chat_server: LLMServer) -> None:
     def answer(body: dict[str, Any]) -> dict[str, Any]:
         for field in ("max_tokens", "temperature", "reasoning_effort", "response_format"):
             if field in body:
                 return {"status": 400, "message": f"Unsupported parameter: '{field}'"}
         return {"json": {"score": 7, "reason": "calm"}}
 
-    chat.respond = answer
+    chat_server.respond = answer
 
     reply = complete(judge_request(temperature=0.4))
 
@@ -251,8 +254,10 @@ def test_a_model_that_refuses_one_thing_after_the_other_answers_in_the_end(chat:
     ],
     ids=str,
 )
-def test_cached_tokens_are_not_counted_twice(chat: LLMServer, usage: Any, expected: Usage) -> None:
-    chat.reply(raw=json.dumps(json.loads(completion({"role": "assistant", "content": "Hello."})) | {"usage": usage}))
+def test_cached_tokens_are_not_counted_twice(chat_server: LLMServer, usage: Any, expected: Usage) -> None:
+    chat_server.reply(
+        raw=json.dumps(json.loads(completion({"role": "assistant", "content": "Hello."})) | {"usage": usage})
+    )
 
     reply = complete(text_request())
 
@@ -261,7 +266,7 @@ def test_cached_tokens_are_not_counted_twice(chat: LLMServer, usage: Any, expect
     assert (row.input_tokens, row.cache_read_tokens) == (expected.input_tokens, expected.cache_read_tokens)
 
 
-def test_the_cost_is_that_of_each_token_once(chat: LLMServer) -> None:
+def test_the_cost_is_that_of_each_token_once(chat_server: LLMServer) -> None:
     """The server names the dated model; its price has the provider's name before it."""
     ModelPrice.objects.create(
         model="openai:test-model-2026-03-17",
@@ -272,7 +277,7 @@ def test_the_cost_is_that_of_each_token_once(chat: LLMServer) -> None:
         cache_read_usd=Decimal("0.1"),
     )
     usage = {"input_tokens": 100, "output_tokens": 10, "cache_read_input_tokens": 30, "cache_creation_input_tokens": 4}
-    chat.always(text="hello", usage=usage, model="test-model-2026-03-17")
+    chat_server.always(text="hello", usage=usage, model="test-model-2026-03-17")
 
     assert row_of(complete(text_request())).cost_usd == Decimal("0.000158")
 
@@ -311,12 +316,12 @@ def test_the_cost_is_that_of_each_token_once(chat: LLMServer) -> None:
         ('"choices"', Status.REJECTED, ""),
     ],
 )
-def test_an_answer_ends_as_its_finish_says(chat: LLMServer, raw: str, status: Status, text: str) -> None:
-    chat.reply(raw=raw)
+def test_an_answer_ends_as_its_finish_says(chat_server: LLMServer, raw: str, status: Status, text: str) -> None:
+    chat_server.reply(raw=raw)
 
     reply = complete(text_request())
 
-    assert (reply.status, reply.text, chat.calls) == (status, text, 1)
+    assert (reply.status, reply.text, chat_server.calls) == (status, text, 1)
 
 
 @pytest.mark.parametrize(
@@ -328,12 +333,14 @@ def test_an_answer_ends_as_its_finish_says(chat: LLMServer, raw: str, status: St
     ],
     ids=["Azure", "within", "LiteLLM"],
 )
-def test_a_prompt_that_a_filter_stops_is_refused_and_not_asked_again(chat: LLMServer, error: dict[str, Any]) -> None:
-    chat.always(status=400, raw=json.dumps({"error": error}))
+def test_a_prompt_that_a_filter_stops_is_refused_and_not_asked_again(
+    chat_server: LLMServer, error: dict[str, Any]
+) -> None:
+    chat_server.always(status=400, raw=json.dumps({"error": error}))
 
     reply = complete(judge_request())
 
-    assert (reply.status, chat.calls) == (Status.REFUSED, 1)
+    assert (reply.status, chat_server.calls) == (Status.REFUSED, 1)
     assert error["message"] in reply.error
 
 
@@ -350,24 +357,24 @@ def test_a_prompt_that_a_filter_stops_is_refused_and_not_asked_again(chat: LLMSe
     ],
     ids=["OpenAI", "Gemini", "vLLM", "Mistral", "FastAPI", "Ollama", "text"],
 )
-def test_an_error_gives_the_servers_words_whatever_its_form(chat: LLMServer, raw: str) -> None:
-    chat.always(status=400, raw=raw)
+def test_an_error_gives_the_servers_words_whatever_its_form(chat_server: LLMServer, raw: str) -> None:
+    chat_server.always(status=400, raw=raw)
 
     assert complete(text_request()).error == "HTTP 400: THE REASON"
 
 
 @pytest.mark.parametrize("raw", ["", "{}", "[]", '{"error": 7}', "[" * 500 + "]" * 500])
-def test_an_error_without_words_says_so(chat: LLMServer, raw: str) -> None:
-    chat.always(status=500, raw=raw)
+def test_an_error_without_words_says_so(chat_server: LLMServer, raw: str) -> None:
+    chat_server.always(status=500, raw=raw)
 
     reply = complete(text_request())
 
     assert (reply.status, reply.error) == (Status.UNAVAILABLE, "HTTP 500: no reason given")
 
 
-def test_a_deployment_that_azure_does_not_know_is_named_as_such(chat: LLMServer) -> None:
+def test_a_deployment_that_azure_does_not_know_is_named_as_such(chat_server: LLMServer) -> None:
     message = "The API deployment for this resource does not exist."
-    chat.always(status=404, error_code="DeploymentNotFound", message=message)
+    chat_server.always(status=404, error_code="DeploymentNotFound", message=message)
 
     assert (
         complete(text_request()).error
@@ -377,10 +384,10 @@ def test_a_deployment_that_azure_does_not_know_is_named_as_such(chat: LLMServer)
 
 @pytest.mark.parametrize("arguments", ['{"x": NaN}', '{"text": "Hel', "[1]", '{"a": 1, "a": 2}'])
 def test_arguments_that_are_no_json_object_are_malformed_and_kept(
-    chat: LLMServer, settings: Settings, arguments: str
+    chat_server: LLMServer, settings: Settings, arguments: str
 ) -> None:
     settings.LLM_STORE_PAYLOADS = "all"
-    chat.reply(tool_calls=[("look_around", {}), ("send_message", arguments)])
+    chat_server.reply(tool_calls=[("look_around", {}), ("send_message", arguments)])
 
     reply = complete(act_request())
 
@@ -390,35 +397,32 @@ def test_arguments_that_are_no_json_object_are_malformed_and_kept(
     assert [call["input"] for call in kept] == ["{}", arguments]
 
 
+NAMES = [
+    "choices",
+    "message",
+    "content",
+    "refusal",
+    "finish_reason",
+    "tool_calls",
+    "function",
+    "arguments",
+    "type",
+    "text",
+    "id",
+    "name",
+    "model",
+    "error",
+    "usage",
+    "prompt_tokens",
+    "prompt_tokens_details",
+    "cached_tokens",
+]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(
-                [
-                    "choices",
-                    "message",
-                    "content",
-                    "tool_calls",
-                    "function",
-                    "arguments",
-                    "usage",
-                    "refusal",
-                    "finish_reason",
-                ]
-                + [
-                    "prompt_tokens",
-                    "prompt_tokens_details",
-                    "cached_tokens",
-                    "type",
-                    "text",
-                    "error",
-                    "model",
-                    "id",
-                    "name",
-                ]
-            ),
+            st.sampled_from(NAMES),
             inner,
             max_size=4,
         )
@@ -431,8 +435,7 @@ JSON = st.recursive(
 def test_any_answer_is_a_message_or_none_and_nothing_else(answer: Any) -> None:
     try:
         message = PROVIDER.read(answer)
-    except NoMessage as problem:
-        assert str(problem)
+    except NoMessage:
         return
     assert isinstance(message, Message)
     json.dumps(message.tool_blocks, allow_nan=False)
@@ -441,12 +444,11 @@ def test_any_answer_is_a_message_or_none_and_nothing_else(answer: Any) -> None:
 
 # -- An extra that is not installed
 @pytest.fixture
-def not_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have Python find no package openai."""
     for name in [name for name in sys.modules if name == "openai" or name.startswith("openai.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "openai", None)
-    yield
 
 
 def test_without_the_package_a_call_says_what_to_install(not_installed: None, settings: Settings) -> None:
@@ -467,12 +469,12 @@ def test_what_it_says_to_install_is_the_projects_extra() -> None:
     assert project["project"]["optional-dependencies"]["openai"] == [REQUIREMENT]
 
 
-def test_a_model_without_a_name_is_not_called(chat: LLMServer, settings: Settings) -> None:
+def test_a_model_without_a_name_is_not_called(chat_server: LLMServer, settings: Settings) -> None:
     settings.ACTOR_MODEL = "openai:"
 
     reply = complete(text_request())
 
-    assert (reply.status, chat.calls) == (Status.REJECTED, 0)
+    assert (reply.status, chat_server.calls) == (Status.REJECTED, 0)
     assert "write the model's name after the colon" in reply.error
 
 

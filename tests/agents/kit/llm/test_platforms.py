@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from agents.kit.llm import Status, complete
 from agents.kit.llm.endpoints import problem_of, route_of
 from agents.kit.llm.providers import batch_problem, provider_of
 from tests.agents.kit.llm.asking import Score, judge_request, row_of
-from tests.agents.kit.llm.platforms import SECRETS, google_tokens, needs, platform
+from tests.agents.kit.llm.platforms import SECRETS, needs, platform
 from tests.llm_server import LLMServer
 
 GOOD = {"score": 7, "reason": "calm"}
@@ -28,14 +26,13 @@ def name(
     request: pytest.FixtureRequest,
     llm_server: LLMServer,
     settings: Settings,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[str]:
+) -> str:
     """Have the judge be a model of each platform in turn, whose address is the loopback server's."""
     name: str = request.param
     platform(name, llm_server.url, settings)
-    with google_tokens(tmp_path, monkeypatch) if name == "vertex" else nullcontext():
-        yield name
+    if name == "vertex":
+        request.getfixturevalue("google_account")
+    return name
 
 
 PATHS = {
@@ -55,7 +52,15 @@ def test_a_platform_is_asked_at_its_own_path_with_its_own_secret(
     llm_server: LLMServer, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "x-stray: 1")
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "stray")
+    for variable in (
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "ANTHROPIC_FOUNDRY_API_KEY",
+        "AWS_BEARER_TOKEN_BEDROCK",
+    ):
+        monkeypatch.setenv(variable, "stray")
+    for platform_name in ("BEDROCK", "VERTEX", "FOUNDRY"):
+        monkeypatch.setenv(f"ANTHROPIC_{platform_name}_BASE_URL", "http://127.0.0.1:1")
 
     reply = complete(judge_request(headers={"x-mark": "here"}))
 
@@ -122,7 +127,7 @@ def test_a_secret_that_a_platform_repeats_is_not_shown(llm_server: LLMServer, se
 
 def test_a_platform_has_no_batches_and_says_so(settings: Settings) -> None:
     for name in ("bedrock", "vertex", "foundry"):
-        assert "has no batches" in batch_problem(f"{name}:claude-haiku-5-5")
+        assert "takes no batches" in batch_problem(f"{name}:claude-haiku-5-5")
     assert batch_problem("claude-haiku-5-5") == ""
 
 
@@ -198,6 +203,19 @@ def test_addresses_are_those_of_the_sdk(
     assert str(clients[name]().base_url).rstrip("/") == address
 
 
+@pytest.mark.parametrize(
+    ("name", "setting"), [("bedrock", "AWS_BEARER_TOKEN_BEDROCK"), ("foundry", "ANTHROPIC_FOUNDRY_API_KEY")]
+)
+def test_a_key_that_no_header_can_carry_is_named_but_not_shown(settings: Settings, name: str, setting: str) -> None:
+    platform(name, "http://127.0.0.1:1", settings)
+    setattr(settings, setting, "sk secret")
+
+    problem = problem_of("judge", settings.JUDGE_MODEL)
+
+    assert setting in problem
+    assert "sk secret" not in problem
+
+
 def test_an_address_that_is_none_is_named_and_not_shown(settings: Settings) -> None:
     for name in ("bedrock", "vertex", "foundry"):
         platform(name, "http://ann:s3cret@127.0.0.1:1", settings)
@@ -206,6 +224,17 @@ def test_an_address_that_is_none_is_named_and_not_shown(settings: Settings) -> N
 
         assert f"ANTHROPIC_{name.upper()}_BASE_URL" in problem
         assert "s3cret" not in problem
+
+
+def test_the_server_of_one_provider_gets_no_key_of_another(settings: Settings) -> None:
+    settings.ANTHROPIC_API_KEY, settings.ANTHROPIC_BASE_URL = "a-key", ""
+    settings.JUDGE_MODEL, settings.JUDGE_BASE_URL = "openai:gpt-5.4-mini", "https://ours.example/openai/v1/"
+    settings.ACTOR_MODEL, settings.ACTOR_BASE_URL = "llama3:8b", "http://127.0.0.1:11434"
+
+    assert route_of("judge").base_url == "https://ours.example/openai/v1"
+    assert route_of("judge", "claude-haiku-5-5").base_url == "https://api.anthropic.com"
+    assert route_of("actor", "openai:gpt-5.4-mini").base_url == "https://api.openai.com/v1"
+    assert route_of("actor", "claude-haiku-5-5").base_url == "http://127.0.0.1:11434"
 
 
 def test_a_name_with_a_colon_of_its_own_is_no_platform() -> None:

@@ -162,11 +162,11 @@ def test_a_tool_call_that_makes_no_sense_is_malformed(llm_server: LLMServer, wro
 
 
 RAW_TOOL_CALLS = {
-    "anthropic": (
+    "messages": (
         '{"type": "message", "role": "assistant", "stop_reason": "tool_use", "content": '
         '[{"type": "tool_use", "id": "a", "name": "look_around", "input": {"x": HERE}}]}'
     ),
-    "openai": (
+    "chat completions": (
         '{"choices": [{"finish_reason": "tool_calls", "message": {"role": "assistant", "tool_calls": '
         '[{"type": "function", "id": "a", "function": {"name": "look_around", "arguments": {"x": HERE}}}]}}]}'
     ),
@@ -178,7 +178,7 @@ def test_an_input_that_no_database_takes_is_malformed_and_kept_as_such(
     llm_server: LLMServer, settings: Settings, wire: Wire, value: str
 ) -> None:
     settings.LLM_STORE_PAYLOADS = "all"
-    llm_server.reply(raw=RAW_TOOL_CALLS[wire.name].replace("HERE", value))
+    llm_server.reply(raw=RAW_TOOL_CALLS[wire.protocol].replace("HERE", value))
 
     reply = complete(act_request())
 
@@ -274,10 +274,10 @@ def test_a_404_names_its_cause(llm_server: LLMServer, wire: Wire, answer: dict[s
     assert cause.format(path=wire.added_path) in reply.error
 
 
-def test_an_error_that_repeats_the_key_does_not_show_it(llm_server: LLMServer, wire: Wire) -> None:
+def test_an_error_that_repeats_the_key_does_not_show_it(llm_server: LLMServer, open_wire: Wire) -> None:
     llm_server.reply(status=401, message="invalid key sk-test-secret")
 
-    assert complete(text_request()).error == f"HTTP 401: invalid key *** (check {wire.key_setting})"
+    assert complete(text_request()).error == f"HTTP 401: invalid key *** (check {open_wire.key_setting})"
 
 
 def test_a_connection_dropped_without_an_answer_is_unavailable(llm_server: LLMServer, wire: Wire) -> None:
@@ -301,14 +301,14 @@ def test_a_200_that_is_no_message_is_rejected(llm_server: LLMServer, raw: str) -
 
 @pytest.mark.parametrize("key", ["sk-\u00e9", "sk test", "sk-test\n"])
 def test_a_key_that_no_header_can_carry_is_named_but_not_shown(
-    llm_server: LLMServer, settings: Settings, wire: Wire, key: str
+    llm_server: LLMServer, settings: Settings, open_wire: Wire, key: str
 ) -> None:
-    setattr(settings, wire.key_setting, key)
+    setattr(settings, open_wire.key_setting, key)
 
     reply = complete(text_request())
 
     assert (reply.status, llm_server.calls) == (Status.REJECTED, 0)
-    assert wire.key_setting in reply.error
+    assert open_wire.key_setting in reply.error
     assert key not in reply.error
 
 
@@ -322,9 +322,11 @@ def test_a_key_that_no_header_can_carry_is_named_but_not_shown(
         "http://user:s3cret@127.0.0.1:1",
     ],
 )
-def test_a_base_url_that_cannot_be_used_is_rejected_and_never_shown(settings: Settings, wire: Wire, url: str) -> None:
+def test_a_base_url_that_cannot_be_used_is_rejected_and_never_shown(
+    settings: Settings, open_wire: Wire, url: str
+) -> None:
     settings.ACTOR_BASE_URL = url
-    settings.ACTOR_MODEL = wire.model("test-model")
+    settings.ACTOR_MODEL = open_wire.model("test-model")
 
     reply = complete(text_request())
 
@@ -344,20 +346,22 @@ def test_a_spend_limit_is_not_retried(llm_server: LLMServer, wire: Wire) -> None
 
 
 @pytest.mark.parametrize("role", ["judge", "actor"])
-def test_nothing_is_sent_without_a_key_and_errors_say_what_to_set(settings: Settings, wire: Wire, role: str) -> None:
-    setattr(settings, wire.key_setting, "")
+def test_nothing_is_sent_without_a_key_and_errors_say_what_to_set(
+    settings: Settings, open_wire: Wire, role: str
+) -> None:
+    setattr(settings, open_wire.key_setting, "")
     settings.JUDGE_BASE_URL = settings.ACTOR_BASE_URL = ""
 
     reply = complete(judge_request(role=role))
 
     assert (reply.status, reply.attempts) == (Status.REJECTED, 0)
-    for name in (wire.key_setting, f"{role.upper()}_BASE_URL", f"{role.upper()}_MODEL=offline:"):
+    for name in (open_wire.key_setting, f"{role.upper()}_BASE_URL", f"{role.upper()}_MODEL=offline:"):
         assert name in reply.error
     assert LLMCall.objects.get().cost_usd == 0
 
 
-def test_a_server_of_ones_own_needs_no_key(llm_server: LLMServer, settings: Settings, wire: Wire) -> None:
-    setattr(settings, wire.key_setting, "")
+def test_a_server_of_ones_own_needs_no_key(llm_server: LLMServer, settings: Settings, open_wire: Wire) -> None:
+    setattr(settings, open_wire.key_setting, "")
 
     assert complete(text_request()).ok
     assert llm_server.headers[0]["authorization"] == "Bearer no-key-configured"

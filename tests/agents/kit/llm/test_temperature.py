@@ -37,11 +37,11 @@ def test_a_temperature_counts_for_the_digest_where_one_is_set() -> None:
     ],
 )
 def test_only_models_that_take_it_get_it_and_the_ledger_says_so(
-    llm_server: LLMServer, wire: Wire, model: str, wished: float | None, sent: bool
+    llm_server: LLMServer, open_wire: Wire, model: str, wished: float | None, sent: bool
 ) -> None:
     llm_server.reply(text="Fine.")
 
-    reply = complete(text_request(model=wire.model(model), temperature=wished))
+    reply = complete(text_request(model=open_wire.model(model), temperature=wished))
 
     assert reply.ok
     assert llm_server.bodies[0].get("temperature") == (wished if sent else None)
@@ -59,13 +59,15 @@ def test_anthropics_own_api_never_gets_one(settings: Settings) -> None:
         assert not route.remote.takes_temperature(route)
 
 
-def test_a_server_that_refuses_it_is_asked_without_and_not_bothered_again(llm_server: LLMServer, wire: Wire) -> None:
+def test_a_server_that_refuses_it_is_asked_without_and_not_bothered_again(
+    llm_server: LLMServer, open_wire: Wire
+) -> None:
     llm_server.reply(status=400, message="temperature is not supported by this model")
     llm_server.reply(text="Fine.")
     llm_server.reply(text="Fine again.")
 
-    first = complete(text_request(model=wire.model(LOCAL), temperature=0.4))
-    second = complete(text_request(model=wire.model(LOCAL), temperature=0.4))
+    first = complete(text_request(model=open_wire.model(LOCAL), temperature=0.4))
+    second = complete(text_request(model=open_wire.model(LOCAL), temperature=0.4))
 
     assert (first.ok, second.ok) == (True, True)
     assert [body.get("temperature") for body in llm_server.bodies] == [0.4, None, None]
@@ -73,18 +75,18 @@ def test_a_server_that_refuses_it_is_asked_without_and_not_bothered_again(llm_se
 
 
 def test_a_server_that_refuses_both_temperature_and_schema_is_asked_without_either(
-    llm_server: LLMServer, wire: Wire
+    llm_server: LLMServer, open_wire: Wire
 ) -> None:
     llm_server.reply(status=400, message="unknown field temperature")
-    llm_server.reply(status=400, message=f"unknown field {wire.schema_field}")
+    llm_server.reply(status=400, message=f"unknown field {open_wire.schema_field}")
     llm_server.reply(json={"score": 7, "reason": "calm"})
 
-    reply = complete(judge_request(model=wire.model(LOCAL), temperature=0.4))
+    reply = complete(judge_request(model=open_wire.model(LOCAL), temperature=0.4))
 
     assert reply.ok
-    assert [{"temperature", wire.schema_field} & set(body) for body in llm_server.bodies] == [
-        {wire.schema_field, "temperature"},
-        {wire.schema_field},
+    assert [{"temperature", open_wire.schema_field} & set(body) for body in llm_server.bodies] == [
+        {open_wire.schema_field, "temperature"},
+        {open_wire.schema_field},
         set(),
     ]
 
