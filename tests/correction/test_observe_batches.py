@@ -361,11 +361,12 @@ def test_a_message_without_room_for_a_day_is_logged_as_not_judged(server: BatchS
 
 
 # -- doors
-REFUSED = r"observe_by_batches on: offline:lexical-1.*allowed: off"
+REFUSED = r"observe_by_batches on: (offline:lexical-1|openai:m|bedrock:m) .*allowed: off"
 
 
-def test_the_setting_is_refused_for_a_judge_without_batches(settings: Settings) -> None:
-    settings.JUDGE_MODEL = "offline:lexical-1"
+@pytest.mark.parametrize("model", ["offline:lexical-1", "openai:m", "bedrock:m"])
+def test_the_setting_is_refused_for_a_judge_without_batches(settings: Settings, model: str) -> None:
+    settings.JUDGE_MODEL = model
     agent, _ = gated("fluency", gate_mode="observe")
     with pytest.raises(ConfigError, match=REFUSED):
         configure(agent=agent, changes={"observe_by_batches": True})
