@@ -150,7 +150,8 @@ def _submit_for(waiting: _Waiting) -> int:
             continue
         cost = planned_cost(outgoing.way.model, [question.request for question in questions])
         if waiting.config.has_budget and evaluation_over_budget(agent, outgoing.way.model, planned=planned + cost):
-            _stop_waiting(_without_batch().filter(whose=agent.pk, waits_since__lt=timezone.now() - NO_ROOM))
+            too_long = _without_batch().filter(whose=agent.pk, waits_since__lt=timezone.now() - NO_ROOM)
+            _stop_waiting(too_long.exclude(pk__in=collected))
             break
         for question in questions:
             outgoing.add(question.request, question.digest)

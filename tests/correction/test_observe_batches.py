@@ -351,6 +351,19 @@ def test_answers_that_came_are_kept_where_the_budget_is_used_up(server: BatchSer
     assert (sorted(found.values()), server.live()) == (["budget", "scored", "scored"], 0)
 
 
+def test_a_batch_takes_as_many_messages_as_the_budget_has_room_for(server: BatchServer, price: None) -> None:
+    agent = submitted("one")
+    room = LLMBatch.objects.get().planned_usd * Decimal("1.5")
+    server.end()
+    answered()
+    channel = ObservedMessage.objects.get().message.channel
+    said("two", "three", agent=agent, channel=channel)
+    grow_old(timedelta(days=2))
+    configure(agent=agent, changes={"budget_enabled": True, "daily_budget_usd": round(room, 4)})
+    assert submit_waiting() == "1 message submitted in 1 batch"
+    assert list(ObservedMessage.objects.order_by("pk").values_list("batches", flat=True)) == [1, 1, 0]
+
+
 def test_a_message_without_room_for_a_day_is_logged_as_not_judged(server: BatchServer, price: None) -> None:
     agent, channel = observing("fluency", budget_enabled=True, daily_budget_usd="0")
     said("one", agent=agent, channel=channel)
