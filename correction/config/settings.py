@@ -471,6 +471,12 @@ MECHANISMS: tuple[Mechanism, ...] = (
                 places=0,
                 advanced=True,
             ),
+            "observe_by_batches": Setting(
+                False,
+                "judge observed messages in batches: half the price, and a verdict within a day instead of at once (default off); the "
+                "judge's provider must have batches",
+                advanced=True,
+            ),
             "max_correction_attempts": Setting(
                 2,
                 "retries after the first draft, 0 to 10 (default 2); then the best attempt is sent",

@@ -10,21 +10,42 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from statistics import median
+from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import prefetch_related_objects
+from django.db.models import Exists, OuterRef, prefetch_related_objects
+from django.utils import timezone
 
-from agents.kit.llm import Label, estimate_tokens, ledger
+from agents.kit.llm import Label, LLMRequest, Reply, complete_together, estimate_tokens, ledger
+from agents.kit.llm.endpoints import model_of, route_of
 from agents.kit.llm.providers import is_remote
-from agents.kit.models import Leasable
+from agents.kit.models import Leasable, LLMBatchRequest
+from agents.kit.work.batches import MOST_ROUNDS, Answers, AtOnce, InBatch, forget_answers
 from agents.kit.work.queues import do_next, wake_workers
 from agents.models import Agent, Message
 from agents.turn.pipeline import speaker_of
-from correction.config.settings import resolve_all, resolve_config
-from correction.gate.check import action_of_message, check_action_quality, load_propositions, plan_check, questions_of
-from correction.gate.stage import new_observation, write_attempt
-from correction.models import CorrectionLog, GateMode, GateSession, ObservedMessage, Outcome
+from correction.config.settings import ResolvedConfig, resolve_all, resolve_config
+from correction.costs import over_budget
+from correction.gate.check import (
+    Action,
+    CheckPlan,
+    action_of_message,
+    check_action_quality,
+    load_propositions,
+    plan_check,
+    questions_of,
+    questions_of_check,
+)
+from correction.gate.stage import judges_in_batches, new_observation, write_attempt
+from correction.models import (
+    CorrectionLog,
+    GateDimensionResult,
+    GateMode,
+    GateSession,
+    ObservedMessage,
+    Outcome,
+)
 from correction.sampling import is_observed
 from evaluation.judge.questions import Question, build_request
 from evaluation.runs.planning import answer_length
@@ -41,14 +62,17 @@ def queue_ingested(messages: Sequence[Message]) -> int:
     """
     agents = Agent.objects.filter(pk__in={message.agent_id for message in messages if message.agent_id is not None})
     rates: dict[int | None, Decimal] = {}
+    by_batches: set[int | None] = set()
     for agent, config in resolve_all(agents.select_related("evaluation_config")):
         if config.gate_mode == GateMode.OBSERVE and not config.gate_is_off:
             rates[agent.pk] = config["observe_sample_rate"]
+            if judges_in_batches(config):
+                by_batches.add(agent.pk)
     queued: list[ObservedMessage] = []
     for message in messages:
         rate = rates.get(message.agent_id)
         if rate is not None and is_observed(message.channel.slug, rate):
-            queued.append(new_observation(message, rate=rate))
+            queued.append(new_observation(message, rate=rate, in_batch=message.agent_id in by_batches))
     ObservedMessage.objects.bulk_create(queued)
     if queued:
         transaction.on_commit(wake_workers)
@@ -58,13 +82,14 @@ def queue_ingested(messages: Sequence[Message]) -> int:
 def judge_later(*, messages: Sequence[Message], dimensions: Sequence[str]) -> int:
     """Queue messages that were sent to be judged on these dimensions, whatever their agents' gates do; return how many.
 
-    Those that wait already are left as they are, and a message that was judged is judged again (its verdict stays in the log).
-    Workers wake once the transaction is committed.
+    Those that wait already are left as they are, but that those which no batch has yet wait for none: a person wants to know. A message
+    that was judged is judged again (its verdict stays in the log). Workers wake once the transaction is committed.
     """
     prefetch_related_objects(list(messages), "channel")
     with transaction.atomic():
         observed = ObservedMessage.objects.filter(message__in=messages)
         observed.filter(status__in=ObservedMessage.FINAL).delete()  # a message has one row at most
+        observed.filter(batch=None).update(waits_since=None)
         waiting = set(observed.values_list("message", flat=True))
         queued = [new_observation(message, dimensions) for message in messages if message.pk not in waiting]
         ObservedMessage.objects.bulk_create(queued, ignore_conflicts=True)  # another process may have queued the same
@@ -125,12 +150,16 @@ def _estimated_cost(questions: Sequence[Question], judge: str) -> Decimal | None
 
 
 def _median_seconds(judge: str) -> float | None:
-    """Return the median time of the latest checks by this judge; None where none of the newest is its."""
-    newest = CorrectionLog.objects.order_by("-pk").values_list("judge", "duration_ms")[: 10 * LATEST_CHECKS]
-    durations = [duration_ms for asked_judge, duration_ms in newest if asked_judge == judge][:LATEST_CHECKS]
+    """Return the median time of the latest checks by this judge; None where none of the newest is its. A batch has no such time."""
+    answered_in_batch = GateDimensionResult.objects.filter(log=OuterRef("pk"), call__batch=True)
+    newest = CorrectionLog.objects.order_by("-pk").values_list("judge", "duration_ms", Exists(answered_in_batch))
+    durations: list[int] = []
+    for asked_judge, duration_ms, in_batch in newest[: 10 * LATEST_CHECKS]:
+        if asked_judge == judge and not in_batch:
+            durations.append(duration_ms)
     if not durations:
         return None
-    return median(durations) / 1000
+    return median(durations[:LATEST_CHECKS]) / 1000
 
 
 def work_one(*, owner: str) -> bool:
@@ -139,23 +168,51 @@ def work_one(*, owner: str) -> bool:
     return do_next(ObservedMessage, _judge_and_log, owner=owner, lease=lease, attempts=MOST_ATTEMPTS)
 
 
-def _judge_and_log(observed: ObservedMessage) -> dict[str, str]:
-    """Judge one message and log it; return how the work ends, as columns of its row.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """A message to be judged afterwards, with everything it is judged by."""
 
-    It is cancelled where the message is gone or no agent's, or where the gate was switched off and no person named dimensions.
+    message: Message
+    config: ResolvedConfig
+    plan: CheckPlan
+    action: Action
+    session: GateSession
 
-    Raises:
-        IntegrityError: The attempt could not be stored, though the message is there and no other worker judged it.
+    def requests(self) -> list[LLMRequest]:
+        """Return what the judge is asked; nothing where the proposition files cannot be used or rules alone are checked."""
+        questions = questions_of_check(
+            self.action, self.plan, work_id=self.session.work_id, run_id=self.message.run_id, gate=False
+        )
+        return [build_request(question) for _, question in questions]
+
+    def next_steps(self, *, may_wait: bool) -> list[Reply | InBatch | AtOnce]:
+        """Return for each request its reply from a batch, or how it is to be asked; see `Answers.next_step`."""
+        answers = Answers(self.session.work_id, route_of("judge", self.plan.judge))
+        return [answers.next_step(request, may_wait=may_wait) for request in self.requests()]
+
+
+def load_observation(observed: ObservedMessage) -> Observation | str:
+    """Read what a message is judged by as it is configured now; or return why it is not judged.
+
+    It is not where it is gone or no agent's, or where the gate was switched off and no person named dimensions.
     """
     message = Message.objects.select_related("agent", "channel", "run").filter(pk=observed.message_id).first()
     if message is None or message.agent is None:
-        return _cancelled("the message is gone, or no agent's")
+        return "the message is gone, or no agent's"
     overrides = message.run.overrides if message.run is not None else {}
     agent = speaker_of(message.agent, overrides)
     config = resolve_config(agent, overrides)
     # Dimensions are named where a person asked for the judgement: then it is made with a gate that is off, too.
     if config.gate_is_off and not observed.dimensions:
-        return _cancelled("the gate was switched off before the message was judged")
+        return "the gate was switched off before the message was judged"
+    plan = plan_check(
+        agent=agent,
+        config=config,
+        dimensions=observed.dimensions,
+        # None: as configured. Where a person asked, rules are checked unless somebody switched them off.
+        check_rules=config.rules_if_asked if observed.dimensions else None,
+        judge=_judge_of(observed),
+    )
     session = GateSession(
         uuid=observed.session,  # fixed when it was queued: of two workers that judge it only one can store the session
         source=GateSession.Source.OBSERVE,
@@ -164,20 +221,93 @@ def _judge_and_log(observed: ObservedMessage) -> dict[str, str]:
         run_id=message.run_id,
         inclusion_weight=observed.inclusion_weight,
     )
-    plan = plan_check(
-        agent=agent,
+    return Observation(
+        message=message,
         config=config,
-        dimensions=observed.dimensions,
-        # None: as configured. Where a person asked, rules are checked unless somebody switched them off.
-        check_rules=config.rules_if_asked if observed.dimensions else None,
+        plan=plan,
+        action=action_of_message(message, agent, plan.propositions),
+        session=session,
     )
+
+
+def _judge_of(observed: ObservedMessage) -> str:
+    """Return the judge of a message: the one that answered in its batch, though another may be configured by now; else JUDGE_MODEL."""
+    if observed.batch is not None:
+        answered = LLMBatchRequest.objects.filter(
+            batch=observed.batch, work_id=observed.work_id, result=LLMBatchRequest.Result.SUCCEEDED
+        )
+        if answered.exists():
+            return observed.batch.model
+    return model_of("judge")
+
+
+def _judge_and_log(observed: ObservedMessage) -> dict[str, Any]:
+    """Judge one message and log it, unless it waits for another batch; return how the work ends, as columns of its row.
+
+    What batches answered is forgotten once the work has ended: the log and the ledger have it.
+
+    Raises:
+        IntegrityError: The attempt could not be stored, though the message is there and no other worker judged it.
+    """
+    ended = _judge(observed)
+    if observed.batches and ended["status"] in ObservedMessage.FINAL:
+        forget_answers(observed.work_id)
+    return ended
+
+
+def _judge(observed: ObservedMessage) -> dict[str, Any]:
+    """Judge one message and log it; see `_judge_and_log`.
+
+    Where its judge was asked in a batch the answers are taken from there. What the batch did not answer is asked at once, or, where it
+    counts as not asked, in the next batch: then the message waits for that, in at most `MOST_ROUNDS` batches.
+    """
+    was_leased_before = observed.attempt > 1
+    if was_leased_before and GateSession.objects.filter(uuid=observed.session).exists():
+        return {"status": Status.COMPLETED, "error": ""}  # that worker was lost after it had logged it
+    observation = load_observation(observed)
+    if isinstance(observation, str):
+        return _cancelled(observation)
+    replies: list[Reply | None] | None = None
+    if observed.batches:
+        may_wait = observed.batches < MOST_ROUNDS and judges_in_batches(observation.config)
+        steps = observation.next_steps(may_wait=may_wait)
+        if any(isinstance(step, InBatch) for step in steps):
+            return {"status": Status.PENDING, "error": "", "waits_since": timezone.now(), "batch": None}
+        replies = _with_what_is_asked_at_once(observation, steps)
+    return _log(observed, observation, replies)
+
+
+def _with_what_is_asked_at_once(
+    observation: Observation, steps: Sequence[Reply | InBatch | AtOnce]
+) -> list[Reply | None]:
+    """Return the replies of the batch, and those to what is to be asked at once: None for each of these where the budget is used up."""
+    at_once = [step.request for step in steps if isinstance(step, AtOnce)]
+    live: list[Reply] = []
+    if at_once and not over_budget(observation.plan.agent, observation.config):
+        live = complete_together(at_once, deadline=settings.LLM_EVALUATION_DEADLINE)
+    live_replies = iter(live)
+    return [step if isinstance(step, Reply) else next(live_replies, None) for step in steps]
+
+
+def _log(observed: ObservedMessage, observation: Observation, replies: Sequence[Reply | None] | None) -> dict[str, Any]:
+    """Judge a message and log it; return how the work ends, as columns of its row.
+
+    Args:
+        replies: What its judge answered already; None: it is asked now.
+
+    Raises:
+        IntegrityError: As `_judge_and_log`.
+    """
+    message = observation.message
+    session = observation.session
     result = check_action_quality(
-        action_of_message(message, agent, plan.propositions),
-        plan,
+        observation.action,
+        observation.plan,
         run_id=message.run_id,
         work_id=session.work_id,
         deadline=settings.LLM_EVALUATION_DEADLINE,  # no one waits for it
         gate=False,
+        replies=replies,
     )
     log = result.log(
         session=session,
@@ -199,5 +329,5 @@ def _judge_and_log(observed: ObservedMessage) -> dict[str, str]:
     return {"status": Status.COMPLETED, "error": ""}
 
 
-def _cancelled(reason: str) -> dict[str, str]:
+def _cancelled(reason: str) -> dict[str, Any]:
     return {"status": Status.CANCELLED, "error": reason}
