@@ -21,7 +21,7 @@ from agents.kit.llm import Label, LLMRequest, Reply, complete_together, estimate
 from agents.kit.llm.endpoints import model_of, route_of
 from agents.kit.llm.providers import is_remote
 from agents.kit.models import Leasable, LLMBatchRequest
-from agents.kit.work.batches import MOST_ROUNDS, Answers, AtOnce, InBatch, forget_answers
+from agents.kit.work.batches import MOST_ROUNDS, Answers, InBatch, forget_answers
 from agents.kit.work.queues import do_next, wake_workers
 from agents.models import Agent, Message
 from agents.turn.pipeline import speaker_of
@@ -178,17 +178,12 @@ class Observation:
     action: Action
     session: GateSession
 
-    def requests(self) -> list[LLMRequest]:
-        """Return what the judge is asked; nothing where the proposition files cannot be used or rules alone are checked."""
-        questions = questions_of_check(
-            self.action, self.plan, work_id=self.session.work_id, run_id=self.message.run_id, gate=False
-        )
-        return [build_request(question) for _, question in questions]
-
-    def next_steps(self, *, may_wait: bool) -> list[Reply | InBatch | AtOnce]:
-        """Return for each request its reply from a batch, or how it is to be asked; see `Answers.next_step`."""
-        answers = Answers(self.session.work_id, route_of("judge", self.plan.judge))
-        return [answers.next_step(request, may_wait=may_wait) for request in self.requests()]
+    def next_steps(self, *, may_wait: bool) -> list[Reply | InBatch | LLMRequest]:
+        """Return for each question its reply from a batch, or how it is to be asked; see `Answers.next_step`."""
+        work_id = self.session.work_id
+        questions = questions_of_check(self.action, self.plan, work_id=work_id, run_id=self.message.run_id, gate=False)
+        answers = Answers(work_id, route_of("judge", self.plan.judge))
+        return [answers.next_step(build_request(question), may_wait=may_wait) for _, question in questions]
 
 
 def load_observation(observed: ObservedMessage) -> Observation | str:
@@ -278,10 +273,10 @@ def _judge(observed: ObservedMessage) -> dict[str, Any]:
 
 
 def _with_what_is_asked_at_once(
-    observation: Observation, steps: Sequence[Reply | InBatch | AtOnce]
+    observation: Observation, steps: Sequence[Reply | InBatch | LLMRequest]
 ) -> list[Reply | None]:
     """Return the replies of the batch, and those to what is to be asked at once: None for each of these where the budget is used up."""
-    at_once = [step.request for step in steps if isinstance(step, AtOnce)]
+    at_once = [step for step in steps if isinstance(step, LLMRequest)]
     live: list[Reply] = []
     if at_once and not over_budget(observation.plan.agent, observation.config):
         live = complete_together(at_once, deadline=settings.LLM_EVALUATION_DEADLINE)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 
@@ -52,23 +51,6 @@ MOST_SECONDS = 45.0  # of the minute after which another worker may begin
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """The messages of an agent that wait to be put in a batch."""
-
-    agent: Agent
-    config: ResolvedConfig
-    number: int
-    first_since: datetime
-
-    @property
-    def is_due(self) -> bool:
-        """Return whether they fill a batch, waited long enough, or need not wait any more as the configuration was changed."""
-        is_old = self.first_since < timezone.now() - LONGEST_WAIT
-        is_off = self.config.gate_is_off or not self.config["observe_by_batches"]
-        return self.number >= MOST_MESSAGES or is_old or is_off
-
-
 def submit_waiting() -> str:
     """Submit the messages that waited long enough for a batch, and have those judged whose batch has ended; return what was done.
 
@@ -82,10 +64,10 @@ def submit_waiting() -> str:
         return ""
     batches = 0
     messages = 0
-    for waiting in _agents_that_wait():
+    for agent, config in _agents_with_due_messages():
         if time.monotonic() - begun > MOST_SECONDS:
             break  # the others have their turn in a minute
-        submitted = _submit_for(waiting)
+        submitted = _submit_for(agent, config)
         messages += submitted
         if submitted:
             batches += 1
@@ -117,29 +99,29 @@ def _cancel_where_gate_is_off() -> None:
         request_cancel(batches.filter(agent__in=off))
 
 
-def _agents_that_wait() -> Iterator[_Waiting]:
-    """Yield the agents whose messages are due to be submitted, the one that waits longest first."""
+def _agents_with_due_messages() -> Iterator[tuple[Agent, ResolvedConfig]]:
+    """Yield the agents whose messages fill a batch, waited long enough, or need not wait any more; the one that waits longest first."""
     rows = _without_batch().order_by().values("whose").annotate(number=Count("pk"), since=Min("waits_since"))
-    by_agent = {row["whose"]: row for row in rows.order_by("since")}
-    agents = Agent.objects.filter(pk__in=by_agent).select_related("evaluation_config")
+    waiting = list(rows.order_by("since"))
+    agents = Agent.objects.filter(pk__in=[row["whose"] for row in waiting]).select_related("evaluation_config")
     configs = {agent.pk: (agent, config) for agent, config in resolve_all(agents)}
-    for key, row in by_agent.items():
-        if key not in configs:  # the agent is gone: a worker cancels them
-            _stop_waiting(_without_batch().filter(whose=key))
+    for row in waiting:
+        if row["whose"] not in configs:  # the agent is gone: a worker cancels them
+            _stop_waiting(_without_batch().filter(whose=row["whose"]))
             continue
-        agent, config = configs[key]
-        waiting = _Waiting(agent, config, row["number"], row["since"])
-        if waiting.is_due:
-            yield waiting
+        agent, config = configs[row["whose"]]
+        is_off = config.gate_is_off or not config["observe_by_batches"]
+        is_old = row["since"] < timezone.now() - LONGEST_WAIT
+        if is_off or is_old or row["number"] >= MOST_MESSAGES:
+            yield agent, config
 
 
-def _submit_for(waiting: _Waiting) -> int:
+def _submit_for(agent: Agent, config: ResolvedConfig) -> int:
     """Submit the messages of an agent that waited longest, as many as a batch takes and the budget has room for; return how many.
 
     A message about which nothing is to be asked, or not in a batch, waits no more. Nor does any of them where the server refuses the batch.
     One for which the budget has no room waits, `NO_ROOM` at most.
     """
-    agent = waiting.agent
     outgoing = Outgoing(work_id=f"observed_messages:{agent.pk}", way=route_of("judge"))
     collected: list[int] = []
     planned = Decimal(0)
@@ -149,7 +131,7 @@ def _submit_for(waiting: _Waiting) -> int:
             _stop_waiting(ObservedMessage.objects.filter(pk=observed.pk))
             continue
         cost = planned_cost(outgoing.way.model, [question.request for question in questions])
-        if waiting.config.has_budget and evaluation_over_budget(agent, outgoing.way.model, planned=planned + cost):
+        if config.has_budget and evaluation_over_budget(agent, outgoing.way.model, planned=planned + cost):
             too_long = _without_batch().filter(whose=agent.pk, waits_since__lt=timezone.now() - NO_ROOM)
             _stop_waiting(too_long.exclude(pk__in=collected))
             break

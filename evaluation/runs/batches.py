@@ -75,12 +75,10 @@ class BatchAsking:
     def _answer(self, request: LLMRequest) -> Reply | LLMRequest | None:
         """Return the reply of an earlier batch, the request itself where it is to be asked at once, None where it was put aside."""
         step = self._answers.next_step(request, may_wait=self._round <= MOST_ROUNDS)
-        if isinstance(step, Reply):
-            return step
         if isinstance(step, InBatch):
             self._put_aside(step)
             return None
-        return step.request
+        return step
 
     def _put_aside(self, step: InBatch) -> None:
         """Keep a request for the next batch, unless no batch would be accepted."""

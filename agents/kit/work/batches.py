@@ -89,8 +89,7 @@ class Outgoing:
     """Questions that are to be submitted together: each with its request, key, digest and body, in this order.
 
     Attributes:
-        work_id: The work that the batch serves. The label of each question names the work to which its answer belongs, which is this one,
-            or, where many pieces of work share a batch, another.
+        work_id: The work that the batch serves. Answers belong to the work named in the label of their question; several may share it.
         round: Which submission of this work it is, from 1.
     """
 
@@ -461,13 +460,6 @@ class InBatch:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class AtOnce:
-    """A question that is to be asked at once."""
-
-    request: LLMRequest
-
-
 class Answers:
     """What a model's batches answered for one piece of work; each answer is given once."""
 
@@ -485,8 +477,10 @@ class Answers:
         waiting = self._rows.get(key)
         return LLMBatchRequest.objects.filter(pk=waiting.popleft()).first() if waiting else None
 
-    def next_step(self, request: LLMRequest, *, may_wait: bool, first: Reply | None = None) -> Reply | InBatch | AtOnce:
-        """Return the reply of an earlier batch, or how the question is to be asked.
+    def next_step(
+        self, request: LLMRequest, *, may_wait: bool, first: Reply | None = None
+    ) -> Reply | InBatch | LLMRequest:
+        """Return the reply of an earlier batch, the question for the next one, or the request itself where it is to be asked at once.
 
         At once is asked what cannot wait, and what a batch brought no answer to. A malformed answer is asked for once more with an
         example, as for live calls.
@@ -496,21 +490,20 @@ class Answers:
             first: The malformed reply to the same request, when this is the second try with an example.
         """
         if request.tools or request.gate:  # these cannot wait for a batch
-            return AtOnce(request)
+            return request
         digest = request_digest(request)
         row = self.take(request_key(request, digest))
         if row is None and may_wait:
             return InBatch(request, digest)
         if row is None or row.result in NO_ANSWER:
-            return AtOnce(request)
+            return request
         reply = reply_of(request, row, self._route)
         if first is not None:
             return replace(reply, earlier=(first, *reply.earlier))  # the first try has a ledger row of its own
         can_ask_again = request.reask and request.schema is not None and request.example
         if reply.status is ReplyStatus.MALFORMED and can_ask_again:
-            return self.next_step(
-                with_example(request), may_wait=may_wait, first=reply
-            )  # the second try is the last one
+            # The second try is the last one.
+            return self.next_step(with_example(request), may_wait=may_wait, first=reply)
         return reply
 
 
