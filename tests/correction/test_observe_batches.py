@@ -167,6 +167,18 @@ def test_messages_reported_from_elsewhere_wait_for_a_batch_too(server: BatchServ
     assert submit_waiting() == "1 message submitted in 1 batch"
 
 
+def test_a_verdict_of_a_batch_weighs_as_its_conversation_was_sampled(server: BatchServer) -> None:
+    agent, channel = observing("fluency")
+    Channel.objects.filter(pk=channel.pk).update(inclusion_probability=0.25)
+    channel.refresh_from_db()
+    assert queue_ingested([say(channel, agent, "Said elsewhere.")]) == 1
+    grow_old()
+    submit_waiting()
+    server.end()
+    assert answered() == 1
+    assert (logs()[0].session.inclusion_weight, server.live()) == (4, 0)
+
+
 # -- what a batch did not answer
 def test_a_mixed_batch_judges_each_message_once(server: BatchServer, price: None) -> None:
     """Refused and expired questions are asked at once, cancelled ones in the next batch."""
