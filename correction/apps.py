@@ -5,7 +5,7 @@ class CorrectionConfig(capability.Capability):
     name = "correction"
     verbose_name = "Correcting"
     work_queues = {"observed messages": "correction.gate.observe.work_one"}
-    chores = {"correction.alerts.check_alerts": 120}
+    chores = {"correction.alerts.check_alerts": 120, "correction.gate.observe_batches.submit_waiting": 60}
     rollups = ["correction.gate.statistics.GATE"]
     metrics_collectors = ["correction.gate.statistics.collect"]
     ingest_observers = ["correction.gate.observe.queue_ingested"]  # called with messages that were said elsewhere

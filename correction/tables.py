@@ -117,22 +117,22 @@ TABLES = (
         tab_of="correction.CorrectionLog",
         empty="Nothing waits. Where an agent's gate observes, the messages to be judged afterwards wait here until manage.py work has "
         "judged them.",
-        columns="pk status message__agent message created_at finished_at",
+        columns="pk state message__agent message created_at finished_at",
         filters="status error message__agent created_at",
         fields=(
             (
                 "",
-                "status message__agent message dimensions batch session=verdicts error created_at started_at finished_at attempt "
-                "lease_owner",
+                "state message__agent message dimensions session=verdicts error created_at started_at finished_at attempt lease_owner",
             ),
+            ("In batches", "waits_since batch batches"),
         ),
         export=export_of(
             "id=pk created_at agent=message.agent.slug message=message_id text=message.text session dimensions status error started_at "
-            "finished_at attempt",
+            "finished_at attempt waits_since batch=batch_id batches",
             texts=("text",),
         ),
         erase=(Erase(columns="error", rows=(there("message__channel", at="finished_at"),)),),
-        no_speech="dimensions batch",
+        no_speech="dimensions",
         prune=Prune(
             rows=lambda before: ObservedMessage.objects.filter(status__in=ObservedMessage.FINAL, finished_at__lt=before)
         ),

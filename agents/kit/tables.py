@@ -77,7 +77,8 @@ TABLES = (
         model=LLMBatch,
         tab_of="agents.Run",
         title="Batches",
-        empty="Evaluations at half the price make them: manage.py capture_baseline --batch, or a schedule that asks in batches.",
+        empty="Evaluations at half the price make them: manage.py capture_baseline --batch, or a schedule that asks in batches; and "
+        "observed messages of agents with observe_by_batches=on.",
         start=(("Choose an agent", "admin:agents_agent_changelist", "agents.view_agent"),),
         columns="pk batch_id status work_id=work model requests answered next_look_at=next_look expires_at created_at=queued",
         filters="status model error created_at",

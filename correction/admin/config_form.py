@@ -10,7 +10,7 @@ from django import forms
 
 from agents.kit.console.site import GrowingTextarea, NumberInput, TextInput
 from correction.admin.display import origin
-from correction.config.configure import LONGEST_REASON, ConfigConflict
+from correction.config.configure import LONGEST_REASON, ConfigConflict, unusable
 from correction.config.settings import LONGEST_NAME, MOST_NAMES, SETTINGS, ConfigError, Setting, merge
 from correction.models import AgentEvaluationConfig
 
@@ -67,6 +67,9 @@ class ConfigForm(forms.Form):
                 cleaned[name] = SETTINGS[name].read(cleaned.get(name))
             except ConfigError as error:
                 self.add_error(name, str(error))
+        changed = {name: cleaned.get(name) for name in self.names if cleaned.get(name) != self._seen(name)}
+        for name, problem in unusable(changed).items():
+            self.add_error(name, problem)
         return cleaned
 
     @property

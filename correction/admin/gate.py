@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from django.conf import settings
+from django.db.models import Count, Q
 from django.http import HttpRequest, QueryDict
 from django.urls import reverse
 from django.utils.html import format_html
@@ -30,6 +31,7 @@ from correction.config.configure import ConfigChange, config_history, notes_on
 from correction.config.settings import GATE_DIMENSIONS, SETTINGS, ConfigError, ResolvedConfig, merge
 from correction.gate.observe import CheckEstimate, estimate_check, judge_later
 from correction.gate.quality_check import QualityCheck, check_quality
+from correction.gate.stage import judges_in_batches
 from correction.gate.thresholds import (
     ORIGINS,
     REPLAYABLE,
@@ -276,9 +278,11 @@ def gate_context(
     replayed = replay(agent=agent, heuristic=choice.kind == "heuristic", last=choice.last)
     messages = Message.objects.filter(pk__in=replayed.messages).select_related("agent", "channel").in_bulk()
     estimate = _estimate_for_newest(replayed, messages, choice)
-    waiting = ObservedMessage.objects.filter(
-        message__in=list(replayed.messages), status__in=ObservedMessage.OPEN
-    ).count()
+    open_rows = ObservedMessage.objects.filter(message__in=list(replayed.messages), status__in=ObservedMessage.OPEN)
+    counts = open_rows.aggregate(
+        waiting=Count("pk", filter=Q(waits_since=None)), in_batch=Count("pk", filter=Q(waits_since__isnull=False))
+    )
+    waiting = counts["waiting"]
     of_agent: dict[str, object] = {"session__agent__id__exact": agent.pk} if agent is not None else {}
     return {
         "agent": agent,
@@ -295,11 +299,13 @@ def gate_context(
         **_replayed_messages(replayed, messages, choice, may_read=request.user.has_perm(READ_PERMISSION)),
         "open": _judge_buttons(replayed, choice, estimate),
         "waiting": waiting,
+        "waiting_for_batch": counts["in_batch"],
         "no_worker": bool(waiting) and not alive().exists(),
         "judge_set": judge_badge(str(settings.JUDGE_MODEL)),
         "may_judge": choice.kind == kind_of_judge() and request.user.has_perm(MEASURE),
         "may_check": request.user.has_perm(CHECK_PERMISSION),
         "modes": GateMode.values,
+        "in_batches": judges_in_batches(config),
         "share_observed": f"{100 * config['observe_sample_rate']:.0f} %",
         "cost_of_message": _cost_sentence("message", estimate, choice.checked),
         "cost_of_draft": _cost_sentence("draft", estimate, choice.checked),

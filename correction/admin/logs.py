@@ -30,7 +30,7 @@ from correction.admin.display import (
 from correction.admin.sessions import MARK_PERMISSION, session_context
 from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
-from correction.models import CorrectionLog, GateDimensionResult, Outcome
+from correction.models import CorrectionLog, GateDimensionResult, ObservedMessage, Outcome
 
 VALUE_DISPLAYS["session"] = lambda session: display.link(
     display.list_url(CorrectionLog, session=session), "its verdicts"
@@ -134,3 +134,15 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
 
     verdicts = display.column("verdicts", lambda log: results(log.dimension_results.all()))
     draft = display.column("draft", lambda log: display.folded(log.judged_text, 90))
+
+
+@admin.register(ObservedMessage)
+class ObservedMessageAdmin(LogAdmin[ObservedMessage]):
+    @admin.display(description="status", ordering="status")
+    def state(self, observed: ObservedMessage) -> SafeString:
+        """Show the status, and of a message that waits for a batch that it does."""
+        if observed.waits_since is None:
+            return display.status_badge(observed)
+        if observed.batch_id is None:
+            return display.badge("waits for a batch", "plain", "it is put in the next batch of its agent")
+        return display.badge("waits for a batch", "plain", "it is in a batch that is not answered yet")

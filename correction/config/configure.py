@@ -14,8 +14,9 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from agents.kit.llm.endpoints import route_of
+from agents.kit.llm.endpoints import model_of
 from agents.kit.llm.ledger import estimate_cost
+from agents.kit.llm.providers import batch_problem
 from agents.kit.work.batches import why_no_batches
 from agents.models import Agent
 from correction.config.settings import (
@@ -82,12 +83,11 @@ def configure(
         The configuration in effect afterwards. Nothing is written, and no history made, where nothing changes.
 
     Raises:
-        ConfigError: Unknown fields, values or a reason that are not allowed, or the agent was deleted; nothing was changed.
+        ConfigError: Unknown fields, values or a reason that are not allowed, what this installation cannot do, or the agent was deleted;
+            nothing was changed.
         ConfigConflict: A field was changed since it was `seen`, to something else than what is asked for; nothing was changed.
     """
     values = read_changes(changes)
-    if values.get("observe_by_batches"):
-        _refuse_without_batches()
     if len(reason) > LONGEST_REASON or not reason.isprintable():
         raise ConfigError(
             {"reason": f"reason has {len(reason)} characters: allowed: one line of at most {LONGEST_REASON}"}
@@ -99,6 +99,8 @@ def configure(
         if seen is not None:
             _refuse_conflicts(agent, row, values, seen)
         changed = [name for name, value in values.items() if getattr(row, name, None) != value]
+        if problems := unusable({name: values[name] for name in changed}):
+            raise ConfigError(problems)
         if row is not None and changed:
             for name in changed:
                 setattr(row, name, values[name])
@@ -107,16 +109,15 @@ def configure(
     return in_effect(agent)
 
 
-def _refuse_without_batches() -> None:
-    """Refuse judging by batches where the judge takes none.
-
-    Raises:
-        ConfigError: It is so; says why.
-    """
-    why = why_no_batches(route_of("judge"))
-    if why:
-        refused = f"observe_by_batches on: the judge takes no batches ({why}); allowed: off, or inherit"
-        raise ConfigError({"observe_by_batches": refused})
+def unusable(changes: Mapping[str, Any]) -> dict[str, str]:
+    """Return by field what this installation cannot do although the values are allowed; a value that is not new is not asked about."""
+    if not changes.get("observe_by_batches"):
+        return {}
+    problem = batch_problem(model_of("judge"))
+    if not problem:
+        return {}
+    allowed = "off or inherit; on with a JUDGE_MODEL whose provider has batches"
+    return {"observe_by_batches": f"observe_by_batches on: {problem}; allowed: {allowed}"}
 
 
 def _lock_or_create_row(
@@ -306,6 +307,16 @@ def _notes_on_gate(config: ResolvedConfig) -> Iterator[str]:
         yield f"gate_mode is off: the enabled {', '.join(checks)} is not checked"
     if not config.gate_is_off and config["gate_total_deadline_seconds"] < config["gate_deadline_seconds"]:
         yield "gate_total_deadline_seconds is shorter than gate_deadline_seconds, and ends the judging first"
+    if config["observe_by_batches"]:
+        yield from _notes_on_batches(config)
+
+
+def _notes_on_batches(config: ResolvedConfig) -> Iterator[str]:
+    """Yield sentences on why observed messages are not judged in batches, although that is on."""
+    if config.gate_mode != GateMode.OBSERVE:
+        yield f"observe_by_batches is on, but gate_mode is {config.gate_mode}: only observed messages are judged in batches"
+    elif problem := why_no_batches("judge"):
+        yield f"observe_by_batches is on, but {problem}: observed messages are judged at once, at full price"
 
 
 def _notes_on_budget(config: ResolvedConfig) -> Iterator[str]:

@@ -473,7 +473,8 @@ MECHANISMS: tuple[Mechanism, ...] = (
             ),
             "observe_by_batches": Setting(
                 False,
-                "whether observed messages are judged in batches: half the price, an answer within a day",
+                "judge observed messages in batches: half the price, and a verdict within a day instead of at once (default off); the "
+                "judge's provider must have batches",
                 advanced=True,
             ),
             "max_correction_attempts": Setting(

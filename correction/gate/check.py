@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -44,7 +44,7 @@ from evaluation.propositions.schema import Proposition, fill
 from evaluation.scorers.subjects import Context, Event, Window, cut_window, event_of, read_ends
 
 DimensionStatus = Literal["scored", "trivial", "unscored", "timeout", "overload", "error", "budget"]
-Ask = Callable[..., list[Reply]]  # as `complete_together`: requests and `deadline`
+BUDGET_USED_UP = "the agent's budget for today is used up"
 REQUESTS_STAGE = "behavior"  # its sections say what people asked for in this channel
 logger = logging.getLogger(__name__)
 
@@ -524,6 +524,7 @@ class CheckPlan:
     Attributes:
         agent: Who speaks; None for a speaker whom another program described.
         config: Of the agent, or the defaults.
+        judge: The model that is asked.
         dimensions: All that get a result.
         judged_dimensions: Those that a judge is asked about; the others are checked by rules alone.
         thresholds: The lowest score (0 to 9) that passes, by dimension.
@@ -532,6 +533,7 @@ class CheckPlan:
 
     agent: Agent | None
     config: ResolvedConfig
+    judge: str
     dimensions: tuple[str, ...]
     judged_dimensions: tuple[str, ...]
     thresholds: Mapping[str, Decimal]
@@ -547,6 +549,7 @@ def plan_check(
     thresholds: Mapping[str, Decimal] | None = None,
     own: Sequence[LoadedFile] = (),
     check_rules: bool | None = None,
+    judge: str = "",
 ) -> CheckPlan:
     """Return what a draft is to be checked for, with the propositions.
 
@@ -556,6 +559,7 @@ def plan_check(
         thresholds: Lowest scores that pass, 0 to 9; those of other dimensions are the configuration's.
         own: Files that lie in no folder, see `load_propositions`.
         check_rules: Whether rules and cues are checked; None: as the configuration says.
+        judge: The model that is asked; empty: JUDGE_MODEL.
     """
     if dimensions:
         judged_dimensions = tuple(dimensions)
@@ -569,6 +573,7 @@ def plan_check(
     return CheckPlan(
         agent=agent,
         config=config,
+        judge=judge or str(settings.JUDGE_MODEL),
         dimensions=tuple(dimensions),
         judged_dimensions=judged_dimensions,
         thresholds=limits,
@@ -591,7 +596,7 @@ def check_action_quality(
     deadline: float,
     run_id: int | None = None,
     gate: bool = True,
-    ask: Ask = complete_together,
+    replies: Sequence[Reply | None] | None = None,
 ) -> GateResult:
     """Judge a draft on every dimension of its plan at once (AC-7.0.1).
 
@@ -604,9 +609,13 @@ def check_action_quality(
         deadline: Seconds for judging each dimension, all at the same time. 0 or less: no time is left, no judge is asked.
         gate: Whether the calls may use the slots reserved for drafts, without retries, and pass at once where the judge hangs;
             False for what can wait.
-        ask: Asks the questions of what can wait.
+        replies: What the judge answered to `questions_of_check` already, in their order: then it is not asked here. None in place of one:
+            it could not be asked, as the budget is used up.
     """
-    return check_actions([action], plan, work_id=work_id, deadline=deadline, run_id=run_id, gate=gate, ask=ask)[0]
+    checked = check_actions(
+        [action], plan, work_id=work_id, deadline=deadline, run_id=run_id, gate=gate, replies=replies
+    )
+    return checked[0]
 
 
 def check_actions(
@@ -617,7 +626,7 @@ def check_actions(
     deadline: float,
     run_id: int | None = None,
     gate: bool = True,
-    ask: Ask = complete_together,
+    replies: Sequence[Reply | None] | None = None,
 ) -> list[GateResult]:
     """Judge several texts of one speaker at the same time, such as the beginnings of one message; see `check_action_quality`.
 
@@ -626,8 +635,8 @@ def check_actions(
     """
     judge = RULE_JUDGE
     if plan.judged_dimensions:
-        judge = str(settings.JUDGE_MODEL)
-        warm_up("judge")  # the first call of a process imports the SDK: that is no time of judging
+        judge = plan.judge
+        warm_up("judge", model=judge)  # the first call of a process imports the SDK: that is no time of judging
     started_at = datetime.now(UTC)
     with sentry_sdk.start_span(op="correction.gate", name="check a draft") as span:
         by_rules: list[dict[str, list[PropositionResult]]] = []
@@ -636,8 +645,9 @@ def check_actions(
             started = time.perf_counter()
             by_rules.append(_results_of_rules(action, plan))
             rules_ms.append((time.perf_counter() - started) * 1000)
-        label = label_of(plan, run_id=run_id, work_id=work_id)
-        by_judge = _results_of_judge(actions, plan, label, deadline=deadline, gate=gate, ask=ask)
+        by_judge = _results_of_judge(
+            actions, plan, work_id=work_id, run_id=run_id, deadline=deadline, gate=gate, replies=replies
+        )
         _count_slow_patterns(*by_rules, *by_judge)
         gate_results = []
         for number in range(len(actions)):
@@ -680,18 +690,6 @@ def _gate_result(
     )
 
 
-def label_of(plan: CheckPlan, *, run_id: int | None, work_id: str) -> Label:
-    """Return what the calls of a check are for. Equal questions of two checks are told apart by `work_id`."""
-    return Label(
-        purpose="gate",
-        mechanism="gate",
-        agent_id=plan.agent.pk if plan.agent is not None else None,
-        run_id=run_id,
-        work_id=work_id,
-        item=work_id,
-    )
-
-
 def _count_slow_patterns(*results_by_dimension: Mapping[str, Sequence[PropositionResult]]) -> None:
     """Store how often which pattern took too long, for the pages of their rules; results of other kinds are passed over.
 
@@ -731,7 +729,7 @@ def _results_of_rules(action: Action, plan: CheckPlan) -> dict[str, list[Proposi
     by_dimension: dict[str, list[PropositionResult]] = {d: [] for d in plan.dimensions if d in TAKES_RULES}
     if not by_dimension or not plan.check_rules or plan.propositions.problem:
         return by_dimension
-    judge = str(settings.JUDGE_MODEL)
+    judge = plan.judge
     variables = action.context(0, 0).variables()
     verdicts = check_draft(
         agent_slug=action.agent_slug,
@@ -754,8 +752,22 @@ def _results_of_rules(action: Action, plan: CheckPlan) -> dict[str, list[Proposi
     return by_dimension
 
 
+def questions_of_check(
+    action: Action, plan: CheckPlan, *, work_id: str, run_id: int | None = None, gate: bool
+) -> list[tuple[str, Question]]:
+    """Return what a judge is asked in `check_action_quality`, each question with its dimension; nothing where the files cannot be used."""
+    label = Label(
+        purpose="gate",
+        mechanism="gate",
+        agent_id=plan.agent.pk if plan.agent is not None else None,
+        run_id=run_id,
+        work_id=work_id,
+    )
+    return questions_of(action, plan.propositions, label, gate=gate, judge=plan.judge)
+
+
 def questions_of(
-    action: Action, propositions: DraftPropositions, label: Label, *, gate: bool
+    action: Action, propositions: DraftPropositions, label: Label, *, gate: bool, judge: str = ""
 ) -> list[tuple[str, Question]]:
     """Return what a judge is asked about a draft, each question with its dimension.
 
@@ -763,6 +775,7 @@ def questions_of(
 
     Args:
         gate: Whether the calls may use the slots reserved for drafts.
+        judge: The model that is asked; empty: JUDGE_MODEL.
     """
     questions: list[tuple[str, Question]] = []
     for dimension, of_dimension in propositions.judged.items():
@@ -776,6 +789,7 @@ def questions_of(
                     propositions=tuple(same_context[start : start + MAX_PER_CALL]),
                     context=context,
                     label=replace(label, dimension=dimension),
+                    model=judge,
                     gate=gate,
                 )
                 questions.append((dimension, question))
@@ -783,38 +797,51 @@ def questions_of(
 
 
 def _results_of_judge(
-    actions: Sequence[Action], plan: CheckPlan, label: Label, *, deadline: float, gate: bool, ask: Ask
+    actions: Sequence[Action],
+    plan: CheckPlan,
+    *,
+    work_id: str,
+    run_id: int | None,
+    deadline: float,
+    gate: bool,
+    replies: Sequence[Reply | None] | None,
 ) -> list[dict[str, list[PropositionResult]]]:
     """Return for each text by dimension what the judge says of it, or why it was not asked.
 
     It is not asked where the proposition files cannot be used (an error in every dimension), no dimension is to be judged (empty), the
-    agent's budget is used up, or no time is left (`deadline`, in seconds).
+    agent's budget is used up, or no time is left (`deadline`, in seconds); nor where there are `replies` already.
     """
     problem = plan.propositions.problem
     if problem:
         return [{dimension: [_unjudged("error", problem)] for dimension in plan.dimensions} for _ in actions]
     if not plan.judged_dimensions:
         return [{} for _ in actions]
-    if plan.config.has_budget and over_budget(plan.agent, plan.config):
-        return [_not_asked(plan, "budget", "the agent's budget for today is used up") for _ in actions]
-    if deadline <= 0:
-        why = "the time for judging this message was used up by earlier attempts"
-        return [_not_asked(plan, "timeout", why) for _ in actions]
     asked: list[tuple[int, str, Question]] = []  # number of the text, dimension, question
     for number, action in enumerate(actions):
-        for dimension, question in questions_of(action, plan.propositions, label, gate=gate):
+        for dimension, question in questions_of_check(action, plan, work_id=work_id, run_id=run_id, gate=gate):
             asked.append((number, dimension, question))
-    requests = [build_request(question) for _, _, question in asked]
-    replies: list[Reply] = []
-    if requests and gate:
-        replies = complete_guarded(requests, deadline=deadline, about=_key_for_breaker(actions[-1], plan, deadline))
-    elif requests:
-        replies = ask(requests, deadline=deadline)
+    if replies is None:
+        if plan.config.has_budget and over_budget(plan.agent, plan.config):
+            return [_not_asked(plan, "budget", BUDGET_USED_UP) for _ in actions]
+        if deadline <= 0:
+            why = "the time for judging this message was used up by earlier attempts"
+            return [_not_asked(plan, "timeout", why) for _ in actions]
+        requests = [build_request(question) for _, _, question in asked]
+        if not requests:
+            replies = []
+        elif gate:
+            replies = complete_guarded(requests, deadline=deadline, about=_key_for_breaker(actions[-1], plan, deadline))
+        else:
+            replies = complete_together(requests, deadline=deadline)
     results: list[dict[str, list[PropositionResult]]] = []
     for _ in actions:
         results.append({dimension: [] for dimension in plan.judged_dimensions})
     for (number, dimension, question), reply in zip(asked, replies, strict=True):
-        results[number][dimension] += read_judge_reply(question, reply)
+        if reply is None:
+            unjudged = [_unjudged("budget", BUDGET_USED_UP, proposition.id) for proposition in question.propositions]
+            results[number][dimension] += unjudged
+        else:
+            results[number][dimension] += read_judge_reply(question, reply)
     return [_with_reason_for_none(by_dimension) for by_dimension in results]
 
 

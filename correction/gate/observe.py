@@ -1,72 +1,57 @@
 """Observe mode: messages are sent at once and judged afterwards, so that a team learns the false-alarm rate before it enforces.
 
 A person can also have messages judged that were sent before, with an estimate first (`estimate_check`, `judge_later`).
-
-With `observe_by_batches` the messages of an agent are submitted together, after ten minutes or when 200 wait, and judged by the answers
-when these are there. Until then a row is pending; it names its batch.
 """
 
 from __future__ import annotations
 
-import logging
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
-from functools import partial
 from statistics import median
 from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet, prefetch_related_objects
+from django.db.models import Exists, OuterRef, prefetch_related_objects
 from django.utils import timezone
 
-from agents.kit.llm import Label, LLMRequest, Reply, complete_together, estimate_tokens, ledger, request_digest
-from agents.kit.llm import Status as ReplyStatus
-from agents.kit.llm.endpoints import route_of
+from agents.kit.llm import Label, LLMRequest, Reply, complete_together, estimate_tokens, ledger
+from agents.kit.llm.endpoints import model_of, route_of
 from agents.kit.llm.providers import is_remote
-from agents.kit.models import Leasable
-from agents.kit.work.batches import (
-    NO_ANSWER,
-    Answers,
-    BatchRefused,
-    Outgoing,
-    forget_answers,
-    next_round,
-    reply_of,
-    request_key,
-    submit_batch,
-    why_no_batches,
-)
+from agents.kit.models import Leasable, LLMBatchRequest
+from agents.kit.work.batches import MOST_ROUNDS, Answers, InBatch, forget_answers
 from agents.kit.work.queues import do_next, wake_workers
 from agents.models import Agent, Message
 from agents.turn.pipeline import speaker_of
-from correction.config.settings import resolve_all, resolve_config
+from correction.config.settings import ResolvedConfig, resolve_all, resolve_config
 from correction.costs import over_budget
 from correction.gate.check import (
     Action,
     CheckPlan,
     action_of_message,
     check_action_quality,
-    label_of,
     load_propositions,
     plan_check,
     questions_of,
+    questions_of_check,
 )
-from correction.gate.stage import new_observation, write_attempt
-from correction.models import CorrectionLog, GateMode, GateSession, ObservedMessage, Outcome
+from correction.gate.stage import judges_in_batches, new_observation, write_attempt
+from correction.models import (
+    CorrectionLog,
+    GateDimensionResult,
+    GateMode,
+    GateSession,
+    ObservedMessage,
+    Outcome,
+)
 from correction.sampling import is_observed
 from evaluation.judge.questions import Question, build_request
 from evaluation.runs.planning import answer_length
 
 Status = Leasable.Status
-MOST_ATTEMPTS = 5  # leases of one observation before its crash is final; one in a batch takes three
-BATCH_WAIT = timedelta(minutes=10)  # until a message goes out in a batch with the others of its agent
-MOST_TOGETHER = 200  # messages of a batch; so many do not wait for others
-
-logger = logging.getLogger(__name__)
+MOST_ATTEMPTS = 3  # leases of one observation before its crash is final
 
 
 def queue_ingested(messages: Sequence[Message]) -> int:
@@ -77,14 +62,17 @@ def queue_ingested(messages: Sequence[Message]) -> int:
     """
     agents = Agent.objects.filter(pk__in={message.agent_id for message in messages if message.agent_id is not None})
     rates: dict[int | None, Decimal] = {}
+    by_batches: set[int | None] = set()
     for agent, config in resolve_all(agents.select_related("evaluation_config")):
         if config.gate_mode == GateMode.OBSERVE and not config.gate_is_off:
             rates[agent.pk] = config["observe_sample_rate"]
+            if judges_in_batches(config):
+                by_batches.add(agent.pk)
     queued: list[ObservedMessage] = []
     for message in messages:
         rate = rates.get(message.agent_id)
         if rate is not None and is_observed(message.channel.slug, rate):
-            queued.append(new_observation(message, rate=rate))
+            queued.append(new_observation(message, rate=rate, in_batch=message.agent_id in by_batches))
     ObservedMessage.objects.bulk_create(queued)
     if queued:
         transaction.on_commit(wake_workers)
@@ -94,13 +82,14 @@ def queue_ingested(messages: Sequence[Message]) -> int:
 def judge_later(*, messages: Sequence[Message], dimensions: Sequence[str]) -> int:
     """Queue messages that were sent to be judged on these dimensions, whatever their agents' gates do; return how many.
 
-    Those that wait already are left as they are, and a message that was judged is judged again (its verdict stays in the log).
-    Workers wake once the transaction is committed.
+    Those that wait already are left as they are, but that those which no batch has yet wait for none: a person wants to know. A message
+    that was judged is judged again (its verdict stays in the log). Workers wake once the transaction is committed.
     """
     prefetch_related_objects(list(messages), "channel")
     with transaction.atomic():
         observed = ObservedMessage.objects.filter(message__in=messages)
         observed.filter(status__in=ObservedMessage.FINAL).delete()  # a message has one row at most
+        observed.filter(batch=None).update(waits_since=None)
         waiting = set(observed.values_list("message", flat=True))
         queued = [new_observation(message, dimensions) for message in messages if message.pk not in waiting]
         ObservedMessage.objects.bulk_create(queued, ignore_conflicts=True)  # another process may have queued the same
@@ -148,12 +137,12 @@ def estimate_check(*, message: Message, agent: Agent, dimensions: Sequence[str])
     return CheckEstimate(calls=len(questions), cost_usd=_estimated_cost(questions, judge), seconds=seconds)
 
 
-def _estimated_cost(questions: Sequence[Question], judge: str, *, batch: bool = False) -> Decimal | None:
+def _estimated_cost(questions: Sequence[Question], judge: str) -> Decimal | None:
     """Return the US dollars that answering the questions costs; None where the judge has no price."""
     total = Decimal(0)
     for question in questions:
         tokens_out = len(question.propositions) * answer_length(judge).tokens
-        cost = ledger.estimate_cost(judge, estimate_tokens(build_request(question)), tokens_out, batch=batch)
+        cost = ledger.estimate_cost(judge, estimate_tokens(build_request(question)), tokens_out)
         if cost is None:
             return None
         total += cost
@@ -161,38 +150,46 @@ def _estimated_cost(questions: Sequence[Question], judge: str, *, batch: bool = 
 
 
 def _median_seconds(judge: str) -> float | None:
-    """Return the median time of the latest checks by this judge; None where none of the newest is its."""
-    newest = CorrectionLog.objects.order_by("-pk").values_list("judge", "duration_ms")[: 10 * LATEST_CHECKS]
-    durations = [duration_ms for asked_judge, duration_ms in newest if asked_judge == judge][:LATEST_CHECKS]
+    """Return the median time of the latest checks by this judge; None where none of the newest is its. A batch has no such time."""
+    answered_in_batch = GateDimensionResult.objects.filter(log=OuterRef("pk"), call__batch=True)
+    newest = CorrectionLog.objects.order_by("-pk").values_list("judge", "duration_ms", Exists(answered_in_batch))
+    durations: list[int] = []
+    for asked_judge, duration_ms, in_batch in newest[: 10 * LATEST_CHECKS]:
+        if asked_judge == judge and not in_batch:
+            durations.append(duration_ms)
     if not durations:
         return None
-    return median(durations) / 1000
+    return median(durations[:LATEST_CHECKS]) / 1000
 
 
 def work_one(*, owner: str) -> bool:
-    """Judge the message that has waited longest to be observed, or submit a batch of them; return whether there was one."""
-    return do_next(ObservedMessage, partial(_do, owner=owner), owner=owner, lease=_lease(), attempts=MOST_ATTEMPTS)
-
-
-def _lease() -> timedelta:
-    return timedelta(seconds=settings.LLM_EVALUATION_DEADLINE + 60)
+    """Judge the message that has waited longest to be observed; return whether there was one."""
+    lease = timedelta(seconds=settings.LLM_EVALUATION_DEADLINE + 60)
+    return do_next(ObservedMessage, _judge_and_log, owner=owner, lease=lease, attempts=MOST_ATTEMPTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Observation:
-    """A message that is to be judged, with what it is judged by."""
+class Observation:
+    """A message to be judged afterwards, with everything it is judged by."""
 
-    observed: ObservedMessage
     message: Message
-    session: GateSession
+    config: ResolvedConfig
     plan: CheckPlan
     action: Action
+    session: GateSession
+
+    def next_steps(self, *, may_wait: bool) -> list[Reply | InBatch | LLMRequest]:
+        """Return for each question its reply from a batch, or how it is to be asked; see `Answers.next_step`."""
+        work_id = self.session.work_id
+        questions = questions_of_check(self.action, self.plan, work_id=work_id, run_id=self.message.run_id, gate=False)
+        answers = Answers(work_id, route_of("judge", self.plan.judge))
+        return [answers.next_step(build_request(question), may_wait=may_wait) for _, question in questions]
 
 
-def _prepare(observed: ObservedMessage) -> _Observation | str:
-    """Read what a message is judged by; or say why it is not judged.
+def load_observation(observed: ObservedMessage) -> Observation | str:
+    """Read what a message is judged by as it is configured now; or return why it is not judged.
 
-    It is not where the message is gone or no agent's, or where the gate was switched off and no person named dimensions.
+    It is not where it is gone or no agent's, or where the gate was switched off and no person named dimensions.
     """
     message = Message.objects.select_related("agent", "channel", "run").filter(pk=observed.message_id).first()
     if message is None or message.agent is None:
@@ -203,6 +200,14 @@ def _prepare(observed: ObservedMessage) -> _Observation | str:
     # Dimensions are named where a person asked for the judgement: then it is made with a gate that is off, too.
     if config.gate_is_off and not observed.dimensions:
         return "the gate was switched off before the message was judged"
+    plan = plan_check(
+        agent=agent,
+        config=config,
+        dimensions=observed.dimensions,
+        # None: as configured. Where a person asked, rules are checked unless somebody switched them off.
+        check_rules=config.rules_if_asked if observed.dimensions else None,
+        judge=_judge_of(observed),
+    )
     session = GateSession(
         uuid=observed.session,  # fixed when it was queued: of two workers that judge it only one can store the session
         source=GateSession.Source.OBSERVE,
@@ -211,53 +216,96 @@ def _prepare(observed: ObservedMessage) -> _Observation | str:
         run_id=message.run_id,
         inclusion_weight=observed.inclusion_weight,
     )
-    plan = plan_check(
-        agent=agent,
+    return Observation(
+        message=message,
         config=config,
-        dimensions=observed.dimensions,
-        # None: as configured. Where a person asked, rules are checked unless somebody switched them off.
-        check_rules=config.rules_if_asked if observed.dimensions else None,
+        plan=plan,
+        action=action_of_message(message, agent, plan.propositions),
+        session=session,
     )
-    action = action_of_message(message, agent, plan.propositions)
-    return _Observation(observed=observed, message=message, session=session, plan=plan, action=action)
 
 
-def _do(observed: ObservedMessage, *, owner: str) -> dict[str, Any]:
-    """Judge one message and log it, or have it wait for a batch; return how the work ends, as columns of its row."""
-    observation = _prepare(observed)
-    if isinstance(observation, str):
-        return _cancelled(observation)
-    if not _may_be_batched(observation):
-        return _judge_and_log(observation)
-    due = observed.created_at + BATCH_WAIT
-    others = ObservedMessage.objects.filter(
-        status=Status.PENDING, batch="", dimensions=[], whose=observed.whose
-    ).order_by("pk")[:MOST_TOGETHER]
-    if timezone.now() < due and len(others) < MOST_TOGETHER:
-        return {"status": Status.PENDING, "lease_expires_at": due}  # until then others may come
-    _submit_together(observation, list(others), owner=owner)
-    return {"status": Status.PENDING}
+def _judge_of(observed: ObservedMessage) -> str:
+    """Return the judge of a message: the one that answered in its batch, though another may be configured by now; else JUDGE_MODEL."""
+    if observed.batch is not None:
+        answered = LLMBatchRequest.objects.filter(
+            batch=observed.batch, work_id=observed.work_id, result=LLMBatchRequest.Result.SUCCEEDED
+        )
+        if answered.exists():
+            return observed.batch.model
+    return model_of("judge")
 
 
-def _judge_and_log(observation: _Observation) -> dict[str, Any]:
-    """Judge one message and log it; return how the work ends, as columns of its row.
+def _judge_and_log(observed: ObservedMessage) -> dict[str, Any]:
+    """Judge one message and log it, unless it waits for another batch; return how the work ends, as columns of its row.
+
+    What batches answered is forgotten once the work has ended: the log and the ledger have it.
 
     Raises:
         IntegrityError: The attempt could not be stored, though the message is there and no other worker judged it.
     """
-    observed = observation.observed
+    ended = _judge(observed)
+    if observed.batches and ended["status"] in ObservedMessage.FINAL:
+        forget_answers(observed.work_id)
+    return ended
+
+
+def _judge(observed: ObservedMessage) -> dict[str, Any]:
+    """Judge one message and log it; see `_judge_and_log`.
+
+    Where its judge was asked in a batch the answers are taken from there. What the batch did not answer is asked at once, or, where it
+    counts as not asked, in the next batch: then the message waits for that, in at most `MOST_ROUNDS` batches.
+    """
+    was_leased_before = observed.attempt > 1
+    if was_leased_before and GateSession.objects.filter(uuid=observed.session).exists():
+        return {"status": Status.COMPLETED, "error": ""}  # that worker was lost after it had logged it
+    observation = load_observation(observed)
+    if isinstance(observation, str):
+        return _cancelled(observation)
+    replies: list[Reply | None] | None = None
+    if observed.batches:
+        may_wait = observed.batches < MOST_ROUNDS and judges_in_batches(observation.config)
+        steps = observation.next_steps(may_wait=may_wait)
+        if any(isinstance(step, InBatch) for step in steps):
+            return {"status": Status.PENDING, "error": "", "waits_since": timezone.now(), "batch": None}
+        replies = _with_what_is_asked_at_once(observation, steps)
+    return _log(observed, observation, replies)
+
+
+def _with_what_is_asked_at_once(
+    observation: Observation, steps: Sequence[Reply | InBatch | LLMRequest]
+) -> list[Reply | None]:
+    """Return the replies of the batch, and those to what is to be asked at once: None for each of these where the budget is used up."""
+    at_once = [step for step in steps if isinstance(step, LLMRequest)]
+    live: list[Reply] = []
+    if at_once and not over_budget(observation.plan.agent, observation.config):
+        live = complete_together(at_once, deadline=settings.LLM_EVALUATION_DEADLINE)
+    live_replies = iter(live)
+    return [step if isinstance(step, Reply) else next(live_replies, None) for step in steps]
+
+
+def _log(observed: ObservedMessage, observation: Observation, replies: Sequence[Reply | None] | None) -> dict[str, Any]:
+    """Judge a message and log it; return how the work ends, as columns of its row.
+
+    Args:
+        replies: What its judge answered already; None: it is asked now.
+
+    Raises:
+        IntegrityError: As `_judge_and_log`.
+    """
     message = observation.message
+    session = observation.session
     result = check_action_quality(
         observation.action,
         observation.plan,
         run_id=message.run_id,
-        work_id=observation.session.work_id,
+        work_id=session.work_id,
         deadline=settings.LLM_EVALUATION_DEADLINE,  # no one waits for it
         gate=False,
-        ask=partial(_ask_batch, observed.batch) if observed.batch else complete_together,
+        replies=replies,
     )
     log = result.log(
-        session=observation.session,
+        session=session,
         attempt=1,
         outcome=Outcome.OBSERVED,
         persona_version_id=message.persona_version_id,
@@ -273,96 +321,8 @@ def _judge_and_log(observation: _Observation) -> dict[str, Any]:
         # Another worker may have been faster, after this one lost its lease: then the session is there.
         if not GateSession.objects.filter(uuid=observed.session).exists():
             raise
-    if observed.batch and not _others_of_batch(observed).exists():
-        forget_answers(observed.batch)
     return {"status": Status.COMPLETED, "error": ""}
 
 
 def _cancelled(reason: str) -> dict[str, Any]:
     return {"status": Status.CANCELLED, "error": reason}
-
-
-# -- in batches
-def _may_be_batched(observation: _Observation) -> bool:
-    """Return whether a message waits for a batch: it was in none, no person waits for it, and there is something to ask and to spend."""
-    observed = observation.observed
-    config = observation.plan.config
-    if observed.batch or observed.dimensions or not config["observe_by_batches"] or why_no_batches(route_of("judge")):
-        return False
-    if observation.plan.propositions.problem or not observation.plan.propositions.all_judged:
-        return False
-    return not (config.has_budget and over_budget(observation.plan.agent, config))
-
-
-def _submit_together(first: _Observation, others: Sequence[ObservedMessage], *, owner: str) -> None:
-    """Submit what is asked about a message and others of its agent as one batch. Where it is refused each is asked about at once later.
-
-    Each row gets the name of the batch before that is sent: should this process be killed, none is asked again that may have been.
-    """
-    name = f"observed:{uuid.uuid4().hex}"
-    outgoing = Outgoing(name, route_of("judge"), next_round(name))
-    planned = _add_questions(outgoing, first)
-    taken: list[ObservedMessage] = []
-    try:
-        for row in others:
-            if outgoing.is_full:
-                break
-            # One that is not due yet may be taken along.
-            if not row.acquire(owner=owner, lease=_lease(), resumable=(Status.PENDING,)):
-                continue
-            taken.append(row)
-            observation = _prepare(row)
-            if not isinstance(observation, str) and _may_be_batched(observation):
-                planned += _add_questions(outgoing, observation)
-        try:
-            submit_batch(
-                outgoing,
-                owner=owner,
-                allowed=partial(first.observed.extend_lease, owner=owner, lease=_lease()),
-                agent_id=first.message.agent_id,
-                planned=planned,
-            )
-        except BatchRefused as problem:
-            logger.warning("%s: %s; the messages are judged one by one", name, problem)
-    finally:
-        for row in taken:
-            row.finish(owner=owner, status=Status.PENDING)
-
-
-def _add_questions(outgoing: Outgoing, observation: _Observation) -> Decimal:
-    """Add what is asked about a message to a batch, and note the batch on its row; return the US dollars it is expected to cost."""
-    label = label_of(observation.plan, run_id=observation.message.run_id, work_id=observation.session.work_id)
-    asked = questions_of(observation.action, observation.plan.propositions, label, gate=False)
-    questions = [question for _, question in asked]
-    for question in questions:
-        request = build_request(question)
-        outgoing.add(request, request_digest(request))
-    observation.observed.batch = outgoing.work_id
-    ObservedMessage.objects.filter(pk=observation.observed.pk).update(batch=outgoing.work_id)
-    return _estimated_cost(questions, str(settings.JUDGE_MODEL), batch=True) or Decimal(0)
-
-
-def _ask_batch(name: str, requests: Sequence[LLMRequest], *, deadline: float) -> list[Reply]:
-    """Return what a batch answered; ask at once, at full price, what it brought no usable answer to."""
-    route = route_of("judge")
-    keys = [request_key(request, request_digest(request)) for request in requests]
-    answers = Answers(name, keys)
-    replies: dict[int, Reply] = {}
-    for number, (request, key) in enumerate(zip(requests, keys, strict=True)):
-        row = answers.take(key)
-        # One that another judge answered, before the settings named this one, is asked again.
-        if row is None or row.result in NO_ANSWER or row.batch.model != route.model:
-            continue
-        reply = reply_of(request, row, route)
-        if reply.status is not ReplyStatus.MALFORMED:
-            replies[number] = reply
-    missing = [number for number in range(len(requests)) if number not in replies]
-    if missing:
-        asked = complete_together([requests[number] for number in missing], deadline=deadline)
-        replies |= dict(zip(missing, asked, strict=True))
-    return [replies[number] for number in range(len(requests))]
-
-
-def _others_of_batch(observed: ObservedMessage) -> QuerySet[ObservedMessage]:
-    """Return the messages of the same batch that are still to be judged."""
-    return ObservedMessage.objects.filter(batch=observed.batch, status__in=ObservedMessage.OPEN).exclude(pk=observed.pk)

@@ -14,11 +14,13 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models import Max, Q
+from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from agents.kit.capability import declared_list
 from agents.kit.text.fences import render_prompt, safe_and_cut
 from agents.kit.text.storable import storable
+from agents.kit.work.batches import why_no_batches
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent, Channel, Message
 from agents.turn.pipeline import Accept, Draft, Revise, Turn
@@ -519,14 +521,20 @@ def _quoted(text: str, limit: int) -> str:
     return "\n".join(f"> {line}" for line in harmless.split("\n"))
 
 
+def judges_in_batches(config: ResolvedConfig) -> bool:
+    """Return whether observed messages of this configuration are judged in batches: where it says so, and the judge takes them."""
+    return bool(config["observe_by_batches"]) and not why_no_batches("judge")
+
+
 def new_observation(
-    message: Message, dimensions: Sequence[str] = (), *, rate: Decimal | float = 1.0
+    message: Message, dimensions: Sequence[str] = (), *, rate: Decimal | float = 1.0, in_batch: bool = False
 ) -> ObservedMessage:
     """Return the row by which a worker judges a message afterwards, not saved yet.
 
     Args:
         dimensions: Those a person asked for; empty: as configured.
         rate: The share of conversations that is observed, by which this one was drawn; 1: it was not drawn.
+        in_batch: Whether it waits for a batch.
     """
     return ObservedMessage(
         message=message,
@@ -534,14 +542,15 @@ def new_observation(
         whose=message.agent_id or 0,
         inclusion_weight=message.channel.inclusion_weight / float(rate),
         dimensions=list(dimensions),
+        waits_since=timezone.now() if in_batch else None,
     )
 
 
-def observe(*, message: Message, rate: Decimal | float) -> ObservedMessage | None:
+def observe(*, message: Message, rate: Decimal | float, in_batch: bool = False) -> ObservedMessage | None:
     """Queue a message to be judged later, if its conversation is drawn; wake a worker once the message is saved."""
     if not is_observed(message.channel.slug, rate):
         return None
-    observed = new_observation(message, rate=rate)
+    observed = new_observation(message, rate=rate, in_batch=in_batch)
     observed.save(force_insert=True)
     transaction.on_commit(wake_workers)
     return observed
@@ -556,7 +565,7 @@ def committed(turn: Turn, message: Message) -> None:
     if closing is None:  # the gate accepted nothing: it is off, only observes, or did not see this message
         config = config_of(turn)
         if config.gate_mode == GateMode.OBSERVE and not config.gate_is_off:
-            observe(message=message, rate=config["observe_sample_rate"])
+            observe(message=message, rate=config["observe_sample_rate"], in_batch=judges_in_batches(config))
         if turn.session:
             _close_unjudged(turn, message)
         return

@@ -139,7 +139,7 @@ class Migration(FirstMigration):
                 ('ingest_keep', models.CharField(blank=True, choices=[('all', 'all'), ('rate', 'a share (ingest rate)'), ('quota', 'so many a day (ingest quota)')], help_text='which new conversations are stored of those that other programs send (messages API, OTLP): all, rate (the share ingest_rate) or quota (about ingest_quota a day) (default all); decided once for a whole conversation', max_length=8, null=True)),
                 ('ingest_rate', models.DecimalField(blank=True, decimal_places=5, help_text='share of new conversations that is stored where ingest_keep is rate, and on the first day of a quota, above 0 to 1 (default 1)', max_digits=6, null=True, validators=[django.core.validators.MinValueValidator(Decimal('0.00001')), django.core.validators.MaxValueValidator(Decimal('1'))])),
                 ('ingest_quota', models.PositiveIntegerField(blank=True, help_text='about how many new conversations a day (UTC) are stored where ingest_keep is quota (default 200)', null=True, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(1000000)])),
-                ('observe_by_batches', models.BooleanField(blank=True, help_text='whether observed messages are judged in batches: half the price, an answer within a day', null=True)),
+                ('observe_by_batches', models.BooleanField(blank=True, help_text="judge observed messages in batches: half the price, and a verdict within a day instead of at once (default off); the judge's provider must have batches", null=True)),
                 ('max_correction_attempts', models.PositiveIntegerField(blank=True, help_text='retries after the first draft, 0 to 10 (default 2); then the best attempt is sent', null=True, validators=[django.core.validators.MinValueValidator(0), django.core.validators.MaxValueValidator(10)])),
                 ('gate_deadline_seconds', models.DecimalField(blank=True, decimal_places=2, help_text='seconds for judging one dimension; what is late passes (default 5)', max_digits=5, null=True, validators=[django.core.validators.MinValueValidator(Decimal('0.1')), django.core.validators.MaxValueValidator(Decimal('60'))])),
                 ('gate_total_deadline_seconds', models.DecimalField(blank=True, decimal_places=2, help_text='seconds of judging for one message, retries included (default 12)', max_digits=6, null=True, validators=[django.core.validators.MinValueValidator(Decimal('0.1')), django.core.validators.MaxValueValidator(Decimal('300'))])),
@@ -203,7 +203,9 @@ class Migration(FirstMigration):
                 ('session', models.UUIDField(unique=True)),
                 ('inclusion_weight', models.FloatField(db_default=1.0, default=1.0, help_text='for how many messages it stands in means: 1 ÷ the chance with which its conversation was kept and observed')),
                 ('dimensions', models.JSONField(blank=True, default=list, help_text='asked for by a person, also while the gate is off; empty = as configured')),
-                ('batch', models.CharField(blank=True, default='', help_text='name of the batch that it is judged in; empty = none', max_length=80)),
+                ('waits_since', models.DateTimeField(blank=True, help_text='since when it waits for a batch: to be put in one, or for its answers; empty = a worker judges it as soon as it can', null=True)),
+                ('batches', models.PositiveSmallIntegerField(default=0, help_text='in how many batches its judge was asked')),
+                ('batch', models.ForeignKey(blank=True, help_text='in which its judge was asked last', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='observed_messages', to='kit.llmbatch')),
                 ('message', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='observation', to='agents.message')),
             ],
             options={
@@ -236,7 +238,7 @@ class Migration(FirstMigration):
                 ('ingest_keep', models.CharField(blank=True, choices=[('all', 'all'), ('rate', 'a share (ingest rate)'), ('quota', 'so many a day (ingest quota)')], help_text='which new conversations are stored of those that other programs send (messages API, OTLP): all, rate (the share ingest_rate) or quota (about ingest_quota a day) (default all); decided once for a whole conversation', max_length=8, null=True)),
                 ('ingest_rate', models.DecimalField(blank=True, decimal_places=5, help_text='share of new conversations that is stored where ingest_keep is rate, and on the first day of a quota, above 0 to 1 (default 1)', max_digits=6, null=True, validators=[django.core.validators.MinValueValidator(Decimal('0.00001')), django.core.validators.MaxValueValidator(Decimal('1'))])),
                 ('ingest_quota', models.PositiveIntegerField(blank=True, help_text='about how many new conversations a day (UTC) are stored where ingest_keep is quota (default 200)', null=True, validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(1000000)])),
-                ('observe_by_batches', models.BooleanField(blank=True, help_text='whether observed messages are judged in batches: half the price, an answer within a day', null=True)),
+                ('observe_by_batches', models.BooleanField(blank=True, help_text="judge observed messages in batches: half the price, and a verdict within a day instead of at once (default off); the judge's provider must have batches", null=True)),
                 ('max_correction_attempts', models.PositiveIntegerField(blank=True, help_text='retries after the first draft, 0 to 10 (default 2); then the best attempt is sent', null=True, validators=[django.core.validators.MinValueValidator(0), django.core.validators.MaxValueValidator(10)])),
                 ('gate_deadline_seconds', models.DecimalField(blank=True, decimal_places=2, help_text='seconds for judging one dimension; what is late passes (default 5)', max_digits=5, null=True, validators=[django.core.validators.MinValueValidator(Decimal('0.1')), django.core.validators.MaxValueValidator(Decimal('60'))])),
                 ('gate_total_deadline_seconds', models.DecimalField(blank=True, decimal_places=2, help_text='seconds of judging for one message, retries included (default 12)', max_digits=6, null=True, validators=[django.core.validators.MinValueValidator(Decimal('0.1')), django.core.validators.MaxValueValidator(Decimal('300'))])),
@@ -341,6 +343,10 @@ class Migration(FirstMigration):
         ),
         migrations.AddIndex(
             model_name='observedmessage',
-            index=models.Index(condition=models.Q(('status__in', ['pending', 'running'])), fields=['whose', 'created_at', 'id'], name='observed_open_of_whom'),
+            index=models.Index(condition=models.Q(('status__in', ['pending', 'running']), ('waits_since', None)), fields=['whose', 'created_at', 'id'], name='observed_open_of_whom'),
+        ),
+        migrations.AddIndex(
+            model_name='observedmessage',
+            index=models.Index(condition=models.Q(('batch', None), ('waits_since__isnull', False)), fields=['whose', 'waits_since'], name='observed_waits_for_batch'),
         ),
     ]

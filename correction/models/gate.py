@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import F, Q
 
 from agents.kit.models import Leasable, LLMBatch, LLMCall
 from agents.models import Agent, Channel, Message, PersonaVersion, Run
@@ -253,9 +253,20 @@ class ObservedMessage(Leasable):
     dimensions = models.JSONField(
         default=list, blank=True, help_text="asked for by a person, also while the gate is off; empty = as configured"
     )
-    batch = models.CharField(
-        max_length=80, blank=True, default="", help_text="name of the batch that it is judged in; empty = none"
+    waits_since = models.DateTimeField(
+        null=True,
+        blank=True,
+        help_text="since when it waits for a batch: to be put in one, or for its answers; empty = a worker judges it as soon as it can",
     )
+    batch = models.ForeignKey(
+        LLMBatch,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="observed_messages",
+        help_text="in which its judge was asked last",
+    )
+    batches = models.PositiveSmallIntegerField(default=0, help_text="in how many batches its judge was asked")
 
     class Meta:
         db_table = "observed_messages"
@@ -264,8 +275,13 @@ class ObservedMessage(Leasable):
             models.Index(fields=["status", "created_at"], name="observed_status_created"),
             models.Index(
                 fields=["whose", "created_at", "id"],
-                condition=Q(status__in=["pending", "running"]),
+                condition=Q(status__in=["pending", "running"], waits_since=None),
                 name="observed_open_of_whom",
+            ),
+            models.Index(
+                fields=["whose", "waits_since"],
+                condition=Q(waits_since__isnull=False, batch=None),
+                name="observed_waits_for_batch",
             ),
         ]
 
@@ -274,6 +290,10 @@ class ObservedMessage(Leasable):
 
     @classmethod
     def leasable(cls) -> Q:
-        """Return the condition for messages that are due, except those whose batch is not answered yet."""
-        waits = Exists(LLMBatch.objects.filter(work_id=OuterRef("batch"), status__in=LLMBatch.OPEN))
-        return cls.leasable_when_due() & (Q(batch="") | ~Q(waits))
+        """Return the condition of all work, for messages that wait for no batch."""
+        return super().leasable() & Q(waits_since=None)
+
+    @property
+    def work_id(self) -> str:
+        """Return the name of its session in the ledger."""
+        return GateSession(uuid=self.session).work_id

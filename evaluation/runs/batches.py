@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from itertools import count
 from typing import TYPE_CHECKING
@@ -11,18 +10,16 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 from django.utils import timezone
 
-from agents.kit.llm import LLMRequest, Reply, Status, complete_many, estimate_tokens, ledger, request_digest
+from agents.kit.llm import LLMRequest, Reply, complete_many, estimate_tokens, ledger
 from agents.kit.llm.providers.base import Route
-from agents.kit.llm.requests import with_example
 from agents.kit.models import LLMBatch
 from agents.kit.work.batches import (
-    NO_ANSWER,
+    MOST_ROUNDS,
     Answers,
     BatchRefused,
+    InBatch,
     Outgoing,
     next_round,
-    reply_of,
-    request_key,
     submit_batch,
 )
 from evaluation.budget import why_over_budget
@@ -33,7 +30,6 @@ if TYPE_CHECKING:
     from evaluation.judge.questions import Replies
     from evaluation.runs.judging import EvaluationContext
 
-MOST_ROUNDS = 3  # what comes up after three batches is asked at once, at full price
 SHORTEST_PAUSE = 0.05  # seconds, where a person waits for batches
 LONGEST_PAUSE = 5.0
 
@@ -47,8 +43,7 @@ class BatchAsking:
     def __init__(self, context: EvaluationContext, route: Route) -> None:
         work_id = context.run.work_id
         self._context = context
-        self._route = route
-        self._answers = Answers(work_id)
+        self._answers = Answers(work_id, route)
         self._round = next_round(work_id)
         self._outgoing = Outgoing(work_id, route, self._round)
 
@@ -77,36 +72,19 @@ class BatchAsking:
                 answered = True
                 yield live[index][0], reply
 
-    def _answer(self, request: LLMRequest, first: Reply | None = None) -> Reply | LLMRequest | None:
-        """Return the reply of an earlier batch, the request itself where it is to be asked at once, None where it was put aside.
-
-        At once is asked what cannot wait, what a batch brought no answer to, and what comes up after three batches.
-
-        Args:
-            first: The malformed reply to the same request, when this is the second try with an example.
-        """
-        if request.tools or request.gate:  # these cannot wait for a batch
-            return request
-        digest = request_digest(request)
-        row = self._answers.take(request_key(request, digest))
-        if row is None and self._round <= MOST_ROUNDS:
-            self._put_aside(request, digest)
+    def _answer(self, request: LLMRequest) -> Reply | LLMRequest | None:
+        """Return the reply of an earlier batch, the request itself where it is to be asked at once, None where it was put aside."""
+        step = self._answers.next_step(request, may_wait=self._round <= MOST_ROUNDS)
+        if isinstance(step, InBatch):
+            self._put_aside(step)
             return None
-        if row is None or row.result in NO_ANSWER:
-            return request
-        reply = reply_of(request, row, self._route)
-        if first is not None:
-            return replace(reply, earlier=(first, *reply.earlier))  # the first try has a ledger row of its own
-        can_ask_again = request.reask and request.schema is not None and request.example
-        if reply.status is Status.MALFORMED and can_ask_again:
-            return self._answer(with_example(request), reply)  # the second try is the last one, as for live calls
-        return reply
+        return step
 
-    def _put_aside(self, request: LLMRequest, digest: str) -> None:
+    def _put_aside(self, step: InBatch) -> None:
         """Keep a request for the next batch, unless no batch would be accepted."""
         if self._context.refused or self._context.budget.reason:
             return
-        self._outgoing.add(request, digest)
+        self._outgoing.add(step.request, step.digest)
         if self._outgoing.is_full:
             self.submit()
 
@@ -118,7 +96,7 @@ class BatchAsking:
         context, run = self._context, self._context.run
         if not self._outgoing.questions or context.refused:
             return
-        planned = _planned_cost(self._outgoing)
+        planned = planned_cost(self._outgoing.way.model, [request for request, *_ in self._outgoing.questions])
         over_budget = why_over_budget(run.agent, run.judge, planned=planned)
         if over_budget:
             context.budget.reason = over_budget
@@ -138,14 +116,13 @@ class BatchAsking:
             context.waits = True
 
 
-def _planned_cost(outgoing: Outgoing) -> Decimal:
-    """Return what the requests put aside will cost: US dollars at the batch price; those without a price count as 0."""
-    model = outgoing.way.model
-    per_claim = answer_length(model).tokens
+def planned_cost(judge: str, requests: Iterable[LLMRequest]) -> Decimal:
+    """Return what requests to a judge will cost in a batch: US dollars; those without a price count as 0."""
+    per_claim = answer_length(judge).tokens
     total = Decimal(0)
-    for request, *_ in outgoing.questions:
+    for request in requests:
         claims = max(1, len(request.facts.get("claims", ())))
-        cost = ledger.estimate_cost(model, estimate_tokens(request), per_claim * claims, batch=True)
+        cost = ledger.estimate_cost(judge, estimate_tokens(request), per_claim * claims, batch=True)
         total += cost or 0
     return total
 

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from agents.kit.llm import ledger
 from agents.kit.models import LLMBatch, ModelPrice
+from agents.kit.work.batches import request_cancel
 from agents.kit.work.queues import wake_workers
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.runs.planning import RESUMABLE, PreparedRun, RunSpec, has_little_speech, prepare_run
@@ -126,7 +127,7 @@ def cancel_run(run: EvaluationRun) -> EvaluationRun:
         waited_for = other_links.exclude(agent_run__status__in=EvaluationRun.FINAL)
         own_channel_runs = list(run.channel_runs.filter(~Exists(waited_for)))
         _cancel(EvaluationRun.objects.filter(pk__in=[channel_run.pk for channel_run in own_channel_runs]))
-        _cancel_batches([run, *own_channel_runs])
+        request_cancel(LLMBatch.objects.filter(work_id__in=[stopped.work_id for stopped in (run, *own_channel_runs)]))
     used = ledger.totals(work_id=run.work_id)
     tokens = used.input_tokens + used.output_tokens + used.cache_read_tokens + used.cache_write_tokens
     EvaluationRun.objects.filter(pk=run.pk).update(token_usage=tokens)
@@ -173,13 +174,6 @@ def can_resume(run: EvaluationRun) -> bool:
         return True
     keys = [run.pk, *channel_runs.values_list("pk", flat=True)]
     return EvaluationScore.objects.filter(CALL_FAILED, evaluation_run__in=keys).exists()
-
-
-def _cancel_batches(runs: Sequence[EvaluationRun]) -> None:
-    """Have a worker cancel the batches of these runs; what was answered till then is paid for."""
-    now = timezone.now()
-    batches = LLMBatch.objects.filter(work_id__in=[run.work_id for run in runs], status__in=LLMBatch.OPEN)
-    batches.update(cancel_requested_at=now, next_look_at=now)
 
 
 def _cancel(runs: models.QuerySet[EvaluationRun]) -> int:

@@ -28,7 +28,8 @@ def collect_work() -> Iterator[Metric]:
     workers = GaugeMetricFamily("plumbline_workers_alive", "Worker processes heard of lately", labels=["kind"])
     now = timezone.now()
     for model in work_models():
-        pending = model._default_manager.order_by().filter(status=model.Status.PENDING)
+        # What waits for something else than a worker, such as the answers of a batch, is no sign that workers are missing.
+        pending = model._default_manager.order_by().filter(model.leasable(), status=model.Status.PENDING)
         waits = pending.aggregate(number=Count("pk"), first=Min("created_at"))
         kind = model._meta.db_table
         age = (now - waits["first"]).total_seconds() if waits["first"] else 0.0

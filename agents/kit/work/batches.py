@@ -9,15 +9,15 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import F, Max
+from django.db.models import F, Max, QuerySet
 from django.utils import timezone
 
 from agents.kit.llm import batch_api, endpoints, ledger
@@ -25,7 +25,16 @@ from agents.kit.llm.batch_api import BatchProblem
 from agents.kit.llm.endpoints import route_of
 from agents.kit.llm.providers import batch_problem
 from agents.kit.llm.providers.base import BatchState, Entry, Route
-from agents.kit.llm.requests import Exchange, Label, LLMRequest, Reply, Role, read_answer
+from agents.kit.llm.requests import (
+    Exchange,
+    Label,
+    LLMRequest,
+    Reply,
+    Role,
+    read_answer,
+    request_digest,
+    with_example,
+)
 from agents.kit.llm.requests import Status as ReplyStatus
 from agents.kit.models import LLMBatch, LLMBatchRequest, LLMCall
 from agents.kit.running import retry_on_outage
@@ -33,6 +42,7 @@ from agents.kit.work.queues import wake_workers
 
 MOST_REQUESTS = 2_000  # of the 100,000 that a batch may have: what is lost with one is little
 MOST_BYTES = 20_000_000  # of the 256 MB
+MOST_ROUNDS = 3  # what comes up after three batches is asked at once, at full price
 LEASE = timedelta(minutes=5)
 LONGEST_PAUSE = 600.0  # seconds between two looks
 LOOKED_FOR_AFTER = timedelta(minutes=1)  # when it is unknown whether a batch arrived: by then the server lists it
@@ -52,9 +62,10 @@ class BatchRefused(Exception):
     """Nothing was submitted; says why."""
 
 
-def why_no_batches(destination: Route) -> str:
-    """Return why no batches can be submitted to a destination; empty where they can."""
-    return batch_problem(destination.model) or destination.problem
+def why_no_batches(role: Role) -> str:
+    """Return why the questions of a role cannot go in batches (a provider without them, no key); empty where they can."""
+    route = route_of(role)
+    return batch_problem(route.model) or route.problem
 
 
 def request_key(request: LLMRequest, digest: str) -> str:
@@ -75,11 +86,16 @@ def _never_in_batches(way: Route) -> set[str]:
 
 @dataclass(slots=True)
 class Outgoing:
-    """Questions of one piece of work that are to be submitted together: each with its request, key, digest and body, in this order."""
+    """Questions that are to be submitted together: each with its request, key, digest and body, in this order.
+
+    Attributes:
+        work_id: The work that the batch serves. Answers belong to the work named in the label of their question; several may share it.
+        round: Which submission of this work it is, from 1.
+    """
 
     work_id: str
     way: Route
-    round: int
+    round: int = 1
     questions: list[tuple[LLMRequest, str, str, dict[str, Any]]] = field(default_factory=list)
     bytes: int = 0
 
@@ -100,6 +116,7 @@ def submit_batch(
     allowed: Callable[[], bool] = lambda: True,
     agent_id: int | None = None,
     planned: Decimal = Decimal(0),
+    written: Callable[[LLMBatch], None] = lambda batch: None,
 ) -> LLMBatch | None:
     """Submit what is in `outgoing` and empty it, whatever becomes of the batch.
 
@@ -109,6 +126,8 @@ def submit_batch(
     Args:
         allowed: Called just before it is sent: whether the work is still the caller's.
         planned: US dollars they are expected to cost; budgets count them while the batch is open.
+        written: Called in the transaction that stores the rows, before anything is sent: to note which work waits for the batch. It raises
+            IntegrityError where another process has that work.
 
     Returns:
         The batch, whether or not it is known to have arrived; None where another process has the work, or has asked these questions.
@@ -123,7 +142,9 @@ def submit_batch(
     if not allowed():
         return None
     try:
-        batch = _write_rows(outgoing, questions, names, owner=owner, agent_id=agent_id, planned_usd=planned)
+        with transaction.atomic():
+            batch = _write_rows(outgoing, questions, names, owner=owner, agent_id=agent_id, planned_usd=planned)
+            written(batch)
     except IntegrityError:  # another process has asked one of these questions, and waits for its answer
         return None
     try:
@@ -159,7 +180,7 @@ def _write_rows(
     owner: str,
     **fields: Any,
 ) -> LLMBatch:
-    """Commit a batch, running and leased by `owner`, with one row for each question; `fields` are further columns of the batch.
+    """Store a batch, running and leased by `owner`, with one row for each question; `fields` are further columns of the batch.
 
     Should the process die now, the next look at it is after LOOKED_FOR_AFTER.
 
@@ -167,35 +188,34 @@ def _write_rows(
         IntegrityError: One of the questions of this work waits for its answer already.
     """
     now = timezone.now()
-    with transaction.atomic():
-        batch: LLMBatch = LLMBatch.objects.create(
-            status=Status.RUNNING,
-            lease_owner=owner,
-            lease_expires_at=now + LEASE,
-            started_at=now,
-            work_id=outgoing.work_id,
-            round=outgoing.round,
-            role=questions[0][0].role,
-            model=outgoing.way.model,
-            base_url=outgoing.way.base_url,
-            requests=len(questions),
-            next_look_at=now + LOOKED_FOR_AFTER,
-            **fields,
-        )
-        LLMBatchRequest.objects.bulk_create(
-            [
-                LLMBatchRequest(
-                    batch=batch,
-                    custom_id=name,
-                    work_id=outgoing.work_id,
-                    request_key=key,
-                    request_digest=digest,
-                    label=asdict(request.label),
-                )
-                for name, (request, key, digest, _) in zip(names, questions, strict=True)
-            ],
-            batch_size=500,
-        )
+    batch: LLMBatch = LLMBatch.objects.create(
+        status=Status.RUNNING,
+        lease_owner=owner,
+        lease_expires_at=now + LEASE,
+        started_at=now,
+        work_id=outgoing.work_id,
+        round=outgoing.round,
+        role=questions[0][0].role,
+        model=outgoing.way.model,
+        base_url=outgoing.way.base_url,
+        requests=len(questions),
+        next_look_at=now + LOOKED_FOR_AFTER,
+        **fields,
+    )
+    LLMBatchRequest.objects.bulk_create(
+        [
+            LLMBatchRequest(
+                batch=batch,
+                custom_id=name,
+                work_id=request.label.work_id,
+                request_key=key,
+                request_digest=digest,
+                label=asdict(request.label),
+            )
+            for name, (request, key, digest, _) in zip(names, questions, strict=True)
+        ],
+        batch_size=500,
+    )
     return batch
 
 
@@ -426,15 +446,29 @@ def is_waiting(work_id: str) -> bool:
     return LLMBatch.objects.filter(work_id=work_id, status__in=LLMBatch.OPEN).exists()
 
 
-class Answers:
-    """What came back for one piece of work; each answer is given once."""
+def request_cancel(batches: QuerySet[LLMBatch]) -> None:
+    """Have a worker cancel those of these batches that are open; what was answered till then is paid for."""
+    now = timezone.now()
+    batches.filter(status__in=LLMBatch.OPEN).update(cancel_requested_at=now, next_look_at=now)
 
-    def __init__(self, work_id: str, keys: Collection[str] | None = None) -> None:
-        """Read what came back for these questions; None: for all of the work."""
+
+@dataclass(frozen=True, slots=True)
+class InBatch:
+    """A question that is to go in the next batch."""
+
+    request: LLMRequest
+    digest: str
+
+
+class Answers:
+    """What a model's batches answered for one piece of work; each answer is given once."""
+
+    def __init__(self, work_id: str, route: Route) -> None:
+        self._route = route
         self._rows: dict[str, deque[int]] = {}
-        ended = LLMBatchRequest.objects.filter(work_id=work_id, result__in=(Result.SUCCEEDED, *NO_ANSWER))
-        if keys is not None:
-            ended = ended.filter(request_key__in=keys)
+        ended = LLMBatchRequest.objects.filter(
+            work_id=work_id, batch__model=route.model, result__in=(Result.SUCCEEDED, *NO_ANSWER)
+        )
         for key, pk in ended.order_by("pk").values_list("request_key", "pk"):
             self._rows.setdefault(key, deque()).append(pk)
 
@@ -442,6 +476,35 @@ class Answers:
         """Return the next answer to this question, or what became of it; None when it was never asked or all its answers are taken."""
         waiting = self._rows.get(key)
         return LLMBatchRequest.objects.filter(pk=waiting.popleft()).first() if waiting else None
+
+    def next_step(
+        self, request: LLMRequest, *, may_wait: bool, first: Reply | None = None
+    ) -> Reply | InBatch | LLMRequest:
+        """Return the reply of an earlier batch, the question for the next one, or the request itself where it is to be asked at once.
+
+        At once is asked what cannot wait, and what a batch brought no answer to. A malformed answer is asked for once more with an
+        example, as for live calls.
+
+        Args:
+            may_wait: Whether what no batch was asked yet may go in the next one; False: it is asked at once.
+            first: The malformed reply to the same request, when this is the second try with an example.
+        """
+        if request.tools or request.gate:  # these cannot wait for a batch
+            return request
+        digest = request_digest(request)
+        row = self.take(request_key(request, digest))
+        if row is None and may_wait:
+            return InBatch(request, digest)
+        if row is None or row.result in NO_ANSWER:
+            return request
+        reply = reply_of(request, row, self._route)
+        if first is not None:
+            return replace(reply, earlier=(first, *reply.earlier))  # the first try has a ledger row of its own
+        can_ask_again = request.reask and request.schema is not None and request.example
+        if reply.status is ReplyStatus.MALFORMED and can_ask_again:
+            # The second try is the last one.
+            return self.next_step(with_example(request), may_wait=may_wait, first=reply)
+        return reply
 
 
 def reply_of(request: LLMRequest, row: LLMBatchRequest, destination: Route) -> Reply:
