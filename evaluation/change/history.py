@@ -26,7 +26,7 @@ from evaluation.statistics.bootstrap import Interval
 from evaluation.statistics.difference import mean_interval, weighted_mean
 
 MOST_RUNS = 400  # the newest evaluations of the agents together
-MOST_JUDGED = 2_000  # messages of the agents together, the newest; an evaluation that judged one again makes it count again
+MOST_JUDGED = 2_000  # their newest messages; an evaluation that judged one again makes it count again
 MOST_LINKED = 60  # evaluations whose channels are read
 ROLLING = 10  # messages in a rolling mean
 RUN_FIELDS = (

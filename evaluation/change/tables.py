@@ -46,7 +46,7 @@ TABLES = (
             "baseline_scored unscored inverted judge procedure agreement labels baseline_run=baseline_run_id "
             "evaluation_run=evaluation_run_id measured_at since_tag since_value since_at"
         ),
-        no_speech="judge proposition since_tag value",
+        no_speech="judge proposition since_tag value baseline_course course",
         typed="since_value",
     ),
     Table(

@@ -62,6 +62,7 @@ def test_an_empty_console_says_how_to_begin() -> None:
     html = home()
 
     assert "There are no agents" in steps(html)
+    assert 'id="drift"' not in html, "there is nothing yet that could drift"
     assert "manage.py seed" in html
     assert f'href="{reverse("admin:agents_import_add")}"' in html
 

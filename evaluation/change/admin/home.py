@@ -128,12 +128,14 @@ def ask_about_drift(request: HttpRequest) -> Questions:
 def drifted_agents(request: HttpRequest, answers: Answers) -> SafeString | None:
     """Return a row for each agent that drifted: what and since when, its scores, what to do; and how many did not or are not known.
 
-    None for those who may not see agents; without scores for those who may not see evaluations.
+    None where there are no active agents, and for those who may not see agents; without scores for those who may not see evaluations.
     """
     if not request.user.has_perm("agents.view_agent"):
         return None
     agents = Agent.objects.watched().filter(is_active=True).order_by("display_name", "slug")
     shown = list(agents.only("slug", "display_name", "avatar_color")[:MOST_AGENTS])
+    if not shown:
+        return None
     has_examples_beside = answers["own agents"] and answers["example agents"]
     judged = _judge_of(shown)
     are_all = len(shown) < MOST_AGENTS and not has_examples_beside  # else the p values of others count, too
@@ -147,7 +149,7 @@ def drifted_agents(request: HttpRequest, answers: Answers) -> SafeString | None:
         "agents": overview.total,
         "compared": sum(overview.states.get(state, 0) for state in COMPARED),
         "more": max(0, len(fallen) - MOST_ROWS),
-        "are_examples": not answers["own agents"] and bool(shown),
+        "are_examples": not answers["own agents"],
         "leaves_out_examples": has_examples_beside,
         "judge": judged_by(judged) if judged is not None else "",
         "not_usable": not_usable(passports_of_drifts(judged, overview.drifts)) if judged is not None else "",
