@@ -1,4 +1,4 @@
-"""Agents: the persona with its traits, memory and versions, its prompt as it would be sent now, and the button *Run a turn*.
+"""Agents: the persona with its traits, memory and versions, its prompt as it would be sent now, and a turn that is asked for.
 
 Every save goes through `agents.personas.persona.record_version`.
 """
@@ -259,6 +259,7 @@ class TraitInline(TabularInline[Trait, Agent]):
 class MemoryBlockInline(StackedInline[MemoryBlock, Agent]):
     model = MemoryBlock
     fields = ("label", "value")
+    collapsible = True
 
 
 OWN_FIELDS = (
@@ -326,7 +327,9 @@ class AgentAdmin(ModelAdmin[Agent]):
         may = request.user.has_perms
         if may((*MAY_PREVIEW, "agents.view_channel")):
             chats = reverse("admin:agents_channel_chats", args=[obj.pk])
-            buttons.append(Button(label="Chat", url=chats, why="talk to it; nothing of it enters a measurement", main=True))
+            buttons.append(
+                Button(label="Chat", url=chats, why="talk to it; nothing of it enters a measurement", main=True)
+            )
         if may([MAY_RUN]):
             why = "estimates, asks, and shows each step"
             buttons.append(Button(label="Run a turn", url=self.url("turn", obj), why=why))
@@ -550,7 +553,9 @@ def versions_section(request: HttpRequest, agent: Agent) -> SafeString:
     return render_to_string("admin/agents/agent/newest_versions.html", context)
 
 
-extend(Agent, "agents.view_agent", tab="persona", panels=(persona_anchor,), anchors=(("persona", "Persona and traits"),))
+extend(
+    Agent, "agents.view_agent", tab="persona", panels=(persona_anchor,), anchors=(("persona", "Persona and traits"),)
+)
 extend(
     Agent, MAY_SEE_VERSIONS, tab="history", sections=(versions_section,), anchors=(("versions", "Persona versions"),)
 )

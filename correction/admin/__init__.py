@@ -41,9 +41,7 @@ extend(
     sections=(corrections_panel,),
     anchors=(("corrections", "Last corrections"),),
 )
-extend(
-    Agent, "kit.view_llmcall", order=2, tab="history", sections=(costs_panel,), anchors=(("costs", "Costs"),)
-)
+extend(Agent, "kit.view_llmcall", order=2, tab="history", sections=(costs_panel,), anchors=(("costs", "Costs"),))
 extend(Agent, "correction.change_agentevaluationconfig", actions=(copy_corrections,))
 extend(ApiToken, "kit.add_apitoken", sections=(example_of_check,))
 extend(

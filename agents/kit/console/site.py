@@ -437,7 +437,6 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
             subtitle=str(row),
             original=row,
             change=True,
-            has_add_permission=self.has_add_permission(request),
             preserved_filters=self.get_preserved_filters(request),
             tab=tab,
             tab_list=self._tab_list(request, row),

@@ -37,6 +37,7 @@ extend(
 extend(
     Agent,
     "evaluation.view_evaluationrun",
+    order=-1,
     tab="history",
     panels=(drift_panel,),
     anchors=(("drift", "Drift over time"),),
