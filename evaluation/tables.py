@@ -59,7 +59,7 @@ TABLES = (
                 "judge_endpoint served_models=models_that_answered prompt_digest persona_digest proposition_digest spec_digest",
             ),
         ),
-        empty="Choose Evaluate now or Capture baseline on an agent's page, or run manage.py capture_baseline --agents all.",
+        empty="Choose Evaluate or Capture baseline on an agent's page, or run manage.py capture_baseline --agents all.",
         start=(("Choose an agent", "admin:agents_agent_changelist", "agents.view_agent"),),
         export=export_of(
             "id=pk agent=agent.slug channel=channel.slug status dimensions overall_score judge is_heuristic procedure repeats is_baseline "
@@ -94,7 +94,7 @@ TABLES = (
         filters="run=evaluation_run? message? dimension status judge proposition_id height evaluation_run__agent message__tags "
         "evaluation_run__created_at",
         search="proposition_id*",
-        empty="Evaluations make them: choose Evaluate now on an agent's page, or run manage.py evaluate.",
+        empty="Evaluations make them: choose Evaluate on an agent's page, or run manage.py evaluate.",
         start=(("Choose an agent", "admin:agents_agent_changelist", "agents.view_agent"),),
         fields=(
             ("", "outcome reason dimension judge who evaluation_run judged_at"),

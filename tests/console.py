@@ -65,6 +65,11 @@ def page_of(row: Model, view: str = "change") -> str:
     return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_{view}", args=[row.pk])
 
 
+def tab_of(row: Model, tab: str) -> str:
+    """The address of a tab of the row's page."""
+    return f"{page_of(row)}?tab={tab}"
+
+
 def read(client: Client, url: str) -> str:
     """The page's HTML, which must be there."""
     response = client.get(url)

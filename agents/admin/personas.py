@@ -1,4 +1,4 @@
-"""Agents: the persona with its traits, memory and versions, its prompt as it would be sent now, and the button *Run a turn*.
+"""Agents: the persona with its traits, memory and versions, its prompt as it would be sent now, and a turn that is asked for.
 
 Every save goes through `agents.personas.persona.record_version`.
 """
@@ -35,9 +35,11 @@ from agents.kit.console.site import (
     ModelAdmin,
     Select,
     StackedInline,
+    Tab,
     TabularInline,
     TextInput,
     console_page,
+    extend,
 )
 from agents.kit.llm import ledger
 from agents.kit.llm.endpoints import model_of, problem_of
@@ -66,6 +68,7 @@ MAY_RUN = "agents.add_run"
 MAY_PREVIEW = ("agents.view_agent", "agents.view_message")
 MAY_SEE_VERSIONS = "agents.view_personaversion"
 VERSIONS_SHOWN = 10  # on a page; each is compared with the one before
+VERSIONS_NAMED = 3  # on the agent's own page
 MOST_CHANNELS = 100  # to choose from
 OWN_SECTIONS = (
     "persona",
@@ -256,7 +259,7 @@ class TraitInline(TabularInline[Trait, Agent]):
 class MemoryBlockInline(StackedInline[MemoryBlock, Agent]):
     model = MemoryBlock
     fields = ("label", "value")
-    tab = True
+    collapsible = True
 
 
 OWN_FIELDS = (
@@ -272,12 +275,20 @@ OWN_FIELDS = (
 )
 
 
+# The extensions of the layers above name them by their keys.
+AGENT_TABS = (
+    Tab(key="overview", title="Overview"),
+    Tab(key="persona", title="Persona", has_form=True),
+    Tab(key="gate", title="Gate"),
+    Tab(key="history", title="History"),
+)
 MOST_MESSAGES = 1_000  # of an agent, counted in the list
 
 
 @admin.register(Agent)
 class AgentAdmin(ModelAdmin[Agent]):
     form = AgentForm
+    tabs = AGENT_TABS
     list_before_template = "admin/list_starts.html"
     prepopulated_fields: ClassVar = {"slug": ("display_name",)}
     readonly_fields = ("origin", "rendered_persona", "traces")
@@ -316,7 +327,9 @@ class AgentAdmin(ModelAdmin[Agent]):
         may = request.user.has_perms
         if may((*MAY_PREVIEW, "agents.view_channel")):
             chats = reverse("admin:agents_channel_chats", args=[obj.pk])
-            buttons.append(Button(label="Chat", url=chats, why="talk to it; nothing of it enters a measurement"))
+            buttons.append(
+                Button(label="Chat", url=chats, why="talk to it; nothing of it enters a measurement", main=True)
+            )
         if may([MAY_RUN]):
             why = "estimates, asks, and shows each step"
             buttons.append(Button(label="Run a turn", url=self.url("turn", obj), why=why))
@@ -329,18 +342,30 @@ class AgentAdmin(ModelAdmin[Agent]):
         return buttons
 
     def get_panels(self, request: HttpRequest, obj: Agent) -> list[SafeString]:
-        """Return who it is and what can be done, then what the other apps know of it."""
+        """Return who it is and what can be done, then what the other apps know of it that belongs to the tab that is shown."""
+        buttons = sorted(self.get_buttons(request, obj), key=lambda button: button.label)
+        shown = self.chosen_tab(request)
+        anchors: list[tuple[str, str]] = []
+        elsewhere: list[tuple[str, str]] = []  # ids of parts of other tabs, and where they are
+        for tab in self.tabs_for_user(request):
+            if tab == shown:
+                anchors += self.get_anchors(request, tab)
+            else:
+                url = self.tab_url(request, tab, obj)
+                elsewhere += [(part, f"{url}#{part}") for part, _ in self.get_anchors(request, tab)]
         context = {
             "agent": obj,
             "avatar": display.avatar(obj.display_name, obj.avatar_color),
             "name": display.isolated(obj.display_name),
             "title": display.isolated(obj.title) if obj.title else "",
             "facts": self.traces(obj),
-            "buttons": self.get_buttons(request, obj),
-            "anchors": [*self.get_anchors(request), ("persona", "Persona and traits")],
+            "buttons": [button for button in buttons if button.main],
+            "menu": [button for button in buttons if not button.main],
+            "anchors": anchors,
+            "elsewhere": elsewhere,
         }
         toolbar = render_to_string("admin/agents/agent/toolbar.html", context)
-        return [toolbar, *super().get_panels(request, obj), SafeString('<div id="persona"></div>')]
+        return [toolbar, *super().get_panels(request, obj)]
 
     @admin.display(description="agent", ordering="display_name")
     def who(self, agent: Agent) -> SafeString:
@@ -511,6 +536,29 @@ class AgentAdmin(ModelAdmin[Agent]):
             text = "it holds from the next turn on" if made else "it said so already"  # None: no version was needed
             self.message_user(request, f"The persona says what version {number} said; {text}.", messages.SUCCESS)
         return HttpResponseRedirect(self.url("versions", agent))
+
+
+def persona_anchor(request: HttpRequest, agent: Agent) -> SafeString:
+    """Return the place above the form to which links to the persona lead."""
+    return SafeString('<div id="persona"></div>')
+
+
+def versions_section(request: HttpRequest, agent: Agent) -> SafeString:
+    """Return the newest versions of the persona, and the way to what changed in them. One query."""
+    versions = PersonaVersion.objects.filter(agent=agent).select_related("created_by").order_by("-number")
+    context = {
+        "versions": list(versions.defer("system_prompt", "traits")[:VERSIONS_NAMED]),
+        "url": reverse("admin:agents_agent_versions", args=[agent.pk]),
+    }
+    return render_to_string("admin/agents/agent/newest_versions.html", context)
+
+
+extend(
+    Agent, "agents.view_agent", tab="persona", panels=(persona_anchor,), anchors=(("persona", "Persona and traits"),)
+)
+extend(
+    Agent, MAY_SEE_VERSIONS, tab="history", sections=(versions_section,), anchors=(("versions", "Persona versions"),)
+)
 
 
 def _changes(before: PersonaVersion, after: PersonaVersion) -> dict[str, Any]:

@@ -29,6 +29,7 @@ add_choice("gate_mode", gate_in_chat, gate_overrides)
 extend(
     Agent,
     "correction.view_agentevaluationconfig",
+    tab="gate",
     sections=(config_panel,),
     buttons=(gate_buttons,),
     anchors=(("config", "Corrections"),),
@@ -36,10 +37,11 @@ extend(
 extend(
     Agent,
     "correction.view_correctionlog",
+    tab="gate",
     sections=(corrections_panel,),
     anchors=(("corrections", "Last corrections"),),
 )
-extend(Agent, "kit.view_llmcall", order=2, sections=(costs_panel,), anchors=(("costs", "Costs"),))
+extend(Agent, "kit.view_llmcall", order=2, tab="history", sections=(costs_panel,), anchors=(("costs", "Costs"),))
 extend(Agent, "correction.change_agentevaluationconfig", actions=(copy_corrections,))
 extend(ApiToken, "kit.add_apitoken", sections=(example_of_check,))
 extend(

@@ -67,11 +67,12 @@ def kind_of_judge() -> str:
 
 def gate_buttons(request: HttpRequest, agent: Agent) -> list[Button]:
     """Return the buttons of an agent's page that lead here."""
-    buttons = [Button(label="Gate", url=gate_url(agent), why="what it would send back; off, observe or enforce")]
+    buttons = [
+        Button(label="Gate", url=gate_url(agent), why="what it would send back; off, observe or enforce", main=True)
+    ]
     if request.user.has_perm(CHECK_PERMISSION):
-        buttons.append(
-            Button(label="Check a sentence", url=f"{gate_url(agent)}#check", why="the gate's verdict on a draft")
-        )
+        why = "the gate's verdict on a sentence that you type"
+        buttons.append(Button(label="Check", url=f"{gate_url(agent)}#check", why=why, main=True))
     return buttons
 
 

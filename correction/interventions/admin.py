@@ -283,4 +283,11 @@ def run_panel(request: HttpRequest, run: Run) -> SafeString:
 
 
 extend(Run, "interventions.view_interventionlog", panels=(run_panel,))
-extend(Agent, "interventions.view_interventionlog", order=1, sections=(nudges_panel,), anchors=(("nudges", "Nudges"),))
+extend(
+    Agent,
+    "interventions.view_interventionlog",
+    order=1,
+    tab="gate",
+    sections=(nudges_panel,),
+    anchors=(("nudges", "Nudges"),),
+)

@@ -10,7 +10,7 @@ from django.test import Client
 
 from agents.models import Agent, PersonaVersion, Trait
 from agents.personas.persona import TraitValue
-from tests.console import list_of, page_of, signed_in, staff, superuser
+from tests.console import list_of, signed_in, staff, superuser, tab_of
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -36,7 +36,7 @@ def ada() -> Agent:
 
 def form(console: Client, agent: Agent, **changes: Any) -> dict[str, Any]:
     """What the browser would send from the agent's page, with some fields changed."""
-    response = console.get(page_of(agent))
+    response = console.get(tab_of(agent, "persona"))
     main = response.context["adminform"].form
     forms = [main]
     for inline in response.context["inline_admin_formsets"]:
@@ -46,7 +46,7 @@ def form(console: Client, agent: Agent, **changes: Any) -> dict[str, Any]:
 
 
 def save(console: Client, agent: Agent, **changes: Any) -> None:
-    response = console.post(page_of(agent), form(console, agent, **changes))
+    response = console.post(tab_of(agent, "persona"), form(console, agent, **changes))
     assert response.status_code == 302, response.context["errors"]
 
 
@@ -94,7 +94,7 @@ def test_a_new_agent_starts_with_its_first_version(console: Client) -> None:
 def test_sample_lines_are_a_list_of_texts(console: Client, ada: Agent) -> None:
     values = form(console, ada)
     for lines in ('"one text"', "[1, 2]", '[""]'):
-        response = console.post(page_of(ada), {**values, "sample_lines": lines})
+        response = console.post(tab_of(ada, "persona"), {**values, "sample_lines": lines})
 
         assert response.status_code == 200
         assert "sample_lines" in response.context["adminform"].form.errors, lines
@@ -103,10 +103,10 @@ def test_sample_lines_are_a_list_of_texts(console: Client, ada: Agent) -> None:
 def test_aliases_are_a_list_of_names(console: Client, ada: Agent) -> None:
     values = form(console, ada)
 
-    refused = console.post(page_of(ada), {**values, "aliases": '["@ada"]'})
+    refused = console.post(tab_of(ada, "persona"), {**values, "aliases": '["@ada"]'})
     assert refused.status_code == 200
     assert "aliases" in refused.context["adminform"].form.errors
-    assert console.post(page_of(ada), {**values, "aliases": '["Countess"]'}).status_code == 302
+    assert console.post(tab_of(ada, "persona"), {**values, "aliases": '["Countess"]'}).status_code == 302
     ada.refresh_from_db()
     assert ada.aliases == ["Countess"]
 
@@ -115,7 +115,7 @@ def test_two_traits_of_one_name_are_refused(console: Client, ada: Agent) -> None
     values = form(console, ada)
     new = {"traits-TOTAL_FORMS": "3", "traits-2-name": "Dry", "traits-2-strength": "1", "traits-2-sentiment": "0"}
     for clash in ({"traits-1-name": "DRY"}, new):
-        response = console.post(page_of(ada), {**values, **clash})
+        response = console.post(tab_of(ada, "persona"), {**values, **clash})
 
         assert response.status_code == 200
         assert "This agent has a trait of that name already." in response.content.decode()

@@ -17,7 +17,7 @@ from agents.models import Agent
 from correction.config.configure import config_history, configure
 from correction.config.settings import resolve_config
 from correction.models import AgentEvaluationConfig
-from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, viewer
+from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, tab_of, viewer
 from tests.correction.config_page import filled_in
 from tests.correction.judged_drafts import make_log
 from tests.correction.ledger import call
@@ -74,8 +74,9 @@ def test_the_agents_page_shows_settings_drafts_held_back_and_costs(root: Client,
     call(ada, cost="0.0125", input_tokens=900, output_tokens=80)
     call(ada, cost=None, purpose="evaluation", mechanism="adherence")
     call(ada, cost="7", at=timezone.now() - timedelta(days=8))
-    html = read(root, page_of(ada))
+    html = read(root, tab_of(ada, "gate"))
     text = plain(html)
+    costs = plain(read(root, tab_of(ada, "history")))
 
     assert "gate enforce" in text
     assert "adherence threshold: 6.5, own" in text
@@ -87,30 +88,31 @@ def test_the_agents_page_shows_settings_drafts_held_back_and_costs(root: Client,
     assert "attempt 1 forced through gate" in text
     assert f'href="{page_of(log)}"' in html
     assert "All is well." not in text
-    assert "Costs, last 7 days 2 calls $0.0125 + 1 unpriced" in text
-    assert "gate correction 1 900 · 80 $0.0125" in text
+    assert "Costs, last 7 days 2 calls $0.0125 + 1 unpriced" in costs
+    assert "gate correction 1 900 · 80 $0.0125" in costs
 
 
 def test_each_part_takes_its_own_right(ada: Agent) -> None:
     make_log(ada, {"adherence": 2.0}, outcome="corrected", text="As per my last mail.")
-    seen = plain(read(signed_in(staff("agents.view_agent", "correction.view_correctionlog")), page_of(ada)))
-    others = plain(read(signed_in(staff("agents.view_agent", username="other")), page_of(ada)))
+    seen = plain(read(signed_in(staff("agents.view_agent", "correction.view_correctionlog")), tab_of(ada, "gate")))
+    others = plain(read(signed_in(staff("agents.view_agent", username="other")), tab_of(ada, "gate")))
 
     assert "Last corrections" in seen
     assert "As per my last mail." not in seen  # which takes the right to read messages
-    assert "Costs" not in seen
+    assert "Costs" not in plain(read(signed_in(User.objects.get(username="staff")), tab_of(ada, "history")))
     assert "Last corrections" not in others
 
 
-def test_the_agents_page_takes_constant_queries(ada: Agent) -> None:
+@pytest.mark.parametrize("tab", ["overview", "persona", "gate", "history"])
+def test_the_agents_page_takes_constant_queries(ada: Agent, tab: str) -> None:
     client = signed_in(viewer())
     make_log(ada, {"adherence": 2.0}, outcome="corrected", text="As per my last mail.")
     call(ada)
-    few = queries(client, page_of(ada))
+    few = queries(client, tab_of(ada, tab))
     for _ in range(4):
         make_log(ada, {"adherence": 2.0}, outcome="corrected", text="As per my last mail.")
         call(ada)
-    many = queries(client, page_of(ada))
+    many = queries(client, tab_of(ada, tab))
 
     assert len(many) == len(few), "\n".join(many)
 
@@ -155,7 +157,7 @@ def test_changes_of_corrections_are_marked_in_the_agent_s_charts(root: Client) -
     configure(agent=ada, changes={"gate_mode": "enforce", "gate_adherence_threshold": "6"}, user=anna, reason=HOSTILE)
     configure(agent=make_agent("bob"), changes={"gate_mode": "off"}, user=anna)
     configure(agent=None, changes={"max_correction_attempts": 1}, user=anna)
-    html = charts(read(root, page_of(ada)))
+    html = charts(read(root, tab_of(ada, "history")))
     text = plain(html)
 
     assert "Ada: gate mode observe → enforce, adherence threshold inherit → 6 by anna" in text
@@ -164,7 +166,7 @@ def test_changes_of_corrections_are_marked_in_the_agent_s_charts(root: Client) -
     assert f"/admin/correction/agentevaluationconfig/target/{ada.pk}/history/" in html
     assert "/admin/correction/agentevaluationconfig/target/defaults/history/" in html
     blind = staff("change.view_baseline", "evaluation.view_evaluationrun", "agents.view_agent", username="blind")
-    assert "--pl-warning" not in charts(read(signed_in(blind), page_of(ada)))
+    assert "--pl-warning" not in charts(read(signed_in(blind), tab_of(ada, "history")))
 
 
 def charts(html: str) -> str:

@@ -15,7 +15,7 @@ from correction.models import CorrectionLog
 from evaluation.calibration.models import JudgeCalibration, LabelSet
 from evaluation.change.models import DriftAlert
 from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore
-from tests.console import list_of, page_of
+from tests.console import list_of, page_of, tab_of
 
 NAMES = (
     "home",
@@ -80,6 +80,7 @@ def other_pages() -> list[str]:
     return [
         *map(list_of, tables),
         *map(page_of, rows),
+        *(tab_of(michael, tab) for tab in ("persona", "gate", "history")),
         *(page_of(michael, view) for view in ("versions", "prompt", "turn")),
         reverse("admin:agents_channel_chats", args=[michael.pk]),
         reverse("admin:correction_agentevaluationconfig_target", args=[michael.pk]),

@@ -41,7 +41,7 @@ def test_an_evaluation_is_estimated_asked_for_and_watched_to_its_end(
 ) -> None:
     visitor = visit(operator, page_of(ada), width=390)
     page = visitor.page
-    page.get_by_role("link", name="Evaluate now").first.click()
+    page.get_by_role("link", name="Evaluate", exact=True).click()
     expect(page.get_by_text("What it takes")).to_be_visible()
     assert visitor.faults() == []
     page.get_by_label("Messages", exact=True).fill("4")

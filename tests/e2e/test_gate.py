@@ -63,7 +63,7 @@ def test_a_sentence_is_checked_from_the_agent_s_page(
     llm_server.respond = by_text(Hooray=2)
     visitor = visit(operator, page_of(ada), width=390)
     page = visitor.page
-    page.get_by_role("link", name="Check a sentence").first.click()
+    page.get_by_role("link", name="Check", exact=True).click()
     page.get_by_label("What Ada would say").fill("Hooray <b>all</b>!")
     page.get_by_role("button", name="Check", exact=True).click()
 

@@ -16,7 +16,7 @@ from correction.admin.matrix import gate_url
 from correction.config.configure import configure
 from evaluation.change.models import DriftAlert
 from evaluation.change.stored import store_ended
-from tests.console import page_of
+from tests.console import page_of, tab_of
 from tests.correction.judged_drafts import make_log
 from tests.correction.ledger import call
 from tests.e2e.axe import grave_faults
@@ -128,7 +128,7 @@ def test_a_stretch_of_time_is_chosen_by_button_keyboard_or_dragging(
     visitor = visit(width=1440)
     page = visitor.page
     visitor.sign_in(operator)
-    url = f"{page_of(morning)}#drift"
+    url = f"{tab_of(morning, 'history')}#drift"
     visitor.open(url)
     page.wait_for_function(DRAWN)
     contrasts = page.evaluate(OF_CHARTS)

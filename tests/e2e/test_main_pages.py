@@ -18,6 +18,7 @@ from pytest_django.plugin import DjangoDbBlocker
 from agents.kit.console import display
 from agents.models import Agent
 from correction.config.settings import resolve_config
+from tests.console import tab_of
 from tests.e2e.axe import grave_faults
 from tests.e2e.conftest import Visitor
 from tests.e2e.main_pages import NAMES, main_pages, other_pages
@@ -112,9 +113,36 @@ def test_home_says_who_drifted_since_when(visit: Callable[..., Visitor], site: s
         expect(row.get_by_role("link", name="Gate")).to_be_visible()
 
 
+def test_an_agents_overview_says_what_happened_within_three_screens(visit: Callable[..., Visitor], site: str) -> None:
+    visitor = visit(width=390)
+    visitor.enter(User.objects.get(username="reader"))
+    high = {}
+    for agent in Agent.objects.listed():
+        visitor.open(display.page_url(agent))
+        visitor.settle()
+        first = visitor.page.locator("#change .pl-overview-sentence")
+        expect(first).to_be_in_viewport(ratio=1)
+        high[agent.slug] = visitor.page.evaluate("document.documentElement.scrollHeight / 844")
+    assert {slug: screens for slug, screens in high.items() if screens > 3} == {}
+
+
+def test_a_link_to_a_part_leads_to_the_tab_that_has_it(visit: Callable[..., Visitor], site: str) -> None:
+    michael = Agent.objects.get(slug="michael")
+    visitor = visit(User.objects.get(username="reader"), f"{display.page_url(michael)}#costs")
+    page = visitor.page
+    page.wait_for_url(f"**{tab_of(michael, 'history')}#costs")
+    expect(page.locator("#costs")).to_be_attached()
+
+    visitor.open(f"{display.page_url(michael)}#change")
+    expect(page.locator("#change")).to_be_in_viewport()
+    page.locator("summary", has_text="More").press("Enter")
+    page.get_by_role("link", name="Prompt preview").press("Enter")
+    page.wait_for_url("**/prompt/")
+
+
 def test_a_point_of_a_chart_opens_its_message(visit: Callable[..., Visitor], site: str) -> None:
     michael = Agent.objects.get(slug="michael")
-    visitor = visit(User.objects.get(username="reader"), f"{display.page_url(michael)}#drift")
+    visitor = visit(User.objects.get(username="reader"), f"{tab_of(michael, 'history')}#drift")
     page = visitor.page
     visitor.settle()
     points = page.evaluate("""() => {

@@ -15,7 +15,7 @@ from agents.models import Agent, Message
 from agents.personas.persona import TraitValue
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun, EvaluationScore
-from tests.console import list_of, page_of, read
+from tests.console import list_of, page_of, read, tab_of
 from tests.evaluation.judged import LLM, OFFLINE, cells, make_baseline, make_run, make_score
 from tests.factories import make_agent, make_channel, say
 
@@ -53,6 +53,7 @@ def pages() -> list[str]:
         *(page_of(row) for row in rows),
         list_of(Agent),
         page_of(agent),
+        tab_of(agent, "history"),
         transcript,
     ]
 

@@ -177,6 +177,6 @@ def test_the_console_marks_what_was_judged_differently(llm_server: LLMServer, ad
         "/admin/evaluation/evaluationrun/",
         f"/admin/evaluation/evaluationrun/{found.summary.run.pk}/change/",
         "/admin/change/baseline/",
-        f"/admin/agents/agent/{ada.pk}/change/",
+        f"/admin/agents/agent/{ada.pk}/change/?tab=history",
     ):
         assert "plumbline+hard" in root.get(page).content.decode(), page

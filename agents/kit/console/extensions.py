@@ -18,7 +18,7 @@ class Button:
 
     Attributes:
         why: Its title: what it does, in a few words.
-        main: Whether it is what most people come for.
+        main: Whether it is what most people come for; a page with many buttons keeps the others in a menu.
     """
 
     label: str
@@ -34,6 +34,8 @@ class Extension:
     Attributes:
         permission: ``app.codename`` that a user needs to get any of it.
         order: Smaller numbers come first.
+        tab: Key of the tab of the object's page that panels, sections and anchors belong to, where the page has tabs (`ModelAdmin.tabs`);
+            empty: the first.
         columns: Functions of one object, shown as the last columns of the list (see ``admin.display``).
         fill: Sets what the columns show of the rows of a page; may return a label and value to be shown once, above the list.
         actions: Admin actions ``(model_admin, request, queryset)``.
@@ -46,6 +48,7 @@ class Extension:
 
     permission: str
     order: int = 0
+    tab: str = ""
     columns: tuple[Callable[[Any], object], ...] = ()
     fill: Callable[[list[Any]], tuple[object, object] | None] | None = None
     actions: tuple[Callable[[Any, HttpRequest, QuerySet[Any]], HttpResponse | None], ...] = ()

@@ -7,12 +7,15 @@ sidebar is the setting `CONSOLE_MENU` (read by `agents.kit.console.home`), becau
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import wraps
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.options import IS_POPUP_VAR
+from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
@@ -38,8 +41,8 @@ from unfold.widgets import (
 
 from agents.kit.console.columns import column, list_filter, related_paths
 from agents.kit.console.extensions import Button as Button
+from agents.kit.console.extensions import Extension, extensions_for_user
 from agents.kit.console.extensions import extend as extend
-from agents.kit.console.extensions import extensions_for_user
 from agents.kit.console.help import CountedDeletion, FieldHelp, Helped
 from agents.kit.console.home import search
 from agents.kit.console.paging import MOST_COUNTED, BoundedPaginator, LogPaginator, PagedList
@@ -183,6 +186,19 @@ def has_nul_character(request: HttpRequest) -> bool:
     return any("\x00" in text for text in texts)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tab:
+    """A part of an object's page with an address of its own (``?tab=KEY``); only what the tab shows is computed.
+
+    Attributes:
+        has_form: Whether it is the tab in which the object is edited; one tab of a page is.
+    """
+
+    key: str
+    title: str
+    has_form: bool = False
+
+
 class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
     """Base of all admin classes. Nothing is deleted in bulk: its own page says what would go with an object."""
 
@@ -196,6 +212,7 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
     warn_unsaved_form = True
     change_form_before_template = "admin/panels.html"
     change_form_after_template = "admin/sections.html"
+    tabs: ClassVar[tuple[Tab, ...]] = ()  # of an object's page; without any, everything is on one page
     formfield_overrides: ClassVar = LONG_TEXTS
 
     def __init__(self, model: type[M], admin_site: admin.AdminSite) -> None:
@@ -322,14 +339,14 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
     def get_panels(self, request: HttpRequest, obj: M) -> list[SafeString]:
         """Return HTML for the top of the object's page."""
         panels = []
-        for extension in extensions_for_user(self.model, request):
+        for extension in self._extensions_shown(request):
             panels += [panel(request, obj) for panel in extension.panels]
         return panels
 
     def get_sections(self, request: HttpRequest, obj: M) -> list[SafeString]:
         """Return HTML for below the form of the object's page, without sections that have nothing to show."""
         sections = []
-        for extension in extensions_for_user(self.model, request):
+        for extension in self._extensions_shown(request):
             sections += [section(request, obj) for section in extension.sections]
         return [html for html in sections if html]
 
@@ -341,12 +358,99 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
                 buttons += buttons_of(request, obj)
         return buttons
 
-    def get_anchors(self, request: HttpRequest) -> list[tuple[str, str]]:
-        """Return the parts of the object's page, by id and name."""
+    def get_anchors(self, request: HttpRequest, tab: Tab) -> list[tuple[str, str]]:
+        """Return the parts of a tab of the object's page, by id and name."""
         anchors: list[tuple[str, str]] = []
-        for extension in extensions_for_user(self.model, request):
+        for extension in self._extensions_of(request, tab):
             anchors += extension.anchors
         return anchors
+
+    # -- the tabs of an object's page
+    def tabs_for_user(self, request: HttpRequest) -> list[Tab]:
+        """Return the tabs that show the user something: the one with the form, and those to which an extension adds a part."""
+        shown = []
+        for tab in self.tabs:
+            extensions = self._extensions_of(request, tab)
+            if tab.has_form or any(extension.panels or extension.sections for extension in extensions):
+                shown.append(tab)
+        return shown
+
+    def chosen_tab(self, request: HttpRequest) -> Tab | None:
+        """Return the tab that the address names, else the first; None without tabs.
+
+        A form that was sent, and a window in which a related object is edited, have the tab with the form whatever the address says.
+        """
+        shown = self.tabs_for_user(request)
+        needs_form = request.method == "POST" or IS_POPUP_VAR in request.GET
+        for tab in shown:
+            if needs_form and tab.has_form:
+                return tab
+            if not needs_form and tab.key == request.GET.get("tab"):
+                return tab
+        return shown[0] if shown else None
+
+    def tab_url(self, request: HttpRequest, tab: Tab, row: Any) -> str:
+        """Return the address of a tab of an object's page; it keeps the filters of the list from which the page was opened."""
+        query = [f"tab={tab.key}"]
+        filters = self.get_preserved_filters(request)
+        if filters:
+            query.append(filters)
+        return f"{self.url('change', row)}?{'&'.join(query)}"
+
+    def _extensions_of(self, request: HttpRequest, tab: Tab) -> list[Extension]:
+        extensions = extensions_for_user(self.model, request)
+        first = self.tabs[0].key
+        return [extension for extension in extensions if (extension.tab or first) == tab.key]
+
+    def _extensions_shown(self, request: HttpRequest) -> list[Extension]:
+        """Return the extensions of the tab that is shown; without tabs all of them."""
+        tab = self.chosen_tab(request)
+        if tab is None:
+            return extensions_for_user(self.model, request)
+        return self._extensions_of(request, tab)
+
+    def _tab_list(self, request: HttpRequest, row: M) -> list[dict[str, Any]]:
+        """Return the tabs as the theme takes them (see `agents.kit.console.home.tabs`)."""
+        chosen = self.chosen_tab(request)
+        items = []
+        for tab in self.tabs_for_user(request):
+            url = self.tab_url(request, tab, row)
+            items.append({"title": tab.title, "link": url, "active": tab == chosen, "has_permission": True})
+        return [{"models": [{"name": str(self.opts), "detail": True}], "items": items}]
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show the tab of an object's page that is asked for; only the one with the form has a form and its buttons."""
+        tab = self.chosen_tab(request)
+        if tab is None or tab.has_form:
+            return super().change_view(request, object_id, form_url, extra_context)
+        row = self.get_object(request, unquote(object_id))
+        if not self.has_view_permission(request, row):
+            raise PermissionDenied
+        if row is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+        return self.page(
+            request,
+            "admin/tab.html",
+            capfirst(self.opts.verbose_name),
+            subtitle=str(row),
+            original=row,
+            change=True,
+            preserved_filters=self.get_preserved_filters(request),
+            tab=tab,
+            tab_list=self._tab_list(request, row),
+            panels=self.get_panels(request, row),
+            sections=self.get_sections(request, row),
+        )
+
+    def response_change(self, request: HttpRequest, obj: M) -> HttpResponse:
+        """Return where a save leads: one that goes on editing to the tab with the form."""
+        response = super().response_change(request, obj)
+        tab = self.chosen_tab(request)
+        if tab is not None and "_continue" in request.POST:
+            return HttpResponseRedirect(self.tab_url(request, tab, obj))
+        return response
 
     def page(self, request: HttpRequest, template: str, title: str, **context: Any) -> TemplateResponse:
         """Return a page of the model's own in the console's frame, for a view declared with `console_page`."""
@@ -365,6 +469,8 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
         if obj is not None:
             context["panels"] = self.get_panels(request, obj)
             context["sections"] = self.get_sections(request, obj)
+            if self.tabs:
+                context["tab_list"] = self._tab_list(request, obj)
         return super().render_change_form(request, context, add=add, change=change, form_url=form_url, obj=obj)
 
 

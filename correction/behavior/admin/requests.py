@@ -396,6 +396,7 @@ extend(
     Agent,
     "behavior.view_behaviorrequest",
     order=3,
+    tab="persona",
     sections=(agent_behavior_panel,),
     anchors=(("requests", "Requests"),),
 )

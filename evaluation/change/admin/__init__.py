@@ -25,13 +25,30 @@ extend(
     columns=(baseline_column,),
     fill=fill_now,
     panels=(change_panel,),
-    sections=(baseline_panel,),
-    anchors=(("change", "Change"), ("baselines", "Baselines")),
+    anchors=(("change", "Change"),),
 )
-extend(Agent, "evaluation.view_evaluationrun", panels=(drift_panel,), anchors=(("drift", "Drift over time"),))
+extend(
+    Agent,
+    "change.view_baseline",
+    tab="history",
+    sections=(baseline_panel,),
+    anchors=(("baselines", "Baselines"),),
+)
+extend(
+    Agent,
+    "evaluation.view_evaluationrun",
+    order=-1,
+    tab="history",
+    panels=(drift_panel,),
+    anchors=(("drift", "Drift over time"),),
+)
 extend(Agent, "evaluation.add_evaluationrun", actions=(capture_baseline,), buttons=(run_buttons,))
 extend(
-    Agent, "evaluation.view_evaluationrun", sections=(position_panel,), anchors=(("by-position", "Drift by position"),)
+    Agent,
+    "evaluation.view_evaluationrun",
+    tab="history",
+    sections=(position_panel,),
+    anchors=(("by-position", "Drift by position"),),
 )
 extend(
     EvaluationRun,

@@ -128,6 +128,15 @@ def history_charts(
     return charts
 
 
+def dimension_chart(request: HttpRequest, agent: Agent, dimension: str, judged: Judged) -> dict[str, Any] | None:
+    """Return the chart of one dimension by one judge and procedure (see `history_charts`); None where nothing of it has a score."""
+    tags = first_said_with_tag([agent.pk])
+    measured = histories(agents=[agent.pk], tags=tags, dimensions=[dimension], judged=judged)
+    scored = [history for history in measured if history.now is not None]
+    charts = history_charts(request, agent, scored, tags)
+    return charts[0] if charts else None
+
+
 def _axis_of(drawn: Collection[History]) -> tuple[datetime, datetime]:
     """Return the times of the first point and of the last.
 
@@ -288,11 +297,8 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
         The second one is missing where nothing has a score any more.
         """
         panels = super().get_panels(request, obj)
-        # When it first said something with a tag: the rolling mean starts again there.
-        tags = first_said_with_tag([obj.agent_id])
         judged = Judged(judge=obj.judge, procedure=obj.procedure)
-        measured = histories(agents=[obj.agent_id], tags=tags, dimensions=[obj.dimension], judged=judged)
-        scored = [history for history in measured if history.now is not None]
+        chart = dimension_chart(request, obj.agent, obj.dimension, judged)
         found = passports(obj.judge, obj.procedure, [obj.dimension], agent=obj.agent.slug)
         context = {
             "evaluation": evaluation_link(obj.evaluation_run_id),
@@ -303,8 +309,7 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
             ),
             "waiting": self._acknowledge_link(request, obj),
         }
-        # One agent, dimension, judge and procedure: one chart at most.
-        for chart in history_charts(request, obj.agent, scored, tags):
+        if chart is not None:
             panels.append(render_to_string("admin/change/drift/alert.html", {**context, "chart": chart}))
         return panels
 

@@ -28,6 +28,7 @@ from agents.models import Agent
 from evaluation.admin.display import MEASURE, dimension_badge, judged_by, meter, of_words
 from evaluation.calibration.admin.trust import not_usable, trust
 from evaluation.calibration.passport import passports
+from evaluation.change.admin.drift import dimension_chart
 from evaluation.change.admin.sentinel import judge_notices
 from evaluation.change.change import ChangeResult
 from evaluation.change.evidence import Judged, judged_ways
@@ -352,8 +353,8 @@ def run_buttons(request: HttpRequest, agent: Agent) -> list[Button]:
     evaluate = reverse("admin:evaluation_agent_evaluate", args=[agent.pk])
     capture = reverse("admin:evaluation_agent_capture", args=[agent.pk])
     return [
-        Button(label="Evaluate now", url=evaluate, why=why, main=True),
-        Button(label="Capture baseline", url=capture, why=why, main=False),
+        Button(label="Evaluate", url=evaluate, why=why, main=True),
+        Button(label="Capture baseline", url=capture, why=why),
     ]
 
 
@@ -365,6 +366,7 @@ def change_panel(request: HttpRequest, agent: Agent) -> SafeString:
     rows = [_proposition_row(drift, change) for change in drift.propositions[:MOST_PROPOSITIONS]]
     context = {
         "shown": drift_cards(request, [drift])[0],
+        "chart": _fall_chart(request, drift),
         "judge": judged_by(judged) if judged else "",
         "not_usable": not_usable(found),
         "trust": trust(found, request.user),
@@ -377,6 +379,13 @@ def change_panel(request: HttpRequest, agent: Agent) -> SafeString:
         "slug": agent.slug,
     }
     return SafeString(render_to_string("admin/change/overview/panel.html", context, request))
+
+
+def _fall_chart(request: HttpRequest, drift: AgentDrift) -> dict[str, Any] | None:
+    """Return the scores over time of what the sentence is about; None where there is none, or for who may not see evaluations."""
+    if drift.main is None or drift.judged is None or not request.user.has_perm("evaluation.view_evaluationrun"):
+        return None
+    return dimension_chart(request, drift.agent, drift.main.dimension, drift.judged)
 
 
 def _first_judge_of(agent: Agent) -> Judged | None:

@@ -16,7 +16,7 @@ from agents.personas.persona import TraitValue
 from correction.behavior.applying import apply_request
 from correction.behavior.effects import work_one
 from correction.behavior.models import BehaviorEffect, BehaviorRequest
-from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, superuser, tab_of, viewer
 from tests.correction.behavior.asking import traits_of
 from tests.correction.behavior.changed import Changed
 from tests.correction.behavior.measured import reads
@@ -117,10 +117,12 @@ def test_without_the_right_to_read_messages_the_queue_quotes_none(ada: Agent) ->
 
 def test_the_agent_s_page_and_the_conversation_say_what_was_asked(ada: Agent) -> None:
     client, row = signed_in(superuser()), proposed(ada)
-    assert "1 pending review" in plain(read(client, page_of(ada)))
+    assert "1 pending review" in plain(read(client, tab_of(ada, "persona")))
     assert row.message is not None
     assert "behaviour request" in plain(read(client, transcript_url(row.message)))
-    assert "No person has asked this agent to behave differently yet" in plain(read(client, page_of(make_agent("bob"))))
+    assert "No person has asked this agent to behave differently yet" in plain(
+        read(client, tab_of(make_agent("bob"), "persona"))
+    )
 
 
 BEFORE = {**CONCISE, "strength": 0.5}
@@ -158,10 +160,12 @@ def sent(response: Any, **typed: Any) -> dict[str, Any]:
 
 
 def test_a_conflict_keeps_the_request_and_the_typed_text(ada_stale: Agent, console: Client) -> None:
-    opened = console.get(page_of(ada_stale))
+    opened = console.get(tab_of(ada_stale, "persona"))
     row = apply_request(request=proposed(ada_stale, before=BEFORE))
 
-    refused = console.post(page_of(ada_stale), sent(opened, avatar_color="#123456", **{"dry wit: strength": "0.9"}))
+    refused = console.post(
+        tab_of(ada_stale, "persona"), sent(opened, avatar_color="#123456", **{"dry wit: strength": "0.9"})
+    )
 
     page = plain(refused.content.decode())
     assert refused.status_code == 200
@@ -172,7 +176,7 @@ def test_a_conflict_keeps_the_request_and_the_typed_text(ada_stale: Agent, conso
     again = sent(refused)
     assert (again["avatar_color"], "0.9" in again.values()) == ("#123456", True)
 
-    assert console.post(page_of(ada_stale), again).status_code == 302
+    assert console.post(tab_of(ada_stale, "persona"), again).status_code == 302
     ada_stale.refresh_from_db()
     assert (ada_stale.avatar_color, traits_of(ada_stale)) == ("#123456", {"concise replies": 0.7, "dry wit": 0.9}), (
         "not undone"
@@ -182,24 +186,24 @@ def test_a_conflict_keeps_the_request_and_the_typed_text(ada_stale: Agent, conso
 def test_a_current_page_is_saved_without_a_version_of_line_ends(ada_stale: Agent, console: Client) -> None:
     apply_request(request=proposed(ada_stale, before=BEFORE))
     ada_stale.persona_versions.exclude(number=2).delete()
-    opened = console.get(page_of(ada_stale))
+    opened = console.get(tab_of(ada_stale, "persona"))
     html = opened.content.decode()
     assert all(f'name="{name}"' in html for name in ("opened", "initial-traits-0-strength"))
 
-    assert console.post(page_of(ada_stale), sent(opened, title="Clerk")).status_code == 302
+    assert console.post(tab_of(ada_stale, "persona"), sent(opened, title="Clerk")).status_code == 302
     assert (ada_stale.persona_versions.count(), Agent.objects.get().title) == (1, "Clerk")
 
 
 def test_a_typed_description_does_not_replace_a_newer_one_unseen(ada_stale: Agent, console: Client) -> None:
-    opened = console.get(page_of(ada_stale))
+    opened = console.get(tab_of(ada_stale, "persona"))
     Agent.objects.update(description="A brief clerk.", description_origin="generated")
-    answer = console.post(page_of(ada_stale), sent(opened, description="Mine."))
+    answer = console.post(tab_of(ada_stale, "persona"), sent(opened, description="Mine."))
 
     assert "It was changed since you opened the page, to: A brief clerk." in plain(answer.content.decode())
     ada_stale.refresh_from_db()
     assert ada_stale.description == "A brief clerk."
 
-    console.post(page_of(ada_stale), sent(answer))
+    console.post(tab_of(ada_stale, "persona"), sent(answer))
     ada_stale.refresh_from_db()
     assert ada_stale.description == "Mine."
 

@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from agents.models import Run
 from correction.interventions.models import Intervention, InterventionLog
-from tests.console import HOSTILE, list_of, page_of, plain, read, signed_in, staff
+from tests.console import HOSTILE, list_of, page_of, plain, read, signed_in, staff, tab_of
 from tests.evaluation.judged import cells
 from tests.factories import make_agent, make_channel
 
@@ -144,13 +144,13 @@ def test_a_turn_names_the_interventions_that_were_looked_at(root: Client) -> Non
 
 def test_the_agents_page_lists_its_last_nudges_for_those_permitted(root: Client) -> None:
     ada = make_agent()
-    assert "No nudge was given lately." in plain(read(root, page_of(ada)))
+    assert "No nudge was given lately." in plain(read(root, tab_of(ada, "gate")))
     for number in range(8):
         nudge = f"Say something new, {number}."
         InterventionLog.objects.create(name="variety", agent=ada, fired=True, nudge=nudge, why="7 messages")
     InterventionLog.objects.create(name="variety", agent=ada, fired=False, nudge="Not shown.", why="2 messages")
-    shown = plain(read(root, page_of(ada)))
+    shown = plain(read(root, tab_of(ada, "gate")))
 
     assert re.findall(r"Say something new, (\d)", shown) == ["7", "6", "5", "4", "3"]
     assert "Not shown." not in shown
-    assert "Last nudges" not in read(signed_in(staff("agents.view_agent")), page_of(ada))
+    assert "Last nudges" not in read(signed_in(staff("agents.view_agent")), tab_of(ada, "gate"))

@@ -14,7 +14,7 @@ from agents.personas.persona import TraitValue, save_persona
 from evaluation.change.models import Baseline
 from evaluation.change.stored import store_ended
 from evaluation.models import EvaluationRun
-from tests.console import list_of, page_of, read
+from tests.console import list_of, read, tab_of
 from tests.evaluation.judged import LLM, OFFLINE, cells, make_baseline, make_run, make_score
 from tests.factories import make_agent, make_channel, say
 
@@ -32,7 +32,7 @@ def test_each_judge_has_its_own_line_and_a_changed_persona_is_marked(root: Clien
     assert fresh.count('class="pl-line"') == 2
     stale = cells(read(root, list_of(Agent)), "baseline_column")
     assert stale == [f"{LLM} adherence 7.2 → – stale heuristic lexical-1 adherence 3.5 → – stale"]
-    assert "stale" in read(root, page_of(agent))
+    assert "stale" in read(root, tab_of(agent, "history"))
     assert cells(read(root, list_of(Baseline)), "stale") == ["stale version 2, edit: dry 0.5 → 0"] * 2
 
 

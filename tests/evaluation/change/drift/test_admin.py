@@ -20,7 +20,7 @@ from agents.personas.persona import save_persona
 from evaluation.change.models import DriftAlert
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.runs import schedules
-from tests.console import drawn, list_of, page_of, plain, queries, read, signed_in, staff, viewer
+from tests.console import drawn, list_of, page_of, plain, queries, read, signed_in, staff, tab_of, viewer
 from tests.declaring import declare
 from tests.evaluation.change.drift.scheduling import DAY, fallen, make_schedule, measured_day
 from tests.evaluation.change.measured import imported, scored
@@ -250,7 +250,7 @@ def test_a_fall_is_found_shown_and_acknowledged_where_nothing_sends_alerts(
 
 # -- charts
 def test_an_agents_page_draws_alerts_and_scores_by_time_of_their_messages(root: Client, ada: Agent) -> None:
-    html = read(root, page_of(ada))
+    html = read(root, tab_of(ada, "history"))
     (chart,) = drawn(section(html))
 
     assert len({point["x"] for point in chart["datasets"][0]["data"]}) == DAYS * 4
@@ -264,7 +264,7 @@ def test_judges_never_share_a_line(root: Client) -> None:
     imported(agent, [7, 6, 7])
     imported(agent, [2, None, 2], judge=OFFLINE)
 
-    html = section(read(root, page_of(agent)))
+    html = section(read(root, tab_of(agent, "history")))
 
     assert [[point["y"] for point in chart["datasets"][0]["data"]] for chart in drawn(html)] == [
         [7, 6, 7],
@@ -279,7 +279,7 @@ def test_builds_persona_edits_and_alerts_are_marked_with_links(root: Client, ada
         scored(bob, score, days_ago=days, build=build)
     bob.system_prompt = "You are Bob, who jokes."
     save_persona(agent=bob, traits=[], note=f"jokes {HOSTILE}")
-    html = section(read(root, page_of(bob)))
+    html = section(read(root, tab_of(bob, "history")))
     markers = drawn(html)[0]["markers"]
 
     assert [marker["name"] for marker in markers if marker["name"]] == ["build 40", "build 41"]
@@ -287,7 +287,7 @@ def test_builds_persona_edits_and_alerts_are_marked_with_links(root: Client, ada
     assert "build 41: first message" in plain(html)
     assert "Bob: persona version 2, jokes" in plain(html)
     assert f'href="{reverse("admin:agents_agent_versions", args=[bob.pk])}?before=3"' in html
-    assert f'href="{page_of(fall)}"' in section(read(root, page_of(ada)))
+    assert f'href="{page_of(fall)}"' in section(read(root, tab_of(ada, "history")))
     assert HOSTILE not in html
 
 
@@ -295,8 +295,10 @@ def test_a_point_leads_to_its_message_for_those_who_may_read_it(root: Client, ad
     message = ada.messages.latest("sent_at")
     blind = staff("change.view_baseline", "agents.view_agent", "evaluation.view_evaluationrun", username="blind")
 
-    assert points(read(root, page_of(ada)))[-1].endswith(f"/transcript/?at={message.position}#m{message.position}")
-    assert set(points(read(signed_in(blind), page_of(ada)))) == {""}
+    assert points(read(root, tab_of(ada, "history")))[-1].endswith(
+        f"/transcript/?at={message.position}#m{message.position}"
+    )
+    assert set(points(read(signed_in(blind), tab_of(ada, "history")))) == {""}
 
 
 def points(html: str) -> list[str]:
@@ -307,17 +309,24 @@ def points(html: str) -> list[str]:
 
 def test_an_agent_that_was_never_measured_has_the_button_for_it(root: Client) -> None:
     bob = make_agent("bob")
-    shown = plain(section(read(root, page_of(bob))))
+    shown = plain(section(read(root, tab_of(bob, "history"))))
 
     assert "was measured yet" in shown
     assert "Evaluate now" in shown
-    assert "Evaluate now" not in plain(section(read(signed_in(viewer()), page_of(bob))))
+    assert "Evaluate now" not in plain(section(read(signed_in(viewer()), tab_of(bob, "history"))))
 
 
 def test_the_number_of_queries_does_not_grow_with_the_rows(
     root: Client, nightly: EvaluationSchedule, ada: Agent, fall: DriftAlert
 ) -> None:
-    urls = [list_of(EvaluationSchedule), list_of(DriftAlert), page_of(nightly), page_of(ada), page_of(fall)]
+    urls = [
+        list_of(EvaluationSchedule),
+        list_of(DriftAlert),
+        page_of(nightly),
+        page_of(ada),
+        tab_of(ada, "history"),
+        page_of(fall),
+    ]
     before = {url: len(queries(root, url)) for url in urls}
     for number in range(2):
         more = make_schedule(f"more-{number}", ada, make_agent(f"agent-{number}"), due=MONDAY + 999 * DAY)
