@@ -51,7 +51,7 @@ from evaluation.judge.questions import Question, build_request
 from evaluation.runs.planning import answer_length
 
 Status = Leasable.Status
-MOST_ATTEMPTS = 3  # leases of one observation before its crash is final
+MOST_ATTEMPTS = 3 + MOST_ROUNDS  # leases of one observation before its crash is final; each batch takes one
 
 
 def queue_ingested(messages: Sequence[Message]) -> int:

@@ -46,6 +46,8 @@ from evaluation.runs.batches import planned_cost
 LONGEST_WAIT = timedelta(hours=1)
 MOST_MESSAGES = 500
 NO_ROOM = timedelta(days=1)  # for which a message waits for room in the budget: until the budget of another day
+KEY_REFUSED = (401, 403)
+BATCH_REFUSED = (400, 413)  # too large, or invalid for one of its questions
 MOST_SECONDS = 45.0  # of the minute after which another worker may begin
 
 log = logging.getLogger(__name__)
@@ -67,7 +69,7 @@ def submit_waiting() -> str:
     for agent, config in _agents_with_due_messages():
         if time.monotonic() - begun > MOST_SECONDS:
             break  # the others have their turn in a minute
-        submitted = _submit_for(agent, config)
+        submitted = _submit_for(agent, config, most=MOST_MESSAGES)
         messages += submitted
         if submitted:
             batches += 1
@@ -116,16 +118,16 @@ def _agents_with_due_messages() -> Iterator[tuple[Agent, ResolvedConfig]]:
             yield agent, config
 
 
-def _submit_for(agent: Agent, config: ResolvedConfig) -> int:
+def _submit_for(agent: Agent, config: ResolvedConfig, *, most: int) -> int:
     """Submit the messages of an agent that waited longest, as many as a batch takes and the budget has room for; return how many.
 
-    A message about which nothing is to be asked, or not in a batch, waits no more. Nor does any of them where the server refuses the batch.
-    One for which the budget has no room waits, `NO_ROOM` at most.
+    A message about which nothing is to be asked, or not in a batch, waits no more. One for which the budget has no room waits, `NO_ROOM`
+    at most.
     """
     outgoing = Outgoing(work_id=f"observed_messages:{agent.pk}", way=route_of("judge"))
     collected: list[int] = []
     planned = Decimal(0)
-    for observed in _without_batch().filter(whose=agent.pk)[:MOST_MESSAGES]:
+    for observed in _without_batch().filter(whose=agent.pk)[:most]:
         questions = _questions_for_batch(observed)
         if not questions:
             _stop_waiting(ObservedMessage.objects.filter(pk=observed.pk))
@@ -148,12 +150,28 @@ def _submit_for(agent: Agent, config: ResolvedConfig) -> int:
             outgoing, owner=owner_name(), agent_id=agent.pk, planned=planned, written=partial(_note_batch, collected)
         )
     except BatchRefused as problem:
-        log.warning("observed messages of %s are judged at once: %s", agent.slug, problem)
-        # No further batch is tried for these.
-        ObservedMessage.objects.filter(pk__in=collected).update(waits_since=None, batches=MOST_ROUNDS)
-        wake_workers()
-        return 0
+        return _go_on_after_refusal(agent, config, collected, problem)
     return len(collected) if batch is not None else 0
+
+
+def _go_on_after_refusal(agent: Agent, config: ResolvedConfig, collected: Sequence[int], problem: BatchRefused) -> int:
+    """Do what is left to do with messages whose batch the server refused; return how many were submitted after all.
+
+    Where the batch was too large or one of them makes it invalid, half of them are tried. Where the key is refused they wait another
+    hour: asked at once they would be refused, too. Else they are judged at once.
+    """
+    refused = ObservedMessage.objects.filter(pk__in=collected)
+    if problem.http_status in KEY_REFUSED:
+        log.warning("observed messages of %s wait: %s", agent.slug, problem)
+        refused.update(batch=None, batches=F("batches") - 1, waits_since=timezone.now())
+        return 0
+    if problem.http_status in BATCH_REFUSED and len(collected) > 1:
+        refused.update(batch=None, batches=F("batches") - 1)
+        return _submit_for(agent, config, most=len(collected) // 2)
+    log.warning("observed messages of %s are judged at once: %s", agent.slug, problem)
+    refused.update(waits_since=None, batches=MOST_ROUNDS)  # no further batch is tried for these
+    wake_workers()
+    return 0
 
 
 def _questions_for_batch(observed: ObservedMessage) -> list[InBatch]:

@@ -389,6 +389,33 @@ def test_a_message_without_room_for_a_day_is_logged_as_not_judged(server: BatchS
 REFUSED = r"observe_by_batches on: (offline:lexical-1|openai:m|bedrock:m) .*allowed: off"
 
 
+@pytest.mark.parametrize("refusal", [400, 413])
+def test_a_batch_that_is_refused_is_halved_until_it_is_taken(server: BatchServer, refusal: int) -> None:
+    refusals = [refusal, refusal]
+    server.fail = lambda method, path: refusals.pop() if refusals and path.endswith("/batches") else None
+
+    submitted("One.", "Two.", "Three.", "Four.")
+    assert [len(batch.requests) for batch in server.batches.values()] == [3], "one message in three dimensions"
+    submit_waiting()
+    server.end()
+    assert answered() + answered() == 4
+    assert (len(logs()), server.live()) == (4, 0), "nothing is asked at full price"
+
+
+def test_where_the_key_is_refused_messages_wait_for_a_batch(server: BatchServer) -> None:
+    server.fail = lambda method, path: 401 if path.endswith("/batches") else None
+    submitted("One.", "Two.")
+
+    assert (work(), server.live(), statuses()) == (0, 0, ["pending", "pending"])
+
+    server.fail = lambda method, path: None
+    grow_old()
+    submit_waiting()
+    server.end()
+    answered()
+    assert (len(logs()), server.live()) == (2, 0)
+
+
 @pytest.mark.parametrize("model", ["offline:lexical-1", "openai:m", "bedrock:m"])
 def test_the_setting_is_refused_for_a_judge_without_batches(settings: Settings, model: str) -> None:
     settings.JUDGE_MODEL = model

@@ -59,7 +59,11 @@ log = logging.getLogger(__name__)
 
 
 class BatchRefused(Exception):
-    """Nothing was submitted; says why."""
+    """Nothing was submitted; says why. `http_status` is 0 where no server was asked."""
+
+    def __init__(self, why: str, http_status: int = 0) -> None:
+        super().__init__(why)
+        self.http_status = http_status
 
 
 def why_no_batches(role: Role) -> str:
@@ -159,8 +163,8 @@ def submit_batch(
         batch.finish(owner=owner, status=Status.FAILED, error=str(problem))
         if problem.http_status == 404:
             why = f"{outgoing.way.endpoint} has no Message Batches ({problem}): ask without batches"
-            raise BatchRefused(why) from None
-        raise BatchRefused(f"the batch was refused: {problem}") from None
+            raise BatchRefused(why, problem.http_status) from None
+        raise BatchRefused(f"the batch was refused: {problem}", problem.http_status) from None
     except BaseException:  # the work is to stop: the worker looks for the batch on the server
         batch.finish(owner=owner, status=Status.PENDING, error="unknown whether it arrived: broken off")
         raise
