@@ -64,7 +64,7 @@ def test_an_operator_reads_agent_conversation_run_and_scores(
     expect(page.locator(".pl-once")).to_contain_text("heuristic")
     assert visitor.fits
     page.get_by_role("link", name="Ada").click()
-    page.get_by_role("link", name="History", exact=True).first.click()
+    page.locator("#tabs-items").get_by_role("link", name="History").click()
     expect(page.locator("#baselines")).to_contain_text("adherence")
     assert visitor.fits
 
