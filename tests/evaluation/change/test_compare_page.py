@@ -18,13 +18,15 @@ from pytest_django.plugin import DjangoDbBlocker
 
 from agents.models import Agent, Message
 from agents.seed import loader
-from evaluation.change.sentences import predicate_of
-from evaluation.models import EvaluationRun
+from evaluation.change.sentences import channel_predicate, predicate_of
+from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
-from tests.console import HOSTILE, list_of, page_of, plain, read, signed_in, staff, viewer
+from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, viewer
 from tests.evaluation.ci.building import own_bot
 from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.judged import make_score
+from tests.factories import make_channel
 from tests.once import rows_for_all
 
 pytestmark = pytest.mark.django_db
@@ -115,6 +117,36 @@ def test_each_message_stands_with_what_was_heard_before_it(root: Client) -> None
     for quote in quotes:
         before = Message.objects.filter(channel=quote.message.channel, position__lt=quote.message.position)
         assert quote.heard == before.order_by("-position").first()
+
+
+def test_the_page_takes_as_many_statements_however_many_messages_it_shows(root: Client) -> None:
+    url = reverse("admin:evaluation_evaluationrun_compare")
+    with_pairs = queries(root, f"{url}?agent=michael")
+    assert len(root.get(url, {"agent": "michael"}).context["pairs"]) > 1
+
+    assert len(with_pairs) <= 40, "\n".join(with_pairs)
+    EvaluationScore.objects.filter(evaluation_run=run_of("michael", "41")).exclude(
+        proposition_id="michael-dry"
+    ).delete()
+    assert len(root.get(url, {"agent": "michael"}).context["pairs"]) <= 1
+    assert len(with_pairs) <= len(queries(root, f"{url}?agent=michael")) + 2
+
+
+def test_a_channel_is_compared_in_a_sentence_of_its_own(root: Client) -> None:
+    channel = make_channel("hall")
+    runs = []
+    for score in (8, 3):
+        run = EvaluationRun.objects.create(
+            channel=channel, judge=OFFLINE, dimensions=["convergence"], status="completed"
+        )
+        runs.append(run)
+        make_score(run, score, dimension="convergence", proposition_id="talk")
+    page = root.get(
+        reverse("admin:evaluation_evaluationrun_compare"), {"baseline": runs[0].pk, "candidate": runs[1].pk}
+    )
+
+    assert page.context["comparison"].target == "#hall"
+    assert page.context["sentence"] == channel_predicate(page.context["comparison"])
 
 
 def test_what_is_scored_on_one_side_only_is_said_before_the_pairs(root: Client) -> None:
