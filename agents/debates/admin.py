@@ -137,7 +137,8 @@ class DebateAdmin(LogAdmin[Debate]):
             actor_line=actor_line(shown),
             talking=list(talking_lines(shown.decision.what_talking_changed)),
             judge=last.consensus if last else None,
-            charts=_charts(shown),
+            stances=_stances_chart(shown),
+            confidence=_confidence_chart(shown),
             rounds=[{"name": round_name(number), "remarks": remarks[number]} for number in rounds],
             next_remarks=[remark for remark in shown.evidence.remarks if remark.before_round not in rounds],
             matrix=_seats_by_rounds(debate, shown, rounds),
@@ -192,18 +193,22 @@ class DebateAdmin(LogAdmin[Debate]):
         return debate
 
 
-def _charts(shown: DebateReport) -> list[tuple[str, SafeString]]:
-    """Return charts of stances and of confidence over the rounds, each with its title; a chart without any value is left out."""
+def _stances_chart(shown: DebateReport) -> SafeString:
+    """Return a chart of how many seats hold which stance, over the rounds; empty where none has one."""
     rounds = shown.evidence.rounds
+    if not any(any(row.vote.counts.values()) for row in rounds):
+        return SafeString("")
+    counts: dict[str, list[float | None]] = {}
+    for stance in STANCES:
+        counts[stance] = [row.vote.counts[stance] for row in rounds]
     names = [round_name(row.round) for row in rounds]
-    charts = []
-    if any(any(row.vote.counts.values()) for row in rounds):
-        counts: dict[str, list[float | None]] = {}
-        for stance in STANCES:
-            counts[stance] = [row.vote.counts[stance] for row in rounds]
-        ticks = range(len(shown.metadata.seats) + 1)
-        chart = steps(counts, names=names, label="Seats by stance and round", ticks=ticks, shown="{:.0f}".format)
-        charts.append(("Stances", chart))
+    ticks = range(len(shown.metadata.seats) + 1)
+    return steps(counts, names=names, label="Seats by stance and round", ticks=ticks, shown="{:.0f}".format)
+
+
+def _confidence_chart(shown: DebateReport) -> SafeString:
+    """Return a chart of the confidence of each seat, over the rounds; empty where none gave any."""
+    rounds = shown.evidence.rounds
     responses = _by_seat_and_round(shown)
     lines: dict[str, list[float | None]] = {}
     for seat in shown.metadata.seats:
@@ -212,9 +217,10 @@ def _charts(shown: DebateReport) -> list[tuple[str, SafeString]]:
             response = responses.get((seat.number, row.round))
             line.append(response.confidence if response else None)
         lines[f"{seat.number}. {seat.name}"] = line
-    if any(value is not None for line in lines.values() for value in line):
-        charts.append(("Confidence", steps(lines, names=names, label="Confidence of each seat by round")))
-    return charts
+    if not any(value is not None for line in lines.values() for value in line):
+        return SafeString("")
+    names = [round_name(row.round) for row in rounds]
+    return steps(lines, names=names, label="Confidence of each seat by round")
 
 
 def _by_seat_and_round(shown: DebateReport) -> dict[tuple[int, int], Response]:

@@ -167,14 +167,21 @@ def shown_by(change: ChangeResult) -> Shown | None:
     """Return what a change says by hits, or of a dimension by a score on one side only; None for any other, and for counts."""
     if change.hits is not None:
         return _shown_by_hits(change)
-    if change.proposition or change.counted:
+    if change.proposition:
+        return None
+    return one_sided(change)
+
+
+def one_sided(change: ChangeResult) -> Shown | None:
+    """Return that something is scored on one side only; None where it is not, and for counts."""
+    if change.counted:
         return None
     if change.baseline is None and change.candidate is not None:
         figures = with_share(f"{change.candidate:.1f}", change.share)
-        return Shown(dimension=change.dimension, proposition="", verdict=ONLY_NOW, figures=figures)
+        return Shown(dimension=change.dimension, proposition=change.proposition, verdict=ONLY_NOW, figures=figures)
     if change.baseline is not None and change.candidate is None:
         figures = with_share(f"{change.baseline:.1f}", change.baseline_share)
-        return Shown(dimension=change.dimension, proposition="", verdict=ONLY_BEFORE, figures=figures)
+        return Shown(dimension=change.dimension, proposition=change.proposition, verdict=ONLY_BEFORE, figures=figures)
     return None
 
 

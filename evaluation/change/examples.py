@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
 
-from django.db.models import F, Q, QuerySet, Window
+from django.db.models import F, OuterRef, Q, QuerySet, Subquery, Window
 from django.db.models.expressions import OrderBy
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import RowNumber
@@ -115,16 +115,20 @@ def _as_message(row: EvaluationScore) -> WorstMessage:
         worst.text = _excerpt(message.text)
     if message.sent_at:
         worst.sent_at = message.sent_at.isoformat()
-    heard = _just_before(message)
+    heard = heard_before([message]).get(message.pk)
     if heard is not None:
         worst.heard = f"{heard.author_name}: {_excerpt(heard.text)}"
     return worst
 
 
-def _just_before(message: Message) -> Message | None:
-    """Return the message before this one in its channel."""
-    before = Message.objects.filter(channel=message.channel_id, position__lt=message.position)
-    return before.select_related("agent", "user").order_by("-position").first()
+def heard_before(messages: Iterable[Message]) -> dict[int, Message]:
+    """Return the message just before each of these in its channel, by primary key; one that began its channel is left out."""
+    earlier = Message.objects.filter(channel=OuterRef("channel"), position__lt=OuterRef("position"))
+    newest_earlier = Subquery(earlier.order_by("-position").values("pk")[:1])
+    pairs = Message.objects.filter(pk__in={message.pk for message in messages}).order_by()
+    before = dict(pairs.annotate(before=newest_earlier).values_list("pk", "before"))
+    found = Message.objects.select_related("agent", "user").in_bulk(set(before.values()) - {None})
+    return {pk: found[earlier_pk] for pk, earlier_pk in before.items() if earlier_pk in found}
 
 
 def _excerpt(text: str) -> str:
@@ -156,10 +160,11 @@ KEY_COLUMNS = ("evaluation_run", "dimension", "proposition_id")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
-    """A message, and what it scored on a proposition."""
+    """A message, what it scored on a proposition, and the message before it, where that was looked for."""
 
     message: Message
     score: int
+    heard: Message | None = None
 
 
 class ComparedJudgements(NamedTuple):
@@ -231,22 +236,34 @@ def add_evidence(rows: Sequence[Change]) -> None:
 
     A few statements for all. Rows without such a message or tag stay as they are. Nothing is stored.
     """
-    compared = []
-    for row in rows:
-        before = (row.baseline_run_id, row.dimension, row.proposition)
-        now = (row.evaluation_run_id, row.dimension, row.proposition)
-        compared.append(ComparedJudgements(before, now, rose=(row.points or 0.0) > 0))
-    tags = _tags_since(compared)
-    agents = {row.agent_id for row, judgements in zip(rows, compared, strict=True) if judgements.now in tags}
-    first_said = first_said_with_tag(agents) if agents else {}  # when each agent first said something with a tag
-    _add_courses(rows)
-    for row, judgements, (quote_before, quote_now) in zip(rows, compared, quotes_of(compared), strict=True):
+    add_history(rows)
+    compared = _compared_judgements(rows)
+    for row, (quote_before, quote_now) in zip(rows, quotes_of(compared), strict=True):
         if quote_before is not None:
             row.baseline_quote = quote_before.message
             row.baseline_quote_score = quote_before.score
         if quote_now is not None:
             row.quote = quote_now.message
             row.quote_score = quote_now.score
+
+
+def _compared_judgements(rows: Iterable[Change]) -> list[ComparedJudgements]:
+    compared = []
+    for row in rows:
+        before = (row.baseline_run_id, row.dimension, row.proposition)
+        now = (row.evaluation_run_id, row.dimension, row.proposition)
+        compared.append(ComparedJudgements(before, now, rose=(row.points or 0.0) > 0))
+    return compared
+
+
+def add_history(rows: Sequence[Change]) -> None:
+    """Set these propositions' scores over time, and since which tag they changed, as `add_evidence` does, without messages."""
+    compared = _compared_judgements(rows)
+    tags = _tags_since(compared)
+    agents = {row.agent_id for row, judgements in zip(rows, compared, strict=True) if judgements.now in tags}
+    first_said = first_said_with_tag(agents) if agents else {}  # when each agent first said something with a tag
+    _add_courses(rows)
+    for row, judgements in zip(rows, compared, strict=True):
         tag = tags.get(judgements.now)
         if tag is not None:
             row.since_tag, row.since_value = tag

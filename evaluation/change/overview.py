@@ -23,12 +23,14 @@ from agents.builds import Tag
 from agents.models import Agent, Message
 from evaluation.change.change import ChangeResult, corrected, fell_sharply
 from evaluation.change.choosing import chosen_measurements
+from evaluation.change.comparison import Comparison
 from evaluation.change.evidence import Judged, newest_evidence, runs_of
-from evaluation.change.examples import Quote, add_evidence
+from evaluation.change.examples import Quote, add_evidence, add_history
 from evaluation.change.judge_changes import Moments, known_identities, moments_of_change
 from evaluation.change.lost import Lost
+from evaluation.change.measurements import Measurement
 from evaluation.change.models import Baseline, Change, Evidence
-from evaluation.change.stored import changes_between, current_changes, p_values_elsewhere
+from evaluation.change.stored import changes_between, current_changes, p_values_elsewhere, rows_of
 from evaluation.judge.identity import JudgeIdentity, judge_changed
 from evaluation.models import PROCEDURE, EvaluationRun, EvaluationScore
 from evaluation.runs.summary import Share
@@ -193,6 +195,34 @@ def drift_overview(
     return Overview(drifts=wanted, total=len(in_state), states=Counter(drift.state for drift in drifts))
 
 
+def drift_of_comparison(agent: Agent, comparison: Comparison) -> AgentDrift:
+    """Return a comparison as how its agent changed, with the verdicts of the comparison; it finds no messages.
+
+    Args:
+        agent: Whose measurements were compared.
+    """
+    drift = AgentDrift(
+        agent=agent,
+        judged=Judged(judge=comparison.judge, procedure=comparison.procedure),
+        baseline_name=_side_name(comparison.baseline),
+        candidate_name=_side_name(comparison.candidate),
+        has_baseline=True,
+    )
+    rows = rows_of(comparison, agent)
+    _add_changes(drift, rows, _runs(rows))
+    drift.propositions.sort(key=_largest_fall_first)
+    drift.state, drift.main = state_of(drift)
+    _describe([drift], quotes=False, stored=False)
+    return drift
+
+
+def _side_name(measurement: Measurement) -> str:
+    """Return a measurement as people call it: ``build 41`` where its messages have tags, else ``the baseline of 2026-11-20``."""
+    if measurement.where:
+        return ", ".join(tag_name(pair) for pair in sorted(measurement.where.items()))
+    return f"the {measurement.name}" if measurement.name.startswith("baseline") else measurement.name
+
+
 # -- the changes of each agent
 EVALUATION_COLUMNS = (
     *("where", "simulated", "persona_digest", "window_end", "finished_at", "created_at"),
@@ -353,9 +383,11 @@ def _correct_together(
         row.result = result
     for drift in drifts:
         drift.dimensions = [next(corrected_dimensions) for _ in drift.dimensions]
-        drift.propositions = sorted(
-            drift.propositions, key=lambda row: (row.result.points, row.dimension, row.proposition)
-        )
+        drift.propositions.sort(key=_largest_fall_first)
+
+
+def _largest_fall_first(row: Change) -> tuple[float, str, str]:
+    return row.result.points or 0.0, row.dimension, row.proposition
 
 
 def state_of(drift: AgentDrift) -> tuple[State, Change | None]:
@@ -437,8 +469,10 @@ def _describe(drifts: Sequence[AgentDrift], *, quotes: bool, stored: bool) -> No
     mains = [drift.main for drift in drifts if drift.main is not None]
     if not mains:
         return
-    if not stored:
+    if not stored and quotes:
         add_evidence(mains)
+    elif not stored:
+        add_history(mains)
     claims = _claims(mains)
     messages: dict[int, Message] = {}
     if quotes:

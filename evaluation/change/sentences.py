@@ -12,6 +12,7 @@ from django.utils.dateformat import format as date_format
 
 from agents.kit.text.wording import counted, decimal, interval_text
 from evaluation.change.change import ChangeResult
+from evaluation.change.comparison import Comparison
 from evaluation.change.evidence import MEASURE_NEWER
 from evaluation.change.lost import Lost
 from evaluation.change.models import Change
@@ -72,8 +73,31 @@ def _main_change(drift: AgentDrift, main: Change) -> str:
     change = _what_changed(main, f"“{_name(drift, main)}”")
     if drift.state == "possibly drifted":
         change = f"Possibly {change[0].lower()}{change[1:]}"
-    since = tag_name(main.since) if main.since is not None else drift.baseline_name
-    return f"{change}: {numbers_of(main.result)} since {since}."
+    return f"{change}: {numbers_of(main.result)} since {since_of(drift)}."
+
+
+def since_of(drift: AgentDrift) -> str:
+    """Return since when an agent changed: a tag such as ``build 41``, else its baseline."""
+    if drift.main is not None and drift.main.since is not None:
+        return tag_name(drift.main.since)
+    return drift.baseline_name
+
+
+def predicate_of(drift: AgentDrift) -> str:
+    """Return the sentence that follows the agent's name: its state, between which two, what changed most, and how sure that is."""
+    if drift.state == "steady":
+        return f"is s{_steady(drift)[1:]}"
+    if drift.state == "not enough data":
+        return f"has not enough data{_what_is_lacking(drift)}."
+    main = drift.main
+    if main is None:
+        return f"was measured, but nothing was scored both in {drift.baseline_name} and in {drift.candidate_name}."
+    between = f"from {drift.baseline_name} to {drift.candidate_name}"
+    if main.since is not None:
+        between = f"since {since_of(drift)}"
+    change = _what_changed(main, f"“{_name(drift, main)}”")
+    change = f"{change[0].lower()}{change[1:]}"
+    return f"{drift.state} {between}: {change}, {numbers_of(main.result)} ({how_sure(drift)})."
 
 
 def _steady(drift: AgentDrift) -> str:
@@ -160,17 +184,34 @@ def why_drifted(drift: AgentDrift) -> str:
     main = drift.main
     if main is None:
         return ""
-    result = main.result
-    if drift.state == "drifted" and not result.is_sure:
-        for fallen in drift.fallen:
-            if fallen.dimension == main.dimension:
-                return f"as a whole {dimension_words(fallen)}{_interval_words(fallen)}, more than chance explains"
-    if result.unit == "repeats":
+    if _fallen_as_a_whole(drift) is not None or main.result.unit == "repeats":
+        return how_sure(drift)
+    judged = f"{_judged_words(main)}; {how_sure(drift)}"
+    return f"{judged}, among all propositions compared" if main.result.is_sure else judged
+
+
+def how_sure(drift: AgentDrift) -> str:
+    """Return whether what the sentence says is more than chance; empty where it is about no proposition."""
+    main = drift.main
+    if main is None:
+        return ""
+    fallen = _fallen_as_a_whole(drift)
+    if fallen is not None:
+        return f"as a whole {dimension_words(fallen)}{_interval_words(fallen)}, more than chance explains"
+    if main.result.unit == "repeats":
         return "judged once over the whole window: one judgement decides nothing"
-    judged = _judged_words(main)
-    if result.is_sure:
-        return f"{judged}; more than chance explains, among all propositions compared"
-    return f"{judged}; too few to tell from chance"
+    return "more than chance explains" if main.result.is_sure else "too few to tell from chance"
+
+
+def _fallen_as_a_whole(drift: AgentDrift) -> ChangeResult | None:
+    """Return the dimension that the agent drifted in, where its main proposition alone is not sure."""
+    main = drift.main
+    if main is None or drift.state != "drifted" or main.result.is_sure:
+        return None
+    for fallen in drift.fallen:
+        if fallen.dimension == main.dimension:
+            return fallen
+    return None
 
 
 def _judged_words(row: Change) -> str:
@@ -194,6 +235,15 @@ def _what_changed(row: Change, label: str) -> str:
         # "No longer “no lists”" would be a riddle.
         return f"Broke {label}" if label.startswith("“no ") else f"No longer {label}"
     return f"More {label}" if row.inverted else f"Less {label}"
+
+
+def channel_predicate(comparison: Comparison) -> str:
+    """Return the sentence that follows a channel's name: each dimension with its verdict."""
+    changes = [
+        f"{dimension_words(change)}{_interval_words(change)}, {change.verdict}" for change in comparison.dimensions
+    ]
+    between = f"from {comparison.baseline.name} to {comparison.candidate.name}"
+    return f"{between}: {'; '.join(changes) or 'nothing was measured in both'}."
 
 
 def candidate_words(drift: AgentDrift) -> str:

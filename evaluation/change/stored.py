@@ -87,7 +87,11 @@ def p_values_elsewhere(agents: Collection[int], judged: Judged) -> tuple[list[fl
 # -- two measurements as rows
 def changes_between(agent: Agent, before: Measurement, now: Measurement) -> list[Change]:
     """Compare two measurements of an agent; return what changed as rows that are not stored: per dimension, and per proposition."""
-    comparison = compare(before, now)
+    return rows_of(compare(before, now), agent)
+
+
+def rows_of(comparison: Comparison, agent: Agent) -> list[Change]:
+    """Return a comparison of an agent as rows that are not stored: per dimension, and per proposition."""
     agreements = calibration_of(comparison.judge, comparison.procedure)
     rows = []
     for result in (*comparison.dimensions, *comparison.proposition_changes):

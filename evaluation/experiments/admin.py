@@ -16,6 +16,7 @@ from django.utils.safestring import SafeString
 from agents.kit.admin.access import user_of
 from agents.kit.commands import Cell
 from agents.kit.console import display
+from agents.kit.console.charts import Interval, intervals
 from agents.kit.console.forms import CostPreview, as_query, ask, request_form
 from agents.kit.console.logs import LogAdmin
 from agents.kit.console.panels import table
@@ -23,17 +24,19 @@ from agents.kit.console.site import console_action
 from agents.kit.llm.endpoints import problem_of
 from agents.models import Channel
 from evaluation.admin.display import judge_badge
+from evaluation.experiments.compare import Row
 from evaluation.experiments.estimate import ExperimentEstimate, estimate_experiment
 from evaluation.experiments.models import Experiment
 from evaluation.experiments.play import cancel, resume_experiment
-from evaluation.experiments.printed import ReportTable, headline, tables
-from evaluation.experiments.report import ExperimentReport, report
+from evaluation.experiments.printed import ReportTable, headline, outcome_lines, tables
+from evaluation.experiments.report import ExperimentReport, report, rounded
 from evaluation.experiments.request import ExperimentRequest, request_experiment
 
 MAY_START = "experiments.add_experiment"
 MAY_CHANGE = "experiments.change_experiment"
 MOST_BYTES = 200_000  # of a scenario that is uploaded
 FIRST_CHOICE = "gate-on-off"  # the scenario that is chosen at first
+TONES_OF_VERDICT: dict[str, display.Tone] = {"gain": "good", "harm": "bad"}
 TONES: dict[str, display.Tone] = {"good": "good", "better": "good", "bad": "bad", "warning": "warning"}
 
 StartingForm = request_form(
@@ -94,6 +97,8 @@ class ExperimentAdmin(LogAdmin[Experiment]):
         context: dict[str, Any] = {
             "report": experiment_report,
             "lines": list(headline(experiment_report)),
+            "outcome": list(outcome_lines(experiment_report)),
+            "pictures": _pictures(experiment_report),
             "tables": [(report_table.title, _html_table(report_table)) for report_table in tables(experiment_report)],
             "conversations": _conversation_links(experiment_report),
             "export": reverse("experiment-export", args=[obj.pk]),
@@ -154,6 +159,34 @@ def _cost_badge(estimate: ExperimentEstimate) -> SafeString | str:
     if estimate.usd == 0:
         return display.badge("free", "good")
     return display.money(Decimal(str(estimate.usd)), unpriced=0)
+
+
+def _pictures(experiment_report: ExperimentReport) -> list[SafeString]:
+    """Return for each treatment the effects with their intervals, gains to the left and harms to the right; none of a void report.
+
+    What is neither a gain nor a harm, and what has no interval, is in the tables alone.
+    """
+    if experiment_report.void:
+        return []
+    pictures = []
+    for arm in dict.fromkeys(row.treatment.arm for row in experiment_report.rows):
+        drawn = [_interval_of(row) for row in experiment_report.rows if row.treatment.arm == arm]
+        rows = [interval for interval in drawn if interval is not None]
+        pictures.append(intervals(rows, label=f"Gains and harms of {arm}", left="gain", right="harm"))
+    return pictures
+
+
+def _interval_of(row: Row) -> Interval | None:
+    """Return an effect in standard deviations, turned so that a gain lies below 0."""
+    if row.d is None or row.d_interval is None or not row.better:
+        return None
+    low, high = row.d_interval
+    text = f"{rounded(row.d)} [{rounded(low)}, {rounded(high)}], {row.verdict}"
+    value = row.d
+    if row.better == "higher":
+        low, value, high = -high, -value, -low
+    tone = TONES_OF_VERDICT.get(row.verdict, "plain")
+    return Interval(name=row.label, low=low, value=value, high=high, text=text, tone=tone)
 
 
 def _html_table(report_table: ReportTable) -> SafeString:

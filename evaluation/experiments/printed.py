@@ -22,6 +22,12 @@ PUBLISHED_HEADS = ["Experiment", "Measure", ">Treatment", ">Control", ">n", ">Δ
 ARM_HEADS = ["Arm", ">Conversations", ">Turns", ">Failed", ">Messages", ">US dollars", "What its stages did"]
 CONVERSATION_HEADS = ["Measure", "Arm", ">Conversation", ">Δ", "Channels", "Control's"]
 _EMPHASIS_OF_VERDICT: dict[str, Emphasis] = {"gain": "good", "harm": "bad"}
+_OUTCOME_WORDS: dict[str, str] = {
+    "gain": "gain in",
+    "harm": "harm in",
+    "differs": "other",
+    "no difference seen": "no difference seen in",
+}
 _DECIMALS = {"rules": 3, "silence": 3, "repetition": 3, "usd": 5}  # by measure; 2 for others
 
 
@@ -45,6 +51,37 @@ def headline(report: ExperimentReport) -> Iterator[str]:
         yield f"Not finished: {report.unfinished}."
     if report.heuristic:
         yield f"Scores are of {report.judge}, an offline heuristic: no claim rests on them. What is counted is exact."
+
+
+def outcome_lines(report: ExperimentReport) -> Iterator[str]:
+    """Yield the outcome of each treatment in a sentence: what it gained, what it harmed, and what is open; nothing of a void report.
+
+    E.g. "gate against plain: gain in adherence (+0.64); harm in repetition (+0.20); no verdict on silence, length."
+    """
+    if report.void or not report.arms:
+        return
+    control = report.arms[0].name
+    for arm in dict.fromkeys(row.treatment.arm for row in report.rows):
+        rows = [row for row in report.rows if row.treatment.arm == arm]
+        parts = []
+        for verdict, words in _OUTCOME_WORDS.items():
+            named = [_named_outcome(row) for row in rows if row.verdict == verdict]
+            if named:
+                parts.append(f"{words} {', '.join(named)}")
+        undecided = [row.label.lower() for row in rows if row.verdict in ("not enough data", "heuristic")]
+        if undecided:
+            parts.append(f"no verdict on {', '.join(undecided)}")
+        reasons = dict.fromkeys(row.why for row in rows if row.why and row.verdict == "not enough data")
+        why = f" ({'; '.join(reasons)})" if reasons else ""
+        yield f"{arm} against {control}: {'; '.join(parts)}{why}."
+
+
+def _named_outcome(row: Row) -> str:
+    """Return a measure with its difference, where there is one to name."""
+    label = row.label.lower()
+    if row.verdict == "no difference seen":
+        return label
+    return f"{label} ({_with_sign(row.delta, _DECIMALS.get(row.measure, 2))})"
 
 
 def tables(report: ExperimentReport) -> Iterator[ReportTable]:
@@ -150,6 +187,8 @@ def show(report: ExperimentReport, console: Console) -> None:
     for line in headline(report):
         console.print(f"[bold yellow]{snippet(line, 1_000)}[/]")
     console.print(f"[bold]Experiment {report.id}, {snippet(report.name)}[/bold] {snippet(report.title)}".rstrip())
+    for line in outcome_lines(report):
+        console.print(snippet(line, 1_000))
     for table in tables(report):
         print_table(console, table.heads, table.rows, title=table.title, tight=True)
     for line in passport_lines(report.passports):
@@ -162,6 +201,7 @@ def as_markdown(report: ExperimentReport) -> str:
     """Return the report as a page of Markdown: what must be read first, the title, trust in the judge, the tables."""
     lines = [f"**{in_line(line, 1_000)}**\n" for line in headline(report)]
     lines += [f"# Experiment {report.id}: {_markdown_value(report.title or report.name)}", ""]
+    lines += [f"{in_line(line, 1_000)}\n" for line in outcome_lines(report)]
     lines += [f"Judge {report.judge}. Verdicts rest on p clustered by conversation and adjusted by Holm.", ""]
     lines += [f"{in_line(line, 1_000)}\n" for line in passport_lines(report.passports)]
     for table in tables(report):

@@ -315,6 +315,49 @@ def sparkline(before: Sequence[float], now: Sequence[float], *, label: str, even
     return render_to_string("admin/sparkline.html", context)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A value with its interval: a row of `intervals`.
+
+    Attributes:
+        text: The numbers, for people, beside the drawing.
+        tone: How sure it is: ``good``, ``bad``; ``plain`` where nothing is claimed.
+    """
+
+    name: str
+    low: float
+    value: float
+    high: float
+    text: str
+    tone: display.Tone = "plain"
+
+
+WIDEST_INTERVAL = 4.0  # what lies beyond is cut off, so that one wild interval does not flatten the others
+
+
+def intervals(rows: Sequence[Interval], *, label: str, left: str, right: str) -> SafeString:
+    """Return a drawing of intervals on both sides of 0, one in each row; empty without rows.
+
+    Args:
+        label: What it shows, read aloud.
+        left, right: What it means to lie below 0, and above.
+    """
+    if not rows:
+        return SafeString("")
+    widest = max(max(-row.low, row.high, 0.0) for row in rows)
+    reach = min(max(widest, 1.0), WIDEST_INTERVAL)
+
+    def place(value: float) -> str:
+        inside = max(-reach, min(reach, value))
+        return f"{100 + 98 * inside / reach:.1f}"
+
+    drawn = []
+    for row in rows:
+        drawn.append({"row": row, "low": place(row.low), "value": place(row.value), "high": place(row.high)})
+    context = {"rows": drawn, "label": display.marked(label), "left": left, "right": right}
+    return render_to_string("admin/intervals.html", context)
+
+
 def when(at: datetime) -> str:
     """Return a time as ``7 Nov 2026, 14:30`` in the console's time zone."""
     # strftime, because a chart has hundreds of times and Django's formatting takes 50 µs.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -40,25 +40,29 @@ from evaluation.change.admin.drift_overview import (
     MOST_AGENTS,
     by_name,
     compare_url,
+    drift_sparkline,
     judge_name,
     read_tag,
+    scores_behind,
 )
 from evaluation.change.change import ChangeResult
 from evaluation.change.choosing import Asked, chosen_measurements, ways_of, with_note_on_undated
-from evaluation.change.comparison import Comparison, Shown, compare
+from evaluation.change.comparison import Comparison, Shown, compare, one_sided
 from evaluation.change.evidence import Judged
-from evaluation.change.examples import ComparedJudgements, Quote, lowest_scores, quotes_of
+from evaluation.change.examples import ComparedJudgements, Quote, heard_before, lowest_scores, quotes_of
 from evaluation.change.measurements import Measurement, NotComparable
+from evaluation.change.overview import drift_of_comparison
+from evaluation.change.sentences import channel_predicate, predicate_of, since_of, why_drifted
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore, is_heuristic
-from evaluation.runs.summary import Share
+from evaluation.runs.summary import NOTHING, Share
 from evaluation.statistics.difference import MARGIN
 
 MOST_JUDGEMENTS = 20_000  # more take seconds; the command has no limit
 MOST_PAIRS = 5  # changes with messages that show them
 MOST_TAGGED = 1_000  # newest messages whose tags are offered
-FOLDED_FROM = 36  # characters of a remark on a proposition
 SHOWN_TONES = {"worse": TONES["drifted"], "better": TONES["improved"]}
 CHANGE_HEADINGS = ("A", "B", "Change", "95 % interval", "Verdict")
+PROPOSITION_HEADINGS = ("Proposition", "A", "B", "Change", "Verdict")
 READ_MESSAGES = "agents.view_message"
 
 
@@ -98,7 +102,11 @@ class CompareForm(forms.Form):
     baseline = _side_field("A", "a tag such as build=40, or the number of an evaluation; empty: the baseline")
     candidate = _side_field("B", "a tag such as build=41, or the number of an evaluation; empty: the newest evaluation")
     judge = forms.ChoiceField(required=False, widget=Select, help_text="of both; any: a model before a heuristic")
-    worse = forms.BooleanField(required=False, label="only worse", help_text=f"fell by {MARGIN:g} points or more")
+    changed = forms.BooleanField(
+        required=False,
+        label="show only what changed",
+        help_text=f"by {MARGIN:g} points or more, significantly, or scored on one side only",
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -320,22 +328,26 @@ def _comparison_context(request: HttpRequest, form: CompareForm, pair: ComparedP
     comparison = pair.comparison
     every = sorted(comparison.proposition_changes, key=_largest_fall_first)  # those without a difference last
     scored = [change for change in every if change.baseline is not None or change.candidate is not None]
-    listed = scored
-    if form.cleaned_data["worse"]:
-        listed = [change for change in scored if change.points is not None and change.points <= -MARGIN]
+    changed = [change for change in scored if _is_change(change)]
+    listed = changed if form.cleaned_data["changed"] else scored
     may_read = request.user.has_perm(READ_MESSAGES)
-    agent = form.chosen_agent
     dimensions = [change.dimension for change in comparison.dimensions]
     found = passports(comparison.judge, comparison.procedure, dimensions, agent=comparison.target)
+    one_sided_findings = _one_sided_findings(comparison)
+    shown = [*comparison.shown, *one_sided_findings[:MOST_PAIRS]]
+    findings = [_shown_context(finding, pair, may_read=may_read) for finding in shown]
+    pairs = _message_pairs(scored, pair) if may_read else []
+    _add_what_was_heard([*findings, *pairs])
     return {
+        **_sentence_context(comparison, form.chosen_agent),
         "comparison": comparison,
-        "shown": [_shown_context(shown, pair, may_read=may_read) for shown in comparison.shown],
+        "shown": findings,
+        "more_one_sided": [finding.name for finding in one_sided_findings[MOST_PAIRS:]],
         "missing_data": [(dimension_badge(name), line) for name, line in comparison.missing.items()],
         "judge": judged_by(Judged(judge=comparison.judge, procedure=comparison.procedure)),
         "heuristic": is_heuristic(comparison.judge),
         "not_usable": not_usable(found),
         "trust": trust(found, request.user),
-        "target": agent_chip(agent) if agent else display.visible(comparison.target),
         "sides": [_side_context("A", pair.baseline), _side_context("B", pair.candidate)],
         "dimensions": table(
             ("Dimension", *CHANGE_HEADINGS),
@@ -343,17 +355,84 @@ def _comparison_context(request: HttpRequest, form: CompareForm, pair: ComparedP
             label="By dimension",
         ),
         "propositions": table(
-            ("Proposition", *CHANGE_HEADINGS),
+            PROPOSITION_HEADINGS,
             [_proposition_row(change, pair) for change in listed],
             label="By proposition",
         ),
         "unscored": len(every) - len(scored),
-        "hidden": len(scored) - len(listed),
-        "pairs": _message_pairs(listed, pair) if may_read else [],
+        "only_changed": form.cleaned_data["changed"],
+        "changed": len(changed),
+        "scored": len(scored),
+        "pairs": pairs,
         "may_read": may_read,
         "left_out": _left_out(comparison),
         **_urls(form),
     }
+
+
+def _sentence_context(comparison: Comparison, chosen: Agent | None) -> dict[str, Any]:
+    """Return the sentence that the page begins with, and what it is about.
+
+    Args:
+        chosen: The agent in the form; where two evaluations of another one are named, the sentence is about that one.
+    """
+    agent = chosen
+    if agent is None or agent.slug != comparison.target:
+        agent = Agent.objects.filter(slug=comparison.target).first()
+    if agent is None:  # of a channel
+        return {"who": display.isolated(comparison.target), "sentence": channel_predicate(comparison)}
+    drift = drift_of_comparison(agent, comparison)
+    return {
+        "who": agent_chip(agent),
+        "sentence": predicate_of(drift),
+        "drift": drift,
+        "certainty": why_drifted(drift),
+        "scores_url": scores_behind(drift.main),
+        "sparkline": drift_sparkline(drift.main, since=since_of(drift)) if drift.main is not None else "",
+    }
+
+
+def _is_change(change: ChangeResult) -> bool:
+    """Return whether a proposition changed: significantly, by the margin or more, or from scored to unscored or back."""
+    if change.verdict in ("drifted", "improved"):
+        return True
+    if change.points is not None:
+        return abs(change.points) >= MARGIN
+    return one_sided(change) is not None
+
+
+def _one_sided_findings(comparison: Comparison) -> list[Shown]:
+    """Return the propositions that are scored on one side only, the largest share first; without those that hits compare.
+
+    Those of a dimension that is scored on one side only as a whole are left out: the dimension is a finding of its own.
+    """
+    whole = {finding.dimension for finding in comparison.shown if not finding.proposition}
+    findings = []
+    for change in comparison.proposition_changes:
+        finding = one_sided(change) if change.hits is None else None
+        if finding is not None and change.dimension not in whole:
+            scored, unscored = change.share, change.baseline_share
+            if finding.only_before:
+                scored, unscored = change.baseline_share, change.share
+            figures = (
+                f"{finding.figures}, {unscored or NOTHING} judgements scored in {'B' if finding.only_before else 'A'}"
+            )
+            share = (scored or NOTHING).value or 0.0
+            findings.append((share, finding.model_copy(update={"figures": figures})))
+    findings.sort(key=lambda row: (-row[0], row[1].name))
+    return [finding for _, finding in findings]
+
+
+def _add_what_was_heard(contexts: Sequence[dict[str, Any]]) -> None:
+    """Add to all quotes the messages that they answered, in two statements."""
+    messages = []
+    for context in contexts:
+        messages += [quote.message for _, quote in context["quotes"]]
+    heard = heard_before(messages)
+    for context in contexts:
+        context["quotes"] = [
+            (side, replace(quote, heard=heard.get(quote.message.pk))) for side, quote in context["quotes"]
+        ]
 
 
 def _largest_fall_first(change: ChangeResult) -> tuple[bool, float, str]:
@@ -361,9 +440,14 @@ def _largest_fall_first(change: ChangeResult) -> tuple[bool, float, str]:
 
 
 def _urls(form: CompareForm) -> dict[str, str]:
-    """Return the addresses of the same comparison the other way round, and as a file."""
-    asked = {name: form.data.get(name, "") for name in ("agent", "judge", "baseline", "candidate")}
-    urls = {"csv_url": compare_url(**asked, export="csv"), "swap_url": ""}
+    """Return the addresses of the same comparison the other way round, as a file, and with what changed alone or with all."""
+    asked = {name: form.data.get(name, "") for name in ("agent", "judge", "baseline", "candidate", "changed")}
+    urls = {
+        "csv_url": compare_url(**asked, export="csv"),
+        "swap_url": "",
+        "changed_url": compare_url(**{**asked, "changed": "on"}),
+        "every_url": compare_url(**{**asked, "changed": ""}),
+    }
     if asked["baseline"] and asked["candidate"]:
         swapped = {**asked, "baseline": asked["candidate"], "candidate": asked["baseline"]}
         urls["swap_url"] = compare_url(**swapped)
@@ -375,7 +459,6 @@ def _left_out(comparison: Comparison) -> list[tuple[str, str]]:
     reasons = (
         ("Reworded since A, or the judge's prompt changed, so not compared", comparison.changed),
         ("Nothing could be judged by", comparison.unjudged),
-        ("Scored in one of the two only, so in no change of a dimension", comparison.scored_in_one),
         ("Only in A", comparison.only_baseline),
         ("Only in B", comparison.only_candidate),
         ("Judged once over the window, so compared alone", comparison.over_window),
@@ -396,7 +479,7 @@ def _side_context(side: str, measurement: Measurement) -> tuple[str, SafeString,
 def _shown_context(shown: Shown, pair: ComparedPair, *, may_read: bool) -> dict[str, Any]:
     """Return what can be said although there is no difference of scores, for those who may read messages with some that show it.
 
-    They are the lowest of B; of a score in A alone those of A.
+    They are the lowest of B; of a score in A alone those of A. `name` tells them apart, as in the address of the judgements.
     """
     side, measurement = ("A", pair.baseline) if shown.only_before else ("B", pair.candidate)
     quotes = []
@@ -406,6 +489,7 @@ def _shown_context(shown: Shown, pair: ComparedPair, *, may_read: bool) -> dict[
                 quotes.append((side, Quote(message=row.message, score=row.score or 0)))
     claim = pair.claim(shown.dimension, shown.proposition)
     return {
+        "name": shown.name,
         "claim": claim.text or shown.name,
         "inverted": claim.inverted,
         "verdict": display.badge(shown.verdict, SHOWN_TONES.get(shown.verdict, "plain")),
@@ -472,8 +556,24 @@ def _proposition_row(change: ChangeResult, pair: ComparedPair) -> tuple[object, 
         format_html('<span dir="auto">{}</span>', display.visible(claim.text)),
         format_html("{} {} {}", link, dimension_badge(change.dimension), inverted),
     )
-    remarks = "; ".join(_remarks(change))
-    return name, *_change_cells(change, display.folded(remarks, FOLDED_FROM) if remarks else "")
+    before, now, points, _, verdict = _change_cells(change, _folded_statistics(change))
+    return name, before, now, points, verdict
+
+
+def _folded_statistics(change: ChangeResult) -> SafeString:
+    """Return the interval and the remarks on a proposition, one click away; empty without any."""
+    statistics = []
+    if change.interval is not None:
+        statistics.append(f"95 % interval {interval_text(change.interval)}")
+    if change.p_adjusted is not None:
+        statistics.append(f"p {change.p_adjusted:.2g}, corrected for all propositions here")
+    statistics += _remarks(change)
+    if not statistics:
+        return SafeString("")
+    return format_html(
+        '<details class="pl-folded"><summary>how sure</summary><div class="pl-text" dir="auto">{}</div></details>',
+        display.visible("; ".join(statistics)),
+    )
 
 
 def _remarks(change: ChangeResult) -> list[str]:

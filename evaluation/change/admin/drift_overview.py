@@ -18,6 +18,7 @@ from django.utils.safestring import SafeString
 
 from agents.builds import Tag
 from agents.kit.console import display
+from agents.kit.console.charts import sparkline
 from agents.kit.console.display import Tone
 from agents.kit.console.filters import number_in
 from agents.kit.console.panels import table
@@ -34,7 +35,7 @@ from evaluation.change.change import ChangeResult
 from evaluation.change.evidence import Judged, judged_ways
 from evaluation.change.models import Baseline, Change
 from evaluation.change.overview import AgentDrift, State, drift_overview
-from evaluation.change.sentences import candidate_words, sentence_of, short_name, why_drifted
+from evaluation.change.sentences import candidate_words, numbers_of, sentence_of, short_name, why_drifted
 from evaluation.judge.passport import Passport
 from evaluation.models import EvaluationRun, EvaluationScore, Method, is_heuristic
 from evaluation.runs.summary import Share, percent
@@ -186,6 +187,16 @@ def _card(drift: AgentDrift, steps: Sequence[Step]) -> dict[str, Any]:
         "now_runs": sorted({run.pk for run in drift.candidate_runs.values()}),
         "steps": steps[:MOST_STEPS],
     }
+
+
+def drift_sparkline(row: Change, *, since: str) -> SafeString:
+    """Return the scores of a proposition before and since; where they are not known one by one the two means."""
+    before, now = row.baseline_course, row.course
+    if row.result.of_words or not before or not now:
+        before = [row.baseline or 0.0] * 2
+        now = [row.candidate or 0.0] * 2
+    dimension = row.dimension.replace("_", " ")
+    return sparkline(before, now, label=f"{dimension} {numbers_of(row.result)} since {since}", event=since)
 
 
 def _scores_of(change: ChangeResult) -> tuple[str, str]:

@@ -15,17 +15,16 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
-from agents.kit.console.charts import sparkline
 from agents.kit.console.home import Answers, HomePart, Questions, add_home, step
 from agents.kit.text.wording import counted
 from agents.models import Agent
 from evaluation.admin.display import judged_by
 from evaluation.calibration.admin.trust import not_usable
-from evaluation.change.admin.drift_overview import MOST_AGENTS, STATES, passports_of_drifts
+from evaluation.change.admin.drift_overview import MOST_AGENTS, STATES, drift_sparkline, passports_of_drifts
 from evaluation.change.evidence import Judged, judged_ways
-from evaluation.change.models import Baseline, Change
-from evaluation.change.overview import AgentDrift, Overview, State, drift_overview, tag_name
-from evaluation.change.sentences import numbers_of, sentence_of
+from evaluation.change.models import Baseline
+from evaluation.change.overview import AgentDrift, Overview, State, drift_overview
+from evaluation.change.sentences import sentence_of, since_of
 from evaluation.models import EvaluationRun, EvaluationSchedule
 
 MOST_ROWS = 20  # agents that drifted, each in a row; the others are in the overview
@@ -172,18 +171,11 @@ def _title_of(overview: Overview, fallen: Sequence[AgentDrift]) -> str:
     """Return in a sentence how many agents drifted, and since when where that is the same for all of them."""
     if fallen:
         sentence = f"{len(fallen):,} of {counted(overview.total, 'agent')} drifted"
-        since = {_since(drift) for drift in fallen}
+        since = {since_of(drift) for drift in fallen}
         return f"{sentence} since {since.pop()}" if len(since) == 1 else sentence
     if any(state in overview.states for state in COMPARED):
         return "No agent is known to drift"
     return "Whether an agent drifts is not known yet"
-
-
-def _since(drift: AgentDrift) -> str:
-    """Return since when an agent drifted: a tag such as ``build 41``, else its baseline."""
-    if drift.main is not None and drift.main.since is not None:
-        return tag_name(drift.main.since)
-    return drift.baseline_name
 
 
 def _row_of(request: HttpRequest, drift: AgentDrift) -> dict[str, object]:
@@ -199,19 +191,9 @@ def _row_of(request: HttpRequest, drift: AgentDrift) -> dict[str, object]:
         "sentence": sentence_of(drift),
         "since_at": main.since_at if main is not None else None,
         "dimension": main.dimension if main is not None else "",
-        "sparkline": _sparkline(main, since=_since(drift)) if main is not None and may_see_scores else "",
+        "sparkline": drift_sparkline(main, since=since_of(drift)) if main is not None and may_see_scores else "",
         "buttons": buttons,
     }
-
-
-def _sparkline(row: Change, *, since: str) -> SafeString:
-    """Return the scores of a proposition before and since; where they are not known one by one the two means."""
-    before, now = row.baseline_course, row.course
-    if row.result.of_words or not before or not now:
-        before = [row.baseline or 0.0] * 2
-        now = [row.candidate or 0.0] * 2
-    dimension = row.dimension.replace("_", " ")
-    return sparkline(before, now, label=f"{dimension} {numbers_of(row.result)} since {since}", event=since)
 
 
 def _other_states(overview: Overview, overview_url: str) -> list[SafeString]:

@@ -158,6 +158,9 @@ def test_the_page_shows_changes_violations_failures_and_the_exit(root: Client) -
     shown = plain(html)
 
     assert "Ended by max rounds: round 1 of 1." in shown
+    assert (
+        html.index("Ended by") < html.index("Seats by stance") < html.index("Positions") < html.index('id="statistics"')
+    )
     came_to = report(debate)
     assert all(" ".join(line.split()) in shown for line in talking_lines(came_to.decision.what_talking_changed))
     assert "was no, away from the majority breaks a rule" in shown

@@ -18,12 +18,15 @@ from pytest_django.plugin import DjangoDbBlocker
 
 from agents.models import Agent, Message
 from agents.seed import loader
-from evaluation.models import EvaluationRun
+from evaluation.change.sentences import channel_predicate, predicate_of
+from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
-from tests.console import HOSTILE, list_of, page_of, plain, read, signed_in, staff, viewer
+from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, viewer
 from tests.evaluation.ci.building import own_bot
 from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.judged import make_score
+from tests.factories import make_channel
 from tests.once import rows_for_all
 
 pytestmark = pytest.mark.django_db
@@ -77,15 +80,87 @@ def test_without_more_it_is_the_baseline_and_the_newest_evaluation(root: Client,
     assert verdicts(compare(root, agent="michael", **numbers)) == verdicts(tags) != {}
 
 
-def test_only_worse_leaves_out_what_did_not_fall(root: Client) -> None:
-    every, worse = (verdicts(compare(root, agent="michael", **more)) for more in (dict[str, str](), {"worse": "on"}))
+def test_only_what_changed_is_shown_where_the_address_says_so(root: Client) -> None:
+    url = reverse("admin:evaluation_evaluationrun_compare")
+    asked = {"agent": "michael", "baseline": "build=40", "candidate": "build=41"}
+    every = root.get(url, asked)
+    changed = root.get(every.context["changed_url"])
 
-    assert set(worse) < set(every)
-    assert "michael-dry" in worse
-    assert "michael-no-lists" not in worse
-    assert "Nothing fell" in compare(
-        root, baseline=run_of("pam", "40").pk, candidate=run_of("pam", "41").pk, worse="on"
+    assert set(verdicts(changed.content.decode())) < set(verdicts(every.content.decode()))
+    assert len(verdicts(changed.content.decode())) == every.context["changed"]
+    assert verdicts(changed.content.decode())["michael-dry"] == "drifted"
+    assert "michael-no-lists" not in verdicts(changed.content.decode())
+    assert parse_qs(urlsplit(changed.context["swap_url"]).query)["changed"] == ["on"]
+    assert verdicts(read(root, changed.context["every_url"])) == verdicts(every.content.decode())
+
+
+def test_the_page_begins_with_the_sentence_of_the_overview(root: Client) -> None:
+    page = root.get(reverse("admin:evaluation_evaluationrun_compare"), {"agent": "michael"})
+    (card,) = root.get(reverse("admin:evaluation_drift_overview"), {"q": "michael"}).context["cards"]
+
+    drift = page.context["drift"]
+    assert page.context["sentence"] == predicate_of(drift)
+    assert (drift.state, drift.main.proposition, drift.main.since) == (
+        card["drift"].state,
+        card["drift"].main.proposition,
+        card["drift"].main.since,
     )
+    html = page.content.decode()
+    assert html.index("<h1") < html.index(f'data-state="{drift.state}"') + 2_000 < html.index('<form method="get"')
+
+
+def test_each_message_stands_with_what_was_heard_before_it(root: Client) -> None:
+    pairs = root.get(reverse("admin:evaluation_evaluationrun_compare"), {"agent": "michael"}).context["pairs"]
+
+    quotes = [quote for pair in pairs for _, quote in pair["quotes"]]
+    assert any(quote.heard for quote in quotes)
+    for quote in quotes:
+        before = Message.objects.filter(channel=quote.message.channel, position__lt=quote.message.position)
+        assert quote.heard == before.order_by("-position").first()
+
+
+def test_the_page_takes_as_many_statements_however_many_messages_it_shows(root: Client) -> None:
+    url = reverse("admin:evaluation_evaluationrun_compare")
+    with_pairs = queries(root, f"{url}?agent=michael")
+    assert len(root.get(url, {"agent": "michael"}).context["pairs"]) > 1
+
+    assert len(with_pairs) <= 40, "\n".join(with_pairs)
+    EvaluationScore.objects.filter(evaluation_run=run_of("michael", "41")).exclude(
+        proposition_id="michael-dry"
+    ).delete()
+    assert len(root.get(url, {"agent": "michael"}).context["pairs"]) <= 1
+    assert len(with_pairs) <= len(queries(root, f"{url}?agent=michael")) + 2
+
+
+def test_a_channel_is_compared_in_a_sentence_of_its_own(root: Client) -> None:
+    channel = make_channel("hall")
+    runs = []
+    for score in (8, 3):
+        run = EvaluationRun.objects.create(
+            channel=channel, judge=OFFLINE, dimensions=["convergence"], status="completed"
+        )
+        runs.append(run)
+        make_score(run, score, dimension="convergence", proposition_id="talk")
+    page = root.get(
+        reverse("admin:evaluation_evaluationrun_compare"), {"baseline": runs[0].pk, "candidate": runs[1].pk}
+    )
+
+    assert page.context["comparison"].target == "#hall"
+    assert page.context["sentence"] == channel_predicate(page.context["comparison"])
+
+
+def test_what_is_scored_on_one_side_only_is_said_before_the_pairs(root: Client) -> None:
+    page = root.get(reverse("admin:evaluation_evaluationrun_compare"), {"agent": "michael"})
+    one_sided = {
+        change.proposition
+        for change in page.context["comparison"].proposition_changes
+        if change.reason.startswith("nothing was scored now")
+    }
+    html = page.content.decode()
+
+    assert one_sided
+    for name in one_sided:
+        assert html.index(f'data-finding="{name}"') < html.index('id="messages"')
 
 
 def test_the_csv_holds_the_numbers_of_the_command(root: Client) -> None:

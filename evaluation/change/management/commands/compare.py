@@ -25,6 +25,7 @@ from agents.kit.commands import (
     unusable,
     wrong,
 )
+from agents.kit.text.markdown import plain
 from agents.kit.text.wording import interval_text, number, signed
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
@@ -37,6 +38,8 @@ from evaluation.change.detection import Detection, detections
 from evaluation.change.examples import lowest_messages, print_example, worst_message
 from evaluation.change.measurement_files import UnreadableFile
 from evaluation.change.measurements import NotComparable
+from evaluation.change.overview import drift_of_comparison
+from evaluation.change.sentences import channel_predicate, predicate_of
 from evaluation.commands import ProgressBar, as_text, channel_named, measuring, split_unusable, tag_pairs
 from evaluation.dimensions import DEFAULT_DIMENSIONS
 from evaluation.judge.passport import Passport
@@ -49,6 +52,7 @@ from evaluation.wording import heading_of, judge_label
 
 MOST_EXAMPLES = 5  # propositions with a message
 MOST_NAMED_TARGETS = 3  # of a note; more are counted
+MOST_IN_A_SENTENCE = 1_000  # characters
 NARROW = 100  # characters: a terminal with fewer has shares and remarks on lines of their own
 EMPHASIS: dict[str, Emphasis] = {
     "drifted": "bad",
@@ -276,6 +280,8 @@ def comparisons_table(comparisons: Sequence[Comparison], out: Any) -> None:
     not_usable = not_usable_line(found)
     if not_usable:
         console.print(f"[bold red]{escape(not_usable)}[/]")
+    if len(comparisons) == 1:
+        _print_sentence(comparisons[0], console)
     _print_without_scores(comparisons, console)
     _print_dimensions(comparisons, console)
     _print_propositions(comparisons, console)
@@ -295,6 +301,18 @@ def _passports_of(comparisons: Sequence[Comparison]) -> list[Passport]:
     dimensions = [change.dimension for comparison in comparisons for change in comparison.dimensions]
     agent = first.target if len(comparisons) == 1 else ""
     return passports(first.judge, first.procedure, dimensions, agent=agent)
+
+
+def _print_sentence(comparison: Comparison, console: Console) -> None:
+    """Print the sentence that the console's page begins with; nothing where one of the two has no evaluations: it is a file."""
+    if not (comparison.baseline.runs and comparison.candidate.runs):
+        return
+    sentence = f"{comparison.target} {channel_predicate(comparison)}"
+    agent = Agent.objects.filter(slug=comparison.target).first()
+    if agent is not None:
+        sentence = f"{agent.display_name} {predicate_of(drift_of_comparison(agent, comparison))}"
+    console.print(escape(plain(sentence, MOST_IN_A_SENTENCE)))
+    console.print()
 
 
 def _print_without_scores(comparisons: Sequence[Comparison], console: Console) -> None:
