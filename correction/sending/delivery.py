@@ -59,6 +59,8 @@ def deliver(delivery: ScoreDelivery) -> dict[str, Any]:
             answer = destination.send(records)
             outcome = answer.outcome
             delivery.receiver.note_try(outcome)
+            if not outcome.is_receiver_up:
+                ScoreDelivery.give_up_old(delivery.receiver)
         if outcome.problem:
             return delivery.columns_after(outcome)
         _note_progress(delivery, batch, sent=len(records) - answer.rejected, rejected=answer.rejected)

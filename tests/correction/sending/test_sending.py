@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -480,6 +481,64 @@ def test_results_that_a_receiver_rejects_are_counted_and_not_sent_again(logs: Lo
     assert (only().status, only().sent, only().rejected) == ("completed", 1, 2)
     assert only().error == "2 results rejected by the receiver"
     assert send_again(ScoreDelivery.objects.all()) == 0
+def test_what_waits_a_week_for_a_receiver_that_is_down_is_given_up(
+    logs: LogsServer, langfuse: LangfuseServer
+) -> None:
+    for slug in ("ada", "bob", "cleo"):
+        flattened(make_agent(slug))
+    of_logs = ScoreDelivery.objects.filter(receiver__name="otlp").order_by("pk")
+    _, old, recent = of_logs
+    ScoreDelivery.objects.exclude(pk=recent.pk).update(created_at=timezone.now() - timedelta(days=8))
+    logs.status = 503
+    work()
+
+    assert list(of_logs.values_list("status", flat=True)) == ["pending", "failed", "pending"]
+    assert list(of_logs.values_list("tries", flat=True)) == [1, 0, 0]
+    old.refresh_from_db()
+    assert "7 days" in old.error
+    assert old.finished_at is not None, "it is pruned with the others"
+    assert set(ScoreDelivery.objects.filter(receiver__name="langfuse").values_list("status")) == {("completed",)}
+
+    logs.status = 0
+    assert send_again(ScoreDelivery.objects.all()) == 1
+    later()
+    work()
+    assert set(of_logs.values_list("status")) == {("completed",)}
+
+
+def test_a_receiver_that_was_down_long_is_tried_every_half_hour(logs: LogsServer) -> None:
+    logs.status = 503
+    flattened(make_agent("ada"))
+    work()
+    ScoreReceiver.objects.update(failures=50)
+    later()
+    work()
+
+    retry_at = ScoreReceiver.objects.get().retry_at
+    assert retry_at is not None
+    assert timedelta(minutes=29) < retry_at - timezone.now() <= timedelta(minutes=30)
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "seconds"), [("2", 2), ("0", 0), ("86400", 1800), ("Fri, 31 Dec 2027 23:59:59 GMT", 60), ("", 60)]
+)
+def test_a_receiver_that_limits_its_rate_is_left_alone_as_long_as_it_asks(
+    logs: LogsServer, retry_after: str, seconds: int
+) -> None:
+    flattened(make_agent("ada"))
+    logs.status = 429
+    logs.headers = {"retry-after": retry_after} if retry_after else {}
+    before = timezone.now()
+    work()
+
+    receiver = ScoreReceiver.objects.get()
+    assert receiver.retry_at is not None
+    assert receiver.retry_at >= before + timedelta(seconds=seconds)
+    assert receiver.retry_at <= timezone.now() + timedelta(seconds=seconds)
+    assert receiver.failures == 0, "it is not down"
+    assert only().status == "pending"
+
+
 
 
 def test_redirects_of_a_receiver_are_not_followed(logs: LogsServer) -> None:
