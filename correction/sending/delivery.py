@@ -63,7 +63,8 @@ def deliver(delivery: ScoreDelivery) -> dict[str, Any]:
                 ScoreDelivery.give_up_old(delivery.receiver)
         if outcome.problem:
             return delivery.columns_after(outcome)
-        _note_progress(delivery, batch, sent=len(records) - answer.rejected, rejected=answer.rejected)
+        rejected = max(0, min(answer.rejected, len(records)))  # a receiver may say any number
+        _note_progress(delivery, batch, sent=len(records) - rejected, rejected=rejected)
         check_stop()
 
 

@@ -539,6 +539,83 @@ def test_a_receiver_that_limits_its_rate_is_left_alone_as_long_as_it_asks(
     assert only().status == "pending"
 
 
+@pytest.mark.parametrize("status", [401, 404, 429, 503])
+def test_what_is_not_taken_is_given_up_after_some_tries_and_sent_again_on_request(
+    logs: LogsServer, status: int
+) -> None:
+    logs.status = status
+    flattened(make_agent("ada"))
+    for tries in range(1, MOST_TRIES + 1):
+        assert work() == 1
+        assert (only().tries, only().answer_code) == (tries, status)
+        assert work() == 0, "it waits"
+        later()
+    assert (only().status, only().error) == ("failed", f"it answered {status}")
+    metrics = exposition().decode()
+    assert 'plumbline_scores_given_up{receiver="otlp"} 1.0' in metrics
+
+    logs.status = 0
+    chosen = {"action": "send_again", "_selected_action": [only().pk], "confirmed": "1"}
+    answer = signed_in(superuser()).post(list_of(ScoreDelivery), chosen)
+    assert answer.status_code == 302
+    work()
+    assert (only().status, len(set(logs.ids))) == ("completed", 3)
+
+
+def test_what_the_receiver_refuses_is_given_up_at_once_and_the_others_are_sent(logs: LogsServer) -> None:
+    logs.status = 400
+    flattened(make_agent("ada"))
+    work()
+    logs.status = 0
+    flattened(make_agent("bob"))
+    work()
+
+    assert sorted(ScoreDelivery.objects.values_list("status", "answer_code")) == [("completed", 200), ("failed", 400)]
+
+
+def test_results_that_a_receiver_rejects_are_counted_and_not_sent_again(logs: LogsServer) -> None:
+    logs.rejects = 2
+    flattened(make_agent("ada"))
+    work()
+
+    assert (only().status, only().sent, only().rejected) == ("completed", 1, 2)
+    assert only().error == "2 results rejected by the receiver"
+    assert send_again(ScoreDelivery.objects.all()) == 0
+
+
+@pytest.mark.parametrize(("said", "rejected"), [(7, 3), (-2, 0)])
+def test_a_receiver_that_counts_wrongly_is_believed_as_far_as_possible(
+    logs: LogsServer, said: int, rejected: int
+) -> None:
+    logs.rejects = said
+    flattened(make_agent("ada"))
+    work()
+
+    assert (only().status, only().sent, only().rejected) == ("completed", 3 - rejected, rejected)
+    assert len(logs.requests) == 1
+
+
+def test_results_that_are_refused_keep_none_of_the_others_from_leaving(logs: LogsServer) -> None:
+    logs.refuses = "adherence/p130"
+    many(make_agent("ada"), 250)
+    work()
+
+    assert (only().status, only().sent, only().rejected) == ("completed", 249, 1)
+    assert len(logs.ids) == len(set(logs.ids)) == 249
+    assert only().error == "1 result rejected by the receiver"
+
+
+def test_a_receiver_that_refuses_everything_is_not_asked_for_each_result(logs: LogsServer) -> None:
+    logs.refuses = "adherence/"
+    many(make_agent("ada"), 250)
+    work()
+
+    assert (only().status, only().sent, only().rejected, only().answer_code) == ("failed", 0, 0, 400)
+    assert len(logs.requests) <= 20
+    logs.refuses = ""
+    send_again(ScoreDelivery.objects.all())
+    work()
+    assert (only().status, only().sent, only().rejected) == ("completed", 250, 0)
 
 
 def test_redirects_of_a_receiver_are_not_followed(logs: LogsServer) -> None:
