@@ -651,7 +651,7 @@ def test_a_try_continues_after_what_was_taken(logs: LogsServer, settings: Settin
     assert len(set(logs.ids)) == 250
 
 
-def many(agent: Agent, number: int) -> None:
+def many(agent: Agent, number: int) -> EvaluationRun:
     """An evaluation with so many judgements, completed and queued."""
     run = make_run(agent)
     EvaluationScore.objects.bulk_create(
@@ -661,6 +661,7 @@ def many(agent: Agent, number: int) -> None:
         for n in range(number)
     )
     queue_judgements(run)
+    return run
 
 
 def test_what_was_judged_again_leaves_when_an_evaluation_is_completed_again(logs: LogsServer) -> None:
