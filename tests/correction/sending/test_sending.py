@@ -16,22 +16,22 @@ from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
 from opentelemetry.sdk.resources import Resource
-from pytest_django import Settings
+from pytest_django import DjangoAssertNumQueries, Settings
 
 from agents.kit.models.deliveries import MOST_TRIES
 from agents.kit.ops.metrics import exposition
 from agents.models import Agent, Message
 from agents.transcripts.spans import ingest_spans
 from correction.gate import observe
-from correction.models import GateDimensionResult
+from correction.models import CorrectionLog, GateDimensionResult, GateSession
 from correction.sending.delivery import send_again, work_one
 from correction.sending.models import ScoreDelivery, ScoreReceiver
 from correction.sending.otlp import parse_headers
-from correction.sending.queueing import queue_judgements
+from correction.sending.queueing import queue_attempt, queue_changes, queue_judgements
 from evaluation.change.evidence import Judged
 from evaluation.change.models import Change
 from evaluation.change.stored import refresh_changes, store_changes
-from evaluation.models import EvaluationScore
+from evaluation.models import EvaluationRun, EvaluationScore
 from tests.agents.transcripts.test_exports import batch, parts, span
 from tests.console import list_of, signed_in, superuser
 from tests.correction.gating import configure, gated, judge, send
@@ -238,7 +238,7 @@ def test_scores_of_an_offline_judge_say_that_they_are_heuristic(
     assert {event["plumbline.heuristic"] for event in events["adherence/voice"]} == {True}
     assert {event["plumbline.heuristic"] for event in events["adherence/brief"]} == {False}, "a rule is exact"
     heuristic = {score["name"]: score["metadata"]["heuristic"] for score in langfuse.scores.values()}
-    assert heuristic == {"adherence/voice": True, "adherence/brief": False}
+    assert heuristic == {"adherence/voice (heuristic)": True, "adherence/brief": False}, "no chart averages the two"
 
 
 @pytest.mark.parametrize("mode", ["enforce", "observe"])
@@ -259,6 +259,23 @@ def test_each_verdict_of_the_gate_leaves(
     assert {event["plumbline.gate.source"] for event in logs.events} == {"gate" if mode == "enforce" else "observe"}
     assert {score["value"] for score in langfuse.scores.values()} == {2.0, 8.0}
     assert "synergy" not in repr(logs.records) + repr(langfuse.scores)
+
+
+def test_what_stands_for_several_messages_leaves_with_its_weight(
+    logs: LogsServer, langfuse: LangfuseServer, llm_server: LLMServer
+) -> None:
+    agent, channel = gated("adherence")
+    llm_server.respond = judge({"adherence": 8})
+    send(agent, channel, "Hello.")
+    GateSession.objects.update(inclusion_weight=4.0)
+    run = many(make_agent("bob"), 2)
+    run.scores.filter(proposition_id="p1").update(inclusion_weight=2.5)
+    work()
+
+    weights = {event["gen_ai.evaluation.name"]: event.get("plumbline.inclusion_weight") for event in logs.events}
+    assert weights == {"gate/adherence": 4.0, "adherence/p0": None, "adherence/p1": 2.5}
+    in_langfuse = {score["name"]: score["metadata"].get("inclusion_weight") for score in langfuse.scores.values()}
+    assert in_langfuse == weights
 
 
 def test_a_message_of_a_span_that_is_observed_names_its_span(logs: LogsServer, llm_server: LLMServer) -> None:
@@ -385,6 +402,31 @@ def test_nothing_is_queued_where_no_receiver_is_configured(llm_server: LLMServer
     assert not ScoreReceiver.objects.exists()
 
 
+def test_nothing_is_read_where_no_receiver_is_configured(
+    llm_server: LLMServer, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    flattened(make_agent("ada"))
+    agent, channel = gated("fluency", slug="bob")
+    send(agent, channel, "Hello.")
+    run = EvaluationRun.objects.latest("pk")
+    log = CorrectionLog.objects.get()
+    changes = list(Change.objects.all())
+
+    with django_assert_num_queries(0):
+        queue_judgements(run)
+        queue_attempt(log)
+        queue_changes(changes)
+
+
+def test_verdicts_on_a_made_up_agent_are_not_sent(logs: LogsServer, llm_server: LLMServer) -> None:
+    agent, channel = gated("fluency")
+    Agent.objects.filter(pk=agent.pk).update(synthetic=True)
+    send(Agent.objects.get(pk=agent.pk), channel, "Hello.")
+
+    assert GateSession.objects.exists()
+    assert not ScoreDelivery.objects.exists()
+
+
 def test_what_tests_a_judge_or_is_synthetic_is_not_sent(
     logs: LogsServer,
     llm_server: LLMServer,
@@ -439,48 +481,6 @@ def test_one_receiver_that_is_down_keeps_nothing_from_the_other(
     assert (held.status, held.error) == ("pending", "no answer within 0.5 s")
 
 
-@pytest.mark.parametrize("status", [401, 404, 429, 503])
-def test_what_is_not_taken_is_given_up_after_some_tries_and_sent_again_on_request(
-    logs: LogsServer, status: int
-) -> None:
-    logs.status = status
-    flattened(make_agent("ada"))
-    for tries in range(1, MOST_TRIES + 1):
-        assert work() == 1
-        assert (only().tries, only().answer_code) == (tries, status)
-        assert work() == 0, "it waits"
-        later()
-    assert (only().status, only().error) == ("failed", f"it answered {status}")
-    metrics = exposition().decode()
-    assert 'plumbline_scores_given_up{receiver="otlp"} 1.0' in metrics
-
-    logs.status = 0
-    chosen = {"action": "send_again", "_selected_action": [only().pk], "confirmed": "1"}
-    answer = signed_in(superuser()).post(list_of(ScoreDelivery), chosen)
-    assert answer.status_code == 302
-    work()
-    assert (only().status, len(set(logs.ids))) == ("completed", 3)
-
-
-def test_what_the_receiver_refuses_is_given_up_at_once_and_the_others_are_sent(logs: LogsServer) -> None:
-    logs.status = 400
-    flattened(make_agent("ada"))
-    work()
-    logs.status = 0
-    flattened(make_agent("bob"))
-    work()
-
-    assert sorted(ScoreDelivery.objects.values_list("status", "answer_code")) == [("completed", 200), ("failed", 400)]
-
-
-def test_results_that_a_receiver_rejects_are_counted_and_not_sent_again(logs: LogsServer) -> None:
-    logs.rejects = 2
-    flattened(make_agent("ada"))
-    work()
-
-    assert (only().status, only().sent, only().rejected) == ("completed", 1, 2)
-    assert only().error == "2 results rejected by the receiver"
-    assert send_again(ScoreDelivery.objects.all()) == 0
 def test_what_waits_a_week_for_a_receiver_that_is_down_is_given_up(
     logs: LogsServer, langfuse: LangfuseServer
 ) -> None:
@@ -729,11 +729,16 @@ def test_no_secret_is_in_the_log_or_the_database(
 ADDRESSES: list[Callable[[Settings], None]] = [
     lambda settings: setattr(settings, "SCORES_OTLP_ENDPOINT", "collector:4318"),
     lambda settings: setattr(settings, "LANGFUSE_BASE_URL", "cloud.langfuse.com"),
+    lambda settings: setattr(settings, "SCORES_OTLP_ENDPOINT", "https://ann:s3cret@collector:4318"),
+    lambda settings: setattr(settings, "SCORES_OTLP_ENDPOINT", "https://collector:4318/?token=s3cret"),
+    lambda settings: setattr(settings, "SCORES_OTLP_ENDPOINT", "https://collector:4318/#s3cret"),
+    lambda settings: setattr(settings, "LANGFUSE_BASE_URL", "https://ann:s3cret@cloud.langfuse.com"),
 ]
 
 
 @pytest.mark.parametrize("wrong", ADDRESSES)
 def test_an_address_that_is_none_is_told_of(wrong: Callable[[Settings], None], settings: Settings) -> None:
     wrong(settings)
-    with pytest.raises(Exception, match="no http"):
+    with pytest.raises(Exception, match="no http") as told:
         call_command("check", "--tag", "plumbline")
+    assert "s3cret" not in str(told.value)
