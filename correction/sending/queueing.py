@@ -22,6 +22,8 @@ def queue_judgements(run: EvaluationRun) -> None:
 
     Those that test a judge, or an experiment's agents, are no scores of an agent of the team's: they are not sent.
     """
+    if not configured_destinations():
+        return
     if run.swap_test or _is_synthetic(run):
         return
     _queue(Kind.EVALUATION, run.pk)
@@ -29,6 +31,8 @@ def queue_judgements(run: EvaluationRun) -> None:
 
 def queue_changes(changes: Sequence[Change]) -> None:
     """Queue changes that say something new, together for each evaluation that showed them."""
+    if not configured_destinations():
+        return
     by_evaluation: dict[int, list[int]] = {}
     for change in changes:
         if not change.agent.synthetic:
@@ -39,6 +43,8 @@ def queue_changes(changes: Sequence[Change]) -> None:
 
 def queue_attempt(log: CorrectionLog) -> None:
     """Queue the verdicts of an attempt, unless nothing was judged or the channel is of a simulation or demonstration."""
+    if not configured_destinations():
+        return
     session = log.session
     is_synthetic = session.channel is not None and session.channel.synthetic
     if log.results and not is_synthetic:
