@@ -42,13 +42,17 @@ def queue_changes(changes: Sequence[Change]) -> None:
 
 
 def queue_attempt(log: CorrectionLog) -> None:
-    """Queue the verdicts of an attempt, unless nothing was judged or the channel is of a simulation or demonstration."""
+    """Queue the verdicts of an attempt, unless nothing was judged, or its agent or channel is of an experiment, simulation or demonstration."""
     if not configured_destinations():
         return
     session = log.session
-    is_synthetic = session.channel is not None and session.channel.synthetic
-    if log.results and not is_synthetic:
-        _queue(Kind.ATTEMPT, log.pk)
+    if not log.results:
+        return
+    if session.agent is not None and session.agent.synthetic:
+        return
+    if session.channel is not None and session.channel.synthetic:
+        return
+    _queue(Kind.ATTEMPT, log.pk)
 
 
 def _is_synthetic(run: EvaluationRun) -> bool:
