@@ -16,7 +16,7 @@ from agents.kit.models.lease import Leasable
 PAUSES = (1, 5, 30, 120, 300, 600)
 MOST_TRIES = len(PAUSES) + 1
 MOST_RECEIVER_PAUSE = timedelta(minutes=30)  # so that it is soon noticed that a receiver works again
-MOST_DAYS_WAITING = 7  # for a receiver that is down: its queue has an end
+MOST_DAYS_WAITING = 7  # for a receiver that takes nothing: its queue does not grow for ever
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,10 @@ class Outcome:
     Attributes:
         code: HTTP status of the answer; None where there was none, and for e-mail.
         problem: Why it was not delivered; empty where it was.
-        is_receiver_up: Whether the receiver, and what leads to it, works: nothing at all is sent to it for a while where it does not.
+        is_receiver_up: Whether the receiver, and what leads to it, takes deliveries: none is sent to it for a while where it does not.
             It does not decide whether this delivery is tried again.
         is_final: Whether a problem is one that no further try would solve.
-        pause: How long a receiver that works asks to be left alone, as it limits its rate; None where it does not ask.
+        pause: How long a receiver that limits its rate asks to be left alone: it did not fail. None where it does not ask.
     """
 
     code: int | None = None
@@ -80,13 +80,13 @@ class Deliverable(Leasable):
 
     @classmethod
     def give_up_old(cls, receiver: ReceiverState) -> None:
-        """Give up what waits for a receiver that is down and was queued more than `MOST_DAYS_WAITING` ago."""
+        """Give up what was queued for a receiver more than `MOST_DAYS_WAITING` ago. Call it where the receiver is not up."""
         now = timezone.now()
         oldest = now - timedelta(days=MOST_DAYS_WAITING)
         waiting = cls._default_manager.filter(receiver=receiver, status=cls.Status.PENDING, created_at__lt=oldest)
         waiting.update(
             status=cls.Status.FAILED,
-            error=f"waited more than {MOST_DAYS_WAITING} days for a receiver that is down",
+            error=f"waited more than {MOST_DAYS_WAITING} days for its receiver",
             lease_expires_at=None,
             finished_at=now,
         )

@@ -481,15 +481,16 @@ def test_one_receiver_that_is_down_keeps_nothing_from_the_other(
     assert (held.status, held.error) == ("pending", "no answer within 0.5 s")
 
 
+@pytest.mark.parametrize("status", [503, 429])
 def test_what_waits_a_week_for_a_receiver_that_is_down_is_given_up(
-    logs: LogsServer, langfuse: LangfuseServer
+    logs: LogsServer, langfuse: LangfuseServer, status: int
 ) -> None:
     for slug in ("ada", "bob", "cleo"):
         flattened(make_agent(slug))
     of_logs = ScoreDelivery.objects.filter(receiver__name="otlp").order_by("pk")
     _, old, recent = of_logs
     ScoreDelivery.objects.exclude(pk=recent.pk).update(created_at=timezone.now() - timedelta(days=8))
-    logs.status = 503
+    logs.status = status
     work()
 
     assert list(of_logs.values_list("status", flat=True)) == ["pending", "failed", "pending"]
