@@ -6,7 +6,8 @@ results of one request are sent twice, under the same ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -21,8 +22,8 @@ from agents.kit.models.lease import LeaseLost
 from agents.kit.running import check_stop, retry_on_outage
 from agents.kit.text.wording import counted
 from agents.kit.work.queues import do_next, wake_workers
+from correction.sending import langfuse, otlp
 from correction.sending.answers import Answer
-from correction.sending.destinations import DESTINATIONS, Destination
 from correction.sending.models import ScoreDelivery, ScoreReceiver
 from correction.sending.records import Batch, ScoreRecord, next_batch
 
@@ -30,6 +31,32 @@ Status = ScoreDelivery.Status
 MOST_REFUSALS = 20  # in a row: a receiver that refuses everything is not asked for each result
 GIVEN_UP = (Status.FAILED, Status.ERRORED)
 MAY_BE_SENT_AGAIN = (*GIVEN_UP, Status.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A receiver that scores can be sent to.
+
+    Attributes:
+        is_configured: Says whether the settings name it.
+        send: Sends records in one request.
+        takes: Says which records are sent; all, unless it is given.
+    """
+
+    is_configured: Callable[[], bool]
+    send: Callable[[Sequence[ScoreRecord]], Answer]
+    takes: Callable[[ScoreRecord], bool] = lambda record: True
+
+
+DESTINATIONS: Mapping[str, Destination] = {
+    ScoreReceiver.Name.OTLP: Destination(otlp.is_configured, otlp.send),
+    ScoreReceiver.Name.LANGFUSE: Destination(langfuse.is_configured, langfuse.send, langfuse.takes),
+}
+
+
+def configured_destinations() -> list[str]:
+    """Return the names of the receivers that the settings name."""
+    return [name for name, destination in DESTINATIONS.items() if destination.is_configured()]
 
 
 def work_one(*, owner: str) -> bool:

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from agents.kit.work.queues import wake_workers
 from correction.models import CorrectionLog
-from correction.sending.destinations import configured_destinations
+from correction.sending.delivery import configured_destinations
 from correction.sending.models import ScoreDelivery, ScoreReceiver
 from evaluation.change.models import Change
 from evaluation.models import EvaluationRun
@@ -42,7 +42,10 @@ def queue_changes(changes: Sequence[Change]) -> None:
 
 
 def queue_attempt(log: CorrectionLog) -> None:
-    """Queue the verdicts of an attempt, unless nothing was judged, or its agent or channel is of an experiment, simulation or demonstration."""
+    """Queue the verdicts of an attempt, unless nothing was judged.
+
+    Those on an experiment's agents, and those in simulations and demonstrations, are not sent.
+    """
     if not configured_destinations():
         return
     session = log.session

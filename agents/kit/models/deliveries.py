@@ -83,8 +83,8 @@ class Deliverable(Leasable):
         """Give up what was queued for a receiver more than `MOST_DAYS_WAITING` ago. Call it where the receiver is not up."""
         now = timezone.now()
         oldest = now - timedelta(days=MOST_DAYS_WAITING)
-        waiting = cls._default_manager.filter(receiver=receiver, status=cls.Status.PENDING, created_at__lt=oldest)
-        waiting.update(
+        rows: models.QuerySet[Any] = cls._default_manager.all()
+        rows.filter(receiver=receiver, status=cls.Status.PENDING, created_at__lt=oldest).update(
             status=cls.Status.FAILED,
             error=f"waited more than {MOST_DAYS_WAITING} days for its receiver",
             lease_expires_at=None,
