@@ -47,6 +47,8 @@ def deliver(delivery: Delivery) -> dict[str, Any]:
     except (Unreachable, OSError) as error:
         outcome = Outcome(problem=_reason(error), is_receiver_up=False)
     receiver.note_try(outcome)
+    if not outcome.is_receiver_up:
+        Delivery.give_up_old(receiver)
     return delivery.columns_after(outcome)
 
 

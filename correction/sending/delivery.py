@@ -6,7 +6,8 @@ results of one request are sent twice, under the same ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -21,14 +22,41 @@ from agents.kit.models.lease import LeaseLost
 from agents.kit.running import check_stop, retry_on_outage
 from agents.kit.text.wording import counted
 from agents.kit.work.queues import do_next, wake_workers
+from correction.sending import langfuse, otlp
 from correction.sending.answers import Answer
-from correction.sending.destinations import DESTINATIONS
 from correction.sending.models import ScoreDelivery, ScoreReceiver
-from correction.sending.records import Batch, next_batch
+from correction.sending.records import Batch, ScoreRecord, next_batch
 
 Status = ScoreDelivery.Status
+MOST_REFUSALS = 20  # in a row: a receiver that refuses everything is not asked for each result
 GIVEN_UP = (Status.FAILED, Status.ERRORED)
 MAY_BE_SENT_AGAIN = (*GIVEN_UP, Status.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A receiver that scores can be sent to.
+
+    Attributes:
+        is_configured: Says whether the settings name it.
+        send: Sends records in one request.
+        takes: Says which records are sent; all, unless it is given.
+    """
+
+    is_configured: Callable[[], bool]
+    send: Callable[[Sequence[ScoreRecord]], Answer]
+    takes: Callable[[ScoreRecord], bool] = lambda record: True
+
+
+DESTINATIONS: Mapping[str, Destination] = {
+    ScoreReceiver.Name.OTLP: Destination(otlp.is_configured, otlp.send),
+    ScoreReceiver.Name.LANGFUSE: Destination(langfuse.is_configured, langfuse.send, langfuse.takes),
+}
+
+
+def configured_destinations() -> list[str]:
+    """Return the names of the receivers that the settings name."""
+    return [name for name, destination in DESTINATIONS.items() if destination.is_configured()]
 
 
 def work_one(*, owner: str) -> bool:
@@ -56,13 +84,54 @@ def deliver(delivery: ScoreDelivery) -> dict[str, Any]:
         records = [record for record in batch.records if destination.takes(record)]
         answer = Answer(Outcome())
         if records:
-            answer = destination.send(records)
+            answer = _send(records, destination, delivery)
             outcome = answer.outcome
             delivery.receiver.note_try(outcome)
+            if not outcome.is_receiver_up:
+                ScoreDelivery.give_up_old(delivery.receiver)
         if outcome.problem:
             return delivery.columns_after(outcome)
         _note_progress(delivery, batch, sent=len(records) - answer.rejected, rejected=answer.rejected)
         check_stop()
+
+
+def _send(records: Sequence[ScoreRecord], destination: Destination, delivery: ScoreDelivery) -> Answer:
+    """Send records; where the receiver refuses a request, send its halves, until the records are known that it refuses.
+
+    Returns:
+        The number of records rejected: those refused alone, and those that the receiver says it does not take. A problem where there
+        was no answer, where nothing of the delivery was taken yet and all of this was refused, or after `MOST_REFUSALS` in a row.
+
+    Raises:
+        LeaseLost: Another worker has the delivery by now.
+    """
+    parts = [records]  # the next one is the last
+    outcome = Outcome()
+    rejected = 0
+    refusals = 0  # in a row
+    while parts:
+        part = parts.pop()
+        answer = destination.send(part)
+        outcome = answer.outcome
+        if not outcome.problem:
+            rejected += max(0, min(answer.rejected, len(part)))  # a receiver may say any number
+            refusals = 0
+            continue
+        if not outcome.is_final:
+            return answer
+        refusals += 1
+        if refusals == MOST_REFUSALS:
+            return answer
+        if len(part) == 1:
+            rejected += 1
+        else:
+            middle = len(part) // 2
+            parts += [part[middle:], part[:middle]]
+        if not delivery.extend_lease(owner=delivery.lease_owner, lease=_lease()):
+            raise LeaseLost("another worker sends it")
+    if outcome.problem and rejected == len(records) and not delivery.sent:
+        return Answer(outcome)
+    return Answer(Outcome(outcome.code), rejected)
 
 
 def _note_progress(delivery: ScoreDelivery, batch: Batch, *, sent: int, rejected: int) -> None:

@@ -46,7 +46,7 @@ def score_of(record: ScoreRecord) -> dict[str, Any]:
     """Return a score as Langfuse's API takes it: of an observation where its span is known, else of a session."""
     score: dict[str, Any] = {
         "id": record.id,
-        "name": record.name,
+        "name": _name(record),
         "timestamp": record.at.isoformat(),
         "metadata": _metadata(record),
     }
@@ -64,6 +64,13 @@ def score_of(record: ScoreRecord) -> dict[str, Any]:
         agent = record.agent.slug if record.agent is not None else "all"
         score["sessionId"] = f"plumbline-{agent}"
     return score
+
+
+def _name(record: ScoreRecord) -> str:
+    """Return a name of its own for what an offline judge gave: Langfuse averages all scores of a name."""
+    if record.details.get("heuristic"):
+        return f"{record.name} (heuristic)"
+    return record.name
 
 
 def _metadata(record: ScoreRecord) -> dict[str, Any]:

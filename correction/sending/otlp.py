@@ -36,11 +36,6 @@ def is_configured() -> bool:
     return bool(settings.SCORES_OTLP_ENDPOINT)
 
 
-def takes(record: ScoreRecord) -> bool:
-    """Return whether a record is sent: each is, those without a number, too."""
-    return True
-
-
 def send(records: Sequence[ScoreRecord]) -> Answer:
     """Send records in one request."""
     from google.protobuf.message import DecodeError

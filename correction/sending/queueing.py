@@ -9,7 +9,7 @@ from django.db import transaction
 
 from agents.kit.work.queues import wake_workers
 from correction.models import CorrectionLog
-from correction.sending.destinations import configured_destinations
+from correction.sending.delivery import configured_destinations
 from correction.sending.models import ScoreDelivery, ScoreReceiver
 from evaluation.change.models import Change
 from evaluation.models import EvaluationRun
@@ -22,6 +22,8 @@ def queue_judgements(run: EvaluationRun) -> None:
 
     Those that test a judge, or an experiment's agents, are no scores of an agent of the team's: they are not sent.
     """
+    if not configured_destinations():
+        return
     if run.swap_test or _is_synthetic(run):
         return
     _queue(Kind.EVALUATION, run.pk)
@@ -29,6 +31,8 @@ def queue_judgements(run: EvaluationRun) -> None:
 
 def queue_changes(changes: Sequence[Change]) -> None:
     """Queue changes that say something new, together for each evaluation that showed them."""
+    if not configured_destinations():
+        return
     by_evaluation: dict[int, list[int]] = {}
     for change in changes:
         if not change.agent.synthetic:
@@ -38,11 +42,20 @@ def queue_changes(changes: Sequence[Change]) -> None:
 
 
 def queue_attempt(log: CorrectionLog) -> None:
-    """Queue the verdicts of an attempt, unless nothing was judged or the channel is of a simulation or demonstration."""
+    """Queue the verdicts of an attempt, unless nothing was judged.
+
+    Those on an experiment's agents, and those in simulations and demonstrations, are not sent.
+    """
+    if not configured_destinations():
+        return
     session = log.session
-    is_synthetic = session.channel is not None and session.channel.synthetic
-    if log.results and not is_synthetic:
-        _queue(Kind.ATTEMPT, log.pk)
+    if not log.results:
+        return
+    if session.agent is not None and session.agent.synthetic:
+        return
+    if session.channel is not None and session.channel.synthetic:
+        return
+    _queue(Kind.ATTEMPT, log.pk)
 
 
 def _is_synthetic(run: EvaluationRun) -> bool:

@@ -91,7 +91,7 @@ def _judgements(delivery: ScoreDelivery) -> Batch:
     rows = _next_rows(
         scores.select_related("message__channel"),
         delivery,
-        "dimension proposition_id repeat status score count cause judge judged_at message",
+        "dimension proposition_id repeat status score count cause judge judged_at message inclusion_weight",
         texts="reasoning reason",
         further=MESSAGE_COLUMNS,
     )
@@ -107,6 +107,7 @@ def _judgements(delivery: ScoreDelivery) -> Batch:
             "procedure": run.procedure,
             "repeat": row.repeat,
             **_details_of_judge(judge),
+            **_details_of_weight(row.inclusion_weight),
         }
         if row.cause:
             details["cause"] = row.cause
@@ -157,6 +158,7 @@ def _attempts(delivery: ScoreDelivery) -> Batch:
             "gate.outcome": log.outcome,
             "gate.threshold": float(row.threshold),
             **_details_of_judge(row.judge or log.judge),
+            **_details_of_weight(session.inclusion_weight),
         }
         if row.proposition_id:
             details["proposition"] = row.proposition_id
@@ -295,6 +297,13 @@ def _record_id(delivery: ScoreDelivery, kind: str, key: object) -> str:
 
 def _details_of_judge(judge: str) -> dict[str, Detail]:
     return {"judge": judge, "heuristic": is_heuristic(judge)}
+
+
+def _details_of_weight(inclusion_weight: float) -> dict[str, Detail]:
+    """Return for how many messages this one stands in means, where that is not itself alone."""
+    if inclusion_weight == 1:
+        return {}
+    return {"inclusion_weight": inclusion_weight}
 
 
 def _explanation(row: Any, *names: str) -> str:

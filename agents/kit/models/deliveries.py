@@ -15,6 +15,8 @@ from agents.kit.models.lease import Leasable
 # Minutes until the next try; after the last one it is given up: seven tries in about 18 hours.
 PAUSES = (1, 5, 30, 120, 300, 600)
 MOST_TRIES = len(PAUSES) + 1
+MOST_RECEIVER_PAUSE = timedelta(minutes=30)  # so that it is soon noticed that a receiver works again
+MOST_DAYS_WAITING = 7  # for a receiver that takes nothing: its queue does not grow for ever
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +26,17 @@ class Outcome:
     Attributes:
         code: HTTP status of the answer; None where there was none, and for e-mail.
         problem: Why it was not delivered; empty where it was.
-        is_receiver_up: Whether the receiver, and what leads to it, works: nothing at all is sent to it for a while where it does not.
+        is_receiver_up: Whether the receiver, and what leads to it, takes deliveries: none is sent to it for a while where it does not.
             It does not decide whether this delivery is tried again.
         is_final: Whether a problem is one that no further try would solve.
+        pause: How long a receiver that limits its rate asks to be left alone: it did not fail. None where it does not ask.
     """
 
     code: int | None = None
     problem: str = ""
     is_receiver_up: bool = True
     is_final: bool = False
+    pause: timedelta | None = None
 
 
 class ReceiverState(models.Model):
@@ -45,15 +49,23 @@ class ReceiverState(models.Model):
         abstract = True
 
     def note_try(self, outcome: Outcome) -> None:
-        """Store whether the receiver is up. One that is not is left alone, for a pause that grows with its failures in a row."""
+        """Store whether the receiver is up. One that is not is left alone, for a pause that grows with its failures in a row.
+
+        One that limits its rate is left alone as long as it asks, up to `MOST_RECEIVER_PAUSE`.
+        """
         stored = type(self)._default_manager.filter(pk=self.pk)
+        if outcome.pause is not None:
+            self.failures = 0
+            stored.update(failures=0, retry_at=timezone.now() + min(outcome.pause, MOST_RECEIVER_PAUSE))
+            return
         if outcome.is_receiver_up:
             self.failures = 0
             stored.update(failures=0, retry_at=None)
             return
         self.failures += 1
-        minutes = PAUSES[min(self.failures, len(PAUSES)) - 1]
-        stored.update(failures=F("failures") + 1, retry_at=timezone.now() + timedelta(minutes=minutes))
+        pause = timedelta(minutes=PAUSES[min(self.failures, len(PAUSES)) - 1])
+        retry_at = timezone.now() + min(pause, MOST_RECEIVER_PAUSE)
+        stored.update(failures=F("failures") + 1, retry_at=retry_at)
 
 
 class Deliverable(Leasable):
@@ -65,6 +77,19 @@ class Deliverable(Leasable):
 
     class Meta:
         abstract = True
+
+    @classmethod
+    def give_up_old(cls, receiver: ReceiverState) -> None:
+        """Give up what was queued for a receiver more than `MOST_DAYS_WAITING` ago. Call it where the receiver is not up."""
+        now = timezone.now()
+        oldest = now - timedelta(days=MOST_DAYS_WAITING)
+        rows: models.QuerySet[Any] = cls._default_manager.all()
+        rows.filter(receiver=receiver, status=cls.Status.PENDING, created_at__lt=oldest).update(
+            status=cls.Status.FAILED,
+            error=f"waited more than {MOST_DAYS_WAITING} days for its receiver",
+            lease_expires_at=None,
+            finished_at=now,
+        )
 
     def columns_after(self, outcome: Outcome) -> dict[str, Any]:
         """Return the columns with which one try ends.

@@ -7,12 +7,15 @@ nothing. No proxy of the environment is used, redirects are not followed, and th
 from __future__ import annotations
 
 import http.client
+import re
 import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 MOST_ADDRESSES = 2  # of a host that are tried: each may take its time to be connected to
+SECONDS = re.compile(r"[0-9]{1,10}")
+MOST_RETRY_AFTER = 86_400  # seconds
 
 
 class Unreachable(OSError):
@@ -21,10 +24,17 @@ class Unreachable(OSError):
 
 @dataclass(frozen=True, slots=True)
 class PostAnswer:
-    """What was answered: the HTTP status, and the first bytes of the body where they were asked for."""
+    """What was answered.
+
+    Attributes:
+        code: HTTP status.
+        body: Empty unless it was asked for.
+        retry_after: Seconds after which to try again; None where the answer does not say, or names a date.
+    """
 
     code: int
     body: bytes = b""
+    retry_after: int | None = None
 
 
 def post(
@@ -74,11 +84,18 @@ def post(
             text = b""
             if most_answer:
                 text = read_bounded_response(answer, most_answer) or b""
-            return PostAnswer(answer.status_code, text)
+            return PostAnswer(answer.status_code, text, _seconds_in(answer.headers.get("retry-after", "")))
     except requests.RequestException as error:
         if isinstance(error, requests.Timeout) or time.monotonic() >= end:
             raise Unreachable(f"no answer within {seconds:g} s") from None
         raise Unreachable(_reason(_first_cause(error))) from None
+
+
+def _seconds_in(retry_after: str) -> int | None:
+    """Return the seconds that a header ``Retry-After`` names, at most a day; None where it names none."""
+    if not SECONDS.fullmatch(retry_after):
+        return None
+    return min(int(retry_after), MOST_RETRY_AFTER)
 
 
 def _first_cause(error: BaseException) -> BaseException:

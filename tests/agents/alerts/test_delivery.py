@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from django.core import mail
 from django.core.exceptions import ValidationError
+from django.utils import timezone
 from pytest_django import Settings
 
 from agents.alerts.addresses import AddressRefused
@@ -180,6 +181,17 @@ def test_what_is_not_answered_is_given_up_after_some_tries(hook: Hook) -> None:
     assert (only().status, only().error) == ("failed", "it answered 500")
     assert work() == 0
     assert len(set(hook.ids)) == 1
+
+
+def test_an_alert_that_waits_a_week_for_a_dead_receiver_is_given_up(hook: Hook) -> None:
+    hook.status = 500
+    webhook(hook)
+    tried, old, recent = (Delivery.objects.get(alert=alert(about)) for about in "abc")
+    Delivery.objects.exclude(pk=recent.pk).update(created_at=timezone.now() - timedelta(days=8))
+    work()
+
+    by_id = dict(Delivery.objects.values_list("pk", "status"))
+    assert by_id == {tried.pk: "pending", old.pk: "failed", recent.pk: "pending"}
 
 
 def test_a_receiver_that_is_gone_is_sent_nothing_more_of_it(hook: Hook) -> None:

@@ -81,7 +81,12 @@ Server = TypeVar("Server", bound=ScoreServer)
 
 
 class LogsServer(ScoreServer):
-    """A receiver of OTLP's logs over HTTP. `rejects` is how many records of each request it says it does not take."""
+    """A receiver of OTLP's logs over HTTP.
+
+    Attributes:
+        rejects: How many records of each request it says it does not take.
+        refuses: Text of an attribute; a request that holds it is answered 400.
+    """
 
     path = "/v1/logs"
 
@@ -89,12 +94,15 @@ class LogsServer(ScoreServer):
         super().__init__()
         self.records: list[LogRecord] = []
         self.rejects = 0
+        self.refuses = ""
 
     def take(self, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
         if headers["content-type"] != "application/x-protobuf":
             return 415, b""
         if headers.get("content-encoding") == "gzip":
             body = gzip.decompress(body)
+        if self.refuses and self.refuses.encode() in body:
+            return 400, b""
         request = ExportLogsServiceRequest.FromString(body)
         for resource_logs in request.resource_logs:
             for scope_logs in resource_logs.scope_logs:

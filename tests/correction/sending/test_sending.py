@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,22 +16,22 @@ from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
 from opentelemetry.sdk.resources import Resource
-from pytest_django import Settings
+from pytest_django import DjangoAssertNumQueries, Settings
 
 from agents.kit.models.deliveries import MOST_TRIES
 from agents.kit.ops.metrics import exposition
 from agents.models import Agent, Message
 from agents.transcripts.spans import ingest_spans
 from correction.gate import observe
-from correction.models import GateDimensionResult
+from correction.models import CorrectionLog, GateDimensionResult, GateSession
 from correction.sending.delivery import send_again, work_one
 from correction.sending.models import ScoreDelivery, ScoreReceiver
 from correction.sending.otlp import parse_headers
-from correction.sending.queueing import queue_judgements
+from correction.sending.queueing import queue_attempt, queue_changes, queue_judgements
 from evaluation.change.evidence import Judged
 from evaluation.change.models import Change
 from evaluation.change.stored import refresh_changes, store_changes
-from evaluation.models import EvaluationScore
+from evaluation.models import EvaluationRun, EvaluationScore
 from tests.agents.transcripts.test_exports import batch, parts, span
 from tests.console import list_of, signed_in, superuser
 from tests.correction.gating import configure, gated, judge, send
@@ -237,7 +238,7 @@ def test_scores_of_an_offline_judge_say_that_they_are_heuristic(
     assert {event["plumbline.heuristic"] for event in events["adherence/voice"]} == {True}
     assert {event["plumbline.heuristic"] for event in events["adherence/brief"]} == {False}, "a rule is exact"
     heuristic = {score["name"]: score["metadata"]["heuristic"] for score in langfuse.scores.values()}
-    assert heuristic == {"adherence/voice": True, "adherence/brief": False}
+    assert heuristic == {"adherence/voice (heuristic)": True, "adherence/brief": False}, "no chart averages the two"
 
 
 @pytest.mark.parametrize("mode", ["enforce", "observe"])
@@ -258,6 +259,23 @@ def test_each_verdict_of_the_gate_leaves(
     assert {event["plumbline.gate.source"] for event in logs.events} == {"gate" if mode == "enforce" else "observe"}
     assert {score["value"] for score in langfuse.scores.values()} == {2.0, 8.0}
     assert "synergy" not in repr(logs.records) + repr(langfuse.scores)
+
+
+def test_what_stands_for_several_messages_leaves_with_its_weight(
+    logs: LogsServer, langfuse: LangfuseServer, llm_server: LLMServer
+) -> None:
+    agent, channel = gated("adherence")
+    llm_server.respond = judge({"adherence": 8})
+    send(agent, channel, "Hello.")
+    GateSession.objects.update(inclusion_weight=4.0)
+    run = many(make_agent("bob"), 2)
+    run.scores.filter(proposition_id="p1").update(inclusion_weight=2.5)
+    work()
+
+    weights = {event["gen_ai.evaluation.name"]: event.get("plumbline.inclusion_weight") for event in logs.events}
+    assert weights == {"gate/adherence": 4.0, "adherence/p0": None, "adherence/p1": 2.5}
+    in_langfuse = {score["name"]: score["metadata"].get("inclusion_weight") for score in langfuse.scores.values()}
+    assert in_langfuse == weights
 
 
 def test_a_message_of_a_span_that_is_observed_names_its_span(logs: LogsServer, llm_server: LLMServer) -> None:
@@ -384,6 +402,31 @@ def test_nothing_is_queued_where_no_receiver_is_configured(llm_server: LLMServer
     assert not ScoreReceiver.objects.exists()
 
 
+def test_nothing_is_read_where_no_receiver_is_configured(
+    llm_server: LLMServer, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    flattened(make_agent("ada"))
+    agent, channel = gated("fluency", slug="bob")
+    send(agent, channel, "Hello.")
+    run = EvaluationRun.objects.latest("pk")
+    log = CorrectionLog.objects.get()
+    changes = list(Change.objects.all())
+
+    with django_assert_num_queries(0):
+        queue_judgements(run)
+        queue_attempt(log)
+        queue_changes(changes)
+
+
+def test_verdicts_on_a_made_up_agent_are_not_sent(logs: LogsServer, llm_server: LLMServer) -> None:
+    agent, channel = gated("fluency")
+    Agent.objects.filter(pk=agent.pk).update(synthetic=True)
+    send(Agent.objects.get(pk=agent.pk), channel, "Hello.")
+
+    assert GateSession.objects.exists()
+    assert not ScoreDelivery.objects.exists()
+
+
 def test_what_tests_a_judge_or_is_synthetic_is_not_sent(
     logs: LogsServer,
     llm_server: LLMServer,
@@ -438,6 +481,65 @@ def test_one_receiver_that_is_down_keeps_nothing_from_the_other(
     assert (held.status, held.error) == ("pending", "no answer within 0.5 s")
 
 
+@pytest.mark.parametrize("status", [503, 429])
+def test_what_waits_a_week_for_a_receiver_that_is_down_is_given_up(
+    logs: LogsServer, langfuse: LangfuseServer, status: int
+) -> None:
+    for slug in ("ada", "bob", "cleo"):
+        flattened(make_agent(slug))
+    of_logs = ScoreDelivery.objects.filter(receiver__name="otlp").order_by("pk")
+    _, old, recent = of_logs
+    ScoreDelivery.objects.exclude(pk=recent.pk).update(created_at=timezone.now() - timedelta(days=8))
+    logs.status = status
+    work()
+
+    assert list(of_logs.values_list("status", flat=True)) == ["pending", "failed", "pending"]
+    assert list(of_logs.values_list("tries", flat=True)) == [1, 0, 0]
+    old.refresh_from_db()
+    assert "7 days" in old.error
+    assert old.finished_at is not None, "it is pruned with the others"
+    assert set(ScoreDelivery.objects.filter(receiver__name="langfuse").values_list("status")) == {("completed",)}
+
+    logs.status = 0
+    assert send_again(ScoreDelivery.objects.all()) == 1
+    later()
+    work()
+    assert set(of_logs.values_list("status")) == {("completed",)}
+
+
+def test_a_receiver_that_was_down_long_is_tried_every_half_hour(logs: LogsServer) -> None:
+    logs.status = 503
+    flattened(make_agent("ada"))
+    work()
+    ScoreReceiver.objects.update(failures=50)
+    later()
+    work()
+
+    retry_at = ScoreReceiver.objects.get().retry_at
+    assert retry_at is not None
+    assert timedelta(minutes=29) < retry_at - timezone.now() <= timedelta(minutes=30)
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "seconds"), [("2", 2), ("0", 0), ("86400", 1800), ("Fri, 31 Dec 2027 23:59:59 GMT", 60), ("", 60)]
+)
+def test_a_receiver_that_limits_its_rate_is_left_alone_as_long_as_it_asks(
+    logs: LogsServer, retry_after: str, seconds: int
+) -> None:
+    flattened(make_agent("ada"))
+    logs.status = 429
+    logs.headers = {"retry-after": retry_after} if retry_after else {}
+    before = timezone.now()
+    work()
+
+    receiver = ScoreReceiver.objects.get()
+    assert receiver.retry_at is not None
+    assert receiver.retry_at >= before + timedelta(seconds=seconds)
+    assert receiver.retry_at <= timezone.now() + timedelta(seconds=seconds)
+    assert receiver.failures == 0, "it is not down"
+    assert only().status == "pending"
+
+
 @pytest.mark.parametrize("status", [401, 404, 429, 503])
 def test_what_is_not_taken_is_given_up_after_some_tries_and_sent_again_on_request(
     logs: LogsServer, status: int
@@ -482,6 +584,41 @@ def test_results_that_a_receiver_rejects_are_counted_and_not_sent_again(logs: Lo
     assert send_again(ScoreDelivery.objects.all()) == 0
 
 
+@pytest.mark.parametrize(("said", "rejected"), [(7, 3), (-2, 0)])
+def test_a_receiver_that_counts_wrongly_is_believed_as_far_as_possible(
+    logs: LogsServer, said: int, rejected: int
+) -> None:
+    logs.rejects = said
+    flattened(make_agent("ada"))
+    work()
+
+    assert (only().status, only().sent, only().rejected) == ("completed", 3 - rejected, rejected)
+    assert len(logs.requests) == 1
+
+
+def test_results_that_are_refused_keep_none_of_the_others_from_leaving(logs: LogsServer) -> None:
+    logs.refuses = "adherence/p130"
+    many(make_agent("ada"), 250)
+    work()
+
+    assert (only().status, only().sent, only().rejected) == ("completed", 249, 1)
+    assert len(logs.ids) == len(set(logs.ids)) == 249
+    assert only().error == "1 result rejected by the receiver"
+
+
+def test_a_receiver_that_refuses_everything_is_not_asked_for_each_result(logs: LogsServer) -> None:
+    logs.refuses = "adherence/"
+    many(make_agent("ada"), 250)
+    work()
+
+    assert (only().status, only().sent, only().rejected, only().answer_code) == ("failed", 0, 0, 400)
+    assert len(logs.requests) <= 20
+    logs.refuses = ""
+    send_again(ScoreDelivery.objects.all())
+    work()
+    assert (only().status, only().sent, only().rejected) == ("completed", 250, 0)
+
+
 def test_redirects_of_a_receiver_are_not_followed(logs: LogsServer) -> None:
     with listening(LogsServer()) as inside:
         logs.status = 307
@@ -515,7 +652,7 @@ def test_a_try_continues_after_what_was_taken(logs: LogsServer, settings: Settin
     assert len(set(logs.ids)) == 250
 
 
-def many(agent: Agent, number: int) -> None:
+def many(agent: Agent, number: int) -> EvaluationRun:
     """An evaluation with so many judgements, completed and queued."""
     run = make_run(agent)
     EvaluationScore.objects.bulk_create(
@@ -525,6 +662,7 @@ def many(agent: Agent, number: int) -> None:
         for n in range(number)
     )
     queue_judgements(run)
+    return run
 
 
 def test_what_was_judged_again_leaves_when_an_evaluation_is_completed_again(logs: LogsServer) -> None:
@@ -592,11 +730,16 @@ def test_no_secret_is_in_the_log_or_the_database(
 ADDRESSES: list[Callable[[Settings], None]] = [
     lambda settings: setattr(settings, "SCORES_OTLP_ENDPOINT", "collector:4318"),
     lambda settings: setattr(settings, "LANGFUSE_BASE_URL", "cloud.langfuse.com"),
+    lambda settings: setattr(settings, "SCORES_OTLP_ENDPOINT", "https://ann:s3cret@collector:4318"),
+    lambda settings: setattr(settings, "SCORES_OTLP_ENDPOINT", "https://collector:4318/?token=s3cret"),
+    lambda settings: setattr(settings, "SCORES_OTLP_ENDPOINT", "https://collector:4318/#s3cret"),
+    lambda settings: setattr(settings, "LANGFUSE_BASE_URL", "https://ann:s3cret@cloud.langfuse.com"),
 ]
 
 
 @pytest.mark.parametrize("wrong", ADDRESSES)
 def test_an_address_that_is_none_is_told_of(wrong: Callable[[Settings], None], settings: Settings) -> None:
     wrong(settings)
-    with pytest.raises(Exception, match="no http"):
+    with pytest.raises(Exception, match="no http") as told:
         call_command("check", "--tag", "plumbline")
+    assert "s3cret" not in str(told.value)
