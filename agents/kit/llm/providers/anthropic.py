@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -50,6 +52,7 @@ SPEND_LIMIT = "spend_limit"
 MAX_BREAKPOINTS = 4  # the API refuses more
 MAX_DETAIL = 300
 LISTED_AT_ONCE = 100
+SIGNING_THREADS = 4
 # Words by which the API blames the schema for a 400. Other servers word it as they like: there any 400 will do.
 SCHEMA_WORDS = ("output_config", "output_format", "json_schema", "schema", "structured")
 
@@ -207,6 +210,21 @@ class Platform(MessagesProvider):
 def without_custom_headers(client: Any) -> Any:
     """Return the SDK's client without the headers of ANTHROPIC_CUSTOM_HEADERS: those for one server would be sent to another."""
     client._custom_headers = {}
+    return client
+
+
+def signed_by(client: Any, signer: Any) -> Any:
+    """Return the SDK's asynchronous client, whose requests its synchronous one signs, in threads of their own.
+
+    The credentials may come from a program or a server that hangs. The asynchronous client would wait for them in the threads in which
+    the loop resolves names, and so keep all other providers from connecting.
+    """
+    threads = ThreadPoolExecutor(SIGNING_THREADS, thread_name_prefix="llm-signing")
+
+    async def prepare_request(request: httpx2.Request) -> None:
+        await asyncio.get_running_loop().run_in_executor(threads, signer._prepare_request, request)
+
+    client._prepare_request = prepare_request
     return client
 
 

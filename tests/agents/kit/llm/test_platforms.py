@@ -11,11 +11,11 @@ import pytest
 import time_machine
 from pytest_django import Settings
 
-from agents.kit.llm import Status, complete
+from agents.kit.llm import Status, complete, complete_together
 from agents.kit.llm.endpoints import problem_of, route_of
 from agents.kit.llm.providers import batch_problem, provider_of
-from tests.agents.kit.llm.asking import Score, judge_request, row_of
-from tests.agents.kit.llm.platforms import SECRETS, needs, platform
+from tests.agents.kit.llm.asking import Score, judge_request, row_of, text_request
+from tests.agents.kit.llm.platforms import SECRETS, hanging_credentials, needs, platform
 from tests.llm_server import LLMServer
 
 GOOD = {"score": 7, "reason": "calm"}
@@ -293,3 +293,22 @@ def test_credentials_that_are_not_there_are_named(
 
     assert (reply.status, reply.attempts) == (Status.REJECTED, 0)
     assert "check GOOGLE_APPLICATION_CREDENTIALS" in reply.error
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", ["bedrock", "vertex"])
+def test_credentials_that_hang_keep_no_other_provider_from_answering(
+    llm_server: LLMServer, settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    needs("boto3", "google.auth")
+    platform(name, llm_server.url, settings)
+    settings.AWS_BEARER_TOKEN_BEDROCK = ""
+    settings.AWS_REGION = "eu-north-1"  # the SDK remembers the credentials that it found for a region
+    settings.ACTOR_MODEL = "claude-haiku-5-5"
+    settings.ACTOR_BASE_URL = llm_server.url.replace("127.0.0.1", "localhost")  # a name that has to be resolved
+    with hanging_credentials(name, tmp_path, monkeypatch):
+        replies = complete_together([judge_request() for _ in range(40)], deadline=1)
+        other = complete(text_request(), deadline=3)
+
+    assert {reply.status for reply in replies} == {Status.TIMEOUT}
+    assert other.ok, other.error
