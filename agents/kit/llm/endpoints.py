@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from django.conf import settings
 
@@ -15,6 +17,7 @@ from agents.kit.llm.requests import LLMRequest, Role, Status
 logger = logging.getLogger(__name__)
 
 RESCUES_BEFORE_EXAMPLE_FIRST = 2
+GUESSES_BEFORE_FORGONE = 2
 
 
 def model_of(role: Role) -> str:
@@ -76,10 +79,12 @@ class Ability:
 
     Attributes:
         forgone: What the endpoint refused, such as ``schema`` or ``temperature``: it is not sent again.
+        suspicions: Times in a row that a request went through once something was left out that no error had named.
         rescues: Times in a row that a worked example saved an answer which had failed without it.
     """
 
     forgone: set[str] = field(default_factory=set)
+    suspicions: Counter[str] = field(default_factory=Counter)
     rescues: int = 0
 
     @property
@@ -102,6 +107,22 @@ class Ability:
             self.forgone.add(what)
             words = "%s takes no %s for %s (%s): sent without from now on"
             logger.warning(words, route.endpoint, what, route.model, error)
+
+    def suspect(self, what: str, route: Route, error: str) -> None:
+        """Note that a request went through without something that the error before did not name; forgo it when that happens again.
+
+        Until then it may have been chance, such as a server that had not loaded its model yet.
+        """
+        self.suspicions[what] += 1
+        if self.suspicions[what] >= GUESSES_BEFORE_FORGONE:
+            self.forgo(what, route, error)
+
+    def acquit(self, route: Route, body: Mapping[str, Any]) -> None:
+        """Note that a body went through: nothing in it is refused."""
+        for what in [*self.suspicions]:
+            field_of_body = route.remote.schema_field if what == "schema" else what
+            if field_of_body in body:
+                del self.suspicions[what]
 
 
 _abilities: dict[tuple[str, str], Ability] = {}

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.conf import settings
 
 from agents.kit.llm.providers.base import (
+    MAX_DETAIL,
     OFFLINE_MODELS,
+    PLACEHOLDER_KEY,
     Batches,
     BatchState,
     Entry,
@@ -25,6 +27,7 @@ from agents.kit.llm.providers.base import (
     status_of,
     token_count,
     url_fault,
+    words_of,
 )
 from agents.kit.llm.requests import (
     Block,
@@ -47,14 +50,10 @@ if TYPE_CHECKING:
     from anthropic.types.messages import MessageBatch
 
 ANTHROPIC_URL = "https://api.anthropic.com"
-PLACEHOLDER_KEY = "no-key-configured"  # some local servers insist on a header, none reads it
 SPEND_LIMIT = "spend_limit"
 MAX_BREAKPOINTS = 4  # the API refuses more
-MAX_DETAIL = 300
 LISTED_AT_ONCE = 100
 SIGNING_THREADS = 4
-# Words by which the API blames the schema for a 400. Other servers word it as they like: there any 400 will do.
-SCHEMA_WORDS = ("output_config", "output_format", "json_schema", "schema", "structured")
 
 
 class MessagesProvider(RemoteProvider):
@@ -69,6 +68,7 @@ class MessagesProvider(RemoteProvider):
     path: ClassVar[str] = "/v1/messages"
     hopeless_words = (SPEND_LIMIT,)
     schema_field = "output_config"
+    schema_words = ("schema", "structured", "output_format")
 
     def import_sdk(self) -> None:
         import anthropic  # noqa: F401
@@ -135,7 +135,7 @@ class MessagesProvider(RemoteProvider):
 
         For example ``HTTP 401: invalid x-api-key (check ANTHROPIC_API_KEY)``.
         """
-        words = problem.api_message or _words_of(problem.body) or "no reason given"
+        words = problem.api_message or words_of(problem.body) or "no reason given"
         hint = self.hints.get(problem.status_code, "")
         if problem.status_code == 404:
             hint = self._hint_of_404(words, route)
@@ -167,9 +167,6 @@ class MessagesProvider(RemoteProvider):
     def takes_temperature(self, route: Route) -> bool:
         """Return whether a temperature may be sent: Anthropic's API refuses it, and so do its models behind another server."""
         return not self.is_own_server(route) and "claude" not in route.model.lower()
-
-    def blames_schema(self, route: Route, error: str) -> bool:
-        return not self.is_own_server(route) or any(word in error.lower() for word in SCHEMA_WORDS)
 
 
 class Platform(MessagesProvider):
@@ -270,18 +267,6 @@ class Anthropic(MessagesProvider):
 
 def _usual_server() -> str:
     return str(settings.ANTHROPIC_BASE_URL).rstrip("/")
-
-
-def _words_of(body: object) -> str:
-    """Return what a server said of an error in a form of its own, such as ``{"message": …}``, which is AWS's."""
-    if isinstance(body, str):
-        return body
-    if isinstance(body, list) and body:  # Google wraps an error in a list
-        return _words_of(body[0])
-    if isinstance(body, Mapping):
-        error = body.get("error")
-        return _words_of(error) if error else str(body.get("message") or body.get("Message") or "")
-    return ""
 
 
 # -- what is sent
