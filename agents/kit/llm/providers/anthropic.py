@@ -15,6 +15,7 @@ from agents.kit.llm.providers.base import (
     MAX_DETAIL,
     OFFLINE_MODELS,
     PLACEHOLDER_KEY,
+    REDIRECTED,
     Batches,
     BatchState,
     Entry,
@@ -23,6 +24,7 @@ from agents.kit.llm.providers.base import (
     NoMessage,
     RemoteProvider,
     Route,
+    is_redirect,
     key_fault,
     status_of,
     token_count,
@@ -137,6 +139,8 @@ class MessagesProvider(RemoteProvider):
         """
         words = problem.api_message or words_of(problem.body) or "no reason given"
         hint = self.hints.get(problem.status_code, "")
+        if is_redirect(problem.status_code):
+            hint = REDIRECTED
         if problem.status_code == 404:
             hint = self._hint_of_404(words, route)
         if problem.status_code == 429 and SPEND_LIMIT in (problem.error_code or ""):

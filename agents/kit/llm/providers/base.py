@@ -20,6 +20,7 @@ PLACEHOLDER_KEY = "no-key-configured"  # SDKs and some local servers insist on o
 MAX_DETAIL = 300  # characters of a server's words
 MOST_NESTED = 5  # objects within each other that are looked through for the words of an error
 NAMES_OF_WORDS = ("message", "Message", "error", "detail", "msg")
+REDIRECTED = "redirects are not followed: set the base URL to the address that answers"
 # With these a server says that a prompt or an answer has too many tokens: nothing left out would help.
 OVERFLOW_WORDS = ("too long", "too large", "too many tokens", "context")
 MOST_TOKENS = 2**31 - 1  # the largest integer of a ledger column; a server that says more is not believed
@@ -352,6 +353,10 @@ def without_credentials(url: str) -> str:
         return ""
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def is_redirect(http_status: int) -> bool:
+    return 300 <= http_status < 400
 
 
 def status_of(http_status: int) -> Status:

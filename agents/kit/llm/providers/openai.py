@@ -15,6 +15,7 @@ from agents.kit.llm.providers.base import (
     MAX_DETAIL,
     OFFLINE_MODELS,
     PLACEHOLDER_KEY,
+    REDIRECTED,
     Failure,
     Message,
     NoMessage,
@@ -22,6 +23,7 @@ from agents.kit.llm.providers.base import (
     Route,
     is_installed,
     is_overflow,
+    is_redirect,
     key_fault,
     status_of,
     token_count,
@@ -347,6 +349,8 @@ def _failure_by_status(problem: APIStatusError, route: Route) -> Failure:
     hint = ""
     if problem.status_code == 401:
         hint = "check OPENAI_API_KEY"
+    if is_redirect(problem.status_code):
+        hint = REDIRECTED
     if problem.status_code == 404:
         hint = _hint_of_404(words, route)
     if problem.status_code == 429 and problem.code in QUOTA_CODES:

@@ -277,6 +277,18 @@ def test_a_404_names_its_cause(llm_server: LLMServer, wire: Wire, answer: dict[s
 
 
 @over_open_wires
+@pytest.mark.parametrize("http_status", [301, 307])
+def test_a_redirect_is_not_followed_and_is_named(llm_server: LLMServer, wire: Wire, http_status: int) -> None:
+    with LLMServer() as other:
+        llm_server.always(status=http_status, headers={"location": other.url + "/v1/messages"})
+
+        reply = complete(text_request())
+
+        assert (reply.status, llm_server.calls, other.calls) == (Status.REJECTED, 1, 0)
+        assert f"HTTP {http_status}" in reply.error
+        assert "redirects are not followed" in reply.error
+
+
 def test_an_error_that_repeats_the_key_does_not_show_it(llm_server: LLMServer, wire: Wire) -> None:
     llm_server.reply(status=401, message="invalid key sk-test-secret")
 
