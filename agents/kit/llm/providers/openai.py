@@ -31,6 +31,7 @@ from agents.kit.llm.providers.base import (
     words_of,
 )
 from agents.kit.llm.requests import (
+    UNKNOWN_END,
     Block,
     LLMRequest,
     Role,
@@ -54,13 +55,28 @@ OPENAI_URL = "https://api.openai.com/v1"
 PATH = "/chat/completions"
 NAME_OF_SCHEMA = "answer"  # the API asks for one
 
-# The words of `read_answer` for those of the API.
+# The words of `read_answer` for those of the API, and of servers that have some of their own: Mistral, Gemini, vLLM and others.
 STOP_REASONS = {
     "stop": "end_turn",
+    "eos": "end_turn",
+    "eos_token": "end_turn",
+    "end_turn": "end_turn",
+    "stop_sequence": "stop_sequence",
     "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "tool_use": "tool_use",
     "length": "max_tokens",
+    "max_tokens": "max_tokens",
+    "model_length": "model_context_window_exceeded",
     "content_filter": "refusal",
+    "refusal": "refusal",
+    "safety": "refusal",
+    "recitation": "refusal",
+    "blocklist": "refusal",
+    "prohibited_content": "refusal",
+    "spii": "refusal",
 }
+MAX_STOP_REASON = 32  # characters, as the ledger keeps them
 # Codes of an error with which a filter refuses a prompt, and how LiteLLM begins such an error.
 FILTER_CODES = ("content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation")
 FILTER_WORDS = "litellm.ContentPolicyViolationError"
@@ -75,6 +91,7 @@ class OpenAI(RemoteProvider):
     """OpenAI's own API, or the server that a base URL names."""
 
     name = "openai"
+    own_url = OPENAI_URL
     request_id_headers = ("x-request-id", "request-id", "apim-request-id")
     hopeless_words = QUOTA_CODES
     schema_field = "response_format"
@@ -105,9 +122,6 @@ class OpenAI(RemoteProvider):
 
     def key(self) -> str:
         return settings.OPENAI_API_KEY or PLACEHOLDER_KEY
-
-    def is_own_server(self, route: Route) -> bool:
-        return route.base_url == OPENAI_URL
 
     # -- the client
     def import_sdk(self) -> None:
@@ -194,10 +208,9 @@ class OpenAI(RemoteProvider):
             # Some servers answer 200 to what they refuse, and a wrong base URL can lead to any web page.
             raise NoMessage(words_of(answer) or "not an answer of Chat Completions; is the base URL right?")
         refusal = _text_of(_field(message, "refusal"))
-        stop_reason = STOP_REASONS.get(finish_reason, finish_reason) if isinstance(finish_reason, str) else ""
         return Message(
             text=_text_of(_field(message, "content")) or refusal,
-            stop_reason="refusal" if refusal else stop_reason,
+            stop_reason="refusal" if refusal else _stop_reason(finish_reason),
             tool_blocks=_tool_blocks(_field(message, "tool_calls")),
             served_model=_text_of(_field(answer, "model")),
             usage=_usage_of(_field(answer, "usage")),
@@ -294,6 +307,14 @@ def _may_be_strict(schema: object) -> bool:
 def _field(value: object, name: str) -> Any:
     """Return a field of a JSON object; None where there is none, or no object."""
     return value.get(name) if isinstance(value, dict) else None
+
+
+def _stop_reason(finish_reason: object) -> str:
+    """Return why an answer ended, in the words of `read_answer`; empty where the server does not say."""
+    if not isinstance(finish_reason, str) or not finish_reason:
+        return ""
+    known = STOP_REASONS.get(finish_reason.lower())
+    return known or storable(f"{UNKNOWN_END}{finish_reason}")[:MAX_STOP_REASON]
 
 
 def _text_of(content: object) -> str:

@@ -361,6 +361,25 @@ def test_an_answer_ends_as_its_finish_says(chat_server: LLMServer, raw: str, sta
 
 
 @pytest.mark.parametrize(
+    ("finish_reason", "status"),
+    [
+        ("model_length", Status.TRUNCATED),
+        ("abort", Status.TRUNCATED),
+        ("insufficient_system_resource", Status.TRUNCATED),
+        ("SAFETY", Status.REFUSED),
+        ("eos", Status.OK),
+        ("", Status.OK),
+    ],
+)
+def test_no_answer_is_ok_that_a_server_broke_off(chat_server: LLMServer, finish_reason: str, status: Status) -> None:
+    chat_server.reply(raw=completion({"content": "Hel"}, finish_reason=finish_reason))
+
+    reply = complete(text_request())
+
+    assert (reply.status, reply.text, row_of(reply).status) == (status, "Hel", status)
+
+
+@pytest.mark.parametrize(
     "error",
     [
         {"code": "content_filter", "message": "The response was filtered due to the prompt"},
