@@ -34,7 +34,7 @@ def providers() -> dict[str, Provider]:
 
 
 @cache
-def _default() -> Provider:
+def default_provider() -> Provider:
     """Return the provider of the models whose name has no provider before a colon."""
     return next(provider for provider in providers().values() if provider.is_default)
 
@@ -46,8 +46,8 @@ def provider_of(model: str) -> Provider:
     """
     name, colon, _ = model.partition(":")
     if not colon:
-        return _default()
-    return providers().get(name) or _default()
+        return default_provider()
+    return providers().get(name) or default_provider()
 
 
 def is_remote(model: str) -> bool:
@@ -85,6 +85,7 @@ __all__ = [
     "Provider",
     "RemoteProvider",
     "batch_problem",
+    "default_provider",
     "is_heuristic",
     "is_priced",
     "is_remote",

@@ -234,6 +234,7 @@ class Anthropic(MessagesProvider):
 
     name = "anthropic"
     is_default = True
+    own_url = ANTHROPIC_URL
     hints: ClassVar[Mapping[int, str]] = {401: "check ANTHROPIC_API_KEY", 402: "check the account's billing"}
 
     def problem(self, role: Role, model: str, url: str) -> str:
@@ -264,9 +265,6 @@ class Anthropic(MessagesProvider):
             api_key=route.key, base_url=route.base_url, max_retries=retries, http_client=pool, open_telemetry=False
         )
         return without_custom_headers(client)
-
-    def is_own_server(self, route: Route) -> bool:
-        return route.base_url == ANTHROPIC_URL
 
 
 def _usual_server() -> str:

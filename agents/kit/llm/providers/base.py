@@ -133,7 +133,8 @@ class Message:
 
     Attributes:
         stop_reason: ``refusal`` where the model or a filter refused, ``max_tokens`` or ``model_context_window_exceeded`` where the
-            answer was cut, else as the server says it. The ledger, replays and `read_answer` know these words.
+            answer was cut, `requests.UNKNOWN_END` and the server's word where it may be cut, else as the server says it.
+            The ledger, replays and `read_answer` know these words.
         tool_blocks: Made by `requests.tool_block`.
     """
 
@@ -152,6 +153,7 @@ class RemoteProvider(Provider):
     """Answers over the network, by an SDK. `send` runs in the loop's thread, all else may run in any.
 
     Attributes:
+        own_url: The address of the provider's own server; empty where it has none, or one for each account.
         request_id_headers: Headers in which servers name a request, the likeliest first.
         schema_field: The field of a body that holds the schema.
         schema_words: Words besides with which servers blame the schema, in lower case.
@@ -161,6 +163,7 @@ class RemoteProvider(Provider):
 
     is_remote = True
     is_priced = True
+    own_url: ClassVar[str] = ""
     request_id_headers: ClassVar[tuple[str, ...]] = ("request-id",)
     schema_field: ClassVar[str]
     schema_words: ClassVar[tuple[str, ...]] = ("schema", "structured")
@@ -220,7 +223,7 @@ class RemoteProvider(Provider):
     # What a server takes.
     def is_own_server(self, route: Route) -> bool:
         """Return whether the server is the provider's own, known to enforce schemas and to use tools; others are observed."""
-        return False
+        return bool(self.own_url) and route.base_url == self.own_url
 
     def takes_temperature(self, route: Route) -> bool:
         """Return whether a temperature may be sent."""

@@ -237,6 +237,30 @@ def test_the_server_of_one_provider_gets_no_key_of_another(settings: Settings) -
     assert route_of("actor", "claude-haiku-5-5").base_url == "http://127.0.0.1:11434"
 
 
+@pytest.mark.parametrize(
+    "model", ["bedrok:x", "OpenAI:gpt-5.4-mini", "azure:gpt-5.4-mini", "anthropic:claude-haiku-5-5"]
+)
+def test_a_provider_that_is_misnamed_is_not_taken_for_anthropic(settings: Settings, model: str) -> None:
+    settings.ANTHROPIC_API_KEY, settings.ANTHROPIC_BASE_URL, settings.JUDGE_BASE_URL = "a-key", "", ""
+    settings.JUDGE_MODEL = model
+
+    route = route_of("judge")
+
+    assert not route.is_distant
+    assert route.problem == problem_of("judge", model)
+    assert "bedrock" in route.problem or "write 'claude-haiku-5-5'" in route.problem
+    settings.JUDGE_BASE_URL = "http://127.0.0.1:11434"
+    assert route_of("judge").is_distant == (not model.startswith("anthropic:"))
+
+
+def test_a_server_beside_an_offline_model_gets_no_key_of_another_provider(settings: Settings) -> None:
+    settings.OPENAI_API_KEY, settings.ANTHROPIC_API_KEY = "o-key", "a-key"
+    settings.JUDGE_MODEL, settings.JUDGE_BASE_URL = "offline:lexical-1", "https://ours.example"
+
+    assert route_of("judge", "openai:gpt-5.4-mini").base_url == "https://api.openai.com/v1"
+    assert route_of("judge", "claude-haiku-5-5").base_url == "https://ours.example"
+
+
 def test_a_name_with_a_colon_of_its_own_is_no_platform() -> None:
     assert provider_of("llama3:8b").is_default
     assert provider_of("bedrock").is_default

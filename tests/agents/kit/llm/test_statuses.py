@@ -276,7 +276,6 @@ def test_a_404_names_its_cause(llm_server: LLMServer, wire: Wire, answer: dict[s
     assert cause.format(path=wire.added_path) in reply.error
 
 
-@over_open_wires
 @pytest.mark.parametrize("http_status", [301, 307])
 def test_a_redirect_is_not_followed_and_is_named(llm_server: LLMServer, wire: Wire, http_status: int) -> None:
     with LLMServer() as other:
@@ -289,6 +288,7 @@ def test_a_redirect_is_not_followed_and_is_named(llm_server: LLMServer, wire: Wi
         assert "redirects are not followed" in reply.error
 
 
+@over_open_wires
 def test_an_error_that_repeats_the_key_does_not_show_it(llm_server: LLMServer, wire: Wire) -> None:
     llm_server.reply(status=401, message="invalid key sk-test-secret")
 
