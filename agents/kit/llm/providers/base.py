@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 OFFLINE_MODELS: dict[Role, tuple[str, ...]] = {"judge": ("offline:lexical-1",), "actor": ("offline:scripted-1",)}
 PLACEHOLDER_KEY = "no-key-configured"  # SDKs and some local servers insist on one, none of these reads it
+LONGEST_NAME = 16  # characters of a provider's name: those of the ledger's column
 MAX_DETAIL = 300  # characters of a server's words
 MOST_NESTED = 5  # objects within each other that are looked through for the words of an error
 NAMES_OF_WORDS = ("message", "Message", "error", "detail", "msg")
@@ -30,7 +31,7 @@ class Provider(ABC):
     """Who answers for the models whose names begin with its own.
 
     Attributes:
-        name: What stands before the colon in a model's name, and in the ledger.
+        name: What stands before the colon in a model's name, and in the ledger; at most `LONGEST_NAME` characters.
         is_remote: Whether calls go over the network.
         is_priced: Whether calls cost money; then their price is looked up, and without one they are *unpriced*.
         is_default: Whether it answers for models whose name has no provider before a colon. One provider does.
