@@ -107,10 +107,10 @@ class MessagesProvider(RemoteProvider):
         return body
 
     async def send(self, client: Any, body: Mapping[str, Any], *, headers: Mapping[str, str], seconds: float) -> object:
-        known = {name: value for name, value in body.items() if name != "temperature"}
-        others = {
-            name: value for name, value in body.items() if name == "temperature"
-        }  # the SDK's method does not take it
+        known = dict(body)
+        others = {}
+        if "temperature" in known:  # the SDK's method does not take it
+            others["temperature"] = known.pop("temperature")
         message: object = await client.messages.create(
             **known, extra_body=others, extra_headers=dict(headers), timeout=seconds
         )
