@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from agents.kit.bodies import Refused
 from agents.kit.commands import STOPPED, Cell, console_for_bars, console_on, print_table, unusable, wrong
 from agents.kit.llm.endpoints import problem_of
-from agents.kit.llm.providers import batch_problem
+from agents.kit.llm.providers import batch_problem, providers_with_batches
 from agents.kit.running import stopping_on_sigterm
 from agents.kit.text.wording import counted, money, number
 from agents.kit.use_cases import tags_in
@@ -138,7 +138,8 @@ def check_batches(judge: str) -> None:
     if not problem and (reason := problem_of("judge", judge)):
         problem = f"{judge} cannot be asked: {reason}"
     if problem:
-        raise unusable(f"--batch: the judge {problem}; allowed: a model of Anthropic's API with a key, or no --batch")
+        allowed = " or ".join(providers_with_batches())
+        raise unusable(f"--batch: the judge {problem}; allowed: a model of {allowed} with a key, or no --batch")
 
 
 def check_writable(option: str, path: Path) -> None:

@@ -162,8 +162,7 @@ def _spending(runs: Sequence[Run], messages: int) -> dict[str, float]:
     No `tokens` where a server did not count those of an answer; no dollars where a call is unpriced; nothing a message without messages.
     """
     calls = LLMCall.objects.filter(run__in=[run.pk for run in runs])
-    # Offline models have no tokens, which is no gap.
-    uncounted = Q(input_tokens=None, status=LLMCall.Status.OK) & ~Q(provider="offline")
+    uncounted = Q(input_tokens=None, status=LLMCall.Status.OK)  # what is answered in this process has 0
     token_sums = {name: Sum(name) for name in TOKENS}
     sums = calls.aggregate(
         uncounted=Count("pk", filter=uncounted),  # before the sums, which have the columns' names

@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pytest_django import Settings
 
 from agents.kit.llm import Status, complete, providers
 from agents.kit.llm.providers import batch_problem, is_priced, is_remote
+from agents.kit.llm.providers.base import LONGEST_NAME
 from agents.kit.models import LLMCall
 from agents.kit.ops.health import CHECKS
 from evaluation.models import EvaluationRun
@@ -76,6 +78,16 @@ def test_what_goes_wrong_at_a_new_provider_is_a_value(llm_server: LLMServer, sen
     llm_server.reply(**sent)
 
     assert complete(judge_request(), deadline=2.0).status is status
+
+
+def test_a_provider_whose_name_the_ledger_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    column = LLMCall._meta.get_field("provider")
+    assert column.max_length == LONGEST_NAME
+    monkeypatch.setattr(import_module("agents.kit.llm.providers.plain").PROVIDER, "name", "p" * (LONGEST_NAME + 1))
+    providers.providers.cache_clear()
+
+    with pytest.raises(ValueError, match="longer than 16 characters"):
+        is_remote("plain:toy")
 
 
 def test_a_new_provider_is_known_wherever_a_model_is_asked_about(settings: Settings) -> None:

@@ -140,7 +140,8 @@ async def _send_and_read(call: Call, ability: Ability, *, example: bool) -> Exch
     """Send a request and read the answer; what goes wrong is a reply, too.
 
     A server that refuses something in the body, such as the temperature or the schema, gets the request again without it; if it then
-    went through, the endpoint's ability remembers the refusal. All tries share one ledger row.
+    went through, the endpoint's ability remembers the refusal: what the server named at once, what was guessed when it happens again. All
+    tries share one ledger row.
     """
     clock = asyncio.get_running_loop().time
     started_at, begun = time.time(), clock()
@@ -153,17 +154,27 @@ async def _send_and_read(call: Call, ability: Ability, *, example: bool) -> Exch
         without.add("temperature")
     body = provider.body(request, route, without=without)
     answer = await _send(call, body, trace)
-    refused: dict[str, str] = {}
+    named: dict[str, str] = {}
+    guessed: dict[str, str] = {}
+    left_out = ""
     while isinstance(answer, Failure) and _is_refused(answer, trace):
-        what = provider.blamed(route, body, answer.error)
-        if not what or what in refused:
+        error = answer.error
+        left_out = provider.blamed(route, body, error)
+        errors = named
+        if not left_out:
+            left_out = provider.suspected(route, body, error)
+            errors = guessed
+        if not left_out or left_out in named or left_out in guessed:
             break
-        refused[what] = answer.error
-        body = provider.body(request, route, without={*without, *refused})
+        errors[left_out] = error
+        body = provider.body(request, route, without={*without, *named, *guessed})
         answer = await _send(call, body, trace)
     if trace.http_status == 200:  # it was what was left out indeed
-        for what, error in refused.items():
+        ability.acquit(route, body)
+        for what, error in named.items():
             ability.forgo(what, route, error)
+        if left_out in guessed:  # what was guessed before did not help
+            ability.suspect(left_out, route, guessed[left_out])
     if isinstance(answer, Failure):
         blocks: tuple[dict[str, Any], ...] = ()
         reply = _failed_reply(call, answer)

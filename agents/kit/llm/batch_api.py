@@ -34,38 +34,38 @@ class BatchProblem(Exception):
         return 400 <= self.http_status < 500 and self.http_status not in (408, 409, 429)
 
 
-def submit_batch(destination: Route, requests: Sequence[tuple[str, dict[str, Any]]]) -> BatchState:
+def submit_batch(route: Route, requests: Sequence[tuple[str, dict[str, Any]]]) -> BatchState:
     """Submit bodies by custom id.
 
     Raises:
         BatchProblem: It was refused, or it is unknown whether it arrived.
     """
-    return _run_in_loop(destination, lambda batches, client: batches.submit(client, requests), SUBMIT_SECONDS)
+    return _run_in_loop(route, lambda batches, client: batches.submit(client, requests), SUBMIT_SECONDS)
 
 
-def look(destination: Route, batch_id: str) -> BatchState:
+def look(route: Route, batch_id: str) -> BatchState:
     """Return how far a batch is; `BatchProblem` where the server does not say."""
-    return _run_in_loop(destination, lambda batches, client: batches.look(client, batch_id), LOOK_SECONDS)
+    return _run_in_loop(route, lambda batches, client: batches.look(client, batch_id), LOOK_SECONDS)
 
 
-def cancel(destination: Route, batch_id: str) -> None:
+def cancel(route: Route, batch_id: str) -> None:
     """Ask the server to stop; what was answered until then is in the results. `BatchProblem`: for example, the batch has ended."""
-    _run_in_loop(destination, lambda batches, client: batches.cancel(client, batch_id), LOOK_SECONDS)
+    _run_in_loop(route, lambda batches, client: batches.cancel(client, batch_id), LOOK_SECONDS)
 
 
-def since(destination: Route, begin: datetime) -> list[BatchState]:
+def since(route: Route, begin: datetime) -> list[BatchState]:
     """Return the batches made since then, oldest first; `BatchProblem` where the server does not say."""
-    return _run_in_loop(destination, lambda batches, client: batches.since(client, begin), LOOK_SECONDS)
+    return _run_in_loop(route, lambda batches, client: batches.since(client, begin), LOOK_SECONDS)
 
 
-def results(destination: Route, batch_id: str) -> Iterator[list[Entry]]:
+def results(route: Route, batch_id: str) -> Iterator[list[Entry]]:
     """Yield the results as they stream in, some hundred at a time, in no order.
 
     Raises:
         BatchProblem: They cannot be had, or stopped coming; what was yielded holds.
     """
     entries: AsyncIterator[Entry] = _run_in_loop(
-        destination, lambda batches, client: batches.results(client, batch_id), LOOK_SECONDS
+        route, lambda batches, client: batches.results(client, batch_id), LOOK_SECONDS
     )
 
     async def next_portion(_: Batches, __: Any) -> list[Entry]:
@@ -77,21 +77,21 @@ def results(destination: Route, batch_id: str) -> Iterator[list[Entry]]:
                 break
         return portion
 
-    while portion := _run_in_loop(destination, next_portion, LOOK_SECONDS):
+    while portion := _run_in_loop(route, next_portion, LOOK_SECONDS):
         yield portion
 
 
-def _run_in_loop(destination: Route, action: Callable[[Batches, Any], Awaitable[T]], seconds: float) -> T:
+def _run_in_loop(route: Route, action: Callable[[Batches, Any], Awaitable[T]], seconds: float) -> T:
     """Run an action with a provider's batches and its client in the loop's thread, without retries, and return its result.
 
     Raises:
         BatchProblem: It failed or took longer than `seconds`; `http_status` is 0 where no HTTP answer came, 404 where there are no batches.
     """
-    batches = destination.remote.batches
+    batches = route.remote.batches
     if batches is None:
-        raise BatchProblem(Status.REJECTED, f"{destination.provider.name} has no batches", 404)
+        raise BatchProblem(Status.REJECTED, f"{route.provider.name} has no batches", 404)
     ground = background()
-    client = ground.clients.get(destination, retries=0)
+    client = ground.clients.get(route, retries=0)
 
     async def guarded() -> T:
         """Run the action, with each failure as a `BatchProblem`."""
@@ -99,10 +99,10 @@ def _run_in_loop(destination: Route, action: Callable[[Batches, Any], Awaitable[
             async with asyncio.timeout(seconds):
                 return await action(batches, client)
         except TimeoutError:
-            raise BatchProblem(Status.TIMEOUT, f"{destination.endpoint} did not answer within {seconds:g} s") from None
+            raise BatchProblem(Status.TIMEOUT, f"{route.endpoint} did not answer within {seconds:g} s") from None
         except Exception as problem:  # noqa: BLE001 (a failure is a value; unforeseen ones are logged with it)
             code = getattr(problem, "status_code", 0)
-            failure = describe(problem, destination, http_status=code)
+            failure = describe(problem, route, http_status=code)
             raise BatchProblem(failure.status, failure.error, code) from None
 
     future = ground.submit(guarded())
@@ -110,7 +110,7 @@ def _run_in_loop(destination: Route, action: Callable[[Batches, Any], Awaitable[
         return future.result(timeout=seconds + GRACE)  # a loop that is stuck does not cancel the action itself
     except (TimeoutError, concurrent.futures.CancelledError):
         future.cancel()
-        raise BatchProblem(Status.TIMEOUT, f"{destination.endpoint} did not answer within {seconds:g} s") from None
+        raise BatchProblem(Status.TIMEOUT, f"{route.endpoint} did not answer within {seconds:g} s") from None
     except BaseException:
         future.cancel()
         raise

@@ -226,7 +226,8 @@ class Clients:
         if account not in self._pools:
             self._tls = self._tls or httpx2.create_ssl_context()  # 20 ms of CPU, so made once
             hooks = {"request": [_on_request], "response": [_on_response]}
-            self._pools[account] = provider.new_pool(route, verify=self._tls, event_hooks=hooks)
+            # Where a server sends a request on to, the key and the prompt would go too.
+            self._pools[account] = provider.new_pool(route, verify=self._tls, event_hooks=hooks, follow_redirects=False)
         return provider.new_client(route, retries=retries, pool=self._pools[account])
 
     async def close(self) -> None:

@@ -21,7 +21,7 @@ SEED_FILE = Path(__file__).with_name("prices.yaml")
 CACHE_SECONDS = 60.0
 PER_MILLION = Decimal(1_000_000)
 DOLLARS = Decimal("0.00000001")  # the ledger's eight decimals
-_DATED_NAME = re.compile(r"-20\d{6}$")
+_DATED_NAME = re.compile(r"[-@]20\d\d-?\d\d-?\d\d(-v\d+:\d+)?$")  # also as OpenAI, Vertex and Bedrock write it
 
 _cache: tuple[float, dict[str, list[ModelPrice]]] | None = None
 

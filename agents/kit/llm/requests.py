@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 MAX_ERROR = 500
 LONGEST_NAME = 64
 CHARACTERS_PER_TOKEN = 4
+UNKNOWN_END = "unknown:"  # stands before a server's reason to end an answer where it is none that is known
 CUT_SHORT = ("max_tokens", "model_context_window_exceeded")
 
 Role = Literal["judge", "actor"]
@@ -492,6 +493,9 @@ def read_answer(
     if stop_reason in CUT_SHORT:
         limit = f"max_tokens={request.max_tokens}" if stop_reason == "max_tokens" else "the model's context window"
         return Answer(Status.TRUNCATED, error=f"the answer was cut at {limit}")
+    if stop_reason.startswith(UNKNOWN_END):
+        reason = stop_reason.removeprefix(UNKNOWN_END)
+        return Answer(Status.TRUNCATED, error=f"the answer may be cut: the server ended it with {reason!r}")
     if request.tools and tool_blocks:
         return _with_tool_calls(request, text, tool_blocks)
     if request.schema is None:

@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from agents.kit.llm import asking, ledger
+from agents.kit.llm import asking, endpoints, ledger
 from agents.kit.llm.asking import Call
-from agents.kit.llm.endpoints import route, route_of
+from agents.kit.llm.endpoints import route_of
 from agents.kit.llm.loop import background
 from agents.kit.llm.providers import LocalProvider
 from agents.kit.llm.providers.base import Route
@@ -33,9 +33,9 @@ LOOKAHEAD = 2  # requests handed over per call that may be in flight: enough tha
 
 def warm_up(role: Role, *, model: str = "", retries: int = 0) -> None:
     """Import the SDK and make the client of a role, once per process, before any deadline runs: it takes 1.5 to 3 s."""
-    destination = route_of(role, model)
-    if destination.is_distant:
-        background().clients.get(destination, retries=retries)
+    route = route_of(role, model)
+    if route.is_distant:
+        background().clients.get(route, retries=retries)
 
 
 def warm_up_all() -> None:
@@ -123,14 +123,14 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
                     source_is_empty = not in_flight  # what is in flight may bring more to ask
                     break
                 index += 1
-                destination = route(request)
-                if not destination.is_distant:
-                    yield index, _settle_all([(request, [_at_hand(request, destination)])])[0]
+                route = endpoints.route(request)
+                if not route.is_distant:
+                    yield index, _settle_all([(request, [_at_hand(request, route)])])[0]
                     continue
                 # The latter are for gate calls only.
-                slots_of_endpoint = destination.max_concurrency + destination.gate_slots
+                slots_of_endpoint = route.max_concurrency + route.gate_slots
                 window = LOOKAHEAD * slots_of_endpoint
-                call = _prepare_call(request, destination, deadline=deadline, deadline_includes_waiting=request.gate)
+                call = _prepare_call(request, route, deadline=deadline, deadline_includes_waiting=request.gate)
                 future = call.background.submit(asking.answer(call))
                 in_flight[future] = index, call
                 _handed_over_by_process.add(1)
@@ -179,12 +179,12 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
         Stopped: The worker is to stop.
     """
     _check_deadline(deadline)
-    asked = [(request, route(request)) for request in requests]
+    asked = [(request, endpoints.route(request)) for request in requests]
     check_stop()
     calls: dict[int, Call] = {}
-    for index, (request, destination) in enumerate(asked):
-        if destination.is_distant:
-            calls[index] = _prepare_call(request, destination, deadline=deadline, deadline_includes_waiting=True)
+    for index, (request, route) in enumerate(asked):
+        if route.is_distant:
+            calls[index] = _prepare_call(request, route, deadline=deadline, deadline_includes_waiting=True)
     futures: dict[int, Future] = {}
     exchanges: dict[int, list[Exchange]] = {}
     handed_at = time.monotonic()
@@ -192,9 +192,9 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
         for index, call in calls.items():
             call.handed_at = handed_at
             futures[index] = call.background.submit(asking.answer(call))
-        for index, (request, destination) in enumerate(asked):
+        for index, (request, route) in enumerate(asked):
             if index not in calls:
-                exchanges[index] = [_at_hand(request, destination)]
+                exchanges[index] = [_at_hand(request, route)]
         _wait_for_all(futures.values(), handed_at + deadline + GRACE - time.monotonic())
         for index, future in futures.items():
             is_late = not future.done() and future.cancel()
@@ -267,13 +267,13 @@ def _settle_all(answered: Sequence[tuple[LLMRequest, list[Exchange]]]) -> list[R
     return settled
 
 
-def _prepare_call(request: LLMRequest, destination: Route, *, deadline: float, deadline_includes_waiting: bool) -> Call:
+def _prepare_call(request: LLMRequest, route: Route, *, deadline: float, deadline_includes_waiting: bool) -> Call:
     """Return a call that can be handed over: the loop has the client of its endpoint, which is made once and which no deadline counts."""
     loop = background()
-    loop.clients.get(destination, retries=request.retries)
+    loop.clients.get(route, retries=request.retries)
     return Call(
         request=request,
-        route=destination,
+        route=route,
         background=loop,
         deadline=deadline,
         deadline_includes_waiting=deadline_includes_waiting,
@@ -299,30 +299,30 @@ def _cancel_and_collect(future: Future, call: Call) -> list[Exchange]:
     return [Exchange(replace(reply, request_digest=request_digest(call.request)), call.sent_at)]
 
 
-def _collect(future: Future, destination: Route) -> list[Exchange]:
+def _collect(future: Future, route: Route) -> list[Exchange]:
     """Return the calls of a future that is over; a call that went wrong is among them as a value, also when the loop was closed."""
     try:
         return future.result()
     except concurrent.futures.CancelledError as problem:
-        return [_unanswered_exchange(destination, problem)]
+        return [_unanswered_exchange(route, problem)]
 
 
-def _unanswered_exchange(destination: Route, problem: BaseException) -> Exchange:
+def _unanswered_exchange(route: Route, problem: BaseException) -> Exchange:
     """Return a call that the loop did not answer: it is stuck, or it was closed."""
     if isinstance(problem, TimeoutError):
-        reply = _without_answer(destination, Status.TIMEOUT, "no answer within the deadline")
+        reply = _without_answer(route, Status.TIMEOUT, "no answer within the deadline")
     else:
-        reply = _without_answer(destination, Status.UNAVAILABLE, "the process is shutting down")
+        reply = _without_answer(route, Status.UNAVAILABLE, "the process is shutting down")
     return Exchange(replace(reply, attempts=1), time.time())
 
 
-def _at_hand(request: LLMRequest, destination: Route) -> Exchange:
+def _at_hand(request: LLMRequest, route: Route) -> Exchange:
     """Return the answer of a provider that needs no network, or the refusal of a request that cannot be sent."""
-    if destination.problem or not isinstance(destination.provider, LocalProvider):
-        return Exchange(_without_answer(destination, Status.REJECTED, destination.problem), time.time())
+    if route.problem or not isinstance(route.provider, LocalProvider):
+        return Exchange(_without_answer(route, Status.REJECTED, route.problem), time.time())
     started_at, begun = time.time(), time.perf_counter()
     digest = request_digest(request)
-    given = destination.provider.answer(request, destination.model, digest)
+    given = route.provider.answer(request, route.model, digest)
     reply = Reply(
         status=given.answer.status,
         value=given.answer.value,
@@ -330,8 +330,8 @@ def _at_hand(request: LLMRequest, destination: Route) -> Exchange:
         text=given.text,
         tool_calls=given.answer.tool_calls,
         stop_reason=given.stop_reason,
-        provider=destination.provider.name,
-        model=destination.model,
+        provider=route.provider.name,
+        model=route.model,
         served_model=given.served_model,
         usage=Usage(0, 0, 0, 0),
         request_digest=digest,
@@ -341,13 +341,13 @@ def _at_hand(request: LLMRequest, destination: Route) -> Exchange:
     return Exchange(reply, started_at)
 
 
-def _without_answer(destination: Route, status: Status, error: str) -> Reply:
+def _without_answer(route: Route, status: Status, error: str) -> Reply:
     return Reply(
         status=status,
         error=error,
-        provider=destination.provider.name,
-        endpoint=destination.endpoint,
-        model=destination.model,
+        provider=route.provider.name,
+        endpoint=route.endpoint,
+        model=route.model,
         attempts=0,
     )
 
@@ -458,14 +458,12 @@ def complete_guarded(requests: Sequence[LLMRequest], *, deadline: float, about: 
     Returns:
         A reply for each request, in their order; `timeout` with 0 attempts and no ledger row where the endpoint hangs.
     """
-    destination = route(requests[0]) if requests else None
-    if destination is None or not destination.is_distant:
+    route = endpoints.route(requests[0]) if requests else None
+    if route is None or not route.is_distant:
         return complete_together(requests, deadline=deadline)
-    breaker = _breakers.get(destination.base_url) or _breakers.setdefault(
-        destination.base_url, Breaker(destination.endpoint, _clock)
-    )
+    breaker = _breakers.get(route.base_url) or _breakers.setdefault(route.base_url, Breaker(route.endpoint, _clock))
     if not breaker.lets_through(about):
-        return [_without_answer(destination, Status.TIMEOUT, breaker.reason)] * len(requests)
+        return [_without_answer(route, Status.TIMEOUT, breaker.reason)] * len(requests)
     replies = complete_together(requests, deadline=deadline)
     breaker.note(about, _endpoint_answered(replies, deadline))
     return replies

@@ -119,5 +119,6 @@ def test_batches_are_refused_where_the_judge_takes_none(settings: Settings, aske
         call_command(*asked, stdout=io.StringIO())
 
     assert caught.value.returncode == 3
+    assert "allowed: a model of anthropic" in str(caught.value), "the providers that have batches, by their names"
     assert not EvaluationRun.objects.exists()
     assert not EvaluationSchedule.objects.exists()

@@ -19,22 +19,29 @@ import pkgutil
 from functools import cache
 from importlib import import_module
 
-from agents.kit.llm.providers.base import LocalProvider, Provider, RemoteProvider
+from agents.kit.llm.providers.base import LONGEST_NAME, LocalProvider, Provider, RemoteProvider
 
 
 @cache
 def providers() -> dict[str, Provider]:
-    """Return all providers by their names."""
+    """Return all providers by their names.
+
+    Raises:
+        ValueError: A name is longer than the ledger's column.
+    """
     found: dict[str, Provider] = {}
     for module in pkgutil.iter_modules(__path__):
         provider = getattr(import_module(f"{__name__}.{module.name}"), "PROVIDER", None)
-        if provider is not None:
-            found[provider.name] = provider
+        if provider is None:
+            continue
+        if len(provider.name) > LONGEST_NAME:
+            raise ValueError(f"the name of the provider {provider.name!r} is longer than {LONGEST_NAME} characters")
+        found[provider.name] = provider
     return found
 
 
 @cache
-def _default() -> Provider:
+def default_provider() -> Provider:
     """Return the provider of the models whose name has no provider before a colon."""
     return next(provider for provider in providers().values() if provider.is_default)
 
@@ -46,8 +53,8 @@ def provider_of(model: str) -> Provider:
     """
     name, colon, _ = model.partition(":")
     if not colon:
-        return _default()
-    return providers().get(name) or _default()
+        return default_provider()
+    return providers().get(name) or default_provider()
 
 
 def is_remote(model: str) -> bool:
@@ -70,6 +77,11 @@ def reads_files(model: str) -> bool:
     return provider_of(model).reads_files
 
 
+def providers_with_batches() -> list[str]:
+    """Return the names of the providers whose questions can go in batches."""
+    return [name for name, provider in providers().items() if getattr(provider, "batches", None) is not None]
+
+
 def batch_problem(model: str) -> str:
     """Return why questions to `model` cannot go in batches; empty where they can."""
     provider = provider_of(model)
@@ -85,10 +97,12 @@ __all__ = [
     "Provider",
     "RemoteProvider",
     "batch_problem",
+    "default_provider",
     "is_heuristic",
     "is_priced",
     "is_remote",
     "provider_of",
     "providers",
+    "providers_with_batches",
     "reads_files",
 ]

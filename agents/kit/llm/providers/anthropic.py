@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.conf import settings
 
 from agents.kit.llm.providers.base import (
+    MAX_DETAIL,
     OFFLINE_MODELS,
+    PLACEHOLDER_KEY,
+    REDIRECTED,
     Batches,
     BatchState,
     Entry,
@@ -19,10 +24,12 @@ from agents.kit.llm.providers.base import (
     NoMessage,
     RemoteProvider,
     Route,
+    is_redirect,
     key_fault,
     status_of,
     token_count,
     url_fault,
+    words_of,
 )
 from agents.kit.llm.requests import (
     Block,
@@ -45,13 +52,10 @@ if TYPE_CHECKING:
     from anthropic.types.messages import MessageBatch
 
 ANTHROPIC_URL = "https://api.anthropic.com"
-PLACEHOLDER_KEY = "no-key-configured"  # some local servers insist on a header, none reads it
 SPEND_LIMIT = "spend_limit"
 MAX_BREAKPOINTS = 4  # the API refuses more
-MAX_DETAIL = 300
 LISTED_AT_ONCE = 100
-# Words by which the API blames the schema for a 400. Other servers word it as they like: there any 400 will do.
-SCHEMA_WORDS = ("output_config", "output_format", "json_schema", "schema", "structured")
+SIGNING_THREADS = 4
 
 
 class MessagesProvider(RemoteProvider):
@@ -66,6 +70,7 @@ class MessagesProvider(RemoteProvider):
     path: ClassVar[str] = "/v1/messages"
     hopeless_words = (SPEND_LIMIT,)
     schema_field = "output_config"
+    schema_words = ("schema", "structured", "output_format")
 
     def import_sdk(self) -> None:
         import anthropic  # noqa: F401
@@ -102,10 +107,10 @@ class MessagesProvider(RemoteProvider):
         return body
 
     async def send(self, client: Any, body: Mapping[str, Any], *, headers: Mapping[str, str], seconds: float) -> object:
-        known = {name: value for name, value in body.items() if name != "temperature"}
-        others = {
-            name: value for name, value in body.items() if name == "temperature"
-        }  # the SDK's method does not take it
+        known = dict(body)
+        others = {}
+        if "temperature" in known:  # the SDK's method does not take it
+            others["temperature"] = known.pop("temperature")
         message: object = await client.messages.create(
             **known, extra_body=others, extra_headers=dict(headers), timeout=seconds
         )
@@ -132,8 +137,10 @@ class MessagesProvider(RemoteProvider):
 
         For example ``HTTP 401: invalid x-api-key (check ANTHROPIC_API_KEY)``.
         """
-        words = problem.api_message or _words_of(problem.body) or "no reason given"
+        words = problem.api_message or words_of(problem.body) or "no reason given"
         hint = self.hints.get(problem.status_code, "")
+        if is_redirect(problem.status_code):
+            hint = REDIRECTED
         if problem.status_code == 404:
             hint = self._hint_of_404(words, route)
         if problem.status_code == 429 and SPEND_LIMIT in (problem.error_code or ""):
@@ -164,9 +171,6 @@ class MessagesProvider(RemoteProvider):
     def takes_temperature(self, route: Route) -> bool:
         """Return whether a temperature may be sent: Anthropic's API refuses it, and so do its models behind another server."""
         return not self.is_own_server(route) and "claude" not in route.model.lower()
-
-    def blames_schema(self, route: Route, error: str) -> bool:
-        return not self.is_own_server(route) or any(word in error.lower() for word in SCHEMA_WORDS)
 
 
 class Platform(MessagesProvider):
@@ -210,11 +214,27 @@ def without_custom_headers(client: Any) -> Any:
     return client
 
 
+def signed_by(client: Any, signer: Any) -> Any:
+    """Return the SDK's asynchronous client, whose requests its synchronous one signs, in threads of their own.
+
+    The credentials may come from a program or a server that hangs. The asynchronous client would wait for them in the threads in which
+    the loop resolves names, and so keep all other providers from connecting.
+    """
+    threads = ThreadPoolExecutor(SIGNING_THREADS, thread_name_prefix="llm-signing")
+
+    async def prepare_request(request: httpx2.Request) -> None:
+        await asyncio.get_running_loop().run_in_executor(threads, signer._prepare_request, request)
+
+    client._prepare_request = prepare_request
+    return client
+
+
 class Anthropic(MessagesProvider):
     """Anthropic's own API, or the server that a base URL names."""
 
     name = "anthropic"
     is_default = True
+    own_url = ANTHROPIC_URL
     hints: ClassVar[Mapping[int, str]] = {401: "check ANTHROPIC_API_KEY", 402: "check the account's billing"}
 
     def problem(self, role: Role, model: str, url: str) -> str:
@@ -246,24 +266,9 @@ class Anthropic(MessagesProvider):
         )
         return without_custom_headers(client)
 
-    def is_own_server(self, route: Route) -> bool:
-        return route.base_url == ANTHROPIC_URL
-
 
 def _usual_server() -> str:
     return str(settings.ANTHROPIC_BASE_URL).rstrip("/")
-
-
-def _words_of(body: object) -> str:
-    """Return what a server said of an error in a form of its own, such as ``{"message": …}``, which is AWS's."""
-    if isinstance(body, str):
-        return body
-    if isinstance(body, list) and body:  # Google wraps an error in a list
-        return _words_of(body[0])
-    if isinstance(body, Mapping):
-        error = body.get("error")
-        return _words_of(error) if error else str(body.get("message") or body.get("Message") or "")
-    return ""
 
 
 # -- what is sent

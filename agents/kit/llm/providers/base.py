@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     import httpx2
 
 OFFLINE_MODELS: dict[Role, tuple[str, ...]] = {"judge": ("offline:lexical-1",), "actor": ("offline:scripted-1",)}
+PLACEHOLDER_KEY = "no-key-configured"  # SDKs and some local servers insist on one, none of these reads it
+LONGEST_NAME = 16  # characters of a provider's name: those of the ledger's column
+MAX_DETAIL = 300  # characters of a server's words
+MOST_NESTED = 5  # objects within each other that are looked through for the words of an error
+NAMES_OF_WORDS = ("message", "Message", "error", "detail", "msg")
+REDIRECTED = "redirects are not followed: set the base URL to the address that answers"
+# With these a server says that a prompt or an answer has too many tokens: nothing left out would help.
+OVERFLOW_WORDS = ("too long", "too large", "too many tokens", "context")
 MOST_TOKENS = 2**31 - 1  # the largest integer of a ledger column; a server that says more is not believed
 
 
@@ -23,7 +31,7 @@ class Provider(ABC):
     """Who answers for the models whose names begin with its own.
 
     Attributes:
-        name: What stands before the colon in a model's name, and in the ledger.
+        name: What stands before the colon in a model's name, and in the ledger; at most `LONGEST_NAME` characters.
         is_remote: Whether calls go over the network.
         is_priced: Whether calls cost money; then their price is looked up, and without one they are *unpriced*.
         is_default: Whether it answers for models whose name has no provider before a colon. One provider does.
@@ -126,7 +134,8 @@ class Message:
 
     Attributes:
         stop_reason: ``refusal`` where the model or a filter refused, ``max_tokens`` or ``model_context_window_exceeded`` where the
-            answer was cut, else as the server says it. The ledger, replays and `read_answer` know these words.
+            answer was cut, `requests.UNKNOWN_END` and the server's word where it may be cut, else as the server says it.
+            The ledger, replays and `read_answer` know these words.
         tool_blocks: Made by `requests.tool_block`.
     """
 
@@ -145,16 +154,20 @@ class RemoteProvider(Provider):
     """Answers over the network, by an SDK. `send` runs in the loop's thread, all else may run in any.
 
     Attributes:
+        own_url: The address of the provider's own server; empty where it has none, or one for each account.
         request_id_headers: Headers in which servers name a request, the likeliest first.
         schema_field: The field of a body that holds the schema.
+        schema_words: Words besides with which servers blame the schema, in lower case.
         hopeless_words: What the body of a 429 says where trying again cannot help, such as a spend limit.
         batches: How questions go in batches; None where that is not possible.
     """
 
     is_remote = True
     is_priced = True
+    own_url: ClassVar[str] = ""
     request_id_headers: ClassVar[tuple[str, ...]] = ("request-id",)
     schema_field: ClassVar[str]
+    schema_words: ClassVar[tuple[str, ...]] = ("schema", "structured")
     hopeless_words: ClassVar[tuple[str, ...]] = ()
     batches: ClassVar[Batches | None] = None
 
@@ -211,27 +224,38 @@ class RemoteProvider(Provider):
     # What a server takes.
     def is_own_server(self, route: Route) -> bool:
         """Return whether the server is the provider's own, known to enforce schemas and to use tools; others are observed."""
-        return False
+        return bool(self.own_url) and route.base_url == self.own_url
 
     def takes_temperature(self, route: Route) -> bool:
         """Return whether a temperature may be sent."""
         return True
 
     def blamed(self, route: Route, body: Mapping[str, Any], error: str) -> str:
-        """Return what in a body an HTTP 400 or 422 may be about; asked again without it, it will turn out.
+        """Return what in a body the words of an HTTP 400 or 422 name.
 
         Returns:
-            A name for `body` to leave out: ``temperature``, ``schema``, or one of the provider's own; empty where there is none.
+            A name for `body` to leave out: ``temperature``, ``schema``, or one of the provider's own; empty where they name nothing.
         """
-        if "temperature" in body and "temperature" in error.lower():
+        words = error.lower()
+        if "temperature" in body and "temperature" in words:
             return "temperature"
-        if self.schema_field in body and self.blames_schema(route, error):
+        if self.schema_field in body and any(word in words for word in (self.schema_field, *self.schema_words)):
             return "schema"
         return ""
 
-    def blames_schema(self, route: Route, error: str) -> bool:
-        """Return whether this error may be about the schema."""
-        return not self.is_own_server(route)
+    def suspected(self, route: Route, body: Mapping[str, Any], error: str) -> str:
+        """Return what in a body an HTTP 400 or 422 that names nothing may be about, as `blamed` does; asked without it, it will turn out.
+
+        A provider's own server names what it refuses.
+        """
+        is_about_tools = "tools" in body and "tool" in error.lower()  # without them there would be nothing to ask
+        if self.is_own_server(route) or is_overflow(error) or is_about_tools:
+            return ""
+        return self.suspect(body, error)
+
+    def suspect(self, body: Mapping[str, Any], error: str) -> str:
+        """Return the likeliest thing in a body that a server refuses without naming it, as `blamed` does."""
+        return "schema" if self.schema_field in body else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,6 +359,10 @@ def without_credentials(url: str) -> str:
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
+def is_redirect(http_status: int) -> bool:
+    return 300 <= http_status < 400
+
+
 def status_of(http_status: int) -> Status:
     """Return what an HTTP error status means for the caller: wait (`rate_limited`), try later (`unavailable`), or change something."""
     if http_status == 429:
@@ -342,6 +370,39 @@ def status_of(http_status: int) -> Status:
     if http_status in (408, 409) or http_status >= 500:
         return Status.UNAVAILABLE
     return Status.REJECTED
+
+
+def is_overflow(error: str) -> bool:
+    """Return whether a server's words say that there were too many tokens."""
+    words = error.lower()
+    return any(word in words for word in OVERFLOW_WORDS)
+
+
+def words_of(body: object) -> str:
+    """Return what a server said of an error, with the field that it names; empty where it said nothing.
+
+    It may be a text, or an object with message, error or detail, or a list of them, within each other.
+    """
+    field = ""
+    for _ in range(MOST_NESTED):
+        if isinstance(body, str):
+            return f"{body} (of {field})" if body and field not in body else body
+        if isinstance(body, list):
+            body = body[0] if body else ""  # Gemini's
+        elif isinstance(body, Mapping):
+            field = _field_of(body) or field
+            body = next((body[name] for name in NAMES_OF_WORDS if body.get(name)), "")
+    return ""
+
+
+def _field_of(error: Mapping[str, Any]) -> str:
+    """Return the field that an error is about, as OpenAI (`param`) and servers that use pydantic (`loc`) name it; empty without one."""
+    param, loc = error.get("param"), error.get("loc")
+    if isinstance(param, str):
+        return param
+    if isinstance(loc, list):
+        return ".".join(str(part) for part in loc)
+    return ""
 
 
 def token_count(value: object) -> int | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.conf import settings
 
-from agents.kit.llm.providers.anthropic import Platform, without_custom_headers
+from agents.kit.llm.providers.anthropic import Platform, signed_by, without_custom_headers
 from agents.kit.llm.providers.base import Failure, Route, is_installed, key_fault
 from agents.kit.llm.requests import Status
 
@@ -55,14 +55,10 @@ class Bedrock(Platform):
     def new_client(self, route: Route, *, retries: int, pool: httpx2.AsyncClient) -> Any:
         import anthropic
 
-        client = anthropic.AsyncAnthropicBedrock(
-            aws_region=_region(),
-            api_key=route.key or None,
-            base_url=route.base_url,
-            max_retries=retries,
-            http_client=pool,
-            open_telemetry=False,
-        )
+        account: dict[str, Any] = {"aws_region": _region(), "api_key": route.key or None, "base_url": route.base_url}
+        client = anthropic.AsyncAnthropicBedrock(**account, max_retries=retries, http_client=pool, open_telemetry=False)
+        if not route.key:
+            signed_by(client, anthropic.AnthropicBedrock(**account, open_telemetry=False))
         return without_custom_headers(client)
 
     def failure_of(self, problem: Exception, route: Route) -> Failure | None:

@@ -12,19 +12,26 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 
 from agents.kit.llm.providers.base import (
+    MAX_DETAIL,
     OFFLINE_MODELS,
+    PLACEHOLDER_KEY,
+    REDIRECTED,
     Failure,
     Message,
     NoMessage,
     RemoteProvider,
     Route,
     is_installed,
+    is_overflow,
+    is_redirect,
     key_fault,
     status_of,
     token_count,
     url_fault,
+    words_of,
 )
 from agents.kit.llm.requests import (
+    UNKNOWN_END,
     Block,
     LLMRequest,
     Role,
@@ -46,31 +53,45 @@ if TYPE_CHECKING:
 REQUIREMENT = "openai>=3.57,<4"  # as in pyproject.toml
 OPENAI_URL = "https://api.openai.com/v1"
 PATH = "/chat/completions"
-PLACEHOLDER_KEY = "no-key-configured"  # the SDK insists on one, some servers read none
-MAX_DETAIL = 300
-MOST_NESTED = 5  # objects within each other that are looked through for the words of an error
-NAMES_OF_WORDS = ("message", "error", "detail", "msg")
 NAME_OF_SCHEMA = "answer"  # the API asks for one
 
-# The words of `read_answer` for those of the API.
+# The words of `read_answer` for those of the API, and of servers that have some of their own: Mistral, Gemini, vLLM and others.
 STOP_REASONS = {
     "stop": "end_turn",
+    "eos": "end_turn",
+    "eos_token": "end_turn",
+    "end_turn": "end_turn",
+    "stop_sequence": "stop_sequence",
     "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "tool_use": "tool_use",
     "length": "max_tokens",
+    "max_tokens": "max_tokens",
+    "model_length": "model_context_window_exceeded",
     "content_filter": "refusal",
+    "refusal": "refusal",
+    "safety": "refusal",
+    "recitation": "refusal",
+    "blocklist": "refusal",
+    "prohibited_content": "refusal",
+    "spii": "refusal",
 }
+MAX_STOP_REASON = 32  # characters, as the ledger keeps them
 # Codes of an error with which a filter refuses a prompt, and how LiteLLM begins such an error.
 FILTER_CODES = ("content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation")
 FILTER_WORDS = "litellm.ContentPolicyViolationError"
 QUOTA_CODES = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
-REASONING_WORDS = ("reasoning", "effort")
-SCHEMA_WORDS = ("response_format", "json_schema", "schema", "structured")
+REASONING_WORDS = ("reasoning", "effort", "thinking")
+TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
+# With these a server says that it does not know the name of a field, and not that its value is wrong.
+UNKNOWN_WORDS = ("unsupported", "not supported", "unknown", "unrecognized", "unexpected", "permitted", "instead")
 
 
 class OpenAI(RemoteProvider):
     """OpenAI's own API, or the server that a base URL names."""
 
     name = "openai"
+    own_url = OPENAI_URL
     request_id_headers = ("x-request-id", "request-id", "apim-request-id")
     hopeless_words = QUOTA_CODES
     schema_field = "response_format"
@@ -101,9 +122,6 @@ class OpenAI(RemoteProvider):
 
     def key(self) -> str:
         return settings.OPENAI_API_KEY or PLACEHOLDER_KEY
-
-    def is_own_server(self, route: Route) -> bool:
-        return route.base_url == OPENAI_URL
 
     # -- the client
     def import_sdk(self) -> None:
@@ -149,7 +167,7 @@ class OpenAI(RemoteProvider):
 
     def _token_limit(self, route: Route, without: Collection[str]) -> str:
         """Return the field that limits the answer: OpenAI's models refuse the old name, many other servers do not know the new one."""
-        first, second = "max_tokens", "max_completion_tokens"
+        first, second = TOKEN_LIMITS
         if self.is_own_server(route):
             first, second = second, first
         return second if first in without else first
@@ -185,36 +203,42 @@ class OpenAI(RemoteProvider):
         message = _field(choice, "message")
         finish_reason = _field(choice, "finish_reason")
         if finish_reason == "error":  # a gateway whose own server broke off
-            raise NoMessage(_words_of(_field(choice, "error")) or "an error in place of the answer's end")
+            raise NoMessage(words_of(_field(choice, "error")) or "an error in place of the answer's end")
         if not isinstance(message, dict) and finish_reason != "content_filter":
             # Some servers answer 200 to what they refuse, and a wrong base URL can lead to any web page.
-            raise NoMessage(_words_of(answer) or "not an answer of Chat Completions; is the base URL right?")
+            raise NoMessage(words_of(answer) or "not an answer of Chat Completions; is the base URL right?")
         refusal = _text_of(_field(message, "refusal"))
-        stop_reason = STOP_REASONS.get(finish_reason, finish_reason) if isinstance(finish_reason, str) else ""
         return Message(
             text=_text_of(_field(message, "content")) or refusal,
-            stop_reason="refusal" if refusal else stop_reason,
+            stop_reason="refusal" if refusal else _stop_reason(finish_reason),
             tool_blocks=_tool_blocks(_field(message, "tool_calls")),
             served_model=_text_of(_field(answer, "model")),
             usage=_usage_of(_field(answer, "usage")),
         )
 
     # -- what a server takes
-    def blames_schema(self, route: Route, error: str) -> bool:
-        return not self.is_own_server(route) or any(word in error.lower() for word in SCHEMA_WORDS)
-
     def takes_temperature(self, route: Route) -> bool:
         """Return whether a temperature may be sent: Claude refuses it behind every server."""
         return "claude" not in route.model.lower()
 
     def blamed(self, route: Route, body: Mapping[str, Any], error: str) -> str:
-        """Return what a refusal may be about: also how the answer's length is limited, and that the model is not to think."""
-        if "reasoning_effort" in body and any(word in error.lower() for word in REASONING_WORDS):
+        """Return what a refusal names: also how the answer's length is limited, and that the model is not to think."""
+        words = error.lower()
+        if "reasoning_effort" in body and any(word in words for word in REASONING_WORDS):
             return "reasoning_effort"
         usual_limit = self._token_limit(route, ())
-        if usual_limit in body and usual_limit in error:
+        is_unknown = any(word in words for word in UNKNOWN_WORDS) and not is_overflow(error)
+        if usual_limit in body and usual_limit in error and is_unknown:
             return usual_limit
         return super().blamed(route, body, error)
+
+    def suspect(self, body: Mapping[str, Any], error: str) -> str:
+        """Return first that the model is not to think, which few servers know."""
+        if any(limit in error for limit in TOKEN_LIMITS):
+            return ""
+        if "reasoning_effort" in body:
+            return "reasoning_effort"
+        return super().suspect(body, error)
 
 
 PROVIDER = OpenAI()
@@ -285,6 +309,14 @@ def _field(value: object, name: str) -> Any:
     return value.get(name) if isinstance(value, dict) else None
 
 
+def _stop_reason(finish_reason: object) -> str:
+    """Return why an answer ended, in the words of `read_answer`; empty where the server does not say."""
+    if not isinstance(finish_reason, str) or not finish_reason:
+        return ""
+    known = STOP_REASONS.get(finish_reason.lower())
+    return known or storable(f"{UNKNOWN_END}{finish_reason}")[:MAX_STOP_REASON]
+
+
 def _text_of(content: object) -> str:
     """Return a text, or the texts of a list of parts, joined: some servers send thoughts as parts of another type."""
     if isinstance(content, list):
@@ -331,16 +363,15 @@ def _failure_by_status(problem: APIStatusError, route: Route) -> Failure:
 
     For example ``HTTP 401: Incorrect API key provided (check OPENAI_API_KEY)``. A prompt that a filter refused is `refused`.
     """
-    words = _words_of(problem.body) or "no reason given"
-    field = _field(problem.body, "param")
-    if isinstance(field, str) and field not in words:
-        words = f"{words} (of {field})"
+    words = words_of(problem.body) or "no reason given"
     line = short_line(f"HTTP {problem.status_code}: {words}", MAX_DETAIL)
     if _is_filtered(problem.body, words):
         return Failure(Status.REFUSED, f"a content filter refused the prompt: {line}")
     hint = ""
     if problem.status_code == 401:
         hint = "check OPENAI_API_KEY"
+    if is_redirect(problem.status_code):
+        hint = REDIRECTED
     if problem.status_code == 404:
         hint = _hint_of_404(words, route)
     if problem.status_code == 429 and problem.code in QUOTA_CODES:
@@ -361,15 +392,3 @@ def _hint_of_404(words: str, route: Route) -> str:
     if "model" in words.lower() or route.model_at_server in words:
         return "check the model's name"
     return f"this server has no {PATH}: check the base URL {route.endpoint}, to which {PATH} is added; most end in /v1"
-
-
-def _words_of(body: object) -> str:
-    """Return what a server said of an error, in whichever form: a text, or an object with message, error or detail, or a list of them."""
-    for _ in range(MOST_NESTED):
-        if isinstance(body, str):
-            return body
-        if isinstance(body, list):
-            body = body[0] if body else ""  # Gemini's
-        elif isinstance(body, dict):
-            body = next((body[name] for name in NAMES_OF_WORDS if body.get(name)), "")
-    return ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.conf import settings
 
-from agents.kit.llm.providers.anthropic import Platform, without_custom_headers
+from agents.kit.llm.providers.anthropic import Platform, signed_by, without_custom_headers
 from agents.kit.llm.providers.base import Failure, Route, is_installed
 from agents.kit.llm.requests import Status
 
@@ -57,14 +57,9 @@ class Vertex(Platform):
     def new_client(self, route: Route, *, retries: int, pool: httpx2.AsyncClient) -> Any:
         import anthropic
 
-        client = anthropic.AsyncAnthropicVertex(
-            region=settings.CLOUD_ML_REGION,
-            project_id=_project(),
-            base_url=route.base_url,
-            max_retries=retries,
-            http_client=pool,
-            open_telemetry=False,
-        )
+        account = {"region": settings.CLOUD_ML_REGION, "project_id": _project(), "base_url": route.base_url}
+        client = anthropic.AsyncAnthropicVertex(**account, max_retries=retries, http_client=pool, open_telemetry=False)
+        signed_by(client, anthropic.AnthropicVertex(**account, open_telemetry=False))
         return without_custom_headers(client)
 
     def failure_of(self, problem: Exception, route: Route) -> Failure | None:

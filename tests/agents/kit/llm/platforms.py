@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,14 +68,7 @@ def google_tokens(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     server = HTTPServer(("127.0.0.1", 0), _Tokens)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    account = {
-        "type": "service_account",
-        "project_id": "another-project",
-        "private_key_id": "1",
-        "private_key": _private_key(),
-        "client_email": "judge@another-project.iam.gserviceaccount.com",
-        "token_uri": f"http://127.0.0.1:{server.server_port}/token",
-    }
+    account = service_account(f"http://127.0.0.1:{server.server_port}/token")
     path = folder / "google.json"
     path.write_text(json.dumps(account), encoding="utf-8")
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
@@ -82,6 +76,37 @@ def google_tokens(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     server.shutdown()
     server.server_close()
     thread.join(5)
+
+
+@contextmanager
+def hanging_credentials(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have a platform's credentials come from a server of this machine that takes connections and answers none until the end."""
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        if name == "bedrock":
+            for setting in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+                monkeypatch.delenv(setting, raising=False)
+            monkeypatch.setenv("AWS_CONFIG_FILE", str(folder / "absent"))
+            monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(folder / "absent"))
+            monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{address}/token")
+        else:
+            account = service_account(f"{address}/token")
+            path = folder / "hanging.json"
+            path.write_text(json.dumps(account), encoding="utf-8")
+            monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+        yield
+
+
+def service_account(token_uri: str) -> dict[str, str]:
+    """Return the file of a service account of Google's whose tokens come from an address."""
+    return {
+        "type": "service_account",
+        "project_id": "another-project",
+        "private_key_id": "1",
+        "private_key": _private_key(),
+        "client_email": "judge@another-project.iam.gserviceaccount.com",
+        "token_uri": token_uri,
+    }
 
 
 @cache

@@ -117,9 +117,9 @@ def test_an_endpoint_refusing_the_schema_is_asked_without_at_once_and_afterwards
 
 def test_a_400_for_another_reason_stays_rejected_and_is_not_remembered(llm_server: LLMServer, wire: Wire) -> None:
     llm_server.reply(status=400, message="prompt is too long")
-    llm_server.reply(status=400, message="prompt is too long")
 
     assert complete(judge_request()).status is Status.REJECTED
+    assert llm_server.calls == 1
     assert complete(judge_request()).ok
     assert wire.schema_field in llm_server.bodies[-1]
 
@@ -133,3 +133,17 @@ def test_a_failure_without_the_schema_too_is_not_blamed_on_the_schema(llm_server
     assert (first.status, first.attempts) == (Status.UNAVAILABLE, 2)
     assert second.ok
     assert wire.schema_field in llm_server.bodies[-1]
+
+
+def test_one_refusal_by_chance_takes_nothing_from_later_requests(llm_server: LLMServer, wire: Wire) -> None:
+    llm_server.always(json=GOOD)
+    llm_server.reply(status=400, message="the weights are loading, try again")
+    assert complete(judge_request()).ok
+    assert complete(judge_request()).ok
+    whole = llm_server.bodies[-1]
+    llm_server.reply(status=400, message="the weights are loading, try again")
+    assert complete(judge_request()).ok
+
+    assert complete(judge_request()).attempts == 1
+    assert set(llm_server.bodies[-1]) == set(whole)
+    assert wire.schema_field in whole

@@ -193,18 +193,54 @@ def test_what_a_model_refuses_is_left_out_at_once_and_afterwards(
     assert all(77 in body.values() for body in chat_server.bodies), "the answer is always limited"
 
 
-def test_a_refusal_may_name_its_field_beside_its_words(chat_server: LLMServer) -> None:
-    error = {"message": "Invalid value: 'none'.", "param": "reasoning_effort", "code": "invalid_value"}
-    refusal = {"status": 400, "raw": json.dumps({"error": error})}
-    chat_server.respond = lambda body: refusal if "reasoning_effort" in body else {"text": "Fine."}
+@pytest.mark.parametrize(
+    ("status", "answer"),
+    [
+        (400, {"error": {"message": "Invalid value: 'none'.", "param": "reasoning_effort", "code": "invalid_value"}}),
+        (422, {"detail": [{"loc": ["body", "reasoning_effort"], "msg": "Extra inputs are not permitted"}]}),
+        (400, [{"error": {"message": "Budget 0 is invalid. This model only works in thinking mode.", "code": 400}}]),
+    ],
+    ids=["OpenAI", "FastAPI", "Gemini"],
+)
+def test_a_refusal_may_name_its_field_beside_its_words(chat_server: LLMServer, status: int, answer: Any) -> None:
+    refusal = {"status": status, "raw": json.dumps(answer)}
+    chat_server.respond = lambda body: refusal if "reasoning_effort" in body else None
 
-    assert complete(text_request()).ok
+    assert complete(judge_request()).ok
+    assert complete(judge_request()).attempts == 1
+    assert all("response_format" in body for body in chat_server.bodies)
+
+
+def test_a_refusal_that_names_nothing_is_met_without_losing_the_schema(chat_server: LLMServer) -> None:
+    refusal = {"status": 422, "message": "Unprocessable Entity"}
+    chat_server.respond = lambda body: refusal if "reasoning_effort" in body else None
+
+    replies = [complete(judge_request()) for _ in range(3)]
+
+    assert [(reply.ok, reply.attempts) for reply in replies] == [(True, 2), (True, 2), (True, 1)]
+    assert all("response_format" in body for body in chat_server.bodies)
 
 
 def test_a_limit_of_tokens_that_is_refused_in_both_words_is_an_error(chat_server: LLMServer) -> None:
-    chat_server.always(status=400, message="'max_tokens' or 'max_completion_tokens' is too large: 2048")
+    chat_server.always(status=400, message="'max_tokens' or 'max_completion_tokens' is not supported")
 
     assert (complete(text_request()).status, chat_server.calls) == (Status.REJECTED, 2)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "max_tokens is too large: 2048. This model supports at most 1024 completion tokens.",
+        "'max_tokens' must be at most 1024",
+        "This model's maximum context length is 8192 tokens. However, you requested 9000 (max_tokens 2048).",
+    ],
+)
+def test_a_request_that_is_too_large_is_refused_once_and_keeps_its_limit(chat_server: LLMServer, words: str) -> None:
+    chat_server.reply(status=400, message=words)
+
+    assert (complete(judge_request()).status, chat_server.calls) == (Status.REJECTED, 1)
+    assert complete(judge_request()).ok
+    assert {"max_tokens", "response_format", "reasoning_effort"} <= set(chat_server.bodies[-1])
 
 
 def test_a_model_that_refuses_one_thing_after_the_other_answers_in_the_end(chat_server: LLMServer) -> None:
@@ -325,6 +361,25 @@ def test_an_answer_ends_as_its_finish_says(chat_server: LLMServer, raw: str, sta
 
 
 @pytest.mark.parametrize(
+    ("finish_reason", "status"),
+    [
+        ("model_length", Status.TRUNCATED),
+        ("abort", Status.TRUNCATED),
+        ("insufficient_system_resource", Status.TRUNCATED),
+        ("SAFETY", Status.REFUSED),
+        ("eos", Status.OK),
+        ("", Status.OK),
+    ],
+)
+def test_no_answer_is_ok_that_a_server_broke_off(chat_server: LLMServer, finish_reason: str, status: Status) -> None:
+    chat_server.reply(raw=completion({"content": "Hel"}, finish_reason=finish_reason))
+
+    reply = complete(text_request())
+
+    assert (reply.status, reply.text, row_of(reply).status) == (status, "Hel", status)
+
+
+@pytest.mark.parametrize(
     "error",
     [
         {"code": "content_filter", "message": "The response was filtered due to the prompt"},
@@ -360,7 +415,8 @@ def test_a_prompt_that_a_filter_stops_is_refused_and_not_asked_again(
 def test_an_error_gives_the_servers_words_whatever_its_form(chat_server: LLMServer, raw: str) -> None:
     chat_server.always(status=400, raw=raw)
 
-    assert complete(text_request()).error == "HTTP 400: THE REASON"
+    error = complete(text_request()).error
+    assert error.removesuffix(" (of body.n)") == "HTTP 400: THE REASON"
 
 
 @pytest.mark.parametrize("raw", ["", "{}", "[]", '{"error": 7}', "[" * 500 + "]" * 500])

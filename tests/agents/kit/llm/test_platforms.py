@@ -11,11 +11,11 @@ import pytest
 import time_machine
 from pytest_django import Settings
 
-from agents.kit.llm import Status, complete
+from agents.kit.llm import Status, complete, complete_together
 from agents.kit.llm.endpoints import problem_of, route_of
 from agents.kit.llm.providers import batch_problem, provider_of
-from tests.agents.kit.llm.asking import Score, judge_request, row_of
-from tests.agents.kit.llm.platforms import SECRETS, needs, platform
+from tests.agents.kit.llm.asking import Score, judge_request, row_of, text_request
+from tests.agents.kit.llm.platforms import SECRETS, hanging_credentials, needs, platform
 from tests.llm_server import LLMServer
 
 GOOD = {"score": 7, "reason": "calm"}
@@ -237,6 +237,30 @@ def test_the_server_of_one_provider_gets_no_key_of_another(settings: Settings) -
     assert route_of("actor", "claude-haiku-5-5").base_url == "http://127.0.0.1:11434"
 
 
+@pytest.mark.parametrize(
+    "model", ["bedrok:x", "OpenAI:gpt-5.4-mini", "azure:gpt-5.4-mini", "anthropic:claude-haiku-5-5"]
+)
+def test_a_provider_that_is_misnamed_is_not_taken_for_anthropic(settings: Settings, model: str) -> None:
+    settings.ANTHROPIC_API_KEY, settings.ANTHROPIC_BASE_URL, settings.JUDGE_BASE_URL = "a-key", "", ""
+    settings.JUDGE_MODEL = model
+
+    route = route_of("judge")
+
+    assert not route.is_distant
+    assert route.problem == problem_of("judge", model)
+    assert "bedrock" in route.problem or "write 'claude-haiku-5-5'" in route.problem
+    settings.JUDGE_BASE_URL = "http://127.0.0.1:11434"
+    assert route_of("judge").is_distant == (not model.startswith("anthropic:"))
+
+
+def test_a_server_beside_an_offline_model_gets_no_key_of_another_provider(settings: Settings) -> None:
+    settings.OPENAI_API_KEY, settings.ANTHROPIC_API_KEY = "o-key", "a-key"
+    settings.JUDGE_MODEL, settings.JUDGE_BASE_URL = "offline:lexical-1", "https://ours.example"
+
+    assert route_of("judge", "openai:gpt-5.4-mini").base_url == "https://api.openai.com/v1"
+    assert route_of("judge", "claude-haiku-5-5").base_url == "https://ours.example"
+
+
 def test_a_name_with_a_colon_of_its_own_is_no_platform() -> None:
     assert provider_of("llama3:8b").is_default
     assert provider_of("bedrock").is_default
@@ -293,3 +317,22 @@ def test_credentials_that_are_not_there_are_named(
 
     assert (reply.status, reply.attempts) == (Status.REJECTED, 0)
     assert "check GOOGLE_APPLICATION_CREDENTIALS" in reply.error
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", ["bedrock", "vertex"])
+def test_credentials_that_hang_keep_no_other_provider_from_answering(
+    llm_server: LLMServer, settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    needs("boto3", "google.auth")
+    platform(name, llm_server.url, settings)
+    settings.AWS_BEARER_TOKEN_BEDROCK = ""
+    settings.AWS_REGION = "eu-north-1"  # the SDK remembers the credentials that it found for a region
+    settings.ACTOR_MODEL = "claude-haiku-5-5"
+    settings.ACTOR_BASE_URL = llm_server.url.replace("127.0.0.1", "localhost")  # a name that has to be resolved
+    with hanging_credentials(name, tmp_path, monkeypatch):
+        replies = complete_together([judge_request() for _ in range(40)], deadline=1)
+        other = complete(text_request(), deadline=3)
+
+    assert {reply.status for reply in replies} == {Status.TIMEOUT}
+    assert other.ok, other.error

@@ -51,8 +51,10 @@ def test_the_newest_price_in_force_on_the_day_counts(day: date, dollars: Decimal
 def test_a_dated_model_name_has_the_price_of_the_undated_name() -> None:
     price(date(2026, 1, 1), "3")
 
-    assert million("m-20260301", NOVEMBER) == 3
-    assert million("m-2", NOVEMBER) is None
+    for date_in_name in ("-20260301", "-2026-03-01", "@20260301", "-20260301-v1:0"):
+        assert million(f"m{date_in_name}", NOVEMBER) == 3
+    for version in ("-2", "-v1:0", "-2026"):
+        assert million(f"m{version}", NOVEMBER) is None
 
 
 def test_an_alias_has_the_price_of_the_model_that_served_it() -> None:

@@ -243,14 +243,16 @@ def test_a_server_that_refuses_tools_says_so_once(
         (429, Status.RATE_LIMITED),
     ],
 )
-def test_an_http_error_is_a_value(llm_server: LLMServer, http_status: int, status: Status) -> None:
+def test_an_http_error_is_a_value(llm_server: LLMServer, wire: Wire, http_status: int, status: Status) -> None:
     llm_server.always(status=http_status, message="the server's words")
 
     reply = complete(text_request())
 
     assert reply.status is status
     assert reply.error.startswith(f"HTTP {http_status}: the server's words")
-    assert reply.attempts == llm_server.calls == 1
+    # A server of Chat Completions that names nothing may mean what few of them know: that the model is not to think.
+    is_asked_again = wire.name == "openai" and http_status in (400, 422)
+    assert reply.attempts == llm_server.calls == (2 if is_asked_again else 1)
     assert LLMCall.objects.get().status == status
 
 
@@ -272,6 +274,18 @@ def test_a_404_names_its_cause(llm_server: LLMServer, wire: Wire, answer: dict[s
     assert reply.status is Status.REJECTED
     assert reply.error.startswith("HTTP 404: ")
     assert cause.format(path=wire.added_path) in reply.error
+
+
+@pytest.mark.parametrize("http_status", [301, 307])
+def test_a_redirect_is_not_followed_and_is_named(llm_server: LLMServer, wire: Wire, http_status: int) -> None:
+    with LLMServer() as other:
+        llm_server.always(status=http_status, headers={"location": other.url + "/v1/messages"})
+
+        reply = complete(text_request())
+
+        assert (reply.status, llm_server.calls, other.calls) == (Status.REJECTED, 1, 0)
+        assert f"HTTP {http_status}" in reply.error
+        assert "redirects are not followed" in reply.error
 
 
 @over_open_wires
