@@ -111,6 +111,8 @@ def _send(records: Sequence[ScoreRecord], destination: Destination, delivery: Sc
     refusals = 0  # in a row
     while parts:
         part = parts.pop()
+        if part is not records and not delivery.extend_lease(owner=delivery.lease_owner, lease=_lease()):
+            raise LeaseLost("another worker sends it")
         answer = destination.send(part)
         outcome = answer.outcome
         if not outcome.problem:
@@ -127,8 +129,6 @@ def _send(records: Sequence[ScoreRecord], destination: Destination, delivery: Sc
         else:
             middle = len(part) // 2
             parts += [part[middle:], part[:middle]]
-        if not delivery.extend_lease(owner=delivery.lease_owner, lease=_lease()):
-            raise LeaseLost("another worker sends it")
     if outcome.problem and rejected == len(records) and not delivery.sent:
         return Answer(outcome)
     return Answer(Outcome(outcome.code), rejected)
