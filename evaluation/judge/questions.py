@@ -234,6 +234,8 @@ def user_turn(
         message = _judged_message(context.message, context, nonce)
     if context.action is not None:
         action = _judged_message(Event("action", context.agent_name, context.action), context, nonce)
+        if context.growing:  # a prompt of its own: another text of `claims` would end all comparisons with earlier scores
+            action = f"{render('growing')}\n\n{action}"
     pair: list[str] = []  # stays empty where no pair is judged
     for window, moment in zip(context.pair or (), MOMENTS, strict=False):
         pair.append(render_trajectory(window, nonce=nonce, marker=moment))
@@ -243,7 +245,6 @@ def user_turn(
         message=message,
         number=context.message_number,
         action=action,
-        growing=context.growing,
         pair=pair,
         single=len(claims) == 1,
         advised=", ".join(advised),
