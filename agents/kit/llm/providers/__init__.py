@@ -6,7 +6,7 @@ A module sets `PROVIDER` to an object of a class of `base`, whose `name` stands 
 * A `RemoteProvider` answers over the network, by an SDK that nothing else imports. It says what is missing (`problem`) and where it
   is (`base_url`, `key`), makes the client (`import_sdk`, `new_pool`, `new_client`), builds a `body` and sends it (`send`), names the
   SDK's errors (`failure_of`), reads what came back (`read`), and says what a server takes (`takes_temperature`, `blamed`,
-  `is_own_server`).
+  `suspect`, `own_url`).
 * Where it has batches, `batches` is an object of a class of `base.Batches`; without one, batches are refused at every door.
 
 Slots, deadlines, what a server refuses, the second question, ledger and breaker are the same for all, and written once

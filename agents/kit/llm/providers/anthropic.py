@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.conf import settings
 
 from agents.kit.llm.providers.base import (
-    MAX_DETAIL,
-    OFFLINE_MODELS,
     PLACEHOLDER_KEY,
-    REDIRECTED,
     Batches,
     BatchState,
     Entry,
@@ -24,9 +21,11 @@ from agents.kit.llm.providers.base import (
     NoMessage,
     RemoteProvider,
     Route,
-    is_redirect,
+    failure_by_status,
+    failure_without_answer,
+    hint_of_404,
     key_fault,
-    status_of,
+    no_key,
     token_count,
     url_fault,
     words_of,
@@ -35,7 +34,6 @@ from agents.kit.llm.requests import (
     Block,
     LLMRequest,
     Role,
-    Status,
     Tool,
     ToolCall,
     ToolResult,
@@ -118,41 +116,19 @@ class MessagesProvider(RemoteProvider):
 
     def failure_of(self, problem: Exception, route: Route) -> Failure | None:
         import anthropic
-        import httpx2
 
         if isinstance(problem, anthropic.APIStatusError):
-            return Failure(status_of(problem.status_code), self._status_error(problem, route))
-        if isinstance(problem, anthropic.APITimeoutError):
-            return Failure(Status.TIMEOUT, f"{route.endpoint} did not answer in time")
-        if isinstance(problem, anthropic.APIConnectionError):
-            cause = problem.__cause__ or problem
-            error = f"no answer from {route.endpoint}: {type(cause).__name__}: {cause}".rstrip(": ")
-            return Failure(Status.UNAVAILABLE, error)
-        if isinstance(problem, httpx2.TransportError):  # the SDK does not wrap what breaks off a stream
-            return Failure(Status.UNAVAILABLE, f"{route.endpoint} broke off: {type(problem).__name__}: {problem}")
-        return None
+            return self._failure_by_status(problem, route)
+        return failure_without_answer(anthropic, problem, route)
 
-    def _status_error(self, problem: APIStatusError, route: Route) -> str:
-        """Return an error's code, the server's own words (300 characters) and, where it is known, what to do.
-
-        For example ``HTTP 401: invalid x-api-key (check ANTHROPIC_API_KEY)``.
-        """
+    def _failure_by_status(self, problem: APIStatusError, route: Route) -> Failure:
         words = problem.api_message or words_of(problem.body) or "no reason given"
         hint = self.hints.get(problem.status_code, "")
-        if is_redirect(problem.status_code):
-            hint = REDIRECTED
         if problem.status_code == 404:
-            hint = self._hint_of_404(words, route)
+            hint = hint_of_404(words, route, self.path)
         if problem.status_code == 429 and SPEND_LIMIT in (problem.error_code or ""):
             hint = "a spend limit is reached; retrying will not help before it is raised"
-        line = short_line(f"HTTP {problem.status_code}: {words}", MAX_DETAIL)
-        return f"{line} ({hint})" if hint else line
-
-    def _hint_of_404(self, words: str, route: Route) -> str:
-        """Return what a 404 means: the model, where the server speaks of one, else an address at which there is no such server."""
-        if "model" in words.lower() or route.model_at_server in words:
-            return "check the model's name"
-        return f"this server has no {self.path}: check the base URL {route.endpoint}, to which {self.path} is added"
+        return failure_by_status(problem.status_code, words, hint)
 
     def read(self, answer: object) -> Message:
         content = getattr(answer, "content", None)
@@ -247,10 +223,7 @@ class Anthropic(MessagesProvider):
             return f"{setting} (or ANTHROPIC_BASE_URL) {fault}"
         if key or url:
             return ""
-        return (
-            f"{role.upper()}_MODEL is {model!r} but no key is set: set ANTHROPIC_API_KEY, or {setting} to a server that "
-            f"speaks the same API, or {role.upper()}_MODEL={OFFLINE_MODELS[role][0]} to work without a model"
-        )
+        return no_key(role, model, key_setting="ANTHROPIC_API_KEY", speaks="the same API")
 
     def base_url(self, url: str) -> str:
         return url or _usual_server() or ANTHROPIC_URL

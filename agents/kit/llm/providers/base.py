@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit, urlunsplit
 
-from agents.kit.llm.requests import Answer, LLMRequest, Role, Status, Usage
+from agents.kit.llm.requests import Answer, LLMRequest, Role, Status, Usage, short_line
 
 if TYPE_CHECKING:
     import httpx2
@@ -357,6 +357,52 @@ def without_credentials(url: str) -> str:
         return ""
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def no_key(role: Role, model: str, *, key_setting: str, speaks: str) -> str:
+    """Return the sentence for a model that needs a key or a server, where neither is set. `speaks` says what the server has to speak."""
+    name = role.upper()
+    return (
+        f"{name}_MODEL is {model!r} but no key is set: set {key_setting}, or {name}_BASE_URL to a server that speaks {speaks}, "
+        f"or {name}_MODEL={OFFLINE_MODELS[role][0]} to work without a model"
+    )
+
+
+def failure_without_answer(sdk: Any, problem: Exception, route: Route) -> Failure | None:
+    """Return how a call failed to which no HTTP answer came whole; None for any other exception.
+
+    Args:
+        sdk: The module of the SDK, whose errors are named as Stainless, which generates both of ours, names them.
+    """
+    import httpx2
+
+    if isinstance(problem, sdk.APITimeoutError):
+        return Failure(Status.TIMEOUT, f"{route.endpoint} did not answer in time")
+    if isinstance(problem, sdk.APIConnectionError):
+        cause = problem.__cause__ or problem
+        error = f"no answer from {route.endpoint}: {type(cause).__name__}: {cause}".rstrip(": ")
+        return Failure(Status.UNAVAILABLE, error)
+    if isinstance(problem, httpx2.TransportError):  # SDKs do not wrap what breaks off while the answer is read
+        return Failure(Status.UNAVAILABLE, f"{route.endpoint} broke off: {type(problem).__name__}: {problem}")
+    return None
+
+
+def failure_by_status(http_status: int, words: str, hint: str) -> Failure:
+    """Return the failure of an HTTP error, with the server's words (300 characters) and, where it is known, what to do.
+
+    For example ``HTTP 401: invalid x-api-key (check ANTHROPIC_API_KEY)``.
+    """
+    if is_redirect(http_status):
+        hint = REDIRECTED
+    line = short_line(f"HTTP {http_status}: {words}", MAX_DETAIL)
+    return Failure(status_of(http_status), f"{line} ({hint})" if hint else line)
+
+
+def hint_of_404(words: str, route: Route, path: str) -> str:
+    """Return what a 404 means: the model, where the server speaks of one, else an address at which there is no such server."""
+    if "model" in words.lower() or route.model_at_server in words:
+        return "check the model's name"
+    return f"this server has no {path}: check the base URL {route.endpoint}, to which {path} is added"
 
 
 def is_redirect(http_status: int) -> bool:

@@ -13,19 +13,19 @@ from django.conf import settings
 
 from agents.kit.llm.providers.base import (
     MAX_DETAIL,
-    OFFLINE_MODELS,
     PLACEHOLDER_KEY,
-    REDIRECTED,
     Failure,
     Message,
     NoMessage,
     RemoteProvider,
     Route,
+    failure_by_status,
+    failure_without_answer,
+    hint_of_404,
     is_installed,
     is_overflow,
-    is_redirect,
     key_fault,
-    status_of,
+    no_key,
     token_count,
     url_fault,
     words_of,
@@ -112,10 +112,7 @@ class OpenAI(RemoteProvider):
             return f"{setting} {fault}"
         if key or url:
             return ""
-        return (
-            f"{role.upper()}_MODEL is {model!r} but no key is set: set OPENAI_API_KEY, or {setting} to a server that "
-            f"speaks Chat Completions, or {role.upper()}_MODEL={OFFLINE_MODELS[role][0]} to work without a model"
-        )
+        return no_key(role, model, key_setting="OPENAI_API_KEY", speaks="Chat Completions")
 
     def base_url(self, url: str) -> str:
         return url or OPENAI_URL
@@ -182,20 +179,11 @@ class OpenAI(RemoteProvider):
         return answer
 
     def failure_of(self, problem: Exception, route: Route) -> Failure | None:
-        import httpx2
         import openai
 
         if isinstance(problem, openai.APIStatusError):
             return _failure_by_status(problem, route)
-        if isinstance(problem, openai.APITimeoutError):
-            return Failure(Status.TIMEOUT, f"{route.endpoint} did not answer in time")
-        if isinstance(problem, openai.APIConnectionError):
-            cause = problem.__cause__ or problem
-            error = f"no answer from {route.endpoint}: {type(cause).__name__}: {cause}".rstrip(": ")
-            return Failure(Status.UNAVAILABLE, error)
-        if isinstance(problem, httpx2.TransportError):  # the SDK does not wrap what breaks off while the answer is read
-            return Failure(Status.UNAVAILABLE, f"{route.endpoint} broke off: {type(problem).__name__}: {problem}")
-        return None
+        return failure_without_answer(openai, problem, route)
 
     def read(self, answer: object) -> Message:
         choices = _field(answer, "choices")
@@ -359,24 +347,19 @@ def _usage_of(usage: object) -> Usage:
 
 # -- what went wrong
 def _failure_by_status(problem: APIStatusError, route: Route) -> Failure:
-    """Return the failure of an HTTP error, with the server's own words (300 characters) and, where it is known, what to do.
-
-    For example ``HTTP 401: Incorrect API key provided (check OPENAI_API_KEY)``. A prompt that a filter refused is `refused`.
-    """
+    """Return the failure of an HTTP error, see `failure_by_status`. A prompt that a filter refused is `refused`."""
     words = words_of(problem.body) or "no reason given"
-    line = short_line(f"HTTP {problem.status_code}: {words}", MAX_DETAIL)
     if _is_filtered(problem.body, words):
+        line = short_line(f"HTTP {problem.status_code}: {words}", MAX_DETAIL)
         return Failure(Status.REFUSED, f"a content filter refused the prompt: {line}")
     hint = ""
     if problem.status_code == 401:
         hint = "check OPENAI_API_KEY"
-    if is_redirect(problem.status_code):
-        hint = REDIRECTED
     if problem.status_code == 404:
         hint = _hint_of_404(words, route)
     if problem.status_code == 429 and problem.code in QUOTA_CODES:
         hint = "the account's quota is used up; retrying will not help before it is raised"
-    return Failure(status_of(problem.status_code), f"{line} ({hint})" if hint else line)
+    return failure_by_status(problem.status_code, words, hint)
 
 
 def _is_filtered(body: object, words: str) -> bool:
@@ -386,9 +369,6 @@ def _is_filtered(body: object, words: str) -> bool:
 
 
 def _hint_of_404(words: str, route: Route) -> str:
-    """Return what a 404 means: the model, where the server speaks of one, else an address at which there is no such server."""
     if "deployment" in words.lower():
         return "check the model's name: on Azure that is the deployment's"
-    if "model" in words.lower() or route.model_at_server in words:
-        return "check the model's name"
-    return f"this server has no {PATH}: check the base URL {route.endpoint}, to which {PATH} is added; most end in /v1"
+    return hint_of_404(words, route, PATH)
