@@ -426,14 +426,14 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
         if tab is None or tab.has_form:
             return super().change_view(request, object_id, form_url, extra_context)
         row = self.get_object(request, unquote(object_id))
+        if row is None:  # which Django says in its own way
+            return super().change_view(request, object_id, form_url, extra_context)
         if not self.has_view_permission(request, row):
             raise PermissionDenied
-        if row is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
         return self.page(
             request,
             "admin/tab.html",
-            capfirst(self.opts.verbose_name),
+            capfirst(str(self.opts.verbose_name)),
             subtitle=str(row),
             original=row,
             change=True,
