@@ -41,7 +41,7 @@ def answer_round(asked: Round, *, user_id: int) -> GuardrailAnswer:
     """
     if is_marked(asked.header(MARK_HEADER)):  # a call of ours, which writes a sentence again
         return NOTHING_TO_SAY
-    speaker = find_speaker(asked.parameters)
+    speaker = find_speaker(asked.parameters, is_call=asked.input_type == "request")
     if speaker.config.gate_is_off or not asked.litellm_call_id:
         return NOTHING_TO_SAY
     if asked.input_type == "request":

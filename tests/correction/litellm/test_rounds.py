@@ -386,6 +386,13 @@ def test_a_wrong_configuration_is_refused_with_what_is_allowed(
     assert list(refused(client.post(ROUTE, body))) == [field]
 
 
+def test_a_wrong_agent_is_refused_although_the_defaults_gate_is_off(client: Program) -> None:
+    settle(agent=None, changes={"gate_mode": "off"})
+    body = {"input_type": "request", "litellm_call_id": "1", "additional_provider_specific_params": {"agent": "nobody"}}
+
+    assert list(refused(client.post(ROUTE, body))) == ["additional_provider_specific_params.agent"]
+
+
 def test_what_a_newer_litellm_sends_besides_is_passed_over(client: Program) -> None:
     body = {
         "input_type": "request",
