@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +16,7 @@ from agents.models import Agent, Channel, Message
 from agents.models.conversations import names_of_agents, outsider_name
 from agents.transcripts.ingest import store_ingested
 from agents.transcripts.prepare import NAME_LIMIT, Author, Prepared, Target
-from agents.transcripts.readers.traces import ASSISTANT, Call, Item, conversations
+from agents.transcripts.readers.traces import ASSISTANT, Call, Item, Said, conversations
 from agents.transcripts.records import SourceMessage
 from agents.transcripts.spans import said_last
 from agents.transcripts.store import Rights
@@ -115,6 +116,7 @@ def _store_conversation(
         if channel is not None and channel.synthetic:
             raise NotStored(f"channel {slug!r} is synthetic: real messages are never mixed with it")
         spoken = {slug: said_last(channel)} if channel is not None else {}
+        call.inputs = [_skipped_unless_said(item, spoken.get(slug, []), agent) for item in call.inputs]
         new = [record for record in conversations([call], spoken) if isinstance(record, SourceMessage)]
         if new:
             # The channel is one of the gateway's own, by its name: what may store messages may make it and have the agent join.
@@ -122,6 +124,16 @@ def _store_conversation(
     if not call.outputs:
         return None
     return Message.objects.filter(channel__slug=slug, external_id=f"{call.id}:{len(call.inputs)}").first()
+
+
+def _skipped_unless_said(item: Item, said: Sequence[Said], agent: Agent) -> Item:
+    """Return a message of a call; one by the assistant that is not stored as the agent's is skipped, for any client can make it up."""
+    if item.role != ASSISTANT:
+        return item
+    for speaker, text in said:
+        if speaker == agent.slug and text.strip() == item.text.strip():
+            return item
+    return replace(item, skip="not said by the agent here")
 
 
 def _prepared(messages: Sequence[SourceMessage], slug: str, agent: Agent) -> list[Prepared]:

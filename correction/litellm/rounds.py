@@ -116,23 +116,24 @@ def read_context(asked: Round, speaker: Speaker) -> CallContext:
 
 
 def _channel_slug(asked: Round, context: CallContext, agent: str) -> str:
-    """Return the slug of the conversation's channel: by the session that the client names, else by the person, else by how it begins."""
+    """Return the slug of the conversation's channel: by the session that the client names, else by the person, else by how it begins.
+
+    No session leads into the channel of another agent, person or, where no person is named, key of LiteLLM.
+    """
     session = storable(asked.session)
-    slug = slug_of(session)
-    if session and slug == session and len(CHANNEL_PREFIX + slug) <= 120:
-        return CHANNEL_PREFIX + slug
     end_user = storable(asked.request_data.user_api_key_end_user_id or "")
+    caller = end_user or storable(asked.request_data.user_api_key_hash or "")
     if session:
-        known_by = ["session", session]
+        known_by = ["session", agent, caller, session]
     elif end_user:
         known_by = ["user", agent, end_user]
     elif context.messages and not context.left_out:
-        known_by = ["first message", agent, context.system, context.messages[0].text]
+        known_by = ["first message", agent, caller, context.system, context.messages[0].text.strip()]
     else:
         known_by = ["call", asked.litellm_call_id or ""]
     # With the installation's key: who sees the slug cannot try whose id it was made of.
     digest = salted_hmac(CHANNEL_PREFIX, "\x00".join(known_by), algorithm="sha256").hexdigest()[:16]
-    words = slug[:60].strip("-_")  # of the session; the id of a person does not stand in a slug
+    words = slug_of(session)[:60].strip("-_")  # of the session; the id of a person does not stand in a slug
     return CHANNEL_PREFIX + "-".join(filter(None, [words, digest]))
 
 
