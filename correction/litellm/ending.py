@@ -18,6 +18,7 @@ from agents.transcripts.ingest import store_ingested
 from agents.transcripts.prepare import NAME_LIMIT, Author, Prepared, Target
 from agents.transcripts.readers.traces import ASSISTANT, Call, Item, Said, conversations
 from agents.transcripts.records import SourceMessage
+from agents.transcripts.sampling import conversation_sampler, sample_messages
 from agents.transcripts.spans import said_last
 from agents.transcripts.store import Rights
 from correction.gate.quality_check import newest_version
@@ -89,7 +90,7 @@ def _store_conversation(
 ) -> Message | None:
     """Store what of the conversation is new, the reply as it was returned among it; return the reply, None where there is none.
 
-    Of several choices the first is stored.
+    Of several choices the first is stored. Of a new conversation that `ingest_keep` leaves out nothing is.
 
     Raises:
         NotStored: The user of the token may not store messages, or the channel is a synthetic one.
@@ -120,7 +121,9 @@ def _store_conversation(
         new = [record for record in conversations([call], spoken) if isinstance(record, SourceMessage)]
         if new:
             # The channel is one of the gateway's own, by its name: what may store messages may make it and have the agent join.
-            store_ingested(_prepared(new, slug, agent), rights=Rights(user=row.user_id))
+            sampler = conversation_sampler()
+            kept = sample_messages(_prepared(new, slug, agent), sampler).messages
+            store_ingested(kept, rights=Rights(user=row.user_id), sampler=sampler)
     if not call.outputs:
         return None
     return Message.objects.filter(channel__slug=slug, external_id=f"{call.id}:{len(call.inputs)}").first()

@@ -178,6 +178,23 @@ def test_observing_holds_nothing_and_judges_what_was_stored(client: Program, llm
     assert not CorrectionLog.objects.exists()
 
 
+def test_conversations_are_sampled_as_those_that_come_by_other_ways(client: Program, llm_server: LLMServer) -> None:
+    gated("adherence", ingest_keep="rate", ingest_rate=0.5)
+    llm_server.respond = judging()
+    for person in range(12):
+        call(client, agent="ada", end_user=f"person {person}").stream(["I filed it."])
+    end_replies()
+
+    kept = Channel.objects.filter(slug__startswith="litellm-")
+    assert 0 < kept.count() < 12
+    assert {channel.inclusion_probability for channel in kept} == {0.5}
+    assert Message.objects.count() == 2 * kept.count()
+    assert GatedReply.objects.filter(status="completed").count() == 12
+    assert GatedReply.objects.filter(message__isnull=False).count() == kept.count()
+    assert [log.outcome for log in logs()] == ["passed"] * 12
+    assert GateSession.objects.filter(message__isnull=False).count() == kept.count()
+
+
 @pytest.mark.parametrize("may_store", [False, True])
 def test_conversations_are_stored_for_who_may_store_messages(llm_server: LLMServer, may_store: bool) -> None:
     gated("adherence")
