@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from django.conf import settings
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from agents.kit.bodies import Body, OneOf
 from correction.gate.quality_check import LONGEST_SPEAKER
@@ -14,6 +15,19 @@ SESSION_HEADERS = ("x-litellm-session-id", "x-litellm-trace-id")  # by which a c
 Text = Annotated[str, StringConstraints(strip_whitespace=False)]
 
 
+def _allowed_model(model: str) -> str:
+    """Return the name of a model that may be called for whoever has the token; empty = ACTOR_MODEL.
+
+    Raises:
+        ValueError: No setting allows it.
+    """
+    allowed = [str(settings.ACTOR_MODEL), *settings.GATE_REWRITE_MODELS]
+    if model and model not in allowed:
+        names = ", ".join(allowed)
+        raise ValueError(f"rewrite_model {model[:80]!r}: allowed: {names}; GATE_REWRITE_MODELS lists further ones")
+    return model
+
+
 class Parameters(Body):
     """What the operator of the gateway says of a guardrail (`additional_provider_specific_params`)."""
 
@@ -21,8 +35,10 @@ class Parameters(Body):
         "", max_length=200, description="slug of the agent that speaks; default: the system message is the persona"
     )
     speaker: str = Field("", max_length=LONGEST_SPEAKER, description="name of a speaker who is no agent here")
-    rewrite_model: str = Field(
-        "", max_length=200, description="model that writes failed sentences again; default: ACTOR_MODEL"
+    rewrite_model: Annotated[str, AfterValidator(_allowed_model)] = Field(
+        "",
+        max_length=200,
+        description="model that writes failed sentences again, one of GATE_REWRITE_MODELS; default: ACTOR_MODEL",
     )
     fallback_text: Annotated[str, StringConstraints(strip_whitespace=False)] = Field(
         "", max_length=4_000, description="said in place of the best attempt where all attempts failed"

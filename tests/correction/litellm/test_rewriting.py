@@ -29,7 +29,10 @@ def actor_calls(server: LLMServer) -> list[dict[str, Any]]:
     return [body for body in server.bodies if "output_config" not in body]
 
 
-def test_the_model_goes_on_behind_the_words_that_are_out(client: Program, llm_server: LLMServer) -> None:
+def test_the_model_goes_on_behind_the_words_that_are_out(
+    client: Program, llm_server: LLMServer, settings: Settings
+) -> None:
+    settings.GATE_REWRITE_MODELS = ["other"]
     gated("adherence")
     llm_server.respond = judging(Hooray=1, actor=["It is in F."])
 

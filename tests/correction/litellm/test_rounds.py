@@ -375,6 +375,7 @@ def test_hostile_texts_are_data(client: Program, llm_server: LLMServer, text: st
         ({"agent": "nobody"}, "additional_provider_specific_params.agent"),
         ({"agnet": "ada"}, "additional_provider_specific_params.agnet"),
         ({"speaker": "x" * 200}, "additional_provider_specific_params.speaker"),
+        ({"rewrite_model": "claude-opus-5"}, "additional_provider_specific_params.rewrite_model"),
     ],
 )
 def test_a_wrong_configuration_is_refused_with_what_is_allowed(
