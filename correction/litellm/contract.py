@@ -70,6 +70,7 @@ class Round(_Lenient):
     litellm_call_id: str | None = Field(None, max_length=LONGEST_CALL_ID, description="joins the rounds of a call")
     structured_messages: list[dict[str, Any]] | None = Field(None, description="the messages of the call, of a request")
     texts: list[Text] | None = Field(None, description="of a response: the text so far of each choice that has one")
+    model: Text | None = Field(None, description="of a request: the model that the client asks for")
     request_data: Metadata = Metadata()
     request_headers: dict[str, Text] | None = Field(None, description="headers of the call; values of those allowed")
     additional_provider_specific_params: Parameters | None = None

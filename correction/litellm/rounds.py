@@ -20,7 +20,7 @@ from correction.litellm.checking import SYSTEM, CallContext, Checker, Said, Spea
 from correction.litellm.contract import NOTHING_TO_SAY, GuardrailAnswer, Round
 from correction.litellm.models import IDLE, GatedReply
 from correction.litellm.replies import CALL_FAILED, ReplySoFar, StoredResult, Whose, digest_of, match_replies, new_ends
-from correction.litellm.rewriting import MARK_HEADER, is_marked, rewrite
+from correction.litellm.rewriting import is_marked, rewrite
 from correction.models import GateMode
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ def answer_round(asked: Round, *, user_id: int) -> GuardrailAnswer:
     Raises:
         Refused: The agent of the configuration does not exist.
     """
-    if is_marked(asked.header(MARK_HEADER)):  # a call of ours, which writes a sentence again
+    if is_marked(asked, user_id=user_id):  # a call of ours, which writes a sentence again
         return NOTHING_TO_SAY
     speaker = find_speaker(asked.parameters, is_call=asked.input_type == "request")
     if speaker.config.gate_is_off or not asked.litellm_call_id:
