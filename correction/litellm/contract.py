@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Annotated, Any
 
 from django.conf import settings
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from agents.kit.bodies import Body, OneOf
 from correction.gate.quality_check import LONGEST_SPEAKER
@@ -63,16 +64,39 @@ class Metadata(_Lenient):
     user_api_key_end_user_id: Text | None = Field(None, description="id of the person, as the client sent it")
 
 
+def _storable_id(call_id: str) -> str:
+    """Return a call's id, which a client may choose; of a long one a digest."""
+    if len(call_id) <= LONGEST_CALL_ID:
+        return call_id
+    return f"sha256:{hashlib.sha256(call_id.encode(errors='replace')).hexdigest()}"
+
+
+def _no_null(text: Any) -> Any:
+    """Return the text of a choice; one that has none yet may be null."""
+    return "" if text is None else text
+
+
+def _nothing_known(data: Any) -> Any:
+    """Return what LiteLLM knows of who calls, which may be null."""
+    return {} if data is None else data
+
+
 class Round(_Lenient):
     """What LiteLLM posts: before a call what was said (`request`), afterwards the texts of the reply so far (`response`)."""
 
     input_type: Annotated[str, OneOf("request", "response")]
-    litellm_call_id: str | None = Field(None, max_length=LONGEST_CALL_ID, description="joins the rounds of a call")
+    litellm_call_id: Annotated[str, AfterValidator(_storable_id)] | None = Field(
+        None, description="joins the rounds of a call"
+    )
     structured_messages: list[dict[str, Any]] | None = Field(None, description="the messages of the call, of a request")
-    texts: list[Text] | None = Field(None, description="of a response: the text so far of each choice that has one")
+    texts: list[Annotated[Text, BeforeValidator(_no_null)]] | None = Field(
+        None, description="of a response: the text so far of each choice that has one"
+    )
     model: Text | None = Field(None, description="of a request: the model that the client asks for")
-    request_data: Metadata = Metadata()
-    request_headers: dict[str, Text] | None = Field(None, description="headers of the call; values of those allowed")
+    request_data: Annotated[Metadata, BeforeValidator(_nothing_known)] = Metadata()
+    request_headers: dict[str, Text | None] | None = Field(
+        None, description="headers of the call; values of those allowed"
+    )
     additional_provider_specific_params: Parameters | None = None
 
     @property
@@ -83,7 +107,7 @@ class Round(_Lenient):
         """Return the value of a header of the call; empty where it has none."""
         for sent, value in (self.request_headers or {}).items():
             if sent.lower() == name:
-                return value
+                return value or ""
         return ""
 
     @property

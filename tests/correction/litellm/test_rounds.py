@@ -18,7 +18,7 @@ from correction.litellm.models import GatedReply
 from evaluation.propositions.schema import Rule, rule_while_growing
 from tests.api_client import Program, refused
 from tests.correction.gating import by_text, configure, gated, outcomes, statements, team_file
-from tests.correction.litellm.gateway import ASKED, ROUTE, call, chunks_of, end_replies, judging
+from tests.correction.litellm.gateway import ASKED, ROUTE, asked_judge, call, chunks_of, end_replies, judging
 from tests.declaring import declare
 from tests.evaluation.judging import tail_of
 from tests.llm_server import LLMServer
@@ -404,6 +404,21 @@ def test_what_a_newer_litellm_sends_besides_is_passed_over(client: Program) -> N
     }
 
     assert client.post(ROUTE, body).json()["action"] == "NONE"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"call_id": "x" * 3_000}, {"request_data": None}, {"request_headers": {"x-new": None}}, {"texts": [None, "Bye."]}],
+)
+def test_what_a_gateway_may_leave_out_ends_no_reply(
+    client: Program, llm_server: LLMServer, changes: dict[str, Any]
+) -> None:
+    gated("adherence")
+    llm_server.respond = judging()
+    stream = call(client, agent="ada", call_id=changes.pop("call_id", "1"))
+
+    assert stream.round("response", **{"texts": ["", "Bye."], **changes})["texts"] == ["", "Bye."]
+    assert asked_judge() == 1
 
 
 def test_a_crash_is_answered_so_that_litellm_may_let_the_text_pass(
