@@ -23,6 +23,7 @@ from evaluation.scorers.subjects import Event
 
 ASSISTANT = "assistant"
 SYSTEM = "system"
+TOOL = "tool"
 
 
 class Said(BaseModel):
@@ -37,7 +38,7 @@ class CallContext(BaseModel):
     """What a call brought with it; stored with the row of its reply until that is over.
 
     Attributes:
-        messages: What was said before, oldest first, without system prompts.
+        messages: What was said before, oldest first, without system prompts; what tools answered is for who writes again only.
         left_out: How many messages before these were left out.
         system: The system prompts, joined.
         speaker: Name of a speaker who is no agent.
@@ -135,6 +136,8 @@ class Checker:
             persona = persona_of(agent, None) if self.speaker.plan.propositions.show_persona else None
         events = []
         for said in self.context.messages:
+            if said.role == TOOL:  # judges see none of other messages either
+                continue
             if said.role == ASSISTANT:
                 events.append(Event("action", name, said.text))
             else:

@@ -18,7 +18,7 @@ from agents.turn.scripted import next_line
 from correction.gate.check import GateResult, persona_of
 from correction.gate.quality_check import newest_version
 from correction.gate.stage import best_attempt, feedback, write_attempt
-from correction.litellm.checking import ASSISTANT, Checker, load_session
+from correction.litellm.checking import ASSISTANT, TOOL, Checker, load_session
 from correction.litellm.contract import Parameters, Round
 from correction.litellm.models import GatedReply
 from correction.litellm.replies import ReplySoFar, StoredResult, Whose, whole_ends
@@ -30,6 +30,7 @@ MARK_SECONDS = 600  # for which a mark holds: longer than any call
 WRITING_SECONDS = 30.0  # for one attempt of the model that writes again
 MOST_WRITING_SECONDS = 60.0  # for all attempts at a reply: LiteLLM waits for the round only so long
 LEAST_WRITING_SECONDS = 1.0  # with less left it is not asked
+TOOL_ANSWERED = "(A tool answered:)"
 BEGINNING = "(The conversation begins with your message.)"  # a conversation with a model begins with another's message
 
 
@@ -151,7 +152,8 @@ class Rewriting:
             system = persona_of(speaker.agent, None)
         turns: list[Turn] = []
         for said in context.messages:
-            _add_turn(turns, said.role == ASSISTANT, said.text)
+            text = f"{TOOL_ANSWERED}\n{said.text}" if said.role == TOOL else said.text
+            _add_turn(turns, said.role == ASSISTANT, text)
         if self.begun.strip():
             _add_turn(turns, True, self.begun)
         note = render_prompt("litellm/continue", begun=bool(self.begun.strip()), feedback=feedback_text)

@@ -14,9 +14,9 @@ from django.utils.crypto import salted_hmac
 
 from agents.kit.text.storable import storable
 from agents.transcripts.prepare import slug_of
-from agents.transcripts.readers.traces import ASSISTANT, USER, items_of
+from agents.transcripts.readers.traces import ASSISTANT, TOOL_RESULT, USER, items_of
 from correction.gate.check import GateResult
-from correction.litellm.checking import SYSTEM, CallContext, Checker, Said, Speaker, find_speaker
+from correction.litellm.checking import SYSTEM, TOOL, CallContext, Checker, Said, Speaker, find_speaker
 from correction.litellm.contract import NOTHING_TO_SAY, GuardrailAnswer, Round
 from correction.litellm.models import IDLE, GatedReply
 from correction.litellm.replies import CALL_FAILED, ReplySoFar, StoredResult, Whose, digest_of, match_replies, new_ends
@@ -99,6 +99,8 @@ def read_context(asked: Round, speaker: Speaker) -> CallContext:
     systems: list[str] = []
     end_user = storable(asked.request_data.user_api_key_end_user_id or "")
     for item in items_of(storable(asked.structured_messages or []), USER) or []:
+        if item.skip == TOOL_RESULT and item.text.strip():
+            messages.append(Said(role=TOOL, text=item.text))
         if item.skip or not item.text.strip():
             continue
         if item.role in (SYSTEM, "developer"):
