@@ -51,7 +51,12 @@ def main() -> None:
         ],
     )
     answer = GenericGuardrailAPIResponse.from_dict(
-        {"action": "GUARDRAIL_INTERVENED", "texts": ["In the"], "stream_holdback_chars": [3], "blocked_reason": None}
+        {
+            "action": "GUARDRAIL_INTERVENED",
+            "texts": ["In the"],
+            "stream_holdback_chars": [3],
+            "blocked_reason": "it failed",
+        }
     )
     facts = {
         "version": version("litellm"),
@@ -59,7 +64,7 @@ def main() -> None:
         "input_types": sorted(get_args(request_types["input_type"])),
         "user_fields": sorted(GenericGuardrailAPIMetadata.__annotations__),
         "rounds": [request.model_dump(mode="json"), response.model_dump(mode="json")],
-        "answer_read": {name: getattr(answer, name) for name in ("action", "texts", "stream_holdback_chars")},
+        "answer_read": {name: getattr(answer, name) for name in vars(answer) if getattr(answer, name) is not None},
         "parameters": sorted(inspect.signature(GenericGuardrailAPI.__init__).parameters),
         "hooks": sorted(hook.value for hook in GenericGuardrailAPI.get_supported_event_hooks()),
         "transform_modes": choices(GenericGuardrailAPIOptionalParams, "streaming_transform_mode"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anthropic import Anthropic
+from anthropic import Anthropic, APIError
 
 from tests.gateway.model_server import CHUNKINGS, StreamedReply, tokens
 from tests.gateway.planted import MARK, PlantedReply, replies
@@ -52,6 +52,15 @@ def test_clients_of_anthropics_messages_get_what_passed(gateway: Gateway, model:
         gateway.model.replies[question] = StreamedReply(texts=[tokens(said)])
 
         assert said_over_messages(gateway, model, question, stream=stream) == received
+
+
+def test_a_stream_of_messages_that_cannot_be_changed_ends_where_it_fails(gateway: Gateway) -> None:
+    gateway.model.replies["Not held?"] = StreamedReply(texts=[tokens(f"{CHEERING} {CLEAN}")], pause=0.02)
+    gateway.model.replies["Not held, clean?"] = StreamedReply(texts=[tokens(CLEAN)], pause=0.02)
+
+    with pytest.raises(APIError):
+        said_over_messages(gateway, "ada", "Not held?", stream=True)
+    assert said_over_messages(gateway, "ada", "Not held, clean?", stream=True) == CLEAN
 
 
 def said_over_messages(gateway: Gateway, model: str, question: str, *, stream: bool) -> str:
