@@ -418,6 +418,7 @@ class Action:
     """A draft with everything it is judged by.
 
     Attributes:
+        excerpt: What the judge is shown in place of `text`, where that is too long to show; rules are checked on all of it.
         agent_name: Who is about to say it, as the judge reads it.
         agent_slug: Whose propositions hold for it; those of every agent always do.
         seeded: Whether the agent is one of the examples, so that their propositions hold.
@@ -441,6 +442,7 @@ class Action:
     channel_kind: str = ""
     is_reply: bool = False
     growing: bool = False
+    excerpt: str = ""
 
     def context(self, first_n: int, last_n: int) -> Context:
         """Return what the judge is shown, with that many events from the start and the end."""
@@ -448,7 +450,7 @@ class Action:
             agent_name=self.agent_name,
             persona=self.persona,
             window=self._window(first_n, last_n),
-            action=self.text,
+            action=self.excerpt or self.text,
             growing=self.growing,
             channel_name=self.channel_name,
         )

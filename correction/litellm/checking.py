@@ -17,7 +17,7 @@ from correction.gate.check import Action, CheckPlan, GateResult, check_actions, 
 from correction.gate.quality_check import CHANNEL_NAME, UNNAMED
 from correction.gate.stage import load_attempts
 from correction.litellm.contract import Parameters
-from correction.litellm.replies import ReplySoFar
+from correction.litellm.replies import ReplySoFar, excerpt_of
 from correction.models import GateSession
 from evaluation.scorers.subjects import Event
 
@@ -166,7 +166,9 @@ class Checker:
         """
         if not beginnings:
             return []
-        actions = [replace(self._action, text=text.strip(), growing=True) for text in beginnings]
+        actions = []
+        for text in beginnings:
+            actions.append(replace(self._action, text=text.strip(), excerpt=excerpt_of(text), growing=True))
         if is_whole:
             actions[-1] = replace(actions[-1], growing=False)
         work_id = f"gate_session:{self.session}"

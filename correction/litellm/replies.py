@@ -10,12 +10,15 @@ from uuid import UUID, uuid4
 
 from pydantic import BaseModel, Field
 
+from agents.kit.text.fences import MAX_EVENT_CHARACTERS
 from agents.kit.text.tokens import sentence_ends
 from correction.gate.check import GateResult
 from correction.models import GateDimensionResult, Outcome
 
 MOST_CHECKS = 8  # of a reply in one round; where it brings more sentences, some are checked together
-MOST_REMEMBERED = 20  # beginnings that passed, by their digests
+LONGEST_PART = 3_000  # characters that are new in one check: a judge is shown the last LONGEST_SHOWN of what it judges
+LONGEST_SHOWN = MAX_EVENT_CHARACTERS
+MOST_REMEMBERED = 50  # beginnings that passed, by their digests
 _COLUMNS = (
     *("dimension", "status", "score", "threshold", "passed", "reasoning", "recommendations", "reason", "judge"),
     *("proposition_id", "parts", "call_id", "duration_ms"),
@@ -140,15 +143,18 @@ def match_replies(texts: Sequence[str], known: Sequence[ReplySoFar]) -> list[Rep
 def new_ends(passed: str, text: str) -> list[int]:
     """Return the places in a growing text, rising, up to which it is to be checked: ends of sentences behind `passed`.
 
-    At most MOST_CHECKS; of more the sentences are put together, so that all parts have about as many.
+    Where there are more than MOST_CHECKS, sentences are put together, so that all parts have about as many; a part that is too long to be
+    shown is cut.
     """
-    return _at_most_checked([end for end in sentence_ends(text, growing=True) if text[len(passed) : end].strip()])
+    ends = [end for end in sentence_ends(text, growing=True) if text[len(passed) : end].strip()]
+    places = _with_cuts([*_at_most_checked(ends), len(text)], start=len(passed), ends=ends, text=text)
+    return places[:-1]  # the last is the end of what is unfinished
 
 
 def whole_ends(passed: str, text: str) -> list[int]:
     """Return the same for a text that is complete; the last place is its end."""
     ends = [end for end in sentence_ends(text) if text[len(passed) : end].strip() and text[end:].strip()]
-    return _at_most_checked([*ends, len(text)])
+    return _with_cuts(_at_most_checked([*ends, len(text)]), start=len(passed), ends=ends, text=text)
 
 
 def _at_most_checked(ends: list[int]) -> list[int]:
@@ -156,3 +162,39 @@ def _at_most_checked(ends: list[int]) -> list[int]:
     if len(ends) <= MOST_CHECKS:
         return ends
     return [ends[(number + 1) * len(ends) // MOST_CHECKS - 1] for number in range(MOST_CHECKS)]
+
+
+def _with_cuts(places: Sequence[int], *, start: int, ends: Sequence[int], text: str) -> list[int]:
+    """Return the places, and others between them where one is more than LONGEST_PART behind the one before.
+
+    Args:
+        start: Where the first part begins.
+        ends: Ends of sentences, where a long part is cut first; else it is cut at white space, else anywhere.
+    """
+    cut_places: list[int] = []
+    for place in places:
+        while place - start > LONGEST_PART:
+            start = _cut_place(start, ends, text)
+            cut_places.append(start)
+        cut_places.append(place)
+        start = place
+    return cut_places
+
+
+def _cut_place(start: int, ends: Sequence[int], text: str) -> int:
+    """Return where a long part that begins at `start` is cut."""
+    most = start + LONGEST_PART
+    before = [end for end in ends if start < end <= most]
+    if before:
+        return before[-1]
+    space = text.rfind(" ", start + 1, most)
+    return space if space > 0 else most
+
+
+def excerpt_of(text: str) -> str:
+    """Return what a judge is shown of a text: its end where it is too long, for the rest was judged before."""
+    text = text.strip()
+    if len(text) <= LONGEST_SHOWN:
+        return text
+    left_out = len(text) - LONGEST_SHOWN + 100
+    return f"[… {left_out} characters before this]\n{text[left_out:]}"

@@ -411,3 +411,33 @@ def test_a_call_too_large_to_read_is_answered_in_the_same_way(client: Program) -
     body = {"input_type": "request", "litellm_call_id": "1", "texts": ["x" * 11_000_000]}
 
     assert client.post(ROUTE, body).status_code == 503
+
+
+# -- long replies
+@pytest.mark.parametrize("size", [400, 0], ids=["streamed", "whole"])
+@pytest.mark.parametrize(
+    "before",
+    [" ".join(f"Line number {number} ends here now." for number in range(400)), "word " * 2_000, "x" * 9_000 + "."],
+    ids=["sentences", "one sentence", "one word"],
+)
+def test_the_end_of_a_long_reply_is_judged_like_its_beginning(
+    client: Program, llm_server: LLMServer, before: str, size: int
+) -> None:
+    gated("adherence")
+    llm_server.respond = judging(Hooray=1, actor=["Ours."])
+
+    said = call(client, agent="ada").stream(chunks_of(f"{before} Hooray! The rest.", size))
+
+    assert "Hooray" not in said
+    assert said.endswith("Ours.")
+
+
+def test_every_word_of_a_long_reply_is_shown_to_the_judge(client: Program, llm_server: LLMServer) -> None:
+    gated("adherence")
+    llm_server.respond = judging()
+    words = [f"w{number}" for number in range(4_000)]
+
+    call(client, agent="ada").stream([" ".join(words)])
+
+    shown = {word for text in judged_texts(llm_server) for word in text.split()}
+    assert set(words) <= shown
