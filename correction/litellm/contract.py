@@ -43,6 +43,7 @@ class _Lenient(Body):
 class Metadata(_Lenient):
     """What LiteLLM knows of who calls."""
 
+    user_api_key_hash: Text | None = Field(None, description="of the key by which the client calls LiteLLM")
     user_api_key_end_user_id: Text | None = Field(None, description="id of the person, as the client sent it")
 
 
