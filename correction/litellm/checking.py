@@ -90,13 +90,16 @@ def load_session(uuid: UUID, *, agent: Agent | None, speaker: str) -> GateSessio
     return session
 
 
-def find_speaker(parameters: Parameters) -> Speaker:
-    """Return who speaks, with their configuration; one query where the gate is off, two at most.
+def find_speaker(parameters: Parameters, *, is_call: bool) -> Speaker:
+    """Return who speaks, with their configuration; two queries at most.
 
-    Where the gate is off an agent that sets nothing of its own is not looked up.
+    Where the gate is off an agent that sets nothing of its own is looked up once a call, so that a wrong slug is noticed.
+
+    Args:
+        is_call: Whether the call itself is checked, not its reply.
 
     Raises:
-        Refused: There is no such agent; only where the gate is on.
+        Refused: There is no such agent.
     """
     own = defaults = None
     rows = AgentEvaluationConfig.objects.filter(Q(is_defaults=True) | Q(agent__slug=parameters.agent))
@@ -107,7 +110,7 @@ def find_speaker(parameters: Parameters) -> Speaker:
             own = row
     config = merge(own=own, defaults=defaults)
     agent = own.agent if own is not None else None
-    if parameters.agent and agent is None and not config.gate_is_off:
+    if parameters.agent and agent is None and (is_call or not config.gate_is_off):
         agent = Agent.objects.filter(slug=parameters.agent).first()
         if agent is None:
             sentence = f"there is no agent {parameters.agent!r}; allowed: the slug of an agent"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,8 +16,9 @@ from agents.models import Agent, Channel, Message
 from agents.models.conversations import names_of_agents, outsider_name
 from agents.transcripts.ingest import store_ingested
 from agents.transcripts.prepare import NAME_LIMIT, Author, Prepared, Target
-from agents.transcripts.readers.traces import ASSISTANT, Call, Item, conversations
+from agents.transcripts.readers.traces import ASSISTANT, Call, Item, Said, conversations
 from agents.transcripts.records import SourceMessage
+from agents.transcripts.sampling import conversation_sampler, sample_messages
 from agents.transcripts.spans import said_last
 from agents.transcripts.store import Rights
 from correction.gate.quality_check import newest_version
@@ -81,7 +83,7 @@ def _store_conversation(
 ) -> Message | None:
     """Store what of the conversation is new, the reply as it was returned among it; return the reply, None where there is none.
 
-    Of several choices the first is stored.
+    Of several choices the first is stored. Of a new conversation that `ingest_keep` leaves out nothing is.
 
     Raises:
         NotStored: The user of the token may not store messages, or the channel is a synthetic one.
@@ -108,13 +110,26 @@ def _store_conversation(
         if channel is not None and channel.synthetic:
             raise NotStored(f"channel {slug!r} is synthetic: real messages are never mixed with it")
         spoken = {slug: said_last(channel)} if channel is not None else {}
+        call.inputs = [_skipped_unless_said(item, spoken.get(slug, []), agent) for item in call.inputs]
         new = [record for record in conversations([call], spoken) if isinstance(record, SourceMessage)]
         if new:
             # The channel is one of the gateway's own, by its name: what may store messages may make it and have the agent join.
-            store_ingested(_prepared(new, slug, agent), rights=Rights(user=row.user_id))
+            sampler = conversation_sampler()
+            kept = sample_messages(_prepared(new, slug, agent), sampler).messages
+            store_ingested(kept, rights=Rights(user=row.user_id), sampler=sampler)
     if not call.outputs:
         return None
     return Message.objects.filter(channel__slug=slug, external_id=f"{call.id}:{len(call.inputs)}").first()
+
+
+def _skipped_unless_said(item: Item, said: Sequence[Said], agent: Agent) -> Item:
+    """Return a message of a call; one by the assistant that is not stored as the agent's is skipped, for any client can make it up."""
+    if item.role != ASSISTANT:
+        return item
+    for speaker, text in said:
+        if speaker == agent.slug and text.strip() == item.text.strip():
+            return item
+    return replace(item, skip="not said by the agent here")
 
 
 def _prepared(messages: Sequence[SourceMessage], slug: str, agent: Agent) -> list[Prepared]:

@@ -11,6 +11,7 @@ from django.core import signing
 from django.db import IntegrityError
 
 from agents.kit.llm import Block, Label, LLMRequest, Status, Turn, complete
+from agents.kit.llm.endpoints import route_of
 from agents.kit.llm.requests import InvalidAnswer
 from agents.kit.text.fences import render_prompt
 from agents.kit.text.storable import storable
@@ -20,6 +21,8 @@ from correction.gate.check import GateResult, persona_of
 from correction.gate.quality_check import newest_version
 from correction.gate.stage import best_attempt, feedback, write_attempt
 from correction.litellm.checking import ASSISTANT, Checker, load_session
+from correction.litellm.contract import Parameters, Round
+from correction.litellm.models import GatedReply
 from correction.litellm.replies import ReplySoFar, StoredResult, whole_ends
 from correction.models import GateSession, Outcome
 
@@ -32,18 +35,30 @@ LEAST_WRITING_SECONDS = 1.0  # with less left it is not asked
 BEGINNING = "(The conversation begins with your message.)"  # a conversation with a model begins with another's message
 
 
-def new_mark(checker: Checker) -> str:
+def new_mark(parameters: Parameters) -> str:
     """Return the value of the header by which a call for a rewriting is known, so that it is not guarded again."""
-    return signing.dumps(str(checker.session), salt=MARK_SALT)
+    route = route_of("actor", parameters.rewrite_model)
+    model = route.provider.bare_name(route.model)  # as LiteLLM knows it
+    return signing.dumps({"agent": parameters.agent, "model": model}, salt=MARK_SALT)
 
 
-def is_marked(value: str) -> bool:
-    """Return whether a header's value is a mark of ours; a forged or old one is not."""
+def is_marked(asked: Round, *, user_id: int) -> bool:
+    """Return whether a round is of a call of ours, for this agent and model; a forged or old mark is none.
+
+    Rounds with a reply name the model as its server does. They are believed where the round before the call was, which stores nothing.
+    """
+    value = asked.header(MARK_HEADER)
+    if not value:
+        return False
     try:
-        signing.loads(value, salt=MARK_SALT, max_age=MARK_SECONDS)
+        marked = signing.loads(value, salt=MARK_SALT, max_age=MARK_SECONDS)
     except signing.BadSignature:
         return False
-    return True
+    if marked["agent"] != asked.parameters.agent:
+        return False
+    if asked.input_type == "request":
+        return bool(marked["model"] == asked.model)
+    return not GatedReply.objects.filter(user=user_id, call_id=asked.litellm_call_id).exists()
 
 
 class SessionTaken(Exception):
@@ -167,7 +182,7 @@ class Rewriting:
             model=speaker.parameters.rewrite_model,
             max_tokens=MOST_TOKENS,
             gate=True,  # somebody waits for it
-            headers={MARK_HEADER: new_mark(self.checker)},
+            headers={MARK_HEADER: new_mark(speaker.parameters)},
             facts={
                 "agent": speaker.agent.slug if speaker.agent is not None else "",
                 "sample_lines": list(speaker.agent.sample_lines) if speaker.agent is not None else [],

@@ -22,7 +22,7 @@ from correction.litellm.checking import SYSTEM, CallContext, Checker, Said, Spea
 from correction.litellm.contract import NOTHING_TO_SAY, GuardrailAnswer, Round
 from correction.litellm.models import IDLE, WAITING, GatedReply
 from correction.litellm.replies import CALL_FAILED, ReplySoFar, StoredResult, Whose, match_replies, new_ends
-from correction.litellm.rewriting import MARK_HEADER, SessionTaken, is_marked, rewrite
+from correction.litellm.rewriting import SessionTaken, is_marked, rewrite
 from correction.models import GateMode, Outcome
 
 logger = logging.getLogger(__name__)
@@ -43,9 +43,9 @@ def answer_round(asked: Round, *, user_id: int) -> GuardrailAnswer:
     Raises:
         Refused: The agent of the configuration does not exist.
     """
-    if is_marked(asked.header(MARK_HEADER)):  # a call of ours, which writes a sentence again
+    if is_marked(asked, user_id=user_id):  # a call of ours, which writes a sentence again
         return NOTHING_TO_SAY
-    speaker = find_speaker(asked.parameters)
+    speaker = find_speaker(asked.parameters, is_call=asked.input_type == "request")
     if speaker.config.gate_is_off or not asked.litellm_call_id:
         return NOTHING_TO_SAY
     if asked.input_type == "request":
@@ -147,23 +147,24 @@ def read_context(asked: Round, speaker: Speaker) -> CallContext:
 
 
 def _channel_slug(asked: Round, context: CallContext, agent: str) -> str:
-    """Return the slug of the conversation's channel: by the session that the client names, else by the person, else by how it begins."""
+    """Return the slug of the conversation's channel: by the session that the client names, else by the person, else by how it begins.
+
+    No session leads into the channel of another agent, person or, where no person is named, key of LiteLLM.
+    """
     session = storable(asked.session)
-    slug = slug_of(session)
-    if session and slug == session and len(CHANNEL_PREFIX + slug) <= 120:
-        return CHANNEL_PREFIX + slug
     end_user = storable(asked.request_data.user_api_key_end_user_id or "")
+    caller = end_user or storable(asked.request_data.user_api_key_hash or "")
     if session:
-        known_by = ["session", session]
+        known_by = ["session", agent, caller, session]
     elif end_user:
         known_by = ["user", agent, end_user]
     elif context.messages and not context.left_out:
-        known_by = ["first message", agent, context.system, context.messages[0].text]
+        known_by = ["first message", agent, caller, context.system, context.messages[0].text.strip()]
     else:
         known_by = ["call", asked.litellm_call_id or ""]
     # With the installation's key: who sees the slug cannot try whose id it was made of.
     digest = salted_hmac(CHANNEL_PREFIX, "\x00".join(known_by), algorithm="sha256").hexdigest()[:16]
-    words = slug[:60].strip("-_")  # of the session; the id of a person does not stand in a slug
+    words = slug_of(session)[:60].strip("-_")  # of the session; the id of a person does not stand in a slug
     return CHANNEL_PREFIX + "-".join(filter(None, [words, digest]))
 
 

@@ -48,16 +48,18 @@ class Call:
     headers: dict[str, str] = field(default_factory=dict)
     end_user: str = ""
     key: str = ""
+    model: str = "m"
     call_id: str = field(default_factory=lambda: str(uuid4()))
     sent: dict[int, str] = field(default_factory=dict)
     answers: list[dict[str, Any]] = field(default_factory=list)
 
     def body(self, kind: str, **fields: Any) -> dict[str, Any]:
         """The body of one round."""
+        caller = {"user_api_key_hash": self.key, "user_api_key_end_user_id": self.end_user}
         body: dict[str, Any] = {
             "input_type": kind, "litellm_call_id": self.call_id, "litellm_trace_id": "x", "litellm_version": "1.108.7",
-            "structured_messages": None, "images": None, "tools": None, "texts": [], "tool_calls": None, "model": "m",
-            "request_data": {"user_api_key_hash": self.key or None, "user_api_key_end_user_id": self.end_user or None},
+            "structured_messages": None, "images": None, "tools": None, "texts": [], "tool_calls": None, "model": self.model,
+            "request_data": {name: value for name, value in caller.items() if value},
             "request_headers": {"host": "gateway", "authorization": "[present]", **self.headers},
             "additional_provider_specific_params": self.parameters,
         }  # fmt: skip
@@ -102,7 +104,7 @@ class Call:
 
 def call(client: Program, *, announced: bool = True, **fields: Any) -> Call:
     """A call whose first round was posted, if it is to be; `agent` and such are parameters of the guardrail."""
-    of_call = ("messages", "headers", "end_user", "key", "call_id", "sent")
+    of_call = ("messages", "headers", "end_user", "key", "model", "call_id", "sent")
     known = {name: fields.pop(name) for name in of_call if name in fields}
 
     def post(body: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pytest_django import Settings
 from agents.kit.models import LLMCall
 from agents.kit.text.fences import render_prompt
 from agents.models import Message
+from correction.config.configure import configure
 from correction.gate.statistics import get_gate_statistics
 from correction.models import CorrectionLog, GateSession
 from tests.api_client import Program
@@ -19,6 +20,7 @@ from tests.correction.gating import gated, logs
 from tests.correction.ledger import price
 from tests.correction.litellm.gateway import ASKED, call, chunks_of, end_replies, judging
 from tests.evaluation.judging import prompt_of
+from tests.factories import make_agent
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -29,7 +31,10 @@ def actor_calls(server: LLMServer) -> list[dict[str, Any]]:
     return [body for body in server.bodies if "output_config" not in body]
 
 
-def test_the_model_goes_on_behind_the_words_that_are_out(client: Program, llm_server: LLMServer) -> None:
+def test_the_model_goes_on_behind_the_words_that_are_out(
+    client: Program, llm_server: LLMServer, settings: Settings
+) -> None:
+    settings.GATE_REWRITE_MODELS = ["other"]
     gated("adherence")
     llm_server.respond = judging(Hooray=1, actor=["It is in F."])
 
@@ -145,17 +150,24 @@ def test_the_operators_sentence_is_said_where_all_attempts_fail(client: Program,
 
 def test_only_a_mark_of_ours_spares_a_call_the_gate(client: Program, llm_server: LLMServer) -> None:
     gated("adherence", max_correction_attempts=1)
-    llm_server.respond = judging(Hooray=1, actor=["It is in F."] * 3)
+    llm_server.respond = judging(Hooray=1, actor=["It is in F."] * 4)
     call(client, agent="ada").stream(chunks_of(TEXT, 4))
     mark = next(found for h in llm_server.headers if (found := h.get("x-litellm-plumbline-rewrite")))
 
-    marked = call(client, agent="ada", headers={"x-litellm-plumbline-rewrite": mark})
-    forged = call(client, agent="ada", headers={"x-litellm-plumbline-rewrite": mark[:-1] + "~"})
-
+    headers = {"x-litellm-plumbline-rewrite": mark}
+    marked = call(client, agent="ada", headers=headers, model="test-model")
+    marked.model = "test-model-20260101"  # as the server names it
     calls = llm_server.calls
     assert marked.stream([TEXT]) == TEXT
     assert llm_server.calls == calls
-    assert forged.stream([TEXT]) == "I filed it. It is in F."
+
+    configure(agent=make_agent("bob"), changes={"gate_adherence_enabled": True, "max_correction_attempts": 1})
+    forged_headers = {"x-litellm-plumbline-rewrite": mark[:-1] + "~"}
+    forged = call(client, agent="ada", headers=forged_headers, model="test-model")
+    other_model = call(client, agent="ada", headers=headers, model="ada")
+    other_agent = call(client, agent="bob", headers=headers, model="test-model")
+    for guarded in (forged, other_model, other_agent):
+        assert guarded.stream([TEXT]) == "I filed it. It is in F."
 
 
 def test_without_a_network_the_agents_own_lines_go_on(client: Program, settings: Settings) -> None:
@@ -170,8 +182,6 @@ def test_without_a_network_the_agents_own_lines_go_on(client: Program, settings:
 
 
 def test_a_speaker_who_is_no_agent_speaks_by_the_system_message(client: Program, llm_server: LLMServer) -> None:
-    from correction.config.configure import configure
-
     configure(agent=None, changes={"gate_adherence_enabled": True})
     llm_server.respond = judging(Hooray=1, actor=["It is in F."])
 

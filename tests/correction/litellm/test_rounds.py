@@ -25,7 +25,7 @@ from correction.models import GateSession
 from evaluation.propositions.schema import Rule, rule_while_growing
 from tests.api_client import Program, refused
 from tests.correction.gating import by_text, configure, gated, logs, outcomes, statements, team_file
-from tests.correction.litellm.gateway import ASKED, ROUTE, Ended, call, chunks_of, end_replies, judging
+from tests.correction.litellm.gateway import ASKED, ROUTE, Ended, asked_judge, call, chunks_of, end_replies, judging
 from tests.declaring import declare
 from tests.evaluation.judging import tail_of
 from tests.llm_server import LLMServer
@@ -435,6 +435,7 @@ def test_hostile_texts_are_data(client: Program, llm_server: LLMServer, text: st
         ({"agent": "nobody"}, "additional_provider_specific_params.agent"),
         ({"agnet": "ada"}, "additional_provider_specific_params.agnet"),
         ({"speaker": "x" * 200}, "additional_provider_specific_params.speaker"),
+        ({"rewrite_model": "claude-opus-5"}, "additional_provider_specific_params.rewrite_model"),
     ],
 )
 def test_a_wrong_configuration_is_refused_with_what_is_allowed(
@@ -444,6 +445,13 @@ def test_a_wrong_configuration_is_refused_with_what_is_allowed(
     body = {"input_type": "request", "litellm_call_id": "1", "additional_provider_specific_params": changes}
 
     assert list(refused(client.post(ROUTE, body))) == [field]
+
+
+def test_a_wrong_agent_is_refused_although_the_defaults_gate_is_off(client: Program) -> None:
+    settle(agent=None, changes={"gate_mode": "off"})
+    body = {"input_type": "request", "litellm_call_id": "1", "additional_provider_specific_params": {"agent": "nobody"}}
+
+    assert list(refused(client.post(ROUTE, body))) == ["additional_provider_specific_params.agent"]
 
 
 def test_what_a_newer_litellm_sends_besides_is_passed_over(client: Program) -> None:
@@ -456,6 +464,21 @@ def test_what_a_newer_litellm_sends_besides_is_passed_over(client: Program) -> N
     }
 
     assert client.post(ROUTE, body).json()["action"] == "NONE"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"call_id": "x" * 3_000}, {"request_data": None}, {"request_headers": {"x-new": None}}, {"texts": [None, "Bye."]}],
+)
+def test_what_a_gateway_may_leave_out_ends_no_reply(
+    client: Program, llm_server: LLMServer, changes: dict[str, Any]
+) -> None:
+    gated("adherence")
+    llm_server.respond = judging()
+    stream = call(client, agent="ada", call_id=changes.pop("call_id", "1"))
+
+    assert stream.round("response", **{"texts": ["", "Bye."], **changes})["texts"] == ["", "Bye."]
+    assert asked_judge() == 1
 
 
 def test_a_crash_is_answered_so_that_litellm_may_let_the_text_pass(
