@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,7 +18,7 @@ from correction.gate.check import Action, CheckPlan, GateResult, check_actions, 
 from correction.gate.quality_check import CHANNEL_NAME, UNNAMED
 from correction.gate.stage import load_attempts
 from correction.litellm.contract import Parameters
-from correction.litellm.replies import ReplySoFar
+from correction.litellm.replies import ReplySoFar, excerpt_of
 from correction.models import GateSession
 from evaluation.scorers.subjects import Event
 
@@ -120,11 +121,23 @@ def find_speaker(parameters: Parameters, *, is_call: bool) -> Speaker:
 
 @dataclass(frozen=True)
 class Checker:
-    """Checks beginnings of one reply."""
+    """Checks beginnings of one reply.
+
+    Attributes:
+        ends_at: When the round is to be answered, on the clock of `time.monotonic`.
+        is_sent_as_written: Whether LiteLLM sends a stream's words as the model writes them, and nothing can replace them.
+    """
 
     speaker: Speaker
     context: CallContext
     session: UUID
+    ends_at: float
+    is_sent_as_written: bool = False
+
+    @property
+    def seconds_left(self) -> float:
+        """Return the seconds until the round is to be answered."""
+        return self.ends_at - time.monotonic()
 
     @cached_property
     def _action(self) -> Action:
@@ -154,14 +167,14 @@ class Checker:
         )
 
     def deadline(self, reply: ReplySoFar) -> float:
-        """Return the seconds that a check may take: as configured for one, at most what is left of the reply's total.
+        """Return the seconds that a check may take: as configured for one, at most what is left of the reply's total and of the round.
 
         The total is counted by what judging cost the reader: checks that were late, and those of what was written again. The others
         are made while the model writes, and a long reply has many.
         """
         config = self.speaker.config
         left = float(config["gate_total_deadline_seconds"]) - reply.late_ms / 1000
-        return min(float(config["gate_deadline_seconds"]), left)
+        return min(float(config["gate_deadline_seconds"]), left, self.seconds_left)
 
     def check(self, beginnings: Sequence[str], *, deadline: float, is_whole: bool = False) -> list[GateResult]:
         """Judge beginnings of the reply side by side, each as the text so far.
@@ -172,8 +185,10 @@ class Checker:
         """
         if not beginnings:
             return []
-        actions = [replace(self._action, text=text.strip(), growing=True) for text in beginnings]
+        actions = []
+        for text in beginnings:
+            actions.append(replace(self._action, text=text.strip(), excerpt=excerpt_of(text), growing=True))
         if is_whole:
             actions[-1] = replace(actions[-1], growing=False)
         work_id = f"gate_session:{self.session}"
-        return check_actions(actions, self.speaker.plan, work_id=work_id, deadline=deadline)
+        return check_actions(actions, self.speaker.plan, work_id=work_id, deadline=deadline, about=work_id)

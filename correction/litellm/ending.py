@@ -25,8 +25,8 @@ from correction.gate.quality_check import newest_version
 from correction.gate.stage import end_session, write_attempt
 from correction.litellm.checking import TOOL, CallContext, load_session
 from correction.litellm.models import GatedReply
-from correction.litellm.replies import ReplySoFar, Whose
-from correction.models import GateSession
+from correction.litellm.replies import ReplySoFar, StoredResult
+from correction.models import CorrectionLog, GateSession, Outcome
 
 STORING = "agents.add_message"
 LEASE = timedelta(seconds=60)
@@ -47,14 +47,17 @@ class NotStored(Exception):
 def _end(row: GatedReply) -> dict[str, Any]:
     """Store a reply that is over; return how the work ends, as columns of its row.
 
-    It waits where an earlier reply of its conversation is not stored yet. Its verdicts are stored also where the conversation cannot be.
+    It waits where an earlier reply of its conversation is not stored yet, which is no attempt. A call that got no reply is cancelled.
+    Its verdicts are stored also where the conversation cannot be.
     """
+    if row.rounds == 0:
+        return {"status": Status.CANCELLED, "context": {}}
     if _waits_for_earlier(row):
         later = timezone.now() + timedelta(seconds=SECONDS_BEHIND_OTHERS)
-        return {"status": Status.PENDING, "lease_expires_at": later}
+        return {"status": Status.PENDING, "lease_expires_at": later, "attempt": row.attempt - 1}
     context = CallContext.model_validate(row.context)
     replies = [ReplySoFar.model_validate(reply) for reply in row.replies]
-    ended: dict[str, Any] = {"status": Status.COMPLETED, "context": {}, "replies": _kept(replies)}
+    ended: dict[str, Any] = {"status": Status.COMPLETED, "context": {}, "replies": []}
     message: Message | None = None
     if row.conversation and row.agent is not None:
         try:
@@ -72,17 +75,7 @@ def _waits_for_earlier(row: GatedReply) -> bool:
     if not row.conversation:
         return False
     open_rows = GatedReply.objects.filter(conversation=row.conversation, status__in=GatedReply.OPEN)
-    return open_rows.filter(pk__lt=row.pk).exists()
-
-
-def _kept(replies: Sequence[ReplySoFar]) -> list[dict[str, Any]]:
-    """Return what stays of replies: the texts of those that are not the model's, for a round after a very long pause."""
-    kept = []
-    for reply in replies:
-        if reply.whose != Whose.MODEL:
-            columns = {"session", "raw", "passed", "whose"}
-            kept.append(reply.model_dump(mode="json", include=columns))
-    return kept
+    return open_rows.filter(pk__lt=row.pk, rounds__gt=0).exists()
 
 
 def _store_conversation(
@@ -184,14 +177,29 @@ def _end_session(
     session.channel = channel
     if session.attempts:  # it is stored already, from before there was a channel
         GateSession.objects.filter(pk=session.pk).update(channel=channel)
-    if reply.outcome is not None:
+    if reply.withheld and reply.failure is not None:
+        log = _attempt(reply.failure, session, row, text=reply.raw)
+        write_attempt(log)
+        end_session(log.session, outcome=Outcome.CORRECTED, message=message)
+    elif reply.outcome == Outcome.FORCED_THROUGH and reply.failure is not None:  # a later sentence failed, too
+        log = _attempt(reply.failure, session, row, text=reply.text, outcome=Outcome.FORCED_THROUGH)
+        write_attempt(log, message=message)
+    elif reply.outcome is not None:
         end_session(session, outcome=reply.outcome, message=message, sent=None if message is None else reply.best)
     elif reply.result is not None:
-        log = reply.result.load().log(
-            session=session,
-            attempt=session.next_number,
-            persona_version_id=newest_version(row.agent),
-            original_text=reply.text,
-            judged_text=reply.text,
-        )
+        log = _attempt(reply.result, session, row, text=reply.text)
         write_attempt(log, message=message)
+
+
+def _attempt(
+    result: StoredResult, session: GateSession, row: GatedReply, *, text: str, outcome: Outcome | None = None
+) -> CorrectionLog:
+    """Return the last attempt of a reply, not saved yet."""
+    return result.load().log(
+        session=session,
+        attempt=session.next_number,
+        outcome=outcome,
+        persona_version_id=newest_version(row.agent),
+        original_text=text,
+        judged_text=text,
+    )

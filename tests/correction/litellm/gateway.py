@@ -29,6 +29,10 @@ class Underflow(AssertionError):
     """A text was returned that does not begin with what is out: LiteLLM ends the stream with an error."""
 
 
+class Ended(AssertionError):
+    """The stream ends with an error."""
+
+
 @dataclass
 class Call:
     """One call through the gateway.
@@ -75,6 +79,8 @@ class Call:
     def response(self, *texts: str, is_last: bool = False) -> None:
         """A round with the texts so far: what extends the texts that are out goes out, but for what is held back."""
         answer = self.round("response", texts=list(texts))
+        if answer["action"] == "BLOCKED":
+            raise Ended(answer["blocked_reason"])
         got = answer.get("texts") or list(texts)
         held = answer.get("stream_holdback_chars") or [0] * len(got)
         assert len(got) == len(texts)

@@ -90,7 +90,7 @@ def test_nothing_of_a_conversation_stays_in_its_row(client: Program, llm_server:
     call(client, agent="ada", end_user="marla@example.com").stream(["I filed it."])
 
     assert "marla" in str(GatedReply.objects.values())
-    assert not work_one(owner=owner_name()), "nobody says that a reply is over: it is after a minute without a round"
+    assert not work_one(owner=owner_name()), "nobody says that a reply is over: it is after minutes without a round"
     end_replies()
     row = GatedReply.objects.get()
     assert (row.status, row.context, row.replies) == ("completed", {}, [])
@@ -98,6 +98,15 @@ def test_nothing_of_a_conversation_stays_in_its_row(client: Program, llm_server:
     assert "marla" not in str(GatedReply.objects.values())
     assert stored()[0] == ("marla@example.com", "Well?")
     assert "marla" not in Channel.objects.latest("pk").slug
+
+
+def test_nothing_of_a_reply_that_was_written_again_stays_in_its_row(client: Program, llm_server: LLMServer) -> None:
+    gated("adherence")
+    llm_server.respond = judging(Hooray=1, actor=["It is for Marla."])
+    call(client, agent="ada").stream(["I filed it. Hooray for Marla! "])
+    end_replies()
+
+    assert "Marla" not in str(GatedReply.objects.values())
 
 
 TALK = {"x-litellm-session-id": "talk-1"}
@@ -223,6 +232,8 @@ def test_a_reply_waits_for_the_one_before_it_in_its_conversation(client: Program
 
     assert work_one(owner=owner_name())
     assert not Message.objects.exists()
+    second.refresh_from_db()
+    assert second.attempt == 0, "waiting is no attempt"
     end_replies()
 
     assert [text for _, text in stored()] == ["Well?", "I filed it.", "Well?", "Upstairs."]

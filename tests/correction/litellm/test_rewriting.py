@@ -211,3 +211,40 @@ def test_a_speaker_who_is_no_agent_speaks_by_the_system_message(client: Program,
     )  # fmt: skip
     assert CorrectionLog.objects.count() == 2
     assert not Message.objects.exists()
+
+
+def test_what_follows_a_sentence_that_was_let_through_is_judged(client: Program, llm_server: LLMServer) -> None:
+    ada, _ = gated("adherence", max_correction_attempts=1)
+    llm_server.respond = judging(Hooray=2, Worst=1, Hurrah=0, actor=["Hurrah."])
+    text = "One. Hooray! Two. Worst thing ever. Three."
+
+    got = call(client, agent="ada").stream(chunks_of(text, 5))
+    end_replies()
+
+    assert got == text
+    assert [log.outcome for log in logs()] == ["corrected", "corrected", "forced_through"]
+    assert logs()[-1].dimension_results.get().score == 1
+    session = GateSession.objects.get()
+    assert (session.outcome, session.sent) == ("forced_through", 3)
+    assert session.message == Message.objects.get(agent=ada)
+    assert len(actor_calls(llm_server)) == 1
+
+
+def test_an_end_that_was_kept_back_is_logged(client: Program, llm_server: LLMServer) -> None:
+    ada, _ = gated("adherence")
+    llm_server.respond = judging(Hooray=1)
+
+    got = call(client, agent="ada").stream(chunks_of("I filed it. Hooray", 6), rate=2)
+    end_replies()
+
+    assert got == "I filed it."
+    assert [(log.outcome, log.judged_text) for log in logs()] == [("corrected", "I filed it. Hooray")]
+    session = GateSession.objects.get()
+    assert (session.outcome, session.sent, session.message) == ("corrected", None, Message.objects.get(agent=ada))
+
+
+def test_what_was_cut_is_said_up_to_its_last_whole_sentence(client: Program, llm_server: LLMServer) -> None:
+    gated("adherence")
+    llm_server.respond = judging(Hooray=1, actor=[{"text": "It is upstairs. And mo", "stop_reason": "max_tokens"}])
+
+    assert call(client, agent="ada").stream(chunks_of(TEXT, 4)) == "I filed it. It is upstairs."
