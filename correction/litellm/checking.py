@@ -192,3 +192,10 @@ class Checker:
             actions[-1] = replace(actions[-1], growing=False)
         work_id = f"gate_session:{self.session}"
         return check_actions(actions, self.speaker.plan, work_id=work_id, deadline=deadline, about=work_id)
+
+    def breaks_rules(self, beginning: str) -> bool:
+        """Return whether a beginning of the reply breaks a rule of the agent's; no judge is asked."""
+        action = replace(self._action, text=beginning.strip(), growing=True)
+        rules_alone = replace(self.speaker.plan, judged_dimensions=())
+        [result] = check_actions([action], rules_alone, work_id=f"gate_session:{self.session}", deadline=0)
+        return not result.passed

@@ -138,14 +138,15 @@ class ReplySoFar(BaseModel):
         if result is not None:
             self.failure = StoredResult.of(result)
 
-    def withhold(self, result: GateResult) -> None:
-        """Keep back what follows the words that passed.
+    def withhold(self, result: GateResult, *, from_place: int) -> None:
+        """Keep back what follows this place.
 
         Args:
             result: Its verdict: it failed.
         """
-        self.withheld = self.rest
-        self.rest = ""
+        text = self.text
+        self.withheld = text[from_place:]
+        self.rest = text[len(self.passed) : from_place]
         self.failure = StoredResult.of(result)
 
     def say(self, text: str) -> None:

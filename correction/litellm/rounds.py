@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ NOT_HELD = (
     "with a pipeline in post_call, so that they are held until they are checked"
 )
 OVER = f"the reply paused for more than {IDLE.total_seconds() / 60:g} minutes, and is stored as it was then: begin a new call"
+LAST_WORD = re.compile(r"\S+\Z")
 REMEMBERED = 200  # messages before a reply that are judged with it, and stored
 ROUND_SECONDS = 90.0  # for all checks and rewriting of a round: LiteLLM waits for 100 (`timeout` of the example)
 MOST_LOST_RACES = 5  # rounds of one call at the same time
@@ -276,14 +278,32 @@ def _check_text(reply: ReplySoFar, text: str, checker: Checker) -> None:
         is_first_round = reply.rounds == 1
         if is_unfinished and reply.passed.strip() and not is_first_round and not is_withheld_again:
             # It may be well once it is finished. Where this was the last round, the reply ends with its last sentence that passed.
-            reply.withhold(failure.result)
+            reply.withhold(failure.result, from_place=len(reply.passed))
+            return
+        if is_unfinished and not is_first_round and not is_withheld_again and _fails_by_last_word(reply, checker, text):
+            reply.withhold(failure.result, from_place=_start_of_last_word(text))
             return
         if checker.is_sent_as_written and not is_first_round:
-            reply.withhold(failure.result)
+            reply.withhold(failure.result, from_place=len(reply.passed))
             reply.is_stopped = True
             return
         # Where the model's own words are said in the end, for want of better ones, what follows them is checked, too.
         rewrite(reply, checker, failed_text=text[: failure.end], result=failure.result)
+
+
+def _fails_by_last_word(reply: ReplySoFar, checker: Checker, text: str) -> bool:
+    """Return whether a rule breaks at the last word of a text, which may be half of another, and what stands before it passes."""
+    words = text[reply.judged_from : _start_of_last_word(text)]
+    if not words.strip() or not checker.breaks_rules(text[reply.judged_from :]):
+        return False
+    [result] = checker.check([words], deadline=checker.deadline(reply))
+    return result.passed
+
+
+def _start_of_last_word(text: str) -> int:
+    """Return where the last word of a text begins; its length where white space follows that."""
+    match = LAST_WORD.search(text)
+    return match.start() if match else len(text)
 
 
 @dataclass(frozen=True)

@@ -177,10 +177,28 @@ def test_rules_are_checked_where_more_text_cannot_mend_what_is_broken(
     assert call(client, agent="ada", fallback_text="Ours.").stream(chunks_of(text, 3)) == expected
 
 
+@pytest.mark.parametrize("rule", ["{contains_none: [cat]}", r"{not_matches: '\bcat\b'}"])
+def test_half_of_a_word_is_not_written_again_for_a_rule(
+    client: Program, llm_server: LLMServer, settings: Settings, tmp_path: Path, rule: str
+) -> None:
+    team_file(settings, tmp_path, "adherence/ada.yaml", f"rule: {rule}")
+    agent, _ = gated("fluency")
+    configure(agent, "fluency", gate_rules_enabled=True)
+    llm_server.respond = judging(actor=["Ours.", "Ours."])
+
+    text = "It is in the category of files."
+    assert call(client, agent="ada").stream(["It is in the ", "cat", "egory of files."]) == text
+    cut = call(client, agent="ada")
+    cut.response("It is in the ")
+    cut.response("It is in the cat", is_last=True)
+    assert cut.sent[0] == "It is in the "
+
+
 def test_what_must_not_be_is_checked_only_where_it_stays(client: Program) -> None:
     assert rule_while_growing(Rule(contains_any=["hooray"]), inverted=True) == Rule(contains_any=["hooray"])
     assert rule_while_growing(Rule(max_words=3), inverted=True) is None
     assert rule_while_growing(Rule(matches="now$"), inverted=True) is None
+    assert rule_while_growing(Rule(not_matches=r"now\B"), inverted=False) is None
 
 
 SENTENCES = st.lists(
