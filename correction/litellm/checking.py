@@ -25,6 +25,7 @@ from evaluation.scorers.subjects import Event
 ASSISTANT = "assistant"
 SYSTEM = "system"
 TOOL = "tool"
+CHARACTERS_PER_TOTAL = 500  # of a reply: nobody reads them faster than in 12 seconds, the total that is set by default
 
 
 class Said(BaseModel):
@@ -169,11 +170,11 @@ class Checker:
     def deadline(self, reply: ReplySoFar) -> float:
         """Return the seconds that a check may take: as configured for one, at most what is left of the reply's total and of the round.
 
-        The total is counted by what judging cost the reader: checks that were late, and those of what was written again. The others
-        are made while the model writes, and a long reply has many.
+        A long reply has many rounds, and LiteLLM waits in each: the total is granted anew for every CHARACTERS_PER_TOTAL of it.
         """
         config = self.speaker.config
-        left = float(config["gate_total_deadline_seconds"]) - reply.late_ms / 1000
+        total = float(config["gate_total_deadline_seconds"]) * (1 + len(reply.raw) // CHARACTERS_PER_TOTAL)
+        left = total - reply.waited_ms / 1000
         return min(float(config["gate_deadline_seconds"]), left, self.seconds_left)
 
     def check(self, beginnings: Sequence[str], *, deadline: float, is_whole: bool = False) -> list[GateResult]:

@@ -205,7 +205,7 @@ class Rewriting:
         started = time.perf_counter()
         beginnings = [self.text[:end] for end in ends]
         results = self.checker.check(beginnings, deadline=self.checker.deadline(self.reply), is_whole=True)
-        self.reply.late_ms += round((time.perf_counter() - started) * 1000)
+        self.reply.waited_ms += round((time.perf_counter() - started) * 1000)
         for end, result in zip(ends, results, strict=True):
             self.result = result
             if not result.passed:

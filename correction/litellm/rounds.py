@@ -22,7 +22,7 @@ from correction.gate.check import GateResult
 from correction.litellm.checking import SYSTEM, TOOL, CallContext, Checker, Said, Speaker, find_speaker
 from correction.litellm.contract import NOTHING_TO_SAY, GuardrailAnswer, Round
 from correction.litellm.models import IDLE, WAITING, GatedReply
-from correction.litellm.replies import CALL_FAILED, ReplySoFar, StoredResult, Whose, match_replies, new_ends
+from correction.litellm.replies import ReplySoFar, StoredResult, Whose, match_replies, new_ends
 from correction.litellm.rewriting import SessionTaken, is_marked, rewrite
 from correction.models import GateMode, Outcome
 
@@ -325,8 +325,7 @@ def _check_new(reply: ReplySoFar, checker: Checker, text: str, ends: Sequence[in
     unknown = [end for end in places if not reply.has_passed(text[:end])]
     started = time.perf_counter()
     results = checker.check([text[reply.judged_from : end] for end in unknown], deadline=checker.deadline(reply))
-    if any(row.status in CALL_FAILED for result in results for row in result.dimensions):
-        reply.late_ms += round((time.perf_counter() - started) * 1000)
+    reply.waited_ms += round((time.perf_counter() - started) * 1000)
     for end, result in zip(unknown, results, strict=True):
         if not result.passed:
             return _Failure(end, result)
