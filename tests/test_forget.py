@@ -146,6 +146,9 @@ def planted(db: None, settings: Settings, llm_server: LLMServer) -> Channel:
         user=eve, call_id="1", agent=ada, status="errored", finished_at=timezone.now(), error=QUOTE,
         context={"messages": [{"role": "user", "name": NAME, "text": SAID}]}, replies=[{"raw": QUOTE}],
     )  # fmt: skip
+    GatedReply.objects.create(  # it is under way
+        user=eve, call_id="2", agent=ada, context={"messages": [{"role": "user", "name": NAME, "text": SAID}]},
+    )  # fmt: skip
     LogEntry.objects.create(
         user=eve, content_type=ContentType.objects.get_for_model(Message), object_id=str(said.pk), action_flag=2,
         object_repr=str(said), change_message="[]",

@@ -418,6 +418,7 @@ class Action:
     """A draft with everything it is judged by.
 
     Attributes:
+        excerpt: What the judge is shown in place of `text`, where that is too long to show; rules are checked on all of it.
         agent_name: Who is about to say it, as the judge reads it.
         agent_slug: Whose propositions hold for it; those of every agent always do.
         seeded: Whether the agent is one of the examples, so that their propositions hold.
@@ -441,6 +442,7 @@ class Action:
     channel_kind: str = ""
     is_reply: bool = False
     growing: bool = False
+    excerpt: str = ""
 
     def context(self, first_n: int, last_n: int) -> Context:
         """Return what the judge is shown, with that many events from the start and the end."""
@@ -448,7 +450,7 @@ class Action:
             agent_name=self.agent_name,
             persona=self.persona,
             window=self._window(first_n, last_n),
-            action=self.text,
+            action=self.excerpt or self.text,
             growing=self.growing,
             channel_name=self.channel_name,
         )
@@ -627,8 +629,12 @@ def check_actions(
     run_id: int | None = None,
     gate: bool = True,
     replies: Sequence[Reply | None] | None = None,
+    about: str = "",
 ) -> list[GateResult]:
     """Judge several texts of one speaker at the same time, such as the beginnings of one message; see `check_action_quality`.
+
+    Args:
+        about: Tells the message from others, where it is checked several times while it grows; empty: its text does.
 
     Returns:
         A result for each, in their order.
@@ -646,7 +652,7 @@ def check_actions(
             by_rules.append(_results_of_rules(action, plan))
             rules_ms.append((time.perf_counter() - started) * 1000)
         by_judge = _results_of_judge(
-            actions, plan, work_id=work_id, run_id=run_id, deadline=deadline, gate=gate, replies=replies
+            actions, plan, work_id=work_id, run_id=run_id, deadline=deadline, gate=gate, replies=replies, about=about
         )
         _count_slow_patterns(*by_rules, *by_judge)
         gate_results = []
@@ -805,6 +811,7 @@ def _results_of_judge(
     deadline: float,
     gate: bool,
     replies: Sequence[Reply | None] | None,
+    about: str,
 ) -> list[dict[str, list[PropositionResult]]]:
     """Return for each text by dimension what the judge says of it, or why it was not asked.
 
@@ -830,7 +837,8 @@ def _results_of_judge(
         if not requests:
             replies = []
         elif gate:
-            replies = complete_guarded(requests, deadline=deadline, about=_key_for_breaker(actions[-1], plan, deadline))
+            key = _key_for_breaker(actions[-1], plan, deadline, about)
+            replies = complete_guarded(requests, deadline=deadline, about=key)
         else:
             replies = complete_together(requests, deadline=deadline)
     results: list[dict[str, list[PropositionResult]]] = []
@@ -845,14 +853,14 @@ def _results_of_judge(
     return [_with_reason_for_none(by_dimension) for by_dimension in results]
 
 
-def _key_for_breaker(action: Action, plan: CheckPlan, deadline: float) -> tuple[str, str, int] | None:
+def _key_for_breaker(action: Action, plan: CheckPlan, deadline: float, about: str) -> tuple[str, str, int] | None:
     """Return what tells the draft from others for the breaker of an endpoint that hangs.
 
     None where less time is left than is configured: that a judge is late then says nothing about it.
     """
     if deadline < float(plan.config["gate_deadline_seconds"]):
         return None
-    return action.agent_slug, action.agent_name, hash(action.text)
+    return action.agent_slug, action.agent_name, hash(about or action.text)
 
 
 def _not_asked(plan: CheckPlan, status: DimensionStatus, reason: str) -> dict[str, list[PropositionResult]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,12 +18,14 @@ from correction.gate.check import Action, CheckPlan, GateResult, check_actions, 
 from correction.gate.quality_check import CHANNEL_NAME, UNNAMED
 from correction.gate.stage import load_attempts
 from correction.litellm.contract import Parameters
-from correction.litellm.replies import ReplySoFar
+from correction.litellm.replies import ReplySoFar, excerpt_of
 from correction.models import GateSession
 from evaluation.scorers.subjects import Event
 
 ASSISTANT = "assistant"
 SYSTEM = "system"
+TOOL = "tool"
+CHARACTERS_PER_TOTAL = 500  # of a reply: nobody reads them faster than in 12 seconds, the total that is set by default
 
 
 class Said(BaseModel):
@@ -37,7 +40,7 @@ class CallContext(BaseModel):
     """What a call brought with it; stored with the row of its reply until that is over.
 
     Attributes:
-        messages: What was said before, oldest first, without system prompts.
+        messages: What was said before, oldest first, without system prompts; what tools answered is for who writes again only.
         left_out: How many messages before these were left out.
         system: The system prompts, joined.
         speaker: Name of a speaker who is no agent.
@@ -89,13 +92,16 @@ def load_session(uuid: UUID, *, agent: Agent | None, speaker: str) -> GateSessio
     return session
 
 
-def find_speaker(parameters: Parameters) -> Speaker:
-    """Return who speaks, with their configuration; one query where the gate is off, two at most.
+def find_speaker(parameters: Parameters, *, is_call: bool) -> Speaker:
+    """Return who speaks, with their configuration; two queries at most.
 
-    Where the gate is off an agent that sets nothing of its own is not looked up.
+    Where the gate is off an agent that sets nothing of its own is looked up once a call, so that a wrong slug is noticed.
+
+    Args:
+        is_call: Whether the call itself is checked, not its reply.
 
     Raises:
-        Refused: There is no such agent; only where the gate is on.
+        Refused: There is no such agent.
     """
     own = defaults = None
     rows = AgentEvaluationConfig.objects.filter(Q(is_defaults=True) | Q(agent__slug=parameters.agent))
@@ -106,7 +112,7 @@ def find_speaker(parameters: Parameters) -> Speaker:
             own = row
     config = merge(own=own, defaults=defaults)
     agent = own.agent if own is not None else None
-    if parameters.agent and agent is None and not config.gate_is_off:
+    if parameters.agent and agent is None and (is_call or not config.gate_is_off):
         agent = Agent.objects.filter(slug=parameters.agent).first()
         if agent is None:
             sentence = f"there is no agent {parameters.agent!r}; allowed: the slug of an agent"
@@ -116,11 +122,23 @@ def find_speaker(parameters: Parameters) -> Speaker:
 
 @dataclass(frozen=True)
 class Checker:
-    """Checks beginnings of one reply."""
+    """Checks beginnings of one reply.
+
+    Attributes:
+        ends_at: When the round is to be answered, on the clock of `time.monotonic`.
+        is_sent_as_written: Whether LiteLLM sends a stream's words as the model writes them, and nothing can replace them.
+    """
 
     speaker: Speaker
     context: CallContext
     session: UUID
+    ends_at: float
+    is_sent_as_written: bool = False
+
+    @property
+    def seconds_left(self) -> float:
+        """Return the seconds until the round is to be answered."""
+        return self.ends_at - time.monotonic()
 
     @cached_property
     def _action(self) -> Action:
@@ -132,6 +150,8 @@ class Checker:
             persona = persona_of(agent, None) if self.speaker.plan.propositions.show_persona else None
         events = []
         for said in self.context.messages:
+            if said.role == TOOL:  # judges see none of other messages either
+                continue
             if said.role == ASSISTANT:
                 events.append(Event("action", name, said.text))
             else:
@@ -148,14 +168,14 @@ class Checker:
         )
 
     def deadline(self, reply: ReplySoFar) -> float:
-        """Return the seconds that a check may take: as configured for one, at most what is left of the reply's total.
+        """Return the seconds that a check may take: as configured for one, at most what is left of the reply's total and of the round.
 
-        The total is counted by what judging cost the reader: checks that were late, and those of what was written again. The others
-        are made while the model writes, and a long reply has many.
+        A long reply has many rounds, and LiteLLM waits in each: the total is granted anew for every CHARACTERS_PER_TOTAL of it.
         """
         config = self.speaker.config
-        left = float(config["gate_total_deadline_seconds"]) - reply.late_ms / 1000
-        return min(float(config["gate_deadline_seconds"]), left)
+        total = float(config["gate_total_deadline_seconds"]) * (1 + len(reply.raw) // CHARACTERS_PER_TOTAL)
+        left = total - reply.waited_ms / 1000
+        return min(float(config["gate_deadline_seconds"]), left, self.seconds_left)
 
     def check(self, beginnings: Sequence[str], *, deadline: float, is_whole: bool = False) -> list[GateResult]:
         """Judge beginnings of the reply side by side, each as the text so far.
@@ -166,8 +186,17 @@ class Checker:
         """
         if not beginnings:
             return []
-        actions = [replace(self._action, text=text.strip(), growing=True) for text in beginnings]
+        actions = []
+        for text in beginnings:
+            actions.append(replace(self._action, text=text.strip(), excerpt=excerpt_of(text), growing=True))
         if is_whole:
             actions[-1] = replace(actions[-1], growing=False)
         work_id = f"gate_session:{self.session}"
-        return check_actions(actions, self.speaker.plan, work_id=work_id, deadline=deadline)
+        return check_actions(actions, self.speaker.plan, work_id=work_id, deadline=deadline, about=work_id)
+
+    def breaks_rules(self, beginning: str) -> bool:
+        """Return whether a beginning of the reply breaks a rule of the agent's; no judge is asked."""
+        action = replace(self._action, text=beginning.strip(), growing=True)
+        rules_alone = replace(self.speaker.plan, judged_dimensions=())
+        [result] = check_actions([action], rules_alone, work_id=f"gate_session:{self.session}", deadline=0)
+        return not result.passed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,16 +16,17 @@ from agents.models import Agent, Channel, Message
 from agents.models.conversations import names_of_agents, outsider_name
 from agents.transcripts.ingest import store_ingested
 from agents.transcripts.prepare import NAME_LIMIT, Author, Prepared, Target
-from agents.transcripts.readers.traces import ASSISTANT, Call, Item, conversations
+from agents.transcripts.readers.traces import ASSISTANT, TOOL_RESULT, Call, Item, Said, conversations
 from agents.transcripts.records import SourceMessage
+from agents.transcripts.sampling import conversation_sampler, sample_messages
 from agents.transcripts.spans import said_last
 from agents.transcripts.store import Rights
 from correction.gate.quality_check import newest_version
 from correction.gate.stage import end_session, write_attempt
-from correction.litellm.checking import CallContext, load_session
+from correction.litellm.checking import TOOL, CallContext, load_session
 from correction.litellm.models import GatedReply
-from correction.litellm.replies import ReplySoFar, Whose
-from correction.models import GateSession
+from correction.litellm.replies import ReplySoFar, StoredResult
+from correction.models import CorrectionLog, GateSession, Outcome
 
 STORING = "agents.add_message"
 LEASE = timedelta(seconds=60)
@@ -45,14 +47,17 @@ class NotStored(Exception):
 def _end(row: GatedReply) -> dict[str, Any]:
     """Store a reply that is over; return how the work ends, as columns of its row.
 
-    It waits where an earlier reply of its conversation is not stored yet. Its verdicts are stored also where the conversation cannot be.
+    It waits where an earlier reply of its conversation is not stored yet, which is no attempt. A call that got no reply is cancelled.
+    Its verdicts are stored also where the conversation cannot be.
     """
+    if row.rounds == 0:
+        return {"status": Status.CANCELLED, "context": {}}
     if _waits_for_earlier(row):
         later = timezone.now() + timedelta(seconds=SECONDS_BEHIND_OTHERS)
-        return {"status": Status.PENDING, "lease_expires_at": later}
+        return {"status": Status.PENDING, "lease_expires_at": later, "attempt": row.attempt - 1}
     context = CallContext.model_validate(row.context)
     replies = [ReplySoFar.model_validate(reply) for reply in row.replies]
-    ended: dict[str, Any] = {"status": Status.COMPLETED, "context": {}, "replies": _kept(replies)}
+    ended: dict[str, Any] = {"status": Status.COMPLETED, "context": {}, "replies": []}
     message: Message | None = None
     if row.conversation and row.agent is not None:
         try:
@@ -70,17 +75,7 @@ def _waits_for_earlier(row: GatedReply) -> bool:
     if not row.conversation:
         return False
     open_rows = GatedReply.objects.filter(conversation=row.conversation, status__in=GatedReply.OPEN)
-    return open_rows.filter(pk__lt=row.pk).exists()
-
-
-def _kept(replies: Sequence[ReplySoFar]) -> list[dict[str, Any]]:
-    """Return what stays of replies: the texts of those that are not the model's, for a round after a very long pause."""
-    kept = []
-    for reply in replies:
-        if reply.whose != Whose.MODEL:
-            columns = {"session", "raw", "passed", "whose"}
-            kept.append(reply.model_dump(mode="json", include=columns))
-    return kept
+    return open_rows.filter(pk__lt=row.pk, rounds__gt=0).exists()
 
 
 def _store_conversation(
@@ -88,7 +83,7 @@ def _store_conversation(
 ) -> Message | None:
     """Store what of the conversation is new, the reply as it was returned among it; return the reply, None where there is none.
 
-    Of several choices the first is stored.
+    Of several choices the first is stored. Of a new conversation that `ingest_keep` leaves out nothing is.
 
     Raises:
         NotStored: The user of the token may not store messages, or the channel is a synthetic one.
@@ -115,13 +110,30 @@ def _store_conversation(
         if channel is not None and channel.synthetic:
             raise NotStored(f"channel {slug!r} is synthetic: real messages are never mixed with it")
         spoken = {slug: said_last(channel)} if channel is not None else {}
+        call.inputs = [_skipped_unless_said(item, spoken.get(slug, []), agent) for item in call.inputs]
         new = [record for record in conversations([call], spoken) if isinstance(record, SourceMessage)]
         if new:
             # The channel is one of the gateway's own, by its name: what may store messages may make it and have the agent join.
-            store_ingested(_prepared(new, slug, agent), rights=Rights(user=row.user_id))
+            sampler = conversation_sampler()
+            kept = sample_messages(_prepared(new, slug, agent), sampler).messages
+            store_ingested(kept, rights=Rights(user=row.user_id), sampler=sampler)
     if not call.outputs:
         return None
     return Message.objects.filter(channel__slug=slug, external_id=f"{call.id}:{len(call.inputs)}").first()
+
+
+def _skipped_unless_said(item: Item, said: Sequence[Said], agent: Agent) -> Item:
+    """Return a message of a call. It is skipped where a tool answered, and where it is the assistant's and not stored as the agent's:
+    any client can make it up.
+    """
+    if item.role == TOOL:
+        return replace(item, skip=TOOL_RESULT)
+    if item.role != ASSISTANT:
+        return item
+    for speaker, text in said:
+        if speaker == agent.slug and text.strip() == item.text.strip():
+            return item
+    return replace(item, skip="not said by the agent here")
 
 
 def _prepared(messages: Sequence[SourceMessage], slug: str, agent: Agent) -> list[Prepared]:
@@ -165,14 +177,29 @@ def _end_session(
     session.channel = channel
     if session.attempts:  # it is stored already, from before there was a channel
         GateSession.objects.filter(pk=session.pk).update(channel=channel)
-    if reply.outcome is not None:
+    if reply.withheld and reply.failure is not None:
+        log = _attempt(reply.failure, session, row, text=reply.raw)
+        write_attempt(log)
+        end_session(log.session, outcome=Outcome.CORRECTED, message=message)
+    elif reply.outcome == Outcome.FORCED_THROUGH and reply.failure is not None:  # a later sentence failed, too
+        log = _attempt(reply.failure, session, row, text=reply.text, outcome=Outcome.FORCED_THROUGH)
+        write_attempt(log, message=message)
+    elif reply.outcome is not None:
         end_session(session, outcome=reply.outcome, message=message, sent=None if message is None else reply.best)
     elif reply.result is not None:
-        log = reply.result.load().log(
-            session=session,
-            attempt=session.next_number,
-            persona_version_id=newest_version(row.agent),
-            original_text=reply.text,
-            judged_text=reply.text,
-        )
+        log = _attempt(reply.result, session, row, text=reply.text)
         write_attempt(log, message=message)
+
+
+def _attempt(
+    result: StoredResult, session: GateSession, row: GatedReply, *, text: str, outcome: Outcome | None = None
+) -> CorrectionLog:
+    """Return the last attempt of a reply, not saved yet."""
+    return result.load().log(
+        session=session,
+        attempt=session.next_number,
+        outcome=outcome,
+        persona_version_id=newest_version(row.agent),
+        original_text=text,
+        judged_text=text,
+    )

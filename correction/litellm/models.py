@@ -13,7 +13,8 @@ from django.utils import timezone
 from agents.kit.models import Leasable
 from agents.models import Agent, Channel, Message
 
-IDLE = timedelta(seconds=60)  # without a round, after which a reply counts as over: nobody says so
+IDLE = timedelta(minutes=5)  # without a round, after which a reply counts as over: nobody says so
+WAITING = timedelta(minutes=15)  # for the first round, after which a call counts as failed
 
 
 class GatedReply(Leasable):
@@ -26,7 +27,13 @@ class GatedReply(Leasable):
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", help_text="whose token LiteLLM uses"
     )
-    call_id = models.CharField(max_length=200, help_text="LiteLLM's id of the call")
+    call_id = models.CharField(max_length=200, help_text="LiteLLM's id of the call, or the client's")
+    caller = models.CharField(
+        max_length=64,
+        blank=True,
+        default="",
+        help_text="digest of the client's key and its end user: ids of different callers may be the same",
+    )
     agent = models.ForeignKey(
         Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="gated_replies",
         help_text="who speaks; empty where the system message is the persona",
@@ -69,7 +76,7 @@ class GatedReply(Leasable):
                 fields=["conversation"], condition=Q(status__in=["pending", "running"]), name="gated_reply_conversation"
             ),
         ]
-        constraints: ClassVar = [models.UniqueConstraint(fields=["call_id", "user"], name="gated_reply_once")]
+        constraints: ClassVar = [models.UniqueConstraint(fields=["call_id", "caller", "user"], name="gated_reply_once")]
 
     def __str__(self) -> str:
         return f"reply of call {self.call_id}"

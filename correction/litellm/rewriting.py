@@ -8,40 +8,62 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.core import signing
+from django.db import IntegrityError
 
 from agents.kit.llm import Block, Label, LLMRequest, Status, Turn, complete
+from agents.kit.llm.endpoints import route_of
 from agents.kit.llm.requests import InvalidAnswer
 from agents.kit.text.fences import render_prompt
 from agents.kit.text.storable import storable
+from agents.kit.text.tokens import sentence_ends
 from agents.turn.scripted import next_line
 from correction.gate.check import GateResult, persona_of
 from correction.gate.quality_check import newest_version
 from correction.gate.stage import best_attempt, feedback, write_attempt
-from correction.litellm.checking import ASSISTANT, Checker, load_session
-from correction.litellm.replies import ReplySoFar, StoredResult, Whose, whole_ends
+from correction.litellm.checking import ASSISTANT, TOOL, Checker, load_session
+from correction.litellm.contract import Parameters, Round
+from correction.litellm.models import GatedReply
+from correction.litellm.replies import ReplySoFar, StoredResult, whole_ends
 from correction.models import GateSession, Outcome
 
 MARK_HEADER = "x-litellm-plumbline-rewrite"  # LiteLLM passes on values of headers that begin with x-litellm-
 MARK_SALT = "correction.litellm.rewriting"
 MARK_SECONDS = 600  # for which a mark holds: longer than any call
 WRITING_SECONDS = 30.0  # for one attempt of the model that writes again
-MOST_WRITING_SECONDS = 60.0  # for all attempts at a reply: LiteLLM waits for the round only so long
+MOST_TOKENS = 1_500  # that it may write: about what a model writes in WRITING_SECONDS; it is asked for less
 LEAST_WRITING_SECONDS = 1.0  # with less left it is not asked
+TOOL_ANSWERED = "(A tool answered:)"
 BEGINNING = "(The conversation begins with your message.)"  # a conversation with a model begins with another's message
 
 
-def new_mark(checker: Checker) -> str:
+def new_mark(parameters: Parameters) -> str:
     """Return the value of the header by which a call for a rewriting is known, so that it is not guarded again."""
-    return signing.dumps(str(checker.session), salt=MARK_SALT)
+    route = route_of("actor", parameters.rewrite_model)
+    model = route.provider.bare_name(route.model)  # as LiteLLM knows it
+    return signing.dumps({"agent": parameters.agent, "model": model}, salt=MARK_SALT)
 
 
-def is_marked(value: str) -> bool:
-    """Return whether a header's value is a mark of ours; a forged or old one is not."""
+def is_marked(asked: Round, *, user_id: int) -> bool:
+    """Return whether a round is of a call of ours, for this agent and model; a forged or old mark is none.
+
+    Rounds with a reply name the model as its server does. They are believed where the round before the call was, which stores nothing.
+    """
+    value = asked.header(MARK_HEADER)
+    if not value:
+        return False
     try:
-        signing.loads(value, salt=MARK_SALT, max_age=MARK_SECONDS)
+        marked = signing.loads(value, salt=MARK_SALT, max_age=MARK_SECONDS)
     except signing.BadSignature:
         return False
-    return True
+    if marked["agent"] != asked.parameters.agent:
+        return False
+    if asked.input_type == "request":
+        return bool(marked["model"] == asked.model)
+    return not GatedReply.objects.filter(user=user_id, call_id=asked.litellm_call_id).exists()
+
+
+class SessionTaken(Exception):
+    """Another round of the same call began the reply's gate session."""
 
 
 @dataclass
@@ -61,7 +83,6 @@ class Rewriting:
     space: str
     text: str
     result: GateResult
-    writing_seconds_left: float = MOST_WRITING_SECONDS
     session: GateSession = field(init=False)
     persona_version: int | None = field(init=False)
 
@@ -82,15 +103,19 @@ class Rewriting:
             if not continuation:
                 # It says no more, as the feedback allows: something else is said than what was sent back.
                 self.reply.outcome = Outcome.CORRECTED
-                self._say(self.begun, Whose.OURS)
+                self.reply.say(self.begun)
                 return
             self.text = self.begun + self.space + continuation
             if self._passes():
-                self._say(self.text, Whose.OURS)
+                self.reply.say(self.text)
                 return
 
     def _send_back(self, left: int) -> str:
-        """Store the failed attempt; return the feedback on it, which is empty where no retry is left."""
+        """Store the failed attempt; return the feedback on it, which is empty where no retry is left.
+
+        Raises:
+            SessionTaken: Another round of the call began the session meanwhile.
+        """
         number = self.session.next_number
         log = self.result.log(
             session=self.session,
@@ -101,7 +126,10 @@ class Rewriting:
         )
         if left > 0:
             log.feedback = feedback(draft=self.text, result=self.result, attempt=number, left=left, external=True)
-        write_attempt(log)
+        try:
+            write_attempt(log)
+        except IntegrityError:
+            raise SessionTaken from None
         self.session = log.session  # a new one where another process ended it meanwhile
         self.reply.session = self.session.uuid
         self.session.attempts = (*self.session.attempts, log)
@@ -112,17 +140,23 @@ class Rewriting:
 
         None where the call failed or no time is left for it, and where it says nothing although nothing stands there yet.
         """
-        if self.writing_seconds_left < LEAST_WRITING_SECONDS:
+        seconds_for_check = float(self.checker.speaker.config["gate_deadline_seconds"])
+        deadline = min(WRITING_SECONDS, self.checker.seconds_left - seconds_for_check)
+        if deadline < LEAST_WRITING_SECONDS:
             return None
-        started = time.monotonic()
-        reply = complete(self._request(feedback_text), deadline=min(WRITING_SECONDS, self.writing_seconds_left))
-        self.writing_seconds_left -= time.monotonic() - started
+        reply = complete(self._request(feedback_text), deadline=deadline)
         says_no_more = reply.status is Status.MALFORMED and not reply.text.strip()
         if says_no_more and self.begun.strip():
             return ""
-        if not reply.ok:
+        text: str = storable(reply.text)
+        if reply.status is Status.TRUNCATED:  # it ends with its last whole sentence
+            ends = sentence_ends(text, growing=True)
+            text = text[: ends[-1]] if ends else ""
+        elif not reply.ok:
             return None
-        continuation: str = storable(reply.text).strip()
+        continuation = text.strip()
+        if not continuation:
+            return None
         if self.begun.strip() and continuation.startswith(self.begun.strip()):  # it repeated what it was to continue
             continuation = continuation[len(self.begun.strip()) :].strip()
         return continuation
@@ -136,7 +170,8 @@ class Rewriting:
             system = persona_of(speaker.agent, None)
         turns: list[Turn] = []
         for said in context.messages:
-            _add_turn(turns, said.role == ASSISTANT, said.text)
+            text = f"{TOOL_ANSWERED}\n{said.text}" if said.role == TOOL else said.text
+            _add_turn(turns, said.role == ASSISTANT, text)
         if self.begun.strip():
             _add_turn(turns, True, self.begun)
         note = render_prompt("litellm/continue", begun=bool(self.begun.strip()), feedback=feedback_text)
@@ -147,8 +182,9 @@ class Rewriting:
             system=(Block(system),) if system else (),
             turns=tuple(turns),
             model=speaker.parameters.rewrite_model,
+            max_tokens=MOST_TOKENS,
             gate=True,  # somebody waits for it
-            headers={MARK_HEADER: new_mark(self.checker)},
+            headers={MARK_HEADER: new_mark(speaker.parameters)},
             facts={
                 "agent": speaker.agent.slug if speaker.agent is not None else "",
                 "sample_lines": list(speaker.agent.sample_lines) if speaker.agent is not None else [],
@@ -169,7 +205,7 @@ class Rewriting:
         started = time.perf_counter()
         beginnings = [self.text[:end] for end in ends]
         results = self.checker.check(beginnings, deadline=self.checker.deadline(self.reply), is_whole=True)
-        self.reply.late_ms += round((time.perf_counter() - started) * 1000)
+        self.reply.waited_ms += round((time.perf_counter() - started) * 1000)
         for end, result in zip(ends, results, strict=True):
             self.result = result
             if not result.passed:
@@ -181,25 +217,20 @@ class Rewriting:
                 self.begun = self.text[:end]
         return True
 
-    def _say(self, text: str, whose: Whose) -> None:
-        self.reply.passed = text
-        self.reply.rest = ""
-        self.reply.whose = whose
-
     def _force_through(self) -> None:
-        """Say what the operator wrote for this, else the best attempt. Where that is the model's own, the model goes on, unchecked."""
+        """Say what the operator wrote for this, else the best attempt. Where that is the model's own, the model goes on."""
         fallback = self.checker.speaker.parameters.fallback_text
         if fallback:
             self.reply.outcome = Outcome.CORRECTED  # something else is said than what was sent back
-            self._say(self.begun + self.space + fallback, Whose.OURS)
+            self.reply.say(self.begun + self.space + fallback)
             return
         best = best_attempt(self.session.attempts)
         self.reply.outcome = Outcome.FORCED_THROUGH
         self.reply.best = best.attempt
         if self.reply.raw.startswith(best.judged_text):
-            self._say(self.reply.raw, Whose.FORCED)
+            self.reply.force(len(best.judged_text))
         else:
-            self._say(best.judged_text, Whose.OURS)
+            self.reply.say(best.judged_text)
 
 
 def rewrite(reply: ReplySoFar, checker: Checker, *, failed_text: str, result: GateResult) -> None:
@@ -210,6 +241,7 @@ def rewrite(reply: ReplySoFar, checker: Checker, *, failed_text: str, result: Ga
         result: Its verdict.
     """
     failed = failed_text[len(reply.passed) :]
+    reply.failure = None
     Rewriting(
         reply=reply,
         checker=checker,

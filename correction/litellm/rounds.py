@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 from agents.kit.text.storable import storable
 from agents.transcripts.prepare import slug_of
-from agents.transcripts.readers.traces import ASSISTANT, USER, items_of
+from agents.transcripts.readers.traces import ASSISTANT, TOOL_RESULT, USER, items_of
 from correction.gate.check import GateResult
-from correction.litellm.checking import SYSTEM, CallContext, Checker, Said, Speaker, find_speaker
+from correction.litellm.checking import SYSTEM, TOOL, CallContext, Checker, Said, Speaker, find_speaker
 from correction.litellm.contract import NOTHING_TO_SAY, GuardrailAnswer, Round
-from correction.litellm.models import IDLE, GatedReply
-from correction.litellm.replies import CALL_FAILED, ReplySoFar, StoredResult, Whose, digest_of, match_replies, new_ends
-from correction.litellm.rewriting import MARK_HEADER, is_marked, rewrite
-from correction.models import GateMode
+from correction.litellm.models import IDLE, WAITING, GatedReply
+from correction.litellm.replies import ReplySoFar, StoredResult, Whose, match_replies, new_ends
+from correction.litellm.rewriting import SessionTaken, is_marked, rewrite
+from correction.models import GateMode, Outcome
 
 logger = logging.getLogger(__name__)
 NOT_HELD = (
     "a sentence failed the gate, and LiteLLM sends streams of /v1/messages as the model writes them: attach the guardrail by a policy "
     "with a pipeline in post_call, so that they are held until they are checked"
 )
+OVER = f"the reply paused for more than {IDLE.total_seconds() / 60:g} minutes, and is stored as it was then: begin a new call"
+LAST_WORD = re.compile(r"\S+\Z")
 REMEMBERED = 200  # messages before a reply that are judged with it, and stored
+ROUND_SECONDS = 90.0  # for all checks and rewriting of a round: LiteLLM waits for 100 (`timeout` of the example)
 MOST_LOST_RACES = 5  # rounds of one call at the same time
 CHANNEL_PREFIX = "litellm-"  # what clients call their conversations must not lead into other channels
 
@@ -39,9 +45,9 @@ def answer_round(asked: Round, *, user_id: int) -> GuardrailAnswer:
     Raises:
         Refused: The agent of the configuration does not exist.
     """
-    if is_marked(asked.header(MARK_HEADER)):  # a call of ours, which writes a sentence again
+    if is_marked(asked, user_id=user_id):  # a call of ours, which writes a sentence again
         return NOTHING_TO_SAY
-    speaker = find_speaker(asked.parameters)
+    speaker = find_speaker(asked.parameters, is_call=asked.input_type == "request")
     if speaker.config.gate_is_off or not asked.litellm_call_id:
         return NOTHING_TO_SAY
     if asked.input_type == "request":
@@ -51,14 +57,24 @@ def answer_round(asked: Round, *, user_id: int) -> GuardrailAnswer:
     if not any(texts):
         return NOTHING_TO_SAY
     if speaker.config.gate_mode == GateMode.OBSERVE:
-        _update_replies(asked, speaker, user_id, lambda replies, context: _note_texts(replies, texts))
+        _update_replies(asked, speaker, user_id, lambda matched, context: _note_texts(matched, texts))
         return NOTHING_TO_SAY
-    replies = _update_replies(
-        asked, speaker, user_id, lambda known, context: _check_texts(known, texts, context, speaker)
-    )
-    answered = replies[: len(texts)]
+    ends_at = time.monotonic() + ROUND_SECONDS
+
+    def check(matched: Sequence[ReplySoFar], context: CallContext) -> None:
+        def checker_of(reply: ReplySoFar) -> Checker:
+            return Checker(
+                speaker, context, reply.session, ends_at=ends_at, is_sent_as_written=asked.is_of_messages_api
+            )
+
+        _check_texts(matched, texts, checker_of)
+
+    answered = _update_replies(asked, speaker, user_id, check)
+    if answered is None:
+        return GuardrailAnswer(action="BLOCKED", blocked_reason=OVER)
     is_changed = any(not text.startswith(reply.text) for text, reply in zip(texts, answered, strict=True))
-    if is_changed and asked.is_of_messages_api and any(reply.rounds > 1 for reply in answered):
+    is_changed_too_late = is_changed and asked.is_of_messages_api and any(reply.rounds > 1 for reply in answered)
+    if is_changed_too_late or any(reply.is_stopped for reply in answered):
         logger.warning(NOT_HELD)
         return GuardrailAnswer(action="BLOCKED", blocked_reason=NOT_HELD)
     return GuardrailAnswer(
@@ -69,13 +85,29 @@ def answer_round(asked: Round, *, user_id: int) -> GuardrailAnswer:
 
 
 def _note_call(asked: Round, speaker: Speaker, user_id: int) -> None:
-    """Store what a call brings with it; a call that is posted again before its reply stays as it is.
+    """Store what a call brings with it.
 
-    A client may give its calls ids of its own, and two calls the same: the reply of the earlier one is stored under another id.
+    A client may give its calls ids of its own, and two calls the same: the earlier one, whether it got a reply or not, goes on under
+    another id.
     """
-    earlier = GatedReply.objects.filter(user=user_id, call_id=asked.litellm_call_id, rounds__gt=0)
-    earlier.update(call_id=f"earlier:{uuid4()}")
+    _set_aside(_rows_of(asked, user_id))
     GatedReply.objects.bulk_create([_new_row(asked, speaker, user_id)], ignore_conflicts=True)
+
+
+def _rows_of(asked: Round, user_id: int) -> QuerySet[GatedReply]:
+    """Return the row of a call, as a query."""
+    return GatedReply.objects.filter(user=user_id, caller=_caller(asked), call_id=asked.litellm_call_id)
+
+
+def _caller(asked: Round) -> str:
+    """Return a digest of who calls, as far as LiteLLM says it: the client's key and its end user."""
+    known_by = [asked.request_data.user_api_key_hash or "", asked.request_data.user_api_key_end_user_id or ""]
+    return salted_hmac("caller", json.dumps(known_by), algorithm="sha256").hexdigest()
+
+
+def _set_aside(rows: QuerySet[GatedReply]) -> None:
+    """Give a call another id, so that a new one may have its id."""
+    rows.update(call_id=f"earlier:{uuid4()}")
 
 
 def _new_row(asked: Round, speaker: Speaker, user_id: int) -> GatedReply:
@@ -85,11 +117,12 @@ def _new_row(asked: Round, speaker: Speaker, user_id: int) -> GatedReply:
     return GatedReply(
         user_id=user_id,
         call_id=asked.litellm_call_id or "",
+        caller=_caller(asked),
         agent=speaker.agent,
         context=context.model_dump(),
         conversation=_channel_slug(asked, context, speaker.agent.slug) if speaker.agent is not None else "",
         last_round_at=now,
-        lease_expires_at=now + IDLE,
+        lease_expires_at=now + WAITING,
     )
 
 
@@ -99,6 +132,8 @@ def read_context(asked: Round, speaker: Speaker) -> CallContext:
     systems: list[str] = []
     end_user = storable(asked.request_data.user_api_key_end_user_id or "")
     for item in items_of(storable(asked.structured_messages or []), USER) or []:
+        if item.skip == TOOL_RESULT and item.text.strip():
+            messages.append(Said(role=TOOL, text=item.text))
         if item.skip or not item.text.strip():
             continue
         if item.role in (SYSTEM, "developer"):
@@ -116,57 +151,71 @@ def read_context(asked: Round, speaker: Speaker) -> CallContext:
 
 
 def _channel_slug(asked: Round, context: CallContext, agent: str) -> str:
-    """Return the slug of the conversation's channel: by the session that the client names, else by the person, else by how it begins."""
+    """Return the slug of the conversation's channel: by the session that the client names, else by the person, else by how it begins.
+
+    No session leads into the channel of another agent, person or, where no person is named, key of LiteLLM.
+    """
     session = storable(asked.session)
-    slug = slug_of(session)
-    if session and slug == session and len(CHANNEL_PREFIX + slug) <= 120:
-        return CHANNEL_PREFIX + slug
     end_user = storable(asked.request_data.user_api_key_end_user_id or "")
+    caller = end_user or storable(asked.request_data.user_api_key_hash or "")
     if session:
-        known_by = ["session", session]
+        known_by = ["session", agent, caller, session]
     elif end_user:
         known_by = ["user", agent, end_user]
     elif context.messages and not context.left_out:
-        known_by = ["first message", agent, context.system, context.messages[0].text]
+        known_by = ["first message", agent, caller, context.system, context.messages[0].text.strip()]
     else:
         known_by = ["call", asked.litellm_call_id or ""]
     # With the installation's key: who sees the slug cannot try whose id it was made of.
     digest = salted_hmac(CHANNEL_PREFIX, "\x00".join(known_by), algorithm="sha256").hexdigest()[:16]
-    words = slug[:60].strip("-_")  # of the session; the id of a person does not stand in a slug
+    words = slug_of(session)[:60].strip("-_")  # of the session; the id of a person does not stand in a slug
     return CHANNEL_PREFIX + "-".join(filter(None, [words, digest]))
 
 
-Change = Callable[[list[ReplySoFar], CallContext], list[ReplySoFar]]
+Change = Callable[[Sequence[ReplySoFar], CallContext], None]
 
 
-def _update_replies(asked: Round, speaker: Speaker, user_id: int, change: Change) -> list[ReplySoFar]:
+class RoundLost(Exception):
+    """Other rounds of the call were faster each time."""
+
+
+def _update_replies(asked: Round, speaker: Speaker, user_id: int, change: Change) -> list[ReplySoFar] | None:
     """Read the replies of a call, change them, and store them unless another round was faster: then they are read and changed again.
 
     Args:
-        change: Returns the replies of this round in the order of its texts, then those that have none in it; may be called again.
+        change: Changes the replies that the texts of the round belong to; may be called again.
 
     Returns:
-        The changed replies.
+        These replies, in the order of the texts; None where the call is over.
+
+    Raises:
+        RoundLost: Another round was faster too often.
     """
-    replies: list[ReplySoFar] = []
+    texts = storable(asked.texts or [])
     for _ in range(MOST_LOST_RACES):
-        row = GatedReply.objects.filter(user=user_id, call_id=asked.litellm_call_id).first()
+        row = _rows_of(asked, user_id).first()
         if row is None:  # LiteLLM posts no request rounds, or the gate was off then
             GatedReply.objects.bulk_create([_new_row(asked, speaker, user_id)], ignore_conflicts=True)
             continue
+        if row.status != GatedReply.Status.PENDING:
+            if row.rounds:
+                return None
+            _set_aside(_rows_of(asked, user_id))  # it got no reply in time: what was said before is not known any more
+            continue
         known = [ReplySoFar.model_validate(reply) for reply in row.replies]
-        replies = change(known, CallContext.model_validate(row.context))
-        if _store_round(row, replies):
-            break
-    return replies
+        matched = match_replies(texts, known, work_id=f"{row.pk} {row.created_at.isoformat()}")
+        try:
+            change(matched, CallContext.model_validate(row.context))
+        except SessionTaken:
+            continue
+        if _store_round(row, _with_others(matched, known)):
+            return matched
+    raise RoundLost(f"call {asked.litellm_call_id}: {MOST_LOST_RACES} other rounds were stored meanwhile")
 
 
 def _store_round(row: GatedReply, replies: Sequence[ReplySoFar]) -> bool:
-    """Store the replies of a round; return False where another round was stored since the row was read.
-
-    A row that is being ended, or was, is open again: the reply goes on after a long pause.
-    """
-    same = GatedReply.objects.filter(pk=row.pk, rounds=row.rounds)
+    """Store the replies of a round; return False where another round was stored since the row was read, or the reply is being ended."""
+    same = GatedReply.objects.filter(pk=row.pk, rounds=row.rounds, status=GatedReply.Status.PENDING)
     now = timezone.now()
     changes: dict[str, Any] = {
         "replies": [reply.model_dump(mode="json") for reply in replies],
@@ -174,69 +223,87 @@ def _store_round(row: GatedReply, replies: Sequence[ReplySoFar]) -> bool:
         "last_round_at": now,
         "lease_expires_at": now + IDLE,
     }
-    if row.status != GatedReply.Status.PENDING:
-        changes |= {"status": GatedReply.Status.PENDING, "lease_owner": "", "finished_at": None}
     return bool(same.update(**changes))
 
 
-def _note_texts(known: Sequence[ReplySoFar], texts: Sequence[str]) -> list[ReplySoFar]:
-    """Return the replies with the texts of a round, unchecked."""
-    matched = match_replies(texts, known)
+def _note_texts(matched: Sequence[ReplySoFar], texts: Sequence[str]) -> None:
+    """Note the texts of a round in their replies, unchecked."""
     for reply, text in zip(matched, texts, strict=True):
         if len(text) > len(reply.raw):
             reply.note_text(text)
             reply.passed = text
-    return _with_others(matched, known)
+            reply.rest = ""
 
 
-def _with_others(matched: list[ReplySoFar], known: Sequence[ReplySoFar]) -> list[ReplySoFar]:
-    """Return the replies of a round, then those that have no text in it."""
-    matched_ids = {reply.session for reply in matched}
-    return [*matched, *(reply for reply in known if reply.session not in matched_ids)]
+def _with_others(matched: Sequence[ReplySoFar], known: Sequence[ReplySoFar]) -> list[ReplySoFar]:
+    """Return the replies of a round and those without a text in it, by the order of the choices as far as it is known."""
+    if len(matched) < len(known):
+        return [*known, *(reply for reply in matched if reply not in known)]
+    return [*matched, *(reply for reply in known if reply not in matched)]
 
 
 def _check_texts(
-    known: Sequence[ReplySoFar], texts: Sequence[str], context: CallContext, speaker: Speaker
-) -> list[ReplySoFar]:
-    """Return the replies after the new sentences of a round were checked."""
-    matched = match_replies(texts, known)
+    matched: Sequence[ReplySoFar], texts: Sequence[str], checker_of: Callable[[ReplySoFar], Checker]
+) -> None:
+    """Check the new sentences of a round."""
     for reply, text in zip(matched, texts, strict=True):
         if len(text) >= len(reply.raw):
-            _check_text(reply, text, context, speaker)
-    return _with_others(matched, known)
+            _check_text(reply, text, checker_of(reply))
 
 
-def _check_text(reply: ReplySoFar, text: str, context: CallContext, speaker: Speaker) -> None:
+def _check_text(reply: ReplySoFar, text: str, checker: Checker) -> None:
     """Check what is new in a reply, and note how far it passed.
 
     Args:
         text: What the model wrote so far.
     """
+    if reply.is_stopped:
+        return
+    is_withheld_again = bool(reply.withheld) and text == reply.raw
     reply.note_text(text)
-    if reply.whose == Whose.OURS:
-        return
-    if reply.whose == Whose.FORCED:
-        reply.passed = text
-        reply.rest = ""
-        return
-    checker = Checker(speaker, context, reply.session)
-    ends = new_ends(reply.passed, text)
-    failure = _check_new(reply, checker, text, ends)
-    if failure is None:
-        if ends:
-            reply.passed = text[: ends[-1]]
-        reply.rest = text[len(reply.passed) :]
-        return
-    passed_ends = [end for end in ends if end < failure.end]
-    if passed_ends:
-        reply.passed = text[: passed_ends[-1]]
-    reply.rest = ""
-    is_unfinished = failure.end not in ends
-    if is_unfinished and reply.passed.strip() and reply.withheld != digest_of(text):
-        # It may be well once it is finished. Where this was the last round, the reply ends with its last sentence that passed.
-        reply.withheld = digest_of(text)
-        return
-    rewrite(reply, checker, failed_text=text[: failure.end], result=failure.result)
+    while reply.whose == Whose.MODEL:
+        ends = new_ends(reply.passed, text)
+        failure = _check_new(reply, checker, text, ends)
+        if failure is None:
+            if ends:
+                reply.note_place(ends[-1])
+            return
+        passed_ends = [end for end in ends if end < failure.end]
+        if passed_ends:
+            reply.note_place(passed_ends[-1])
+        if reply.outcome == Outcome.FORCED_THROUGH:  # no attempt is left: it is said, and what follows is checked
+            reply.force(failure.end, failure.result)
+            continue
+        is_unfinished = failure.end not in ends
+        is_first_round = reply.rounds == 1
+        if is_unfinished and reply.passed.strip() and not is_first_round and not is_withheld_again:
+            # It may be well once it is finished. Where this was the last round, the reply ends with its last sentence that passed.
+            reply.withhold(failure.result, from_place=len(reply.passed))
+            return
+        if is_unfinished and not is_first_round and not is_withheld_again and _fails_by_last_word(reply, checker, text):
+            reply.withhold(failure.result, from_place=_start_of_last_word(text))
+            return
+        if checker.is_sent_as_written and not is_first_round:
+            reply.withhold(failure.result, from_place=len(reply.passed))
+            reply.is_stopped = True
+            return
+        # Where the model's own words are said in the end, for want of better ones, what follows them is checked, too.
+        rewrite(reply, checker, failed_text=text[: failure.end], result=failure.result)
+
+
+def _fails_by_last_word(reply: ReplySoFar, checker: Checker, text: str) -> bool:
+    """Return whether a rule breaks at the last word of a text, which may be half of another, and what stands before it passes."""
+    words = text[reply.judged_from : _start_of_last_word(text)]
+    if not words.strip() or not checker.breaks_rules(text[reply.judged_from :]):
+        return False
+    [result] = checker.check([words], deadline=checker.deadline(reply))
+    return result.passed
+
+
+def _start_of_last_word(text: str) -> int:
+    """Return where the last word of a text begins; its length where white space follows that."""
+    match = LAST_WORD.search(text)
+    return match.start() if match else len(text)
 
 
 @dataclass(frozen=True)
@@ -257,9 +324,8 @@ def _check_new(reply: ReplySoFar, checker: Checker, text: str, ends: Sequence[in
         places.append(len(text))
     unknown = [end for end in places if not reply.has_passed(text[:end])]
     started = time.perf_counter()
-    results = checker.check([text[:end] for end in unknown], deadline=checker.deadline(reply))
-    if any(row.status in CALL_FAILED for result in results for row in result.dimensions):
-        reply.late_ms += round((time.perf_counter() - started) * 1000)
+    results = checker.check([text[reply.judged_from : end] for end in unknown], deadline=checker.deadline(reply))
+    reply.waited_ms += round((time.perf_counter() - started) * 1000)
     for end, result in zip(unknown, results, strict=True):
         if not result.passed:
             return _Failure(end, result)

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from agents.kit.erasing import Erase, of_agents
+from django.db.models import Q
+
+from agents.kit.erasing import Erase, Person, matching, of_agents
 from agents.kit.registry import Prune, Table, export_of
 from correction.litellm.models import GatedReply
+
+
+def _open_of_agents(person: Person) -> Q:
+    """Return the condition for calls under way, of agents that spoke where the person did, or of none: whose words they hold is unknown."""
+    of_these_or_none = Q(agent__in=person.agents) | Q(agent__isnull=True)
+    return of_these_or_none & Q(finished_at__isnull=True)
+
 
 TABLES = (
     Table(
@@ -25,11 +34,10 @@ TABLES = (
             "error started_at finished_at attempt",
         ),
         erase=(
-            # While a call is under way its texts are here, and nowhere else; they are erased once it has ended.
             Erase(
                 columns="error context replies",
                 emptied="context replies",
-                rows=(of_agents("agent", at="finished_at"),),
+                rows=(of_agents("agent", at="finished_at"), matching(_open_of_agents)),
             ),
         ),
         no_speech="call_id conversation",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import yaml
+from pytest_django import Settings
 
 from correction.litellm.contract import Parameters
 from tests.machinery import ROOT
@@ -19,8 +20,9 @@ def guardrail_of(config: dict[str, Any]) -> dict[str, Any]:
     return parameters
 
 
-def test_every_parameter_of_the_example_is_one_that_is_read() -> None:
+def test_every_parameter_of_the_example_is_one_that_is_read(settings: Settings) -> None:
     named = guardrail_of(EXAMPLE)["additional_provider_specific_params"]
+    settings.GATE_REWRITE_MODELS = [named["rewrite_model"]]
 
     assert set(named) <= set(Parameters.model_fields)
     assert Parameters.model_validate(named).agent

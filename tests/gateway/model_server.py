@@ -74,7 +74,9 @@ class ModelServer(LLMServer):
         self.rewrites: list[dict[str, Any]] = []
         self.sent: dict[str, list[tuple[float, int]]] = {}
 
-    async def _answer(self, body: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer(
+        self, body: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str = ""
+    ) -> None:
         if "messages" not in body:  # LiteLLM asks which models there are
             _write(writer, "application/json", b'{"object": "list", "data": []}')
             return

@@ -101,7 +101,7 @@ def play(
 def asking(question: str, **fields: Any) -> dict[str, Any]:
     """Return a request for a reply to this question."""
     messages = [{"role": "system", "content": PERSONA}, {"role": "user", "content": question}]
-    return {"model": "ada", "messages": messages, **fields}
+    return {"model": "angela", "messages": messages, **fields}
 
 
 def _count(played: Played, reply: PlantedReply, received: dict[str, Any], continuation: str) -> None:

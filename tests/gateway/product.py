@@ -17,8 +17,8 @@ from tests.gateway.proxy import HOST
 from tests.llm_server import LLMServer
 from tests.machinery import Plumbline, free_port, wait_until
 
-AGENT = "ada"
-PERSONA = "You are Ada, a dry and careful clerk."
+AGENT = "angela"
+PERSONA = "You are Angela, a dry and careful clerk."
 SET_UP = f"""
 from django.contrib.auth.models import Group, User
 from agents.kit.models import ApiToken
@@ -27,7 +27,7 @@ from agents.personas.persona import save_persona
 from correction.models import AgentEvaluationConfig
 user = User.objects.create_user("gateway")
 user.groups.add(Group.objects.get(name="Operator"))
-agent = Agent(slug="{AGENT}", display_name="Ada", system_prompt="{PERSONA}")
+agent = Agent(slug="{AGENT}", display_name="Angela", system_prompt="{PERSONA}")
 save_persona(agent=agent, note="gateway")
 AgentEvaluationConfig.objects.create(agent=agent, gate_mode="enforce", gate_adherence_enabled=True)
 AgentEvaluationConfig.objects.update_or_create(is_defaults=True, defaults={{"gate_mode": "enforce", "gate_adherence_enabled": True}})
@@ -90,7 +90,7 @@ class Product:
             "CELERY_BROKER_URL": "",
             "JUDGE_BASE_URL": judge.url,
             "JUDGE_MODEL": "test-model",
-            "ACTOR_MODEL": "ada-rewriter",
+            "ACTOR_MODEL": "angela-rewriter",
             "ANTHROPIC_API_KEY": "sk-of-the-proxy",
             "PROPOSITION_DIRS": "",
             "SENTRY_DSN": "",

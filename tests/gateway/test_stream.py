@@ -45,7 +45,7 @@ def test_a_reply_that_is_not_streamed_is_gated_as_well(gateway: Gateway) -> None
     assert (played.leaked, played.wrong, played.errors) == (0, 0, []), played.examples
 
 
-@pytest.mark.parametrize(("model", "stream"), [("ada", False), ("ada-messages", False), ("ada-messages", True)])
+@pytest.mark.parametrize(("model", "stream"), [("angela", False), ("angela-messages", False), ("angela-messages", True)])
 def test_clients_of_anthropics_messages_get_what_passed(gateway: Gateway, model: str, stream: bool) -> None:
     for number, (said, received) in enumerate([(CHEERING, CORRECTED), (CLEAN, CLEAN)]):
         question = f"Messages {model} {stream} {number}?"
@@ -59,8 +59,8 @@ def test_a_stream_of_messages_that_cannot_be_changed_ends_where_it_fails(gateway
     gateway.model.replies["Not held, clean?"] = StreamedReply(texts=[tokens(CLEAN)], pause=0.02)
 
     with pytest.raises(APIError):
-        said_over_messages(gateway, "ada", "Not held?", stream=True)
-    assert said_over_messages(gateway, "ada", "Not held, clean?", stream=True) == CLEAN
+        said_over_messages(gateway, "angela", "Not held?", stream=True)
+    assert said_over_messages(gateway, "angela", "Not held, clean?", stream=True) == CLEAN
 
 
 def said_over_messages(gateway: Gateway, model: str, question: str, *, stream: bool) -> str:

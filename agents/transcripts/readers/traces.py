@@ -20,6 +20,7 @@ from agents.transcripts.records import Record, Skipped, SourceMessage
 
 USER = "user"
 ASSISTANT = "assistant"
+TOOL_RESULT = "tool result"
 MOST_OVERLAP = 200  # messages
 ROLES = {  # what libraries call the roles of messages
     "human": USER,
@@ -233,7 +234,7 @@ def _item(message: dict[str, Any], role: str) -> Item:
     text = "\n".join(text for text in texts if text.strip())
     skip = ""
     if role in TOOL_ROLES or ROLES.get(role) == "tool":
-        skip = "tool result"
+        skip = TOOL_RESULT
     elif not text:
         skip = reasons[0] if reasons else "empty message"
     name = message.get("name")
@@ -406,7 +407,7 @@ def _agent_around(call: Call, by_id: Mapping[str, Call]) -> str:
 def _count_known(call: Call, spoken: Sequence[PlacedItem], said: Sequence[Said]) -> int:
     """Return how many of a call's messages were said before: up to its last own answer that was, and what overlaps with the end.
 
-    What a model's call answers is new, though it may say the same words again.
+    Texts are compared without the white space around them, which clients often leave out when they send what was said again. What a model's call answers is new, though it may say the same words again.
 
     Args:
         spoken: The call's messages, without those that are skipped.
@@ -414,10 +415,10 @@ def _count_known(call: Call, spoken: Sequence[PlacedItem], said: Sequence[Said])
     """
     if call.is_model:
         spoken = [placed for placed in spoken if not placed.is_answer]
-    texts_so_far = {text for _, text in said}
+    texts_so_far = {text.strip() for _, text in said}
     first_new = 0
     for number, placed in enumerate(spoken, 1):
-        if placed.item.role == ASSISTANT and placed.item.text in texts_so_far:
+        if placed.item.role == ASSISTANT and placed.item.text.strip() in texts_so_far:
             first_new = number
     rest = [placed.item for placed in spoken[first_new:]]
     for length in range(min(len(rest), len(said), MOST_OVERLAP), 0, -1):  # the longest overlap counts
@@ -430,7 +431,7 @@ def _are_the_same(items: Sequence[Item], said: Sequence[Said], *, agent: str) ->
     """Return whether messages of a call are what was said; what the agent said is no other speaker's message."""
     for item, (speaker, text) in zip(items, said, strict=True):
         is_agents = item.role == ASSISTANT
-        if text != item.text or (speaker == agent and not is_agents):
+        if text.strip() != item.text.strip() or (speaker == agent and not is_agents):
             return False
     return True
 

@@ -31,7 +31,8 @@ class Migration(FirstMigration):
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('started_at', models.DateTimeField(blank=True, null=True)),
                 ('finished_at', models.DateTimeField(blank=True, null=True)),
-                ('call_id', models.CharField(help_text="LiteLLM's id of the call", max_length=200)),
+                ('call_id', models.CharField(help_text="LiteLLM's id of the call, or the client's", max_length=200)),
+                ('caller', models.CharField(blank=True, default='', help_text="digest of the client's key and its end user: ids of different callers may be the same", max_length=64)),
                 ('context', models.JSONField(blank=True, default=dict, help_text='what was said before the reply; empty once it is stored')),
                 ('replies', models.JSONField(blank=True, default=list, help_text='per choice the reply so far, and how far it passed')),
                 ('rounds', models.PositiveIntegerField(default=0, help_text='rounds with a reply so far')),
@@ -48,7 +49,7 @@ class Migration(FirstMigration):
                 'db_table': 'gated_replies',
                 'ordering': ['-pk'],
                 'indexes': [models.Index(condition=models.Q(('status__in', ['pending', 'running'])), fields=['created_at', 'id'], name='gated_reply_open'), models.Index(fields=['status', 'created_at'], name='gated_reply_status_created'), models.Index(condition=models.Q(('status__in', ['pending', 'running'])), fields=['conversation'], name='gated_reply_conversation')],
-                'constraints': [models.UniqueConstraint(fields=('call_id', 'user'), name='gated_reply_once')],
+                'constraints': [models.UniqueConstraint(fields=('call_id', 'caller', 'user'), name='gated_reply_once')],
             },
         ),
     ]

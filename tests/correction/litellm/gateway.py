@@ -29,6 +29,10 @@ class Underflow(AssertionError):
     """A text was returned that does not begin with what is out: LiteLLM ends the stream with an error."""
 
 
+class Ended(AssertionError):
+    """The stream ends with an error."""
+
+
 @dataclass
 class Call:
     """One call through the gateway.
@@ -43,16 +47,19 @@ class Call:
     messages: Sequence[dict[str, Any]] = tuple(ASKED)
     headers: dict[str, str] = field(default_factory=dict)
     end_user: str = ""
+    key: str = ""
+    model: str = "m"
     call_id: str = field(default_factory=lambda: str(uuid4()))
     sent: dict[int, str] = field(default_factory=dict)
     answers: list[dict[str, Any]] = field(default_factory=list)
 
     def body(self, kind: str, **fields: Any) -> dict[str, Any]:
         """The body of one round."""
+        caller = {"user_api_key_hash": self.key, "user_api_key_end_user_id": self.end_user}
         body: dict[str, Any] = {
             "input_type": kind, "litellm_call_id": self.call_id, "litellm_trace_id": "x", "litellm_version": "1.108.7",
-            "structured_messages": None, "images": None, "tools": None, "texts": [], "tool_calls": None, "model": "m",
-            "request_data": {"user_api_key_end_user_id": self.end_user} if self.end_user else {},
+            "structured_messages": None, "images": None, "tools": None, "texts": [], "tool_calls": None, "model": self.model,
+            "request_data": {name: value for name, value in caller.items() if value},
             "request_headers": {"host": "gateway", "authorization": "[present]", **self.headers},
             "additional_provider_specific_params": self.parameters,
         }  # fmt: skip
@@ -72,6 +79,8 @@ class Call:
     def response(self, *texts: str, is_last: bool = False) -> None:
         """A round with the texts so far: what extends the texts that are out goes out, but for what is held back."""
         answer = self.round("response", texts=list(texts))
+        if answer["action"] == "BLOCKED":
+            raise Ended(answer["blocked_reason"])
         got = answer.get("texts") or list(texts)
         held = answer.get("stream_holdback_chars") or [0] * len(got)
         assert len(got) == len(texts)
@@ -95,7 +104,7 @@ class Call:
 
 def call(client: Program, *, announced: bool = True, **fields: Any) -> Call:
     """A call whose first round was posted, if it is to be; `agent` and such are parameters of the guardrail."""
-    of_call = ("messages", "headers", "end_user", "call_id", "sent")
+    of_call = ("messages", "headers", "end_user", "key", "model", "call_id", "sent")
     known = {name: fields.pop(name) for name in of_call if name in fields}
 
     def post(body: dict[str, Any]) -> dict[str, Any]:

@@ -11,13 +11,14 @@ from django.utils import timezone
 
 from agents.kit.models import owner_name
 from agents.models import Agent, Channel, Message
+from correction.config.configure import configure
 from correction.litellm.ending import work_one
 from correction.litellm.models import GatedReply
 from correction.models import CorrectionLog, GateSession, ObservedMessage
 from tests.api_client import Program, program
 from tests.correction.gating import gated, logs
 from tests.correction.litellm.gateway import call, end_replies, judging
-from tests.factories import make_channel
+from tests.factories import make_agent, make_channel
 from tests.llm_server import LLMServer
 
 pytestmark = [pytest.mark.django_db, pytest.mark.databases_differ]
@@ -63,6 +64,17 @@ def test_a_conversation_is_stored_once_however_often_its_history_is_sent(
     assert GateSession.objects.filter(sent=1, channel__isnull=False, source="gate").count() == 3
 
 
+def test_history_that_a_client_trims_is_stored_once(client: Program, llm_server: LLMServer) -> None:
+    gated("adherence")
+    llm_server.respond = judging()
+    call(client, agent="ada", messages=[user("Well? ")]).stream(["Yes.\n\n"])
+    end_replies()
+    call(client, agent="ada", messages=[user("Well?"), own("Yes."), user("Yes?")]).stream(["Yes."])
+    end_replies()
+
+    assert [text.strip() for _, text in stored()] == ["Well?", "Yes.", "Yes?", "Yes."]
+
+
 def test_what_was_said_is_stored_as_it_was_returned(client: Program, llm_server: LLMServer) -> None:
     gated("adherence")
     llm_server.respond = judging(Hooray=1, actor=["It is upstairs."])
@@ -78,7 +90,7 @@ def test_nothing_of_a_conversation_stays_in_its_row(client: Program, llm_server:
     call(client, agent="ada", end_user="marla@example.com").stream(["I filed it."])
 
     assert "marla" in str(GatedReply.objects.values())
-    assert not work_one(owner=owner_name()), "nobody says that a reply is over: it is after a minute without a round"
+    assert not work_one(owner=owner_name()), "nobody says that a reply is over: it is after minutes without a round"
     end_replies()
     row = GatedReply.objects.get()
     assert (row.status, row.context, row.replies) == ("completed", {}, [])
@@ -86,6 +98,18 @@ def test_nothing_of_a_conversation_stays_in_its_row(client: Program, llm_server:
     assert "marla" not in str(GatedReply.objects.values())
     assert stored()[0] == ("marla@example.com", "Well?")
     assert "marla" not in Channel.objects.latest("pk").slug
+
+
+def test_nothing_of_a_reply_that_was_written_again_stays_in_its_row(client: Program, llm_server: LLMServer) -> None:
+    gated("adherence")
+    llm_server.respond = judging(Hooray=1, actor=["It is for Marla."])
+    call(client, agent="ada").stream(["I filed it. Hooray for Marla! "])
+    end_replies()
+
+    assert "Marla" not in str(GatedReply.objects.values())
+
+
+TALK = {"x-litellm-session-id": "talk-1"}
 
 
 @pytest.mark.parametrize(
@@ -96,6 +120,10 @@ def test_nothing_of_a_conversation_stays_in_its_row(client: Program, llm_server:
         ({"end_user": "bob"}, {"end_user": "bob"}, True),
         ({"end_user": "bob"}, {"end_user": "eve"}, False),
         ({}, {"messages": [user("Hm?")]}, False),
+        ({"headers": TALK, "end_user": "bob"}, {"headers": TALK, "end_user": "eve"}, False),
+        ({"headers": TALK, "key": "shop"}, {"headers": TALK, "key": "desk"}, False),
+        ({"headers": TALK}, {"headers": TALK, "agent": "bob"}, False),
+        ({"key": "shop"}, {"key": "desk"}, False),
     ],
 )
 def test_a_channel_is_known_by_session_then_person_then_first_message(
@@ -103,8 +131,9 @@ def test_a_channel_is_known_by_session_then_person_then_first_message(
 ) -> None:
     gated("adherence")
     llm_server.respond = judging()
+    configure(agent=make_agent("bob"), changes={"gate_adherence_enabled": True})
     for fields in (one, other):
-        call(client, agent="ada", **fields).stream(["I filed it."])
+        call(client, **{"agent": "ada", **fields}).stream(["I filed it."])
     end_replies()
 
     assert Message.objects.values("channel").distinct().count() == (1 if together else 2)
@@ -117,7 +146,20 @@ def test_a_session_cannot_name_a_channel_that_is_there(client: Program, llm_serv
     end_replies()
 
     assert not Message.objects.filter(channel__slug="office").exists()
-    assert Message.objects.filter(channel__slug="litellm-office").count() == 2
+    assert Message.objects.filter(channel__slug__startswith="litellm-office-").count() == 2
+
+
+def test_words_that_a_client_makes_up_for_an_agent_are_not_stored_as_its_own(
+    client: Program, llm_server: LLMServer
+) -> None:
+    gated("adherence")
+    llm_server.respond = judging()
+    made_up = [user("Well?"), own("I hate you."), user("Yes?")]
+    call(client, agent="ada", messages=made_up).stream(["I filed it."])
+    call(client, agent="ada", messages=[*made_up, own("I filed it."), user("So?")]).stream(["Upstairs."])
+    end_replies()
+
+    assert [text for _, text in stored()] == ["Well?", "Yes?", "I filed it.", "So?", "Upstairs."]
 
 
 def test_a_person_who_has_the_name_of_an_agent_is_not_the_agent(client: Program, llm_server: LLMServer) -> None:
@@ -143,6 +185,23 @@ def test_observing_holds_nothing_and_judges_what_was_stored(client: Program, llm
 
     assert ObservedMessage.objects.get().message.text == "I filed it. Hooray! The rest."
     assert not CorrectionLog.objects.exists()
+
+
+def test_conversations_are_sampled_as_those_that_come_by_other_ways(client: Program, llm_server: LLMServer) -> None:
+    gated("adherence", ingest_keep="rate", ingest_rate=0.5)
+    llm_server.respond = judging()
+    for person in range(12):
+        call(client, agent="ada", end_user=f"person {person}").stream(["I filed it."])
+    end_replies()
+
+    kept = Channel.objects.filter(slug__startswith="litellm-")
+    assert 0 < kept.count() < 12
+    assert {channel.inclusion_probability for channel in kept} == {0.5}
+    assert Message.objects.count() == 2 * kept.count()
+    assert GatedReply.objects.filter(status="completed").count() == 12
+    assert GatedReply.objects.filter(message__isnull=False).count() == kept.count()
+    assert [log.outcome for log in logs()] == ["passed"] * 12
+    assert GateSession.objects.filter(message__isnull=False).count() == kept.count()
 
 
 @pytest.mark.parametrize("may_store", [False, True])
@@ -173,6 +232,8 @@ def test_a_reply_waits_for_the_one_before_it_in_its_conversation(client: Program
 
     assert work_one(owner=owner_name())
     assert not Message.objects.exists()
+    second.refresh_from_db()
+    assert second.attempt == 0, "waiting is no attempt"
     end_replies()
 
     assert [text for _, text in stored()] == ["Well?", "I filed it.", "Well?", "Upstairs."]
@@ -192,9 +253,9 @@ def test_an_agent_that_was_deleted_meanwhile_leaves_the_verdict(client: Program,
 def test_a_synthetic_channel_takes_no_conversation(client: Program, llm_server: LLMServer) -> None:
     gated("adherence")
     llm_server.respond = judging()
-    channel = make_channel("litellm-x")
-    Channel.objects.filter(pk=channel.pk).update(synthetic=True)
     call(client, agent="ada", headers={"x-litellm-session-id": "x"}).stream(["I filed it."])
+    channel = make_channel(GatedReply.objects.get().conversation)
+    Channel.objects.filter(pk=channel.pk).update(synthetic=True)
     end_replies()
 
     assert "synthetic" in GatedReply.objects.get().error

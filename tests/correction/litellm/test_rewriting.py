@@ -12,6 +12,7 @@ from pytest_django import Settings
 from agents.kit.models import LLMCall
 from agents.kit.text.fences import render_prompt
 from agents.models import Message
+from correction.config.configure import configure
 from correction.gate.statistics import get_gate_statistics
 from correction.models import CorrectionLog, GateSession
 from tests.api_client import Program
@@ -19,6 +20,7 @@ from tests.correction.gating import gated, logs
 from tests.correction.ledger import price
 from tests.correction.litellm.gateway import ASKED, call, chunks_of, end_replies, judging
 from tests.evaluation.judging import prompt_of
+from tests.factories import make_agent
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -29,7 +31,10 @@ def actor_calls(server: LLMServer) -> list[dict[str, Any]]:
     return [body for body in server.bodies if "output_config" not in body]
 
 
-def test_the_model_goes_on_behind_the_words_that_are_out(client: Program, llm_server: LLMServer) -> None:
+def test_the_model_goes_on_behind_the_words_that_are_out(
+    client: Program, llm_server: LLMServer, settings: Settings
+) -> None:
+    settings.GATE_REWRITE_MODELS = ["other"]
     gated("adherence")
     llm_server.respond = judging(Hooray=1, actor=["It is in F."])
 
@@ -62,6 +67,21 @@ def test_what_the_model_repeats_of_the_words_that_are_out_is_left_out(client: Pr
     llm_server.respond = judging(Hooray=1, actor=["I filed it. It is in F."])
 
     assert call(client, agent="ada").stream(chunks_of(TEXT, 4)) == "I filed it. It is in F."
+
+
+def test_the_model_is_shown_what_tools_answered_and_the_judge_is_not(client: Program, llm_server: LLMServer) -> None:
+    gated("adherence")
+    llm_server.respond = judging(Hooray=1, actor=["It is in F."])
+    called = {"id": "1", "type": "function", "function": {"name": "find_file", "arguments": "{}"}}
+    messages = [*ASKED, {"role": "assistant", "content": None, "tool_calls": [called]}]
+    messages.append({"role": "tool", "tool_call_id": "1", "content": "cabinet F"})
+    call(client, agent="ada", messages=messages).stream(chunks_of(TEXT, 4))
+    end_replies()
+
+    (body,) = actor_calls(llm_server)
+    assert "cabinet F" in str(body["messages"])
+    assert not [judged for judged in llm_server.bodies if judged is not body and "cabinet F" in str(judged)]
+    assert not Message.objects.filter(text__contains="cabinet F").exists()
 
 
 def test_attempts_are_logged_and_counted_as_those_of_any_draft(client: Program, llm_server: LLMServer) -> None:
@@ -145,17 +165,24 @@ def test_the_operators_sentence_is_said_where_all_attempts_fail(client: Program,
 
 def test_only_a_mark_of_ours_spares_a_call_the_gate(client: Program, llm_server: LLMServer) -> None:
     gated("adherence", max_correction_attempts=1)
-    llm_server.respond = judging(Hooray=1, actor=["It is in F."] * 3)
+    llm_server.respond = judging(Hooray=1, actor=["It is in F."] * 4)
     call(client, agent="ada").stream(chunks_of(TEXT, 4))
     mark = next(found for h in llm_server.headers if (found := h.get("x-litellm-plumbline-rewrite")))
 
-    marked = call(client, agent="ada", headers={"x-litellm-plumbline-rewrite": mark})
-    forged = call(client, agent="ada", headers={"x-litellm-plumbline-rewrite": mark[:-1] + "~"})
-
+    headers = {"x-litellm-plumbline-rewrite": mark}
+    marked = call(client, agent="ada", headers=headers, model="test-model")
+    marked.model = "test-model-20260101"  # as the server names it
     calls = llm_server.calls
     assert marked.stream([TEXT]) == TEXT
     assert llm_server.calls == calls
-    assert forged.stream([TEXT]) == "I filed it. It is in F."
+
+    configure(agent=make_agent("bob"), changes={"gate_adherence_enabled": True, "max_correction_attempts": 1})
+    forged_headers = {"x-litellm-plumbline-rewrite": mark[:-1] + "~"}
+    forged = call(client, agent="ada", headers=forged_headers, model="test-model")
+    other_model = call(client, agent="ada", headers=headers, model="ada")
+    other_agent = call(client, agent="bob", headers=headers, model="test-model")
+    for guarded in (forged, other_model, other_agent):
+        assert guarded.stream([TEXT]) == "I filed it. It is in F."
 
 
 def test_without_a_network_the_agents_own_lines_go_on(client: Program, settings: Settings) -> None:
@@ -170,8 +197,6 @@ def test_without_a_network_the_agents_own_lines_go_on(client: Program, settings:
 
 
 def test_a_speaker_who_is_no_agent_speaks_by_the_system_message(client: Program, llm_server: LLMServer) -> None:
-    from correction.config.configure import configure
-
     configure(agent=None, changes={"gate_adherence_enabled": True})
     llm_server.respond = judging(Hooray=1, actor=["It is in F."])
 
@@ -186,3 +211,40 @@ def test_a_speaker_who_is_no_agent_speaks_by_the_system_message(client: Program,
     )  # fmt: skip
     assert CorrectionLog.objects.count() == 2
     assert not Message.objects.exists()
+
+
+def test_what_follows_a_sentence_that_was_let_through_is_judged(client: Program, llm_server: LLMServer) -> None:
+    ada, _ = gated("adherence", max_correction_attempts=1)
+    llm_server.respond = judging(Hooray=2, Worst=1, Hurrah=0, actor=["Hurrah."])
+    text = "One. Hooray! Two. Worst thing ever. Three."
+
+    got = call(client, agent="ada").stream(chunks_of(text, 5))
+    end_replies()
+
+    assert got == text
+    assert [log.outcome for log in logs()] == ["corrected", "corrected", "forced_through"]
+    assert logs()[-1].dimension_results.get().score == 1
+    session = GateSession.objects.get()
+    assert (session.outcome, session.sent) == ("forced_through", 3)
+    assert session.message == Message.objects.get(agent=ada)
+    assert len(actor_calls(llm_server)) == 1
+
+
+def test_an_end_that_was_kept_back_is_logged(client: Program, llm_server: LLMServer) -> None:
+    ada, _ = gated("adherence")
+    llm_server.respond = judging(Hooray=1)
+
+    got = call(client, agent="ada").stream(chunks_of("I filed it. Hooray", 6), rate=2)
+    end_replies()
+
+    assert got == "I filed it."
+    assert [(log.outcome, log.judged_text) for log in logs()] == [("corrected", "I filed it. Hooray")]
+    session = GateSession.objects.get()
+    assert (session.outcome, session.sent, session.message) == ("corrected", None, Message.objects.get(agent=ada))
+
+
+def test_what_was_cut_is_said_up_to_its_last_whole_sentence(client: Program, llm_server: LLMServer) -> None:
+    gated("adherence")
+    llm_server.respond = judging(Hooray=1, actor=[{"text": "It is upstairs. And mo", "stop_reason": "max_tokens"}])
+
+    assert call(client, agent="ada").stream(chunks_of(TEXT, 4)) == "I filed it. It is upstairs."
