@@ -40,7 +40,7 @@ TABLES = (
                 rows=(of_agents("agent", at="finished_at"), matching(_open_of_agents)),
             ),
         ),
-        no_speech="call_id conversation",
+        no_speech="call_id caller conversation",
         prune=Prune(rows=lambda before: GatedReply.objects.filter(status__in=GatedReply.FINAL, finished_at__lt=before)),
     ),
 )
