@@ -24,6 +24,8 @@ from evaluation.scorers.subjects import Event
 
 ASSISTANT = "assistant"
 SYSTEM = "system"
+TOOL = "tool"
+CHARACTERS_PER_TOTAL = 500  # of a reply: nobody reads them faster than in 12 seconds, the total that is set by default
 
 
 class Said(BaseModel):
@@ -38,7 +40,7 @@ class CallContext(BaseModel):
     """What a call brought with it; stored with the row of its reply until that is over.
 
     Attributes:
-        messages: What was said before, oldest first, without system prompts.
+        messages: What was said before, oldest first, without system prompts; what tools answered is for who writes again only.
         left_out: How many messages before these were left out.
         system: The system prompts, joined.
         speaker: Name of a speaker who is no agent.
@@ -148,6 +150,8 @@ class Checker:
             persona = persona_of(agent, None) if self.speaker.plan.propositions.show_persona else None
         events = []
         for said in self.context.messages:
+            if said.role == TOOL:  # judges see none of other messages either
+                continue
             if said.role == ASSISTANT:
                 events.append(Event("action", name, said.text))
             else:
@@ -166,11 +170,11 @@ class Checker:
     def deadline(self, reply: ReplySoFar) -> float:
         """Return the seconds that a check may take: as configured for one, at most what is left of the reply's total and of the round.
 
-        The total is counted by what judging cost the reader: checks that were late, and those of what was written again. The others
-        are made while the model writes, and a long reply has many.
+        A long reply has many rounds, and LiteLLM waits in each: the total is granted anew for every CHARACTERS_PER_TOTAL of it.
         """
         config = self.speaker.config
-        left = float(config["gate_total_deadline_seconds"]) - reply.late_ms / 1000
+        total = float(config["gate_total_deadline_seconds"]) * (1 + len(reply.raw) // CHARACTERS_PER_TOTAL)
+        left = total - reply.waited_ms / 1000
         return min(float(config["gate_deadline_seconds"]), left, self.seconds_left)
 
     def check(self, beginnings: Sequence[str], *, deadline: float, is_whole: bool = False) -> list[GateResult]:
@@ -189,3 +193,10 @@ class Checker:
             actions[-1] = replace(actions[-1], growing=False)
         work_id = f"gate_session:{self.session}"
         return check_actions(actions, self.speaker.plan, work_id=work_id, deadline=deadline, about=work_id)
+
+    def breaks_rules(self, beginning: str) -> bool:
+        """Return whether a beginning of the reply breaks a rule of the agent's; no judge is asked."""
+        action = replace(self._action, text=beginning.strip(), growing=True)
+        rules_alone = replace(self.speaker.plan, judged_dimensions=())
+        [result] = check_actions([action], rules_alone, work_id=f"gate_session:{self.session}", deadline=0)
+        return not result.passed

@@ -16,14 +16,14 @@ from agents.models import Agent, Channel, Message
 from agents.models.conversations import names_of_agents, outsider_name
 from agents.transcripts.ingest import store_ingested
 from agents.transcripts.prepare import NAME_LIMIT, Author, Prepared, Target
-from agents.transcripts.readers.traces import ASSISTANT, Call, Item, Said, conversations
+from agents.transcripts.readers.traces import ASSISTANT, TOOL_RESULT, Call, Item, Said, conversations
 from agents.transcripts.records import SourceMessage
 from agents.transcripts.sampling import conversation_sampler, sample_messages
 from agents.transcripts.spans import said_last
 from agents.transcripts.store import Rights
 from correction.gate.quality_check import newest_version
 from correction.gate.stage import end_session, write_attempt
-from correction.litellm.checking import CallContext, load_session
+from correction.litellm.checking import TOOL, CallContext, load_session
 from correction.litellm.models import GatedReply
 from correction.litellm.replies import ReplySoFar, StoredResult
 from correction.models import CorrectionLog, GateSession, Outcome
@@ -123,7 +123,11 @@ def _store_conversation(
 
 
 def _skipped_unless_said(item: Item, said: Sequence[Said], agent: Agent) -> Item:
-    """Return a message of a call; one by the assistant that is not stored as the agent's is skipped, for any client can make it up."""
+    """Return a message of a call. It is skipped where a tool answered, and where it is the assistant's and not stored as the agent's:
+    any client can make it up.
+    """
+    if item.role == TOOL:
+        return replace(item, skip=TOOL_RESULT)
     if item.role != ASSISTANT:
         return item
     for speaker, text in said:

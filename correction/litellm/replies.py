@@ -76,7 +76,7 @@ class ReplySoFar(BaseModel):
         rest: What follows it, unfinished: it passed, and is held back.
         checked: Digests of beginnings that passed, the latest last.
         withheld: The unfinished rest where it failed: it is not returned.
-        late_ms: Milliseconds that judging took where it brought no verdict in time, or where sentences were written again.
+        waited_ms: Milliseconds that its rounds waited for judging.
         result: Of the latest check that passed, to be logged with the whole reply.
         failure: Of the latest check that failed and was not followed by a rewriting.
         is_stopped: Whether the call ends with an error, because a sentence failed that cannot be changed.
@@ -93,7 +93,7 @@ class ReplySoFar(BaseModel):
     checked: list[str] = []
     withheld: str = ""
     whose: Whose = Whose.MODEL
-    late_ms: int = 0
+    waited_ms: int = 0
     result: StoredResult | None = None
     failure: StoredResult | None = None
     is_stopped: bool = False
@@ -138,14 +138,15 @@ class ReplySoFar(BaseModel):
         if result is not None:
             self.failure = StoredResult.of(result)
 
-    def withhold(self, result: GateResult) -> None:
-        """Keep back what follows the words that passed.
+    def withhold(self, result: GateResult, *, from_place: int) -> None:
+        """Keep back what follows this place.
 
         Args:
             result: Its verdict: it failed.
         """
-        self.withheld = self.rest
-        self.rest = ""
+        text = self.text
+        self.withheld = text[from_place:]
+        self.rest = text[len(self.passed) : from_place]
         self.failure = StoredResult.of(result)
 
     def say(self, text: str) -> None:

@@ -20,7 +20,7 @@ from agents.turn.scripted import next_line
 from correction.gate.check import GateResult, persona_of
 from correction.gate.quality_check import newest_version
 from correction.gate.stage import best_attempt, feedback, write_attempt
-from correction.litellm.checking import ASSISTANT, Checker, load_session
+from correction.litellm.checking import ASSISTANT, TOOL, Checker, load_session
 from correction.litellm.contract import Parameters, Round
 from correction.litellm.models import GatedReply
 from correction.litellm.replies import ReplySoFar, StoredResult, whole_ends
@@ -32,6 +32,7 @@ MARK_SECONDS = 600  # for which a mark holds: longer than any call
 WRITING_SECONDS = 30.0  # for one attempt of the model that writes again
 MOST_TOKENS = 1_500  # that it may write: about what a model writes in WRITING_SECONDS; it is asked for less
 LEAST_WRITING_SECONDS = 1.0  # with less left it is not asked
+TOOL_ANSWERED = "(A tool answered:)"
 BEGINNING = "(The conversation begins with your message.)"  # a conversation with a model begins with another's message
 
 
@@ -169,7 +170,8 @@ class Rewriting:
             system = persona_of(speaker.agent, None)
         turns: list[Turn] = []
         for said in context.messages:
-            _add_turn(turns, said.role == ASSISTANT, said.text)
+            text = f"{TOOL_ANSWERED}\n{said.text}" if said.role == TOOL else said.text
+            _add_turn(turns, said.role == ASSISTANT, text)
         if self.begun.strip():
             _add_turn(turns, True, self.begun)
         note = render_prompt("litellm/continue", begun=bool(self.begun.strip()), feedback=feedback_text)
@@ -203,7 +205,7 @@ class Rewriting:
         started = time.perf_counter()
         beginnings = [self.text[:end] for end in ends]
         results = self.checker.check(beginnings, deadline=self.checker.deadline(self.reply), is_whole=True)
-        self.reply.late_ms += round((time.perf_counter() - started) * 1000)
+        self.reply.waited_ms += round((time.perf_counter() - started) * 1000)
         for end, result in zip(ends, results, strict=True):
             self.result = result
             if not result.passed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,12 +17,12 @@ from django.utils.crypto import salted_hmac
 
 from agents.kit.text.storable import storable
 from agents.transcripts.prepare import slug_of
-from agents.transcripts.readers.traces import ASSISTANT, USER, items_of
+from agents.transcripts.readers.traces import ASSISTANT, TOOL_RESULT, USER, items_of
 from correction.gate.check import GateResult
-from correction.litellm.checking import SYSTEM, CallContext, Checker, Said, Speaker, find_speaker
+from correction.litellm.checking import SYSTEM, TOOL, CallContext, Checker, Said, Speaker, find_speaker
 from correction.litellm.contract import NOTHING_TO_SAY, GuardrailAnswer, Round
 from correction.litellm.models import IDLE, WAITING, GatedReply
-from correction.litellm.replies import CALL_FAILED, ReplySoFar, StoredResult, Whose, match_replies, new_ends
+from correction.litellm.replies import ReplySoFar, StoredResult, Whose, match_replies, new_ends
 from correction.litellm.rewriting import SessionTaken, is_marked, rewrite
 from correction.models import GateMode, Outcome
 
@@ -31,6 +32,7 @@ NOT_HELD = (
     "with a pipeline in post_call, so that they are held until they are checked"
 )
 OVER = f"the reply paused for more than {IDLE.total_seconds() / 60:g} minutes, and is stored as it was then: begin a new call"
+LAST_WORD = re.compile(r"\S+\Z")
 REMEMBERED = 200  # messages before a reply that are judged with it, and stored
 ROUND_SECONDS = 90.0  # for all checks and rewriting of a round: LiteLLM waits for 100 (`timeout` of the example)
 MOST_LOST_RACES = 5  # rounds of one call at the same time
@@ -130,6 +132,8 @@ def read_context(asked: Round, speaker: Speaker) -> CallContext:
     systems: list[str] = []
     end_user = storable(asked.request_data.user_api_key_end_user_id or "")
     for item in items_of(storable(asked.structured_messages or []), USER) or []:
+        if item.skip == TOOL_RESULT and item.text.strip():
+            messages.append(Said(role=TOOL, text=item.text))
         if item.skip or not item.text.strip():
             continue
         if item.role in (SYSTEM, "developer"):
@@ -274,14 +278,32 @@ def _check_text(reply: ReplySoFar, text: str, checker: Checker) -> None:
         is_first_round = reply.rounds == 1
         if is_unfinished and reply.passed.strip() and not is_first_round and not is_withheld_again:
             # It may be well once it is finished. Where this was the last round, the reply ends with its last sentence that passed.
-            reply.withhold(failure.result)
+            reply.withhold(failure.result, from_place=len(reply.passed))
+            return
+        if is_unfinished and not is_first_round and not is_withheld_again and _fails_by_last_word(reply, checker, text):
+            reply.withhold(failure.result, from_place=_start_of_last_word(text))
             return
         if checker.is_sent_as_written and not is_first_round:
-            reply.withhold(failure.result)
+            reply.withhold(failure.result, from_place=len(reply.passed))
             reply.is_stopped = True
             return
         # Where the model's own words are said in the end, for want of better ones, what follows them is checked, too.
         rewrite(reply, checker, failed_text=text[: failure.end], result=failure.result)
+
+
+def _fails_by_last_word(reply: ReplySoFar, checker: Checker, text: str) -> bool:
+    """Return whether a rule breaks at the last word of a text, which may be half of another, and what stands before it passes."""
+    words = text[reply.judged_from : _start_of_last_word(text)]
+    if not words.strip() or not checker.breaks_rules(text[reply.judged_from :]):
+        return False
+    [result] = checker.check([words], deadline=checker.deadline(reply))
+    return result.passed
+
+
+def _start_of_last_word(text: str) -> int:
+    """Return where the last word of a text begins; its length where white space follows that."""
+    match = LAST_WORD.search(text)
+    return match.start() if match else len(text)
 
 
 @dataclass(frozen=True)
@@ -303,8 +325,7 @@ def _check_new(reply: ReplySoFar, checker: Checker, text: str, ends: Sequence[in
     unknown = [end for end in places if not reply.has_passed(text[:end])]
     started = time.perf_counter()
     results = checker.check([text[reply.judged_from : end] for end in unknown], deadline=checker.deadline(reply))
-    if any(row.status in CALL_FAILED for result in results for row in result.dimensions):
-        reply.late_ms += round((time.perf_counter() - started) * 1000)
+    reply.waited_ms += round((time.perf_counter() - started) * 1000)
     for end, result in zip(unknown, results, strict=True):
         if not result.passed:
             return _Failure(end, result)

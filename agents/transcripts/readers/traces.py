@@ -20,6 +20,7 @@ from agents.transcripts.records import Record, Skipped, SourceMessage
 
 USER = "user"
 ASSISTANT = "assistant"
+TOOL_RESULT = "tool result"
 MOST_OVERLAP = 200  # messages
 ROLES = {  # what libraries call the roles of messages
     "human": USER,
@@ -233,7 +234,7 @@ def _item(message: dict[str, Any], role: str) -> Item:
     text = "\n".join(text for text in texts if text.strip())
     skip = ""
     if role in TOOL_ROLES or ROLES.get(role) == "tool":
-        skip = "tool result"
+        skip = TOOL_RESULT
     elif not text:
         skip = reasons[0] if reasons else "empty message"
     name = message.get("name")

@@ -69,6 +69,21 @@ def test_what_the_model_repeats_of_the_words_that_are_out_is_left_out(client: Pr
     assert call(client, agent="ada").stream(chunks_of(TEXT, 4)) == "I filed it. It is in F."
 
 
+def test_the_model_is_shown_what_tools_answered_and_the_judge_is_not(client: Program, llm_server: LLMServer) -> None:
+    gated("adherence")
+    llm_server.respond = judging(Hooray=1, actor=["It is in F."])
+    called = {"id": "1", "type": "function", "function": {"name": "find_file", "arguments": "{}"}}
+    messages = [*ASKED, {"role": "assistant", "content": None, "tool_calls": [called]}]
+    messages.append({"role": "tool", "tool_call_id": "1", "content": "cabinet F"})
+    call(client, agent="ada", messages=messages).stream(chunks_of(TEXT, 4))
+    end_replies()
+
+    (body,) = actor_calls(llm_server)
+    assert "cabinet F" in str(body["messages"])
+    assert not [judged for judged in llm_server.bodies if judged is not body and "cabinet F" in str(judged)]
+    assert not Message.objects.filter(text__contains="cabinet F").exists()
+
+
 def test_attempts_are_logged_and_counted_as_those_of_any_draft(client: Program, llm_server: LLMServer) -> None:
     price()
     ada, _ = gated("adherence")

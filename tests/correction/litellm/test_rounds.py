@@ -27,7 +27,7 @@ from tests.api_client import Program, refused
 from tests.correction.gating import by_text, configure, gated, logs, outcomes, statements, team_file
 from tests.correction.litellm.gateway import ASKED, ROUTE, Ended, asked_judge, call, chunks_of, end_replies, judging
 from tests.declaring import declare
-from tests.evaluation.judging import tail_of
+from tests.evaluation.judging import entry, tail_of
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -177,10 +177,28 @@ def test_rules_are_checked_where_more_text_cannot_mend_what_is_broken(
     assert call(client, agent="ada", fallback_text="Ours.").stream(chunks_of(text, 3)) == expected
 
 
+@pytest.mark.parametrize("rule", ["{contains_none: [cat]}", r"{not_matches: '\bcat\b'}"])
+def test_half_of_a_word_is_not_written_again_for_a_rule(
+    client: Program, llm_server: LLMServer, settings: Settings, tmp_path: Path, rule: str
+) -> None:
+    team_file(settings, tmp_path, "adherence/ada.yaml", f"rule: {rule}")
+    agent, _ = gated("fluency")
+    configure(agent, "fluency", gate_rules_enabled=True)
+    llm_server.respond = judging(actor=["Ours.", "Ours."])
+
+    text = "It is in the category of files."
+    assert call(client, agent="ada").stream(["It is in the ", "cat", "egory of files."]) == text
+    cut = call(client, agent="ada")
+    cut.response("It is in the ")
+    cut.response("It is in the cat", is_last=True)
+    assert cut.sent[0] == "It is in the "
+
+
 def test_what_must_not_be_is_checked_only_where_it_stays(client: Program) -> None:
     assert rule_while_growing(Rule(contains_any=["hooray"]), inverted=True) == Rule(contains_any=["hooray"])
     assert rule_while_growing(Rule(max_words=3), inverted=True) is None
     assert rule_while_growing(Rule(matches="now$"), inverted=True) is None
+    assert rule_while_growing(Rule(not_matches=r"now\B"), inverted=False) is None
 
 
 SENTENCES = st.lists(
@@ -304,6 +322,24 @@ def test_while_the_judge_hangs_the_stream_goes_on_within_the_deadline(client: Pr
     assert time.monotonic() - started < 8, "two seconds of waiting, and what a busy machine takes"
     end_replies()
     assert outcomes() == ["timeout_passed"]
+
+
+@pytest.mark.slow
+def test_a_slow_judge_holds_a_reply_up_no_longer_than_its_length_allows(client: Program, llm_server: LLMServer) -> None:
+    gated("adherence", gate_deadline_seconds=1, gate_total_deadline_seconds=1)
+    llm_server.always(json=entry(8), latency=0.4)
+    sentences = [f"Line {number} ends here. " for number in range(10, 20)]
+    text = "".join(sentences)
+
+    assert call(client, agent="ada").stream(sentences) == text
+    assert llm_server.calls <= 4, "a second of waiting"
+    end_replies()
+    assert outcomes() == ["timeout_passed"]
+
+    long_sentence = f"{'The files are here and ' * 22}there. "
+    before = llm_server.calls
+    call(client, agent="ada").stream([long_sentence] * 5)
+    assert llm_server.calls - before >= 5, "another second for every 500 characters"
 
 
 def test_where_the_judge_fails_text_passes_and_the_log_says_so(client: Program, llm_server: LLMServer) -> None:
