@@ -192,7 +192,9 @@ CHECKS: dict[str, Callable[[str, Any], str]] = {
 
 # Checks that a text which is still being written may break now and keep later. What breaks one of the others breaks it for good.
 ONLY_OF_WHOLE_TEXTS = frozenset({"min_sentences", "min_words", "matches", "contains_any", "contains_all"})
-_END_OF_TEXT = re.compile(r"(?<!\\)(?:\\\\)*(?:\$|\\[ZzB])|\(\?!")  # in a pattern: whether it matches depends on what follows
+_END_OF_TEXT = re.compile(
+    r"(?<!\\)(?:\\\\)*(?:\$|\\[ZzB])|\(\?!"
+)  # in a pattern: whether it matches depends on what follows
 
 
 def rule_while_growing(rule: Rule, *, inverted: bool) -> Rule | None:

@@ -45,7 +45,9 @@ def test_a_reply_that_is_not_streamed_is_gated_as_well(gateway: Gateway) -> None
     assert (played.leaked, played.wrong, played.errors) == (0, 0, []), played.examples
 
 
-@pytest.mark.parametrize(("model", "stream"), [("angela", False), ("angela-messages", False), ("angela-messages", True)])
+@pytest.mark.parametrize(
+    ("model", "stream"), [("angela", False), ("angela-messages", False), ("angela-messages", True)]
+)
 def test_clients_of_anthropics_messages_get_what_passed(gateway: Gateway, model: str, stream: bool) -> None:
     for number, (said, received) in enumerate([(CHEERING, CORRECTED), (CLEAN, CLEAN)]):
         question = f"Messages {model} {stream} {number}?"

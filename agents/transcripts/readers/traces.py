@@ -407,7 +407,8 @@ def _agent_around(call: Call, by_id: Mapping[str, Call]) -> str:
 def _count_known(call: Call, spoken: Sequence[PlacedItem], said: Sequence[Said]) -> int:
     """Return how many of a call's messages were said before: up to its last own answer that was, and what overlaps with the end.
 
-    Texts are compared without the white space around them, which clients often leave out when they send what was said again. What a model's call answers is new, though it may say the same words again.
+    Texts are compared without the white space around them, which clients often leave out when they send again what was said. What a model's
+    call answers is new, though it may say the same words again.
 
     Args:
         spoken: The call's messages, without those that are skipped.

@@ -325,9 +325,7 @@ def test_while_the_judge_hangs_the_stream_goes_on_within_the_deadline(client: Pr
 
 
 @pytest.mark.slow
-def test_a_slow_judge_holds_a_reply_up_no_longer_than_its_length_allows(
-    client: Program, llm_server: LLMServer
-) -> None:
+def test_a_slow_judge_holds_a_reply_up_no_longer_than_its_length_allows(client: Program, llm_server: LLMServer) -> None:
     gated("adherence", gate_deadline_seconds=1, gate_total_deadline_seconds=1)
     llm_server.always(json=entry(8), latency=0.4)
     sentences = [f"Line {number} ends here. " for number in range(10, 20)]
