@@ -19,42 +19,42 @@ MOST_REASONS = 5  # that a note of what was left out gives
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """What was decided of a new conversation.
+    """What was decided of a conversation.
 
     Attributes:
         kept: Whether its messages are stored.
         probability: The chance with which it was to be kept, above 0 to 1.
-        why: The setting that decided it, for people.
+        setting: The setting that decided it, for people.
     """
 
     kept: bool
     probability: float
-    why: str
+    setting: str
 
 
 class ConversationSampler(Protocol):
-    """Draws the new conversations of one batch."""
+    """Draws the conversations of one batch."""
 
     def draw(self, agents_by_slug: Mapping[str, Collection[int]]) -> Mapping[str, Draw]:
-        """Return by slug what is decided of the conversations that are drawn; the others are kept.
+        """Return by slug what is decided of the conversations that some setting samples; the others are surely kept.
 
-        Those are stored already, or no setting of their agents samples them.
+        One that is stored already is kept; its probability may have become larger.
 
         Args:
             agents_by_slug: Of each conversation the agents (pk) that speak in what came in; none where only others speak.
         """
 
-    def count_begun(self, slugs: Collection[str]) -> None:
-        """Take note of conversations that begin with this batch; called in the transaction that stores them."""
+    def count_kept(self, slugs: Collection[str], *, begun: Collection[str]) -> None:
+        """Count conversations that have new messages, and those of them that begin; called in the transaction that stores them."""
 
 
-def conversation_sampler() -> ConversationSampler | None:
+def find_sampler() -> ConversationSampler | None:
     """Return what draws conversations; None where no setting samples any, which takes one query."""
     path = declared_one("conversation_sampler")
     if not path:
         return None
-    find_sampler: Callable[[], ConversationSampler | None] = import_string(path)
-    return find_sampler()
+    find: Callable[[], ConversationSampler | None] = import_string(path)
+    return find()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class Sampled:
     """What is left of a batch.
 
     Attributes:
-        messages: Those that are kept, in their order; a channel that is made for them has its chance of being kept.
+        messages: Those that are kept, in their order; their channels get the chance of being kept.
         left_out: By slug of the conversations that are not kept: how many messages of each.
         notes: Why they are not, in sentences.
     """
@@ -105,8 +105,8 @@ def notes_on(left_out: Mapping[str, int], draws: Mapping[str, Draw]) -> list[str
     """Return a sentence about the messages that are left out, by number and setting; none where all are kept."""
     if not left_out:
         return []
-    by_reason = Counter(draws[slug].why for slug in left_out)
-    reasons = [f"{why} ({counted(number, 'conversation')})" for why, number in by_reason.most_common(MOST_REASONS)]
+    by_reason = Counter(draws[slug].setting for slug in left_out)
+    reasons = [f"{setting} ({counted(number, 'conversation')})" for setting, number in by_reason.most_common(MOST_REASONS)]
     number = sum(left_out.values())
     return [f"{counted(number, 'message')} left out on purpose, by sampling: {'; '.join(reasons)}"]
 

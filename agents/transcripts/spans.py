@@ -24,7 +24,7 @@ from agents.transcripts.prepare import Author, Prepared, Preparer, Speakers, Tar
 from agents.transcripts.readers.otel import AGENT, calls_in, with_conversations
 from agents.transcripts.readers.traces import ASSISTANT, Call, Said, conversations
 from agents.transcripts.records import SourceMessage
-from agents.transcripts.sampling import ConversationSampler, Draw, conversation_sampler, notes_on
+from agents.transcripts.sampling import ConversationSampler, Draw, find_sampler, notes_on
 from agents.transcripts.store import Rights, check_rights
 
 REMEMBERED = 200  # messages of a conversation that a call may send again
@@ -78,7 +78,7 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
         zone=UTC,
     )
     number_of_spans = len(calls)
-    sampler = conversation_sampler()
+    sampler = find_sampler()
     sampled = _sample_calls(calls, sampler)
     calls = sampled.calls
     with transaction.atomic():

@@ -259,7 +259,7 @@ def _result(
 def _locked_channels(targets: dict[str, Target]) -> dict[str, Channel]:
     """Return the channels by slug, made where missing with the members that the file names, their rows locked (on SQLite the database is).
 
-    Channels that exist stay as they are.
+    Channels that exist stay as they are, but for the chance of being kept: where that of the batch is larger, it holds from now on.
     """
     known = set(Channel.objects.filter(slug__in=targets).values_list("slug", flat=True))
     missing = [target for slug, target in sorted(targets.items()) if slug not in known]
@@ -278,8 +278,23 @@ def _locked_channels(targets: dict[str, Target]) -> dict[str, Channel]:
         Channel.objects.bulk_create(made, ignore_conflicts=True)
     locked = Channel.objects.select_for_update().filter(slug__in=targets).order_by("pk")
     channels = {channel.slug: channel for channel in locked}
+    _raise_probabilities(channels, targets)
     _make_members(channels, _announced_members(missing))
     return channels
+
+
+def _raise_probabilities(channels: Mapping[str, Channel], targets: Mapping[str, Target]) -> None:
+    """Raise the chance with which channels were kept to that of their targets, where that is larger.
+
+    A conversation that was left out before would begin now with that chance, so what is stored from now on stands for fewer.
+    """
+    raised: list[Channel] = []
+    for slug, channel in channels.items():
+        if channel.inclusion_probability < targets[slug].inclusion_probability:
+            channel.inclusion_probability = targets[slug].inclusion_probability
+            raised.append(channel)
+    if raised:
+        Channel.objects.bulk_update(raised, ["inclusion_probability"], batch_size=250)
 
 
 def _announced_members(targets: Iterable[Target]) -> list[tuple[str, int]]:
