@@ -129,7 +129,7 @@ class Sampler:
 
         Args:
             slugs: Those that have new messages.
-            begun: Those of them that begin with these. What was new when it was drawn and did not begin was begun, and counted, by another process.
+            begun: Those of them that begin with these. Another that was new when it was drawn was begun, and counted, by another process.
         """
         kept: dict[int, int] = {}
         seen: dict[int, float] = {}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
+import hmac
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from django.conf import settings
+from django.utils.encoding import force_bytes
 from django.utils.module_loading import import_string
 
 from agents.kit.capability import declared_one
@@ -106,7 +108,9 @@ def notes_on(left_out: Mapping[str, int], draws: Mapping[str, Draw]) -> list[str
     if not left_out:
         return []
     by_reason = Counter(draws[slug].setting for slug in left_out)
-    reasons = [f"{setting} ({counted(number, 'conversation')})" for setting, number in by_reason.most_common(MOST_REASONS)]
+    reasons = [
+        f"{setting} ({counted(number, 'conversation')})" for setting, number in by_reason.most_common(MOST_REASONS)
+    ]
     number = sum(left_out.values())
     return [f"{counted(number, 'message')} left out on purpose, by sampling: {'; '.join(reasons)}"]
 
@@ -114,8 +118,10 @@ def notes_on(left_out: Mapping[str, int], draws: Mapping[str, Draw]) -> list[str
 def conversation_fraction(slug: str, purpose: str) -> float:
     """Return a number from 0 to below 1 by which a conversation is drawn: the same on every machine, at any time.
 
+    It is keyed with `SECRET_KEY`, so that who chooses the ids of conversations cannot choose ids that are always or never kept.
+
     Args:
         purpose: What it is drawn for; draws for different purposes do not depend on each other.
     """
-    digest = hashlib.sha256(f"{purpose}\0{slug}".encode()).digest()
+    digest = hmac.digest(force_bytes(settings.SECRET_KEY), f"{purpose}\0{slug}".encode(), "sha256")
     return int.from_bytes(digest[:6], "big") / 2**48

@@ -168,6 +168,7 @@ def write_batch(
         parent_keys = {_parent_key(message) for message in batch if message.parent_key}
         stored = _find_stored(channels, keys | parent_keys)
         new = _not_stored(batch, stored)
+        _raise_probabilities(channels, batch, new)
         rows = _unsaved_rows(new, channels, stored, job)
         Message.objects.bulk_create(rows.values())
         _make_members(channels, _speaking_agents(new))
@@ -259,7 +260,7 @@ def _result(
 def _locked_channels(targets: dict[str, Target]) -> dict[str, Channel]:
     """Return the channels by slug, made where missing with the members that the file names, their rows locked (on SQLite the database is).
 
-    Channels that exist stay as they are, but for the chance of being kept: where that of the batch is larger, it holds from now on.
+    Channels that exist stay as they are.
     """
     known = set(Channel.objects.filter(slug__in=targets).values_list("slug", flat=True))
     missing = [target for slug, target in sorted(targets.items()) if slug not in known]
@@ -278,20 +279,25 @@ def _locked_channels(targets: dict[str, Target]) -> dict[str, Channel]:
         Channel.objects.bulk_create(made, ignore_conflicts=True)
     locked = Channel.objects.select_for_update().filter(slug__in=targets).order_by("pk")
     channels = {channel.slug: channel for channel in locked}
-    _raise_probabilities(channels, targets)
     _make_members(channels, _announced_members(missing))
     return channels
 
 
-def _raise_probabilities(channels: Mapping[str, Channel], targets: Mapping[str, Target]) -> None:
-    """Raise the chance with which channels were kept to that of their targets, where that is larger.
+def _raise_probabilities(channels: Mapping[str, Channel], batch: Iterable[Prepared], new: Iterable[Prepared]) -> None:
+    """Raise the chance with which channels were kept to that of the batch, where that is larger.
 
-    A conversation that was left out before would begin now with that chance, so what is stored from now on stands for fewer.
+    A conversation that was left out before begins now with that chance, so what is stored from now on stands for fewer. What is surely
+    kept, as a file that a person chose is, changes nothing by messages that are stored already: the file may be an export of the channel.
     """
+    probabilities = {message.target.slug: message.target.inclusion_probability for message in batch}
+    with_new = {message.target.slug for message in new}
     raised: list[Channel] = []
     for slug, channel in channels.items():
-        if channel.inclusion_probability < targets[slug].inclusion_probability:
-            channel.inclusion_probability = targets[slug].inclusion_probability
+        probability = probabilities[slug]
+        is_export = probability == 1 and slug not in with_new
+        was_empty = channel.next_position == 1
+        if channel.inclusion_probability < probability and not is_export and not was_empty:
+            channel.inclusion_probability = probability
             raised.append(channel)
     if raised:
         Channel.objects.bulk_update(raised, ["inclusion_probability"], batch_size=250)

@@ -21,6 +21,7 @@ from django.core.management import call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from pytest_django import Settings
 
 from agents.kit.models import TraceSpan
 from agents.models import Agent, Channel
@@ -39,6 +40,13 @@ from tests.factories import MONDAY, make_agent
 
 pytestmark = pytest.mark.django_db
 DAY = timedelta(days=1)
+KEY = "a key that machines share"
+
+
+@pytest.fixture(autouse=True)
+def draws_like_everywhere(settings: Settings) -> None:
+    """Conversations are drawn by a key, which each installation has its own of."""
+    settings.SECRET_KEY = KEY
 
 
 @pytest.fixture
@@ -124,7 +132,7 @@ def test_of_several_agents_the_largest_rate_decides(ada: Agent, agents: list[str
     assert set(Channel.objects.values_list("inclusion_probability", flat=True)) == {rate}
 
 
-def test_a_quota_takes_its_rate_from_the_day_before(ada: Agent) -> None:
+def test_a_quota_takes_its_rate_from_the_days_before(ada: Agent) -> None:
     set_up(ada, ingest_keep="quota", ingest_quota=50)
     with time_machine.travel(MONDAY, tick=False):
         send(*[spoken(slug) for slug in talks(400, "monday")])
@@ -141,9 +149,16 @@ def test_a_quota_takes_its_rate_from_the_day_before(ada: Agent) -> None:
     assert 35 < kept < 70
     assert (days[0].kept, days[0].seen) == (400, 400.0)
     assert (days[1].kept, days[1].seen) == (kept, 8.0 * kept)
-    assert days[2].rate == min(1.0, 50 / (8.0 * kept))
+    assert days[2].rate == 50 / max(400.0, 8.0 * kept)  # of the fuller day
     assert answer.imported < again.imported == kept
     assert "quota: 50 a day, today's rate 0.125" in again.notes[0]
+
+
+def test_who_chooses_a_conversation_s_id_does_not_choose_whether_it_is_kept(settings: Settings) -> None:
+    slugs = talks(200)
+    kept = below(slugs, 0.5)
+    settings.SECRET_KEY = "another key"
+    assert 60 < len(kept - below(slugs, 0.5)) + len(below(slugs, 0.5) - kept) < 140
 
 
 def quota_days() -> list[SampledDay]:
@@ -233,6 +248,10 @@ def test_a_file_makes_its_conversations_certain(ada: Agent, tmp_path: Path) -> N
     assert 0 < len(stored()) < 60
     lines = [json.dumps({"channel": slug, "agent": "ada", "text": "Good evening.", "id": "m-2"}) for slug in slugs]
     file = tmp_path / "log.jsonl"
+    sampled = min(stored())
+    file.write_text(json.dumps({"channel": sampled, "agent": "ada", "text": "Good morning.", "id": "m-1"}))  # an export
+    call_command("import_transcript", str(file))
+    assert Channel.objects.get(slug=sampled).inclusion_probability == 0.2
     file.write_text("\n".join(lines))
     call_command("import_transcript", str(file))
     assert stored() == set(slugs)
@@ -329,6 +348,7 @@ def test_two_processes_keep_the_same_conversations_and_count_each_once(database_
     environment = os.environ | {
         "DATABASE_URL": f"sqlite:///{database_file}",
         "DJANGO_SETTINGS_MODULE": "project.settings",
+        "SECRET_KEY": KEY,
     }
     machines = []
     for number in ("0", "1"):
