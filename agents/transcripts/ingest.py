@@ -123,7 +123,7 @@ def ingest_messages(batch: NewMessages, *, rights: Rights | None = None) -> Inge
     check_rights(((message.target.slug, message.author) for message in prepared), rights or Rights())
     sampler = find_sampler()
     sampled = sample_messages(prepared, sampler)
-    stored = store_ingested(sampled.messages, sampler=sampler)
+    stored = store_ingested(sampled.kept, sampler=sampler)
     return stored.model_copy(
         update={
             "received": len(prepared),

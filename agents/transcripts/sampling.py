@@ -6,7 +6,7 @@ import hmac
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from django.conf import settings
 from django.utils.encoding import force_bytes
@@ -59,17 +59,22 @@ def find_sampler() -> ConversationSampler | None:
     return find()
 
 
+Item = TypeVar("Item")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampled:
-    """What is left of a batch.
+class Sampled(Generic[Item]):
+    """What is left of a batch of messages or spans.
 
     Attributes:
-        messages: Those that are kept, in their order; their channels get the chance of being kept.
+        kept: Those that are kept, in their order.
+        draws: What was decided of the conversations that were drawn, by slug.
         left_out: By slug of the conversations that are not kept: how many messages of each.
         notes: Why they are not, in sentences.
     """
 
-    messages: Sequence[Prepared]
+    kept: Sequence[Item]
+    draws: Mapping[str, Draw] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
     notes: Sequence[str] = ()
 
@@ -79,10 +84,10 @@ class Sampled:
         return self.left_out.total()
 
 
-def sample_messages(messages: Sequence[Prepared], sampler: ConversationSampler | None) -> Sampled:
-    """Leave out the messages of new conversations that are not drawn; none where there is no sampler."""
+def sample_messages(messages: Sequence[Prepared], sampler: ConversationSampler | None) -> Sampled[Prepared]:
+    """Leave out the messages of new conversations that are not drawn; the others' channels get the chance of being kept."""
     if sampler is None:
-        return Sampled(messages=messages)
+        return Sampled(kept=messages)
     agents_by_slug: dict[str, set[int]] = {}
     for message in messages:
         agents = agents_by_slug.setdefault(message.target.slug, set())
@@ -100,7 +105,7 @@ def sample_messages(messages: Sequence[Prepared], sampler: ConversationSampler |
             kept.append(replace(message, target=target))
         else:
             left_out[message.target.slug] += 1
-    return Sampled(messages=kept, left_out=left_out, notes=notes_on(left_out, draws))
+    return Sampled(kept=kept, draws=draws, left_out=left_out, notes=notes_on(left_out, draws))
 
 
 def notes_on(left_out: Mapping[str, int], draws: Mapping[str, Draw]) -> list[str]:
