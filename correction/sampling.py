@@ -109,11 +109,11 @@ class Sampler:
         keys: set[int | None] = set()
         for slug, agents in agents_by_slug.items():
             counted[slug] = _agents_to_count(agents, stored.get(slug))
-            keys.update(agents or [None])
+            keys.update(_speaking(agents))
             keys.update(counted[slug])
         rates = _rates(keys, today=now.date())
         for slug, agents in agents_by_slug.items():
-            largest = max((rates[agent] for agent in sorted(agents) or [None]), key=lambda rate: rate.value)
+            largest = max((rates[agent] for agent in _speaking(agents)), key=lambda rate: rate.value)
             if not largest.setting:
                 continue
             self._draws[slug] = _draw(slug, largest, stored.get(slug))
@@ -142,6 +142,13 @@ class Sampler:
                 seen[pk] = seen.get(pk, 0.0) + 1 / self._draws[slug].probability
         for pk in sorted(kept):  # in one order everywhere, so that two transactions do not wait for each other
             SampledDay.objects.filter(pk=pk).update(kept=F("kept") + kept[pk], seen=F("seen") + seen[pk])
+
+
+def _speaking(agents: Collection[int]) -> list[int | None]:
+    """Return these agents (pk) in their order; None alone where no agent speaks."""
+    if not agents:
+        return [None]
+    return [*sorted(agents)]
 
 
 def _draw(slug: str, rate: _Rate, stored: _StoredChannel | None) -> Draw:
@@ -174,10 +181,10 @@ def _agents_to_count(speaking: Collection[int], stored: _StoredChannel | None) -
     A conversation counts once a day in the day of each of its agents: with its first message of the day, and where an agent joins.
     """
     if stored is None:
-        return dict.fromkeys(sorted(speaking) or [None], True)
+        return dict.fromkeys(_speaking(speaking), True)
     counted: dict[int | None, bool] = {}
     if not stored.is_heard_today:
-        counted.update(dict.fromkeys(sorted(stored.members) or [None], False))
+        counted.update(dict.fromkeys(_speaking(stored.members), False))
     for agent in sorted(speaking):
         if agent not in stored.members:
             counted[agent] = True
