@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.admin.models import LogEntry
 from django.db.models import CharField, Exists, Model, OuterRef, Q, QuerySet
+from django.db.models.fields.reverse_related import ForeignObjectRel
 from django.db.models.functions import Cast
 from django.utils import timezone
 
@@ -89,15 +90,22 @@ def _old_conversations(before: datetime) -> QuerySet[Channel]:
         synthetic=False,
         kind__in=[Channel.Kind.PUBLIC, Channel.Kind.PRIVATE],
     )
-    for relation in Channel._meta.related_objects:
-        if relation.related_model not in (ChannelMember, Message):
-            referring = relation.related_model._default_manager
-            old = old.filter(~Exists(referring.filter(**{relation.field.name: OuterRef("pk")})))
-    for relation in Message._meta.related_objects:
-        if relation.related_model not in (Reaction, Message):
-            referring = relation.related_model._default_manager
-            old = old.filter(~Exists(referring.filter(**{f"{relation.field.name}__channel": OuterRef("pk")})))
+    for model, key in _keys_to(Channel):
+        if model not in (ChannelMember, Message):
+            old = old.filter(~Exists(model._default_manager.filter(**{key: OuterRef("pk")})))
+    for model, key in _keys_to(Message):
+        if model not in (Reaction, Message):
+            old = old.filter(~Exists(model._default_manager.filter(**{f"{key}__channel": OuterRef("pk")})))
     return old
+
+
+def _keys_to(model: type[Model]) -> list[tuple[type[Model], str]]:
+    """Return the models that refer to this one, each with the name of its foreign key; also those without a name for the way back."""
+    keys: list[tuple[type[Model], str]] = []
+    for relation in model._meta.get_fields(include_hidden=True):
+        if isinstance(relation, ForeignObjectRel):
+            keys.append((relation.related_model, relation.field.name))
+    return keys
 
 
 def _took(run: Run) -> float | None:
@@ -143,7 +151,6 @@ TABLES = (
         prune=Prune(
             rows=_old_conversations,
             children=((ChannelMember, "channel"), (Reaction, "message__channel"), (Message, "channel")),
-            grows=True,
         ),
     ),
     Table(

@@ -6,15 +6,15 @@ is kept stands for 1 ÷ its chance in means.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
-from django.db.models import F, Q
+from django.db.models import F, OuterRef, Q, Subquery
 from django.utils import timezone
 
-from agents.models import Agent, Channel
+from agents.models import Agent, Channel, ChannelMember, Message
 from agents.transcripts.sampling import Draw, conversation_fraction
 from correction.config.settings import (
     AgentEvaluationConfig,
@@ -27,12 +27,14 @@ from correction.models.sampling import SampledDay
 
 KEEPING = "keep"
 OBSERVING = "observe"
-UNSEEN = 0.5  # conversations that a day without any kept one counts as: fewer than one was expected
+SAMPLING = (IngestKeep.RATE, IngestKeep.QUOTA)
+# Conversations that a day without any kept one counts as: fewer than one was expected.
+LEAST_SEEN = 0.5
 
 
 def find_sampler() -> Sampler | None:
     """Return what draws new conversations; None where no configuration samples them."""
-    sampling = AgentEvaluationConfig.objects.filter(ingest_keep__in=[IngestKeep.RATE, IngestKeep.QUOTA])
+    sampling = AgentEvaluationConfig.objects.filter(ingest_keep__in=SAMPLING)
     return Sampler() if sampling.exists() else None
 
 
@@ -47,81 +49,204 @@ class _Rate:
 
     Attributes:
         value: Above 0 to 1.
-        why: The setting it comes from, for people; empty where all are kept.
+        setting: The setting it comes from, for people; empty where all are kept.
         day: The row of a quota, whose conversations are counted.
     """
 
     value: float
-    why: str = ""
+    setting: str = ""
     day: SampledDay | None = None
 
 
-class Sampler:
-    """Draws the new conversations of one batch.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StoredChannel:
+    """What is known of a channel that is stored already.
 
-    Of a conversation with several agents the largest of their rates decides; where none has spoken yet it is that of the defaults.
+    Attributes:
+        probability: The chance with which it was kept, above 0 to 1.
+        is_heard_today: Whether a message of it was stored today (UTC).
+        members: Its member agents (pk): those who have spoken in it.
+    """
+
+    probability: float
+    is_heard_today: bool
+    members: set[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Count:
+    """A conversation that counts once in an agent's day.
+
+    Attributes:
+        day: The row of the agent's quota.
+        begins: Whether the agent speaks in it for the first time.
+    """
+
+    day: SampledDay
+    begins: bool
+
+
+class Sampler:
+    """Draws the conversations of one batch.
+
+    Of a conversation with several agents the largest of their rates decides.
     """
 
     def __init__(self) -> None:
-        self._days: dict[str, list[SampledDay]] = {}  # by slug of a kept conversation: the rows that count it
+        self._counts: dict[str, list[_Count]] = {}  # by slug of a kept conversation
         self._draws: dict[str, Draw] = {}
+        self._new: set[str] = set()
 
     def draw(self, agents_by_slug: Mapping[str, Collection[int]]) -> Mapping[str, Draw]:
-        """Return by slug what is decided of the conversations that are not stored yet and are not surely kept."""
-        stored = set(Channel.objects.filter(slug__in=agents_by_slug).values_list("slug", flat=True))
-        new: dict[str, Sequence[int | None]] = {}
+        """Return by slug what is decided of the conversations that some setting samples; a stored one is kept.
+
+        The probability of a stored one is that of its first draw, or today's where that is larger: with today's it would have begun now.
+        """
+        now = timezone.now()
+        stored = _stored_channels(agents_by_slug, today=now.date())
+        self._new = set(agents_by_slug) - set(stored)
+        counted: dict[str, dict[int | None, bool]] = {}
+        keys: set[int | None] = set()
         for slug, agents in agents_by_slug.items():
-            if slug not in stored:
-                new[slug] = sorted(agents) or [None]
-        rates = _rates({agent for speaking in new.values() for agent in speaking}, today=timezone.now().date())
-        for slug, speaking in new.items():
-            rates_of_conversation = [rates[agent] for agent in speaking]
-            largest = max(rates_of_conversation, key=lambda rate: rate.value)
-            if not largest.why:
+            counted[slug] = _agents_to_count(agents, stored.get(slug))
+            keys.update(_speaking(agents))
+            keys.update(counted[slug])
+        rates = _rates(keys, today=now.date())
+        for slug, agents in agents_by_slug.items():
+            largest = max((rates[agent] for agent in _speaking(agents)), key=lambda rate: rate.value)
+            if not largest.setting:
                 continue
-            is_kept = conversation_fraction(slug, KEEPING) < largest.value
-            self._draws[slug] = Draw(kept=is_kept, probability=largest.value, why=largest.why)
-            self._days[slug] = [rate.day for rate in rates_of_conversation if rate.day is not None]
+            self._draws[slug] = _draw(slug, largest, stored.get(slug))
+            self._counts[slug] = []
+            for agent, begins in counted[slug].items():
+                day = rates[agent].day
+                if day is not None:
+                    self._counts[slug].append(_Count(day=day, begins=begins))
         return self._draws
 
-    def count_begun(self, slugs: Collection[str]) -> None:
-        """Count the conversations that begin, in the rows of their agents' days."""
+    def count_kept(self, slugs: Collection[str], *, begun: Collection[str]) -> None:
+        """Count kept conversations in the rows of their agents' days, each once a day.
+
+        Args:
+            slugs: Those that have new messages.
+            begun: Those of them that begin with these. Another that was new when it was drawn was begun, and counted, by another process.
+        """
         kept: dict[int, int] = {}
         seen: dict[int, float] = {}
         for slug in slugs:
-            for day in self._days.get(slug, ()):
-                kept[day.pk] = kept.get(day.pk, 0) + 1
-                seen[day.pk] = seen.get(day.pk, 0.0) + 1 / self._draws[slug].probability
+            if slug in self._new and slug not in begun:
+                continue
+            for count in self._counts.get(slug, ()):
+                pk = count.day.pk
+                kept[pk] = kept.get(pk, 0) + count.begins
+                seen[pk] = seen.get(pk, 0.0) + 1 / self._draws[slug].probability
         for pk in sorted(kept):  # in one order everywhere, so that two transactions do not wait for each other
             SampledDay.objects.filter(pk=pk).update(kept=F("kept") + kept[pk], seen=F("seen") + seen[pk])
 
 
+def _speaking(agents: Collection[int]) -> list[int | None]:
+    """Return these agents (pk) in their order; None alone where no agent speaks."""
+    if not agents:
+        return [None]
+    return [*sorted(agents)]
+
+
+def _draw(slug: str, rate: _Rate, stored: _StoredChannel | None) -> Draw:
+    """Decide about a conversation by the rate that holds for it."""
+    if stored is not None:
+        return Draw(kept=True, probability=max(stored.probability, rate.value), setting=rate.setting)
+    is_kept = conversation_fraction(slug, KEEPING) < rate.value
+    return Draw(kept=is_kept, probability=rate.value, setting=rate.setting)
+
+
+def _stored_channels(slugs: Iterable[str], *, today: date) -> dict[str, _StoredChannel]:
+    """Return, by slug, those of these channels that are stored."""
+    midnight = datetime(today.year, today.month, today.day, tzinfo=UTC)
+    latest = Message.objects.filter(channel=OuterRef("pk")).order_by("-position").values("created_at")[:1]
+    channels = Channel.objects.filter(slug__in=slugs).annotate(heard_at=Subquery(latest))
+    stored: dict[str, _StoredChannel] = {}
+    for slug, probability, heard_at in channels.values_list("slug", "inclusion_probability", "heard_at"):
+        is_heard_today = heard_at is not None and heard_at >= midnight
+        stored[slug] = _StoredChannel(probability=probability, is_heard_today=is_heard_today, members=set())
+    if stored:
+        members = ChannelMember.objects.filter(channel__slug__in=stored, agent__isnull=False)
+        for slug, agent in members.values_list("channel__slug", "agent_id"):
+            stored[slug].members.add(agent)
+    return stored
+
+
+def _agents_to_count(speaking: Collection[int], stored: _StoredChannel | None) -> dict[int | None, bool]:
+    """Return the agents (pk; None: no agent) in whose day a conversation counts now, each with whether it begins to speak in it.
+
+    A conversation counts once a day in the day of each of its agents: with its first message of the day, and where an agent joins.
+    """
+    if stored is None:
+        return dict.fromkeys(_speaking(speaking), True)
+    counted: dict[int | None, bool] = {}
+    if not stored.is_heard_today:
+        counted.update(dict.fromkeys(_speaking(stored.members), False))
+    for agent in sorted(speaking):
+        if agent not in stored.members:
+            counted[agent] = True
+    return counted
+
+
 def _rates(agents: Collection[int | None], *, today: date) -> dict[int | None, _Rate]:
-    """Return the rate of each agent (pk), and of None: of conversations in which no agent spoke yet."""
+    """Return the rate of each agent (pk), and of None: of conversations in which no agent spoke yet.
+
+    Where the defaults do not set `ingest_keep`, the latter is the smallest rate of any agent: a larger one would let what an agent's rate
+    left out begin in its middle, with the next message of a person.
+    """
     configs: dict[int | None, ResolvedConfig] = {}
     names: dict[int | None, str] = {None: "the defaults"}
-    keys = [agent for agent in agents if agent is not None]
-    if keys:
-        rows = Agent.objects.filter(pk__in=keys).select_related("evaluation_config").order_by("pk")
-        for agent, config in resolve_all(rows):
-            configs[agent.pk] = config
-            names[agent.pk] = agent.slug
+    whose = Q(pk__in=[agent for agent in agents if agent is not None])
+    takes_smallest = False
     if None in agents:
-        configs[None] = resolve_defaults()
+        defaults = resolve_defaults()
+        takes_smallest = defaults.provenance["ingest_keep"] != "defaults"
+        if takes_smallest:
+            whose |= Q(is_active=True, evaluation_config__ingest_keep__in=SAMPLING)
+        else:
+            configs[None] = defaults
+    rows = Agent.objects.filter(whose).select_related("evaluation_config").order_by("pk")
+    for agent, config in resolve_all(rows):
+        configs[agent.pk] = config
+        names[agent.pk] = agent.slug
     by_quota = {key: config for key, config in configs.items() if config["ingest_keep"] == IngestKeep.QUOTA}
     days = _days(by_quota, today=today) if by_quota else {}
     rates: dict[int | None, _Rate] = {}
     for key, config in configs.items():
-        if config["ingest_keep"] == IngestKeep.RATE:
-            why = f"ingest_keep of {names[key]} is rate: {config.show('ingest_rate')}"
-            rates[key] = _Rate(value=float(config["ingest_rate"]), why=why)
-        elif key in days:
-            day = days[key]
-            why = f"ingest_keep of {names[key]} is quota: {config.show('ingest_quota')} a day, today's rate {day.rate:.3g}"
-            rates[key] = _Rate(value=day.rate, why=why, day=day)
-        else:
-            rates[key] = _Rate(value=1.0)
+        rates[key] = _rate(config, days.get(key), name=names[key])
+    if takes_smallest:
+        rates[None] = _smallest(rates.values())
     return rates
+
+
+def _rate(config: ResolvedConfig, day: SampledDay | None, *, name: str) -> _Rate:
+    """Return the rate that holds now by an agent's configuration and, for a quota, the row of its day."""
+    if config["ingest_keep"] == IngestKeep.RATE:
+        setting = f"ingest_keep of {name} is rate: {config.show('ingest_rate')}"
+        return _Rate(value=float(config["ingest_rate"]), setting=setting)
+    if day is None:
+        return _Rate(value=1.0)
+    rate = _rate_now(day, quota=config["ingest_quota"])
+    setting = f"ingest_keep of {name} is quota: {config.show('ingest_quota')} a day, today's rate {rate:.3g}"
+    return _Rate(value=rate, setting=setting, day=day)
+
+
+def _smallest(rates: Iterable[_Rate]) -> _Rate:
+    """Return the smallest of the rates that some setting gives, for conversations of no agent; all are kept where there is none."""
+    sampled = [rate for rate in rates if rate.setting]
+    if not sampled:
+        return _Rate(value=1.0)
+    smallest = min(sampled, key=lambda rate: rate.value)
+    return _Rate(value=smallest.value, setting=f"no agent speaks, and the smallest rate decides: {smallest.setting}")
+
+
+def _rate_now(day: SampledDay, *, quota: int) -> float:
+    """Return the rate of a day, halved when twice, four times, eight times … the quota has begun: a flood is not stored."""
+    halvings = max(0, (day.kept // quota).bit_length() - 1)
+    return day.rate * 0.5**halvings
 
 
 def _days(configs: Mapping[int | None, ResolvedConfig], *, today: date) -> dict[int | None, SampledDay]:
@@ -129,33 +254,36 @@ def _days(configs: Mapping[int | None, ResolvedConfig], *, today: date) -> dict[
 
     Of processes that make one at once the first fixes the rate, and the others read it.
     """
-    days = _stored_days(configs, since=today)
+    days = {row.agent_id: row for row in _stored_days(configs, first=today, last=today)}
     missing = {agent: config for agent, config in configs.items() if agent not in days}
     if not missing:
         return days
-    days_before = _stored_days(missing, since=today - timedelta(days=1))
+    days_before: dict[int | None, list[SampledDay]] = {}
+    for row in _stored_days(missing, first=today - SampledDay.LOOKED_AT, last=today - timedelta(days=1)):
+        days_before.setdefault(row.agent_id, []).append(row)
     made = []
     for agent in sorted(missing, key=lambda agent: agent or 0):
-        rate = _rate_of_day(missing[agent], days_before.get(agent))
+        rate = _rate_of_day(missing[agent], days_before.get(agent, ()))
         made.append(SampledDay(agent_id=agent, day=today, rate=rate))
     SampledDay.objects.bulk_create(made, ignore_conflicts=True)
-    return days | _stored_days(missing, since=today)
+    return days | {row.agent_id: row for row in _stored_days(missing, first=today, last=today)}
 
 
-def _stored_days(agents: Collection[int | None], *, since: date) -> dict[int | None, SampledDay]:
-    """Return the newest row of each of these agents that is not older than this day."""
-    keys = [agent for agent in agents if agent is not None]
-    whose = Q(agent__in=keys)
+def _stored_days(agents: Collection[int | None], *, first: date, last: date) -> list[SampledDay]:
+    """Return the rows of these agents from the first to the last of these days."""
+    whose = Q(agent__in=[agent for agent in agents if agent is not None])
     if None in agents:
         whose |= Q(agent__isnull=True)
-    rows = SampledDay.objects.filter(whose, day__gte=since).order_by("day")
-    return {row.agent_id: row for row in rows}
+    return list(SampledDay.objects.filter(whose, day__gte=first, day__lte=last))
 
 
-def _rate_of_day(config: ResolvedConfig, day_before: SampledDay | None) -> float:
-    """Return the rate of a day: the quota ÷ the conversations of the day before, at most 1; `ingest_rate` where there is no such day."""
-    if day_before is None:
+def _rate_of_day(config: ResolvedConfig, days_before: Sequence[SampledDay]) -> float:
+    """Return the rate of a day: the quota ÷ the conversations of the fullest day before, at most 1; `ingest_rate` where there is none.
+
+    The fullest of a week, so that after a quiet Sunday a Monday does not keep everything.
+    """
+    if not days_before:
         return float(config["ingest_rate"])
-    seen = max(day_before.seen, UNSEEN / day_before.rate)
+    seen = max(max(day.seen, LEAST_SEEN / day.rate) for day in days_before)
     quota: int = config["ingest_quota"]
     return min(1.0, quota / seen)

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Exists, OuterRef, Prefetch, QuerySet
+from django.utils import timezone
 
 from agents.kit.erasing import Erase, there
 from agents.kit.registry import Prune, Table, export_of
@@ -31,6 +32,12 @@ def _old_and_unmarked(before: datetime) -> QuerySet[GateSession]:
     """Return the sessions of which each attempt was made before this moment, and no verdict has a mark of a person."""
     later = CorrectionLog.objects.filter(session=OuterRef("pk"), created_at__gte=before)
     return GateSession.objects.filter(~Exists(_MARKED_RESULTS), ~Exists(later), created_at__lt=before)
+
+
+def _old_sampled_days(before: datetime) -> QuerySet[SampledDay]:
+    """Return the days from before this moment by which no rate is fixed any more."""
+    looked_at = timezone.now() - SampledDay.LOOKED_AT
+    return SampledDay.objects.filter(day__lt=min(before, looked_at).date())
 
 
 _DIMENSION_COLUMNS: dict[str, Callable[[GateDimensionResult], Any]] = {
@@ -160,7 +167,7 @@ TABLES = (
         no_speech="judge proposition_id",
     ),
     # The rate of a day needs the day before alone.
-    Table(model=SampledDay, prune=Prune(rows=lambda before: SampledDay.objects.filter(day__lt=before.date()))),
+    Table(model=SampledDay, prune=Prune(rows=_old_sampled_days)),
     Table(model=AttemptHour, no_speech="outcome source"),
     Table(model=DimensionHour, no_speech="source judge"),
 )

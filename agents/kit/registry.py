@@ -33,14 +33,12 @@ class Prune:
         model: The table of the registration; set where the rules are collected.
         children: Models and their foreign keys whose rows go with one of these; they count as rows of the batch.
         rolled: The sums over these rows (`agents.kit.ops.sums.Rolled`), which must be made before the rows go.
-        grows: Whether an old row may get new children: then it is locked, and looked at again, before it goes.
     """
 
     rows: Callable[[datetime], QuerySet[Any]]
     model: type[Model] | None = None
     children: tuple[tuple[type[Model], str], ...] = ()
     rolled: Any = None
-    grows: bool = False
 
     @property
     def tables(self) -> list[str]:

@@ -18,7 +18,7 @@ from agents.kit.text.moments import read_moment
 from agents.models import Agent, Channel, Message
 from agents.models.conversations import names_of_agents, outsider_name
 from agents.transcripts.prepare import Author, Prepared, Target
-from agents.transcripts.sampling import ConversationSampler, conversation_sampler, sample_messages
+from agents.transcripts.sampling import ConversationSampler, find_sampler, sample_messages
 from agents.transcripts.store import Rights, check_rights, link_orphans, write_batch
 from agents.turn.pipeline import pipeline
 
@@ -121,9 +121,9 @@ def ingest_messages(batch: NewMessages, *, rights: Rights | None = None) -> Inge
     """
     prepared = _prepared(batch.messages)
     check_rights(((message.target.slug, message.author) for message in prepared), rights or Rights())
-    sampler = conversation_sampler()
+    sampler = find_sampler()
     sampled = sample_messages(prepared, sampler)
-    stored = store_ingested(sampled.messages, sampler=sampler)
+    stored = store_ingested(sampled.kept, sampler=sampler)
     return stored.model_copy(
         update={
             "received": len(prepared),
@@ -146,7 +146,7 @@ def store_ingested(
         prepared: The messages, in their order.
         rights: What the sender may do; everything by default.
         models: Names of outsiders that are models, no people: what they say is not shown to the stages, which add notes.
-        sampler: What drew the conversations they are of; it counts those that begin with them.
+        sampler: What drew the conversations they are of; it counts those that have new messages.
 
     Raises:
         NotEntitled: They need a channel or a member more than `rights` allow, or are another user's.
@@ -159,7 +159,8 @@ def store_ingested(
     def observe(new: Sequence[Message]) -> None:
         stored.extend(new)
         if sampler is not None:
-            sampler.count_begun({message.channel.slug for message in new if message.position == 1})
+            begun = {message.channel.slug for message in new if message.position == 1}
+            sampler.count_kept({message.channel.slug for message in new}, begun=begun)
         observed_counts.extend(observer(new) for observer in observers)
 
     result = write_batch(prepared, on_new=observe)

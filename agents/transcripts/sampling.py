@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
+import hmac
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
+from django.conf import settings
+from django.utils.encoding import force_bytes
 from django.utils.module_loading import import_string
 
 from agents.kit.capability import declared_one
@@ -19,55 +21,60 @@ MOST_REASONS = 5  # that a note of what was left out gives
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """What was decided of a new conversation.
+    """What was decided of a conversation.
 
     Attributes:
         kept: Whether its messages are stored.
         probability: The chance with which it was to be kept, above 0 to 1.
-        why: The setting that decided it, for people.
+        setting: The setting that decided it, for people.
     """
 
     kept: bool
     probability: float
-    why: str
+    setting: str
 
 
 class ConversationSampler(Protocol):
-    """Draws the new conversations of one batch."""
+    """Draws the conversations of one batch."""
 
     def draw(self, agents_by_slug: Mapping[str, Collection[int]]) -> Mapping[str, Draw]:
-        """Return by slug what is decided of the conversations that are drawn; the others are kept.
+        """Return by slug what is decided of the conversations that some setting samples; the others are surely kept.
 
-        Those are stored already, or no setting of their agents samples them.
+        One that is stored already is kept; its probability may have become larger.
 
         Args:
             agents_by_slug: Of each conversation the agents (pk) that speak in what came in; none where only others speak.
         """
 
-    def count_begun(self, slugs: Collection[str]) -> None:
-        """Take note of conversations that begin with this batch; called in the transaction that stores them."""
+    def count_kept(self, slugs: Collection[str], *, begun: Collection[str]) -> None:
+        """Count conversations that have new messages, and those of them that begin; called in the transaction that stores them."""
 
 
-def conversation_sampler() -> ConversationSampler | None:
+def find_sampler() -> ConversationSampler | None:
     """Return what draws conversations; None where no setting samples any, which takes one query."""
     path = declared_one("conversation_sampler")
     if not path:
         return None
-    find_sampler: Callable[[], ConversationSampler | None] = import_string(path)
-    return find_sampler()
+    find: Callable[[], ConversationSampler | None] = import_string(path)
+    return find()
+
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampled:
-    """What is left of a batch.
+class Sampled(Generic[Item]):
+    """What is left of a batch of messages or spans.
 
     Attributes:
-        messages: Those that are kept, in their order; a channel that is made for them has its chance of being kept.
+        kept: Those that are kept, in their order.
+        draws: What was decided of the conversations that were drawn, by slug.
         left_out: By slug of the conversations that are not kept: how many messages of each.
         notes: Why they are not, in sentences.
     """
 
-    messages: Sequence[Prepared]
+    kept: Sequence[Item]
+    draws: Mapping[str, Draw] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
     notes: Sequence[str] = ()
 
@@ -77,10 +84,10 @@ class Sampled:
         return self.left_out.total()
 
 
-def sample_messages(messages: Sequence[Prepared], sampler: ConversationSampler | None) -> Sampled:
-    """Leave out the messages of new conversations that are not drawn; none where there is no sampler."""
+def sample_messages(messages: Sequence[Prepared], sampler: ConversationSampler | None) -> Sampled[Prepared]:
+    """Leave out the messages of new conversations that are not drawn; the others' channels get the chance of being kept."""
     if sampler is None:
-        return Sampled(messages=messages)
+        return Sampled(kept=messages)
     agents_by_slug: dict[str, set[int]] = {}
     for message in messages:
         agents = agents_by_slug.setdefault(message.target.slug, set())
@@ -98,15 +105,17 @@ def sample_messages(messages: Sequence[Prepared], sampler: ConversationSampler |
             kept.append(replace(message, target=target))
         else:
             left_out[message.target.slug] += 1
-    return Sampled(messages=kept, left_out=left_out, notes=notes_on(left_out, draws))
+    return Sampled(kept=kept, draws=draws, left_out=left_out, notes=notes_on(left_out, draws))
 
 
 def notes_on(left_out: Mapping[str, int], draws: Mapping[str, Draw]) -> list[str]:
     """Return a sentence about the messages that are left out, by number and setting; none where all are kept."""
     if not left_out:
         return []
-    by_reason = Counter(draws[slug].why for slug in left_out)
-    reasons = [f"{why} ({counted(number, 'conversation')})" for why, number in by_reason.most_common(MOST_REASONS)]
+    by_reason = Counter(draws[slug].setting for slug in left_out)
+    reasons = [
+        f"{setting} ({counted(number, 'conversation')})" for setting, number in by_reason.most_common(MOST_REASONS)
+    ]
     number = sum(left_out.values())
     return [f"{counted(number, 'message')} left out on purpose, by sampling: {'; '.join(reasons)}"]
 
@@ -114,8 +123,10 @@ def notes_on(left_out: Mapping[str, int], draws: Mapping[str, Draw]) -> list[str
 def conversation_fraction(slug: str, purpose: str) -> float:
     """Return a number from 0 to below 1 by which a conversation is drawn: the same on every machine, at any time.
 
+    It is keyed with `SECRET_KEY`, so that who chooses the ids of conversations cannot choose ids that are always or never kept.
+
     Args:
         purpose: What it is drawn for; draws for different purposes do not depend on each other.
     """
-    digest = hashlib.sha256(f"{purpose}\0{slug}".encode()).digest()
+    digest = hmac.digest(force_bytes(settings.SECRET_KEY), f"{purpose}\0{slug}".encode(), "sha256")
     return int.from_bytes(digest[:6], "big") / 2**48

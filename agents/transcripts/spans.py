@@ -24,7 +24,7 @@ from agents.transcripts.prepare import Author, Prepared, Preparer, Speakers, Tar
 from agents.transcripts.readers.otel import AGENT, calls_in, with_conversations
 from agents.transcripts.readers.traces import ASSISTANT, Call, Said, conversations
 from agents.transcripts.records import SourceMessage
-from agents.transcripts.sampling import ConversationSampler, Draw, conversation_sampler, notes_on
+from agents.transcripts.sampling import ConversationSampler, Draw, Sampled, find_sampler, notes_on
 from agents.transcripts.store import Rights, check_rights
 
 REMEMBERED = 200  # messages of a conversation that a call may send again
@@ -78,13 +78,12 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
         zone=UTC,
     )
     number_of_spans = len(calls)
-    sampler = conversation_sampler()
+    sampler = find_sampler()
     sampled = _sample_calls(calls, sampler)
-    calls = sampled.calls
     with transaction.atomic():
-        spans = _remembered_spans(calls)
+        spans = _remembered_spans(sampled.kept)
         agents = _agents_of(spans)
-        calls = _with_agent_slugs(calls, agents)
+        calls = _with_agent_slugs(sampled.kept, agents)
         conversation_slugs = {call.conversation for call in calls}
         channels = list(Channel.objects.select_for_update().filter(slug__in=conversation_slugs))
         _refuse_synthetic(channels)
@@ -103,7 +102,7 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
         spans=number_of_spans,
         imported=ingested.imported,
         duplicates=ingested.duplicates,
-        sampled_out=sampled.left_out.total(),
+        sampled_out=sampled.number,
         observed=observed,
         system_prompts=preparer.tally.system_prompts,
         skipped_by_reason=skipped,
@@ -137,30 +136,13 @@ def _read_spans(batch: dict[str, Any]) -> list[Call]:
     return cleaned
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SampledCalls:
-    """What is left of a batch of spans.
-
-    Attributes:
-        calls: Those whose conversations are kept.
-        draws: What was decided of the conversations that were drawn, by slug.
-        left_out: By slug of the conversations that are not kept: how many messages of each.
-        notes: Why they are not, in sentences.
-    """
-
-    calls: list[Call]
-    draws: Mapping[str, Draw]
-    left_out: Counter[str]
-    notes: Sequence[str]
-
-
-def _sample_calls(calls: Sequence[Call], sampler: ConversationSampler | None) -> _SampledCalls:
+def _sample_calls(calls: Sequence[Call], sampler: ConversationSampler | None) -> Sampled[Call]:
     """Leave out the spans of new conversations that are not drawn, by the agents that these spans and those around them name.
 
     Of what is left out nothing is stored, nor remembered of its traces. An agent that a span around it names later decides nothing.
     """
     if sampler is None:
-        return _SampledCalls(calls=list(calls), draws={}, left_out=Counter(), notes=())
+        return Sampled(kept=calls)
     draws = sampler.draw(_agents_by_conversation(calls))
     kept = [call for call in calls if call.conversation not in draws or draws[call.conversation].kept]
     dropped = [call for call in calls if call.conversation in draws and not draws[call.conversation].kept]
@@ -168,7 +150,7 @@ def _sample_calls(calls: Sequence[Call], sampler: ConversationSampler | None) ->
     for record in conversations(dropped, {}):
         if isinstance(record, SourceMessage) and record.kind != "system":
             left_out[record.channel] += 1
-    return _SampledCalls(calls=kept, draws=draws, left_out=left_out, notes=notes_on(left_out, draws))
+    return Sampled(kept=kept, draws=draws, left_out=left_out, notes=notes_on(left_out, draws))
 
 
 def _agents_by_conversation(calls: Sequence[Call]) -> dict[str, set[int]]:

@@ -168,6 +168,7 @@ def write_batch(
         parent_keys = {_parent_key(message) for message in batch if message.parent_key}
         stored = _find_stored(channels, keys | parent_keys)
         new = _not_stored(batch, stored)
+        _raise_probabilities(channels, batch, new)
         rows = _unsaved_rows(new, channels, stored, job)
         Message.objects.bulk_create(rows.values())
         _make_members(channels, _speaking_agents(new))
@@ -280,6 +281,26 @@ def _locked_channels(targets: dict[str, Target]) -> dict[str, Channel]:
     channels = {channel.slug: channel for channel in locked}
     _make_members(channels, _announced_members(missing))
     return channels
+
+
+def _raise_probabilities(channels: Mapping[str, Channel], batch: Iterable[Prepared], new: Iterable[Prepared]) -> None:
+    """Raise the chance with which channels were kept to that of the batch, where that is larger.
+
+    A conversation that was left out before begins now with that chance, so what is stored from now on stands for fewer. What is surely
+    kept, as a file that a person chose is, changes nothing by messages that are stored already: the file may be an export of the channel.
+    """
+    probabilities = {message.target.slug: message.target.inclusion_probability for message in batch}
+    with_new = {message.target.slug for message in new}
+    raised: list[Channel] = []
+    for slug, channel in channels.items():
+        probability = probabilities[slug]
+        is_export = probability == 1 and slug not in with_new
+        was_empty = channel.next_position == 1
+        if channel.inclusion_probability < probability and not is_export and not was_empty:
+            channel.inclusion_probability = probability
+            raised.append(channel)
+    if raised:
+        Channel.objects.bulk_update(raised, ["inclusion_probability"], batch_size=250)
 
 
 def _announced_members(targets: Iterable[Target]) -> list[tuple[str, int]]:

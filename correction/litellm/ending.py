@@ -18,7 +18,7 @@ from agents.transcripts.ingest import store_ingested
 from agents.transcripts.prepare import NAME_LIMIT, Author, Prepared, Target
 from agents.transcripts.readers.traces import ASSISTANT, TOOL_RESULT, Call, Item, Said, conversations
 from agents.transcripts.records import SourceMessage
-from agents.transcripts.sampling import conversation_sampler, sample_messages
+from agents.transcripts.sampling import find_sampler, sample_messages
 from agents.transcripts.spans import said_last
 from agents.transcripts.store import Rights
 from correction.gate.quality_check import newest_version
@@ -114,8 +114,8 @@ def _store_conversation(
         new = [record for record in conversations([call], spoken) if isinstance(record, SourceMessage)]
         if new:
             # The channel is one of the gateway's own, by its name: what may store messages may make it and have the agent join.
-            sampler = conversation_sampler()
-            kept = sample_messages(_prepared(new, slug, agent), sampler).messages
+            sampler = find_sampler()
+            kept = sample_messages(_prepared(new, slug, agent), sampler).kept
             store_ingested(kept, rights=Rights(user=row.user_id), sampler=sampler)
     if not call.outputs:
         return None

@@ -218,9 +218,9 @@ class Migration(FirstMigration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('day', models.DateField()),
-                ('rate', models.FloatField(help_text='chance with which a conversation was kept, above 0 to 1')),
-                ('kept', models.PositiveBigIntegerField(default=0, help_text='conversations that began')),
-                ('seen', models.FloatField(default=0.0, help_text='conversations there were, kept or not: each that was kept counts 1 ÷ its chance to be kept')),
+                ('rate', models.FloatField(help_text="chance with which the day's first conversation was kept, above 0 to 1")),
+                ('kept', models.PositiveBigIntegerField(default=0, help_text='conversations in which the agent began to speak')),
+                ('seen', models.FloatField(default=0.0, help_text='conversations there were, kept or not, begun or continued: each that is kept counts 1 ÷ its chance to be kept')),
                 ('agent', models.ForeignKey(blank=True, db_index=False, help_text='empty = of conversations in which no agent spoke yet, by the defaults', null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='agents.agent')),
             ],
             options={

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import ClassVar
 
 from django.db import models
@@ -13,6 +14,8 @@ from agents.models import Agent
 class SampledDay(models.Model):
     """A day (UTC) on which an agent's new conversations were sampled by quota. The first of them fixes the rate of the day."""
 
+    LOOKED_AT: ClassVar = timedelta(days=7)  # the days before one whose conversations fix its rate
+
     agent = models.ForeignKey(
         Agent,
         null=True,
@@ -23,11 +26,11 @@ class SampledDay(models.Model):
         help_text="empty = of conversations in which no agent spoke yet, by the defaults",
     )
     day = models.DateField()
-    rate = models.FloatField(help_text="chance with which a conversation was kept, above 0 to 1")
-    kept = models.PositiveBigIntegerField(default=0, help_text="conversations that began")
+    rate = models.FloatField(help_text="chance with which the day's first conversation was kept, above 0 to 1")
+    kept = models.PositiveBigIntegerField(default=0, help_text="conversations in which the agent began to speak")
     seen = models.FloatField(
         default=0.0,
-        help_text="conversations there were, kept or not: each that was kept counts 1 ÷ its chance to be kept",
+        help_text="conversations there were, kept or not, begun or continued: each that is kept counts 1 ÷ its chance to be kept",
     )
 
     class Meta:

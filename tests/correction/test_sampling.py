@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import sqlite3
@@ -16,9 +17,11 @@ from typing import Any
 import pytest
 import time_machine
 from django.conf import settings
+from django.core.management import call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from pytest_django import Settings
 
 from agents.kit.models import TraceSpan
 from agents.models import Agent, Channel
@@ -37,6 +40,13 @@ from tests.factories import MONDAY, make_agent
 
 pytestmark = pytest.mark.django_db
 DAY = timedelta(days=1)
+KEY = "a key that machines share"
+
+
+@pytest.fixture(autouse=True)
+def draws_like_everywhere(settings: Settings) -> None:
+    """Conversations are drawn by a key, which each installation has its own of."""
+    settings.SECRET_KEY = KEY
 
 
 @pytest.fixture
@@ -122,7 +132,7 @@ def test_of_several_agents_the_largest_rate_decides(ada: Agent, agents: list[str
     assert set(Channel.objects.values_list("inclusion_probability", flat=True)) == {rate}
 
 
-def test_a_quota_takes_its_rate_from_the_day_before(ada: Agent) -> None:
+def test_a_quota_takes_its_rate_from_the_days_before(ada: Agent) -> None:
     set_up(ada, ingest_keep="quota", ingest_quota=50)
     with time_machine.travel(MONDAY, tick=False):
         send(*[spoken(slug) for slug in talks(400, "monday")])
@@ -139,9 +149,121 @@ def test_a_quota_takes_its_rate_from_the_day_before(ada: Agent) -> None:
     assert 35 < kept < 70
     assert (days[0].kept, days[0].seen) == (400, 400.0)
     assert (days[1].kept, days[1].seen) == (kept, 8.0 * kept)
-    assert days[2].rate == min(1.0, 50 / (8.0 * kept))
+    assert days[2].rate == 50 / max(400.0, 8.0 * kept)  # of the fuller day
     assert answer.imported < again.imported == kept
     assert "quota: 50 a day, today's rate 0.125" in again.notes[0]
+
+
+def test_who_chooses_a_conversation_s_id_does_not_choose_whether_it_is_kept(settings: Settings) -> None:
+    slugs = talks(200)
+    kept = below(slugs, 0.5)
+    settings.SECRET_KEY = "another key"
+    assert 60 < len(kept - below(slugs, 0.5)) + len(below(slugs, 0.5) - kept) < 140
+
+
+def quota_days() -> list[SampledDay]:
+    return list(SampledDay.objects.order_by("day"))
+
+
+def test_a_quota_counts_conversations_that_last_once_each_day(ada: Agent) -> None:
+    set_up(ada, ingest_keep="quota", ingest_quota=20, ingest_rate="0.05")
+    users = talks(400, "user")
+    for number in range(5):
+        with time_machine.travel(MONDAY + number * DAY, tick=False):
+            send(*[spoken(user, 3 * number, "") for user in users])  # a person's words come first, by themselves
+            send(*[spoken(user, 3 * number + 1) for user in users])
+            send(*[spoken(user, 3 * number + 2) for user in users])
+    kept = Channel.objects.count()
+    assert 10 < kept < 35
+    assert sum(day.kept for day in quota_days()) == kept
+    for day in quota_days():
+        assert day.rate == pytest.approx(0.05, rel=0.5)
+        assert day.seen == pytest.approx(400, rel=0.5)
+
+
+def test_a_quiet_day_does_not_open_the_next(ada: Agent) -> None:
+    set_up(ada, ingest_keep="quota", ingest_quota=20)
+    conversations = {0: 900, 4: 900, 5: 3, 6: 3, 7: 900}
+    for number, count in conversations.items():
+        with time_machine.travel(MONDAY + number * DAY, tick=False):
+            answer = send(*[spoken(slug) for slug in talks(count, f"day-{number}")])
+    assert answer.imported < 60
+    assert quota_days()[-1].rate == pytest.approx(20 / 900, rel=0.7)
+
+
+def test_a_flood_is_kept_at_a_falling_rate_that_each_conversation_stores(ada: Agent) -> None:
+    set_up(ada, ingest_keep="quota", ingest_quota=20, ingest_rate="0.5")
+    for number in range(100):
+        send(*[spoken(slug) for slug in talks(100, f"flood-{number}")])
+    assert Channel.objects.count() < 900  # 5,000 at the day's rate
+    assert Channel.objects.values("inclusion_probability").distinct().count() > 4
+    assert sum(channel.inclusion_weight for channel in Channel.objects.all()) == pytest.approx(10_000, rel=0.3)
+
+
+def test_a_machine_whose_clock_is_ahead_changes_no_other_s_rate(ada: Agent) -> None:
+    set_up(ada, ingest_keep="quota", ingest_rate="0.02")
+    SampledDay.objects.create(agent=ada, day=(MONDAY + DAY).date(), rate=1.0)
+    with time_machine.travel(MONDAY, tick=False):
+        answer = send(*[spoken(slug) for slug in talks(200)])
+    assert answer.imported < 20
+
+
+def test_what_begins_late_by_a_larger_rate_keeps_the_mean_right(ada: Agent) -> None:
+    set_up(ada, ingest_keep="rate", ingest_rate="0.1")
+    send(*[spoken(slug) for slug in talks(900)])
+    before = stored()
+    set_up(ada, ingest_rate="0.5")
+    send(*[spoken(slug, 2) for slug in talks(900)])
+    assert before < stored()
+    assert set(Channel.objects.values_list("inclusion_probability", flat=True)) == {0.5}
+    assert sum(channel.inclusion_weight for channel in Channel.objects.all()) == pytest.approx(900, rel=0.2)
+    set_up(ada, ingest_rate="0.2")
+    send(*[spoken(slug, 3) for slug in talks(900)])
+    assert set(Channel.objects.values_list("inclusion_probability", flat=True)) == {0.5}
+
+
+@pytest.mark.parametrize(("first", "then"), [("ada", ""), ("", "ada")])
+def test_a_person_s_message_lets_no_conversation_in_that_the_agent_s_rate_leaves_out(
+    ada: Agent, first: str, then: str
+) -> None:
+    set_up(ada, ingest_keep="rate", ingest_rate="0.1")
+    set_up(make_agent("bob"), ingest_keep="rate", ingest_rate="0.4")
+    slugs = talks(100)
+    send(*[spoken(slug, 1, first) for slug in slugs])
+    answer = send(*[spoken(slug, 2, then) for slug in slugs])
+    assert stored() == below(slugs, 0.1)
+    assert "ada is rate: 0.1" in answer.notes[0]
+
+
+def test_an_agent_that_is_kept_whole_keeps_a_person_s_words_where_the_defaults_say_so(ada: Agent) -> None:
+    set_up(ada, ingest_keep="rate", ingest_rate="0.1")
+    set_up(None, ingest_keep="all")
+    assert send(*[spoken(slug, 1, "") for slug in talks(50)]).sampled_out == 0
+
+
+def test_a_file_makes_its_conversations_certain(ada: Agent, tmp_path: Path) -> None:
+    set_up(ada, ingest_keep="rate", ingest_rate="0.2")
+    slugs = talks(60)
+    send(*[spoken(slug) for slug in slugs])
+    assert 0 < len(stored()) < 60
+    lines = [json.dumps({"channel": slug, "agent": "ada", "text": "Good evening.", "id": "m-2"}) for slug in slugs]
+    file = tmp_path / "log.jsonl"
+    sampled = min(stored())
+    file.write_text(json.dumps({"channel": sampled, "agent": "ada", "text": "Good morning.", "id": "m-1"}))  # an export
+    call_command("import_transcript", str(file))
+    assert Channel.objects.get(slug=sampled).inclusion_probability == 0.2
+    file.write_text("\n".join(lines))
+    call_command("import_transcript", str(file))
+    assert stored() == set(slugs)
+    assert set(Channel.objects.values_list("inclusion_probability", flat=True)) == {1.0}
+
+
+def test_pruning_leaves_the_days_that_fix_a_rate(ada: Agent) -> None:
+    today = timezone.now().date()
+    for age in (1, 7, 40):
+        SampledDay.objects.create(agent=ada, day=today - age * DAY, rate=0.5)
+    call_command("prune_logs", "--older-than", "1d")
+    assert {today - day.day for day in quota_days()} == {DAY, 7 * DAY}
 
 
 def test_a_day_without_a_kept_conversation_does_not_stop_a_quota(ada: Agent) -> None:
@@ -226,6 +348,7 @@ def test_two_processes_keep_the_same_conversations_and_count_each_once(database_
     environment = os.environ | {
         "DATABASE_URL": f"sqlite:///{database_file}",
         "DJANGO_SETTINGS_MODULE": "project.settings",
+        "SECRET_KEY": KEY,
     }
     machines = []
     for number in ("0", "1"):

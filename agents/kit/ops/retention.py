@@ -90,8 +90,7 @@ def prune(
         first, after = keys[0] if first is None else first, keys[-1]
         began = time.monotonic()
         with transaction.atomic():
-            if rule.grows:
-                keys = _still_old(rows, keys)
+            keys = _still_old(rows, keys)
             _, per_model = rows.model._default_manager.filter(pk__in=keys).delete()
         names = {model._meta.label: model._meta.db_table for model in (rows.model, *dict(rule.children))}
         # `delete` also counts rows of other tables that went with these: they are not reported.

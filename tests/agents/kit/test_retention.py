@@ -41,6 +41,7 @@ from correction.models import CorrectionLog, GateDimensionResult, GateSession, O
 from correction.sending.models import ScoreDelivery, ScoreReceiver
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.windows import MessageWindow
+from tests.console import superuser
 from tests.correction.judged_drafts import add_attempt
 from tests.factories import make_agent, make_channel, say
 
@@ -322,6 +323,8 @@ def test_old_conversations_go_that_nothing_refers_to(db: None, settings: Setting
         "of a person": heard("of-a-person"),
         "measured as a whole": heard("whole"),
         "marked at the gate": heard("marked"),
+        "to be stored": heard("to-be-stored"),
+        "of a swarm": heard("of-a-swarm"),
         "empty": make_channel("empty"),
     }
     ada = Agent.objects.get(slug="ada")
@@ -336,6 +339,8 @@ def test_old_conversations_go_that_nothing_refers_to(db: None, settings: Setting
     ObservedMessage.objects.create(message=kept["observed"].messages.first(), session=uuid.uuid4())
     Run.objects.create(agent=ada, channel=kept["of a turn"])
     BehaviorRequest.objects.create(agent=ada, message=kept["of a person"].messages.first())
+    GatedReply.objects.create(user=superuser("eve"), call_id="c", message=kept["to be stored"].messages.first())
+    SwarmTurn.objects.create(agent=ada, channel=kept["of a swarm"])
     log = attempt(ada, kept["marked at the gate"], OLD)
     mark_result(result=log.dimension_results.get(), mark="right", user=None)
     gone = [heard(f"gone-{n}") for n in range(3)]
