@@ -16,10 +16,12 @@ from evaluation.statistics.bootstrap import (
     Observation,
     Outcomes,
     cluster_sums,
+    effective_clusters,
     least_variance,
     least_variance_of_pairs,
     mean_of,
     outcomes_of,
+    relative_weights,
     variance_of_difference,
 )
 
@@ -169,7 +171,8 @@ def _student_interval(value: float, variance: MeanVariance) -> Interval:
 
 def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
     """Return Σ weight · value ÷ Σ weight (Hájek's mean where weights are 1 ÷ the chances to be in the sample); at least one value."""
-    return sum(weight * value for value, weight in zip(values, weights, strict=True)) / sum(weights)
+    relative = relative_weights(weights)
+    return sum(weight * value for value, weight in zip(values, relative, strict=True)) / sum(relative)
 
 
 def mean_interval(values: Sequence[float], weights: Sequence[float] = ()) -> Interval | None:
@@ -186,13 +189,16 @@ def mean_interval(values: Sequence[float], weights: Sequence[float] = ()) -> Int
         return None
     total = sum(values)
     squares = sum(value**2 for value in values)
-    least = least_variance(Outcomes(n, total, squares, min(values), max(values)))
+    outcomes = Outcomes(n, total, squares, min(values), max(values))
     if len(set(weights)) > 1:
         mean = weighted_mean(values, weights)
         weighted = [Observation(value, weight) for value, weight in zip(values, weights, strict=True)]
-        variance = _variance_of_mean(cluster_sums(weighted), least)
+        effective = effective_clusters(weighted)
+        least = least_variance(outcomes, effective=effective)
+        variance = _variance_of_mean(cluster_sums(weighted), least / effective)
     else:
         mean = total / n
+        least = least_variance(outcomes)
         between = max(0.0, squares - total**2 / n) / (n - 1)
         variance = MeanVariance(max(between, least) / n, n - 1)
     interval = _student_interval(mean, variance)
@@ -272,7 +278,9 @@ def _difference_of(baseline: Scores, candidate: Scores, *, paired: bool, unseen:
         tables = cluster_sums(baseline, candidate)
         if _cluster_count(tables) < 2:
             return None
-        variance = _variance_of_mean(tables, least_variance_of_pairs(tables, unseen=unseen))
+        effective = effective_clusters(baseline, candidate)
+        least = least_variance_of_pairs(tables, effective=effective, unseen=unseen)
+        variance = _variance_of_mean(tables, least / effective)
         return _Difference(mean_of(tables), variance)
     before = cluster_sums(baseline)
     now = cluster_sums(candidate)
@@ -280,8 +288,12 @@ def _difference_of(baseline: Scores, candidate: Scores, *, paired: bool, unseen:
         return None
     outcomes_before = outcomes_of(before)
     outcomes_now = outcomes_of(now)
-    variance_before = _variance_of_mean(before, least_variance(outcomes_before, outcomes_now, unseen=unseen))
-    variance_now = _variance_of_mean(now, least_variance(outcomes_now, outcomes_before, unseen=unseen))
+    effective_before = effective_clusters(baseline)
+    effective_now = effective_clusters(candidate)
+    least_before = least_variance(outcomes_before, outcomes_now, effective=effective_before, unseen=unseen)
+    least_now = least_variance(outcomes_now, outcomes_before, effective=effective_now, unseen=unseen)
+    variance_before = _variance_of_mean(before, least_before / effective_before)
+    variance_now = _variance_of_mean(now, least_now / effective_now)
     return _Difference(mean_of(now) - mean_of(before), variance_of_difference([variance_before, variance_now]))
 
 
@@ -294,7 +306,7 @@ def _variance_of_mean(tables: Sequence[Floats], least: float) -> MeanVariance:
     """Return the variance of a weighted mean (of two samples: of the mean difference of pairs), of at least two clusters.
 
     Args:
-        least: The variance between clusters that is taken at least.
+        least: The variance that the mean has at least.
     """
     import numpy as np
 
@@ -309,7 +321,7 @@ def _variance_of_mean(tables: Sequence[Floats], least: float) -> MeanVariance:
     if samples == 2:
         deviation = errors[:, 1] - errors[:, 0]
     variance = float((deviation**2).sum()) / (clusters - 1) / clusters
-    return MeanVariance(max(variance, least / clusters), clusters - 1)
+    return MeanVariance(max(variance, least), clusters - 1)
 
 
 # -- planning

@@ -19,8 +19,8 @@ from evaluation.change.series import standard_error
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.planning import RunSpec, prepare_run
 from evaluation.runs.summary import summarize
-from evaluation.statistics.bootstrap import Observation, bootstrap_mean
-from evaluation.statistics.difference import error_of, mean_interval
+from evaluation.statistics.bootstrap import Interval, Observation, bootstrap_difference, bootstrap_mean
+from evaluation.statistics.difference import difference_p, error_of, mean_interval, weighted_mean
 from evaluation.statistics.prediction_powered import prediction_powered_mean
 from tests.evaluation.judged import make_run, make_score
 from tests.factories import make_agent, make_channel, talk
@@ -161,6 +161,47 @@ def test_equal_weights_change_nothing(weight: float) -> None:
     plain = prediction_powered_mean(labels, labels[::-1], rest)
     equal = [weight] * 60
     assert prediction_powered_mean(labels, labels[::-1], rest, weights=equal, rest_weights=equal) == plain
+
+
+@pytest.mark.parametrize("weight", [1 / 0.3, 1 / 0.07, 200 / 900, 10.0])
+def test_equal_weights_give_the_same_figures_to_the_last_bit(weight: float) -> None:
+    rng = random.Random(3)
+    values = [float(rng.randint(0, 9)) for _ in range(60)]
+    plain = [Observation(value, 1.0, f"conversation:{n // 5}") for n, value in enumerate(values)]
+    heavier = [observation._replace(weight=weight) for observation in plain]
+    assert bootstrap_mean(heavier, resamples=200) == bootstrap_mean(plain, resamples=200)
+    assert error_of(heavier) == error_of(plain)
+    assert weighted_mean(values, [weight] * 60) == sum(values) / 60
+
+
+def test_figures_of_equal_weights_are_those_computed_before_weights_could_differ() -> None:
+    """Also where conversations are unequally long."""
+    before = [o for n, o in enumerate(conversations(12, 7.0, seed=1)) if n % 7]
+    now = [o for n, o in enumerate(conversations(14, 5.0, seed=2)) if n % 7]
+    assert bootstrap_mean(before).interval == Interval(6.040816326530612, 7.86379628901504)
+    assert bootstrap_difference(before, now).interval == Interval(-4.292896877339336, -1.504857977610324)
+    assert difference_p(before, now) == pytest.approx(0.00018485832418014685, rel=1e-12)
+
+
+@pytest.mark.parametrize("days", [((300, 300), (300, 5)), ((300, 300), (300, 20)), ((300, 20), (300, 20))])
+def test_few_conversations_that_stand_for_many_leave_the_mean_uncertain(days: Sequence[tuple[int, int]]) -> None:
+    """A rule that is broken in 3 %: the few that were kept of the second day mostly show it unbroken."""
+    inside = 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        population = []
+        kept_scores = []
+        for day, (opened, quota) in enumerate(days):
+            for number in range(opened):
+                score = 0.0 if rng.random() < 0.03 else 9.0
+                population.append(score)
+                if rng.random() < quota / opened:
+                    kept_scores.append(Observation(score, opened / quota, (day, number)))
+        truth = sum(population) / len(population)
+        interval = bootstrap_mean(kept_scores, resamples=200).interval
+        assert interval is not None
+        inside += interval.low <= truth <= interval.high
+    assert inside / 60 >= 0.93, inside
 
 
 def test_people_s_mean_counts_the_weights() -> None:
