@@ -175,6 +175,20 @@ def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
     return sum(weight * value for value, weight in zip(values, relative, strict=True)) / sum(relative)
 
 
+def mean_interval_of_clusters(scores: Scores) -> Interval | None:
+    """Return the 95 % interval of the weighted mean of scores, 0 to 9, whole clusters drawn, by Student's t; None for fewer than two.
+
+    No variance is taken to be smaller than `least_variance`; the interval is cut to 0 … 9.
+    """
+    tables = cluster_sums(scores)
+    if _cluster_count(tables) < 2:
+        return None
+    effective = effective_clusters(scores)
+    least = least_variance(outcomes_of(tables), effective=effective)
+    interval = _student_interval(mean_of(tables), _variance_of_mean(tables, least / effective))
+    return Interval(max(0.0, interval.low), min(HIGHEST, interval.high))
+
+
 def mean_interval(values: Sequence[float], weights: Sequence[float] = ()) -> Interval | None:
     """Return the 95 % interval of the mean of single scores, 0 to 9, by Student's t; None for fewer than two.
 
@@ -184,24 +198,19 @@ def mean_interval(values: Sequence[float], weights: Sequence[float] = ()) -> Int
         weights: For how much each counts, > 0; none: all count alike. Unequal ones: the mean is `weighted_mean`, its variance that of a
             ratio by Taylor linearisation, as in `difference_p`.
     """
+    if len(set(weights)) > 1:
+        return mean_interval_of_clusters(
+            [Observation(value, weight) for value, weight in zip(values, weights, strict=True)]
+        )
     n = len(values)
     if n < 2:
         return None
     total = sum(values)
     squares = sum(value**2 for value in values)
-    outcomes = Outcomes(n, total, squares, min(values), max(values))
-    if len(set(weights)) > 1:
-        mean = weighted_mean(values, weights)
-        weighted = [Observation(value, weight) for value, weight in zip(values, weights, strict=True)]
-        effective = effective_clusters(weighted)
-        least = least_variance(outcomes, effective=effective)
-        variance = _variance_of_mean(cluster_sums(weighted), least / effective)
-    else:
-        mean = total / n
-        least = least_variance(outcomes)
-        between = max(0.0, squares - total**2 / n) / (n - 1)
-        variance = MeanVariance(max(between, least) / n, n - 1)
-    interval = _student_interval(mean, variance)
+    least = least_variance(Outcomes(n, total, squares, min(values), max(values)))
+    between = max(0.0, squares - total**2 / n) / (n - 1)
+    variance = MeanVariance(max(between, least) / n, n - 1)
+    interval = _student_interval(total / n, variance)
     return Interval(max(0.0, interval.low), min(HIGHEST, interval.high))
 
 

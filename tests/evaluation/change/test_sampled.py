@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from agents.models import Agent, Channel, Message
 from evaluation.change.change import Sample, change_of, mean_of
-from evaluation.change.history import histories
+from evaluation.change.history import Rolled, histories
 from evaluation.change.measurement_files import measurements_of_file, observations_json
 from evaluation.change.measurements import measurement_of
 from evaluation.change.position import position_profile
@@ -19,13 +21,14 @@ from evaluation.change.series import standard_error
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.planning import RunSpec, prepare_run
 from evaluation.runs.summary import summarize
-from evaluation.statistics.bootstrap import Interval, Observation, bootstrap_difference, bootstrap_mean
+from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
 from evaluation.statistics.difference import difference_p, error_of, mean_interval, weighted_mean
 from evaluation.statistics.prediction_powered import prediction_powered_mean
 from tests.evaluation.judged import make_run, make_score
 from tests.factories import make_agent, make_channel, talk
 
 pytestmark = pytest.mark.django_db
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
 RARE, COMMON = (
     (2, 3, 2),
     (8, 9, 8, 9, 8, 9),
@@ -111,6 +114,36 @@ def test_rolling_means_count_the_weights(ada: Agent) -> None:
     assert run.pk == history.points[0].run
 
 
+@pytest.mark.parametrize("weights", [(10.0, 10.0), (10.0, 8.0)])
+def test_a_rolling_mean_s_interval_draws_the_conversations_that_were_kept(weights: tuple[float, float]) -> None:
+    inside = 0
+    for seed in range(200):
+        rng = random.Random(seed)
+        scores: list[float] = []
+        channels: list[int | None] = []
+        for channel in range(3):
+            middle = rng.gauss(5, 1.5)
+            scores += [min(9.0, max(0.0, round(rng.gauss(middle, 0.5)))) for _ in range(4)]
+            channels += [channel] * 4
+        rolled = Rolled(
+            at=NOW,
+            scores=tuple(scores[2:]),
+            weights=(weights[0],) * 5 + (weights[1],) * 5,
+            channels=tuple(channels[2:]),
+            starts=False,
+        )
+        interval = rolled.interval
+        assert interval is not None
+        inside += interval.low <= 5 <= interval.high
+    assert inside / 200 >= 0.92, inside
+
+
+def test_a_rolling_mean_of_one_kept_conversation_has_no_interval() -> None:
+    one = Rolled(at=NOW, scores=(4.0, 5.0), weights=(20.0, 20.0), channels=(1, 1), starts=False)
+    assert one.interval is None
+    assert replace(one, weights=(1.0, 1.0)).interval is not None  # all are kept: messages are drawn
+
+
 def test_scores_by_position_count_the_weights(ada: Agent) -> None:
     profile = position_profile(judged(ada), [(1, 100)])
     assert profile.dimensions["adherence"].bins[0].score == pytest.approx(TRUE_MEAN)
@@ -178,8 +211,12 @@ def test_figures_of_equal_weights_are_those_computed_before_weights_could_differ
     """Also where conversations are unequally long."""
     before = [o for n, o in enumerate(conversations(12, 7.0, seed=1)) if n % 7]
     now = [o for n, o in enumerate(conversations(14, 5.0, seed=2)) if n % 7]
-    assert bootstrap_mean(before).interval == Interval(6.040816326530612, 7.86379628901504)
-    assert bootstrap_difference(before, now).interval == Interval(-4.292896877339336, -1.504857977610324)
+    of_mean = bootstrap_mean(before).interval
+    of_difference = bootstrap_difference(before, now).interval
+    assert of_mean is not None
+    assert of_difference is not None
+    assert (of_mean.low, of_mean.high) == pytest.approx((6.040816326530612, 7.86379628901504), rel=1e-12)
+    assert (of_difference.low, of_difference.high) == pytest.approx((-4.292896877339336, -1.504857977610324), rel=1e-12)
     assert difference_p(before, now) == pytest.approx(0.00018485832418014685, rel=1e-12)
 
 
