@@ -261,3 +261,33 @@ def test_people_s_mean_counts_the_weights() -> None:
         assert estimate.interval is not None
         inside += estimate.interval.low <= truth <= estimate.interval.high
     assert 0.92 <= inside / 300 <= 0.99, inside
+
+
+def test_people_s_mean_draws_the_conversations_that_were_kept() -> None:
+    inside = 0
+    for seed in range(80):
+        rng = random.Random(seed)
+        population = []
+        sample = []
+        for conversation in range(2000):
+            middle = rng.gauss(6, 1.5)
+            scores = [min(9, max(0, round(rng.gauss(middle, 1)))) for _ in range(rng.choice([5, 10, 20]))]
+            population += scores
+            chance = 0.05 if conversation % 2 else 0.02
+            if rng.random() < chance:
+                sample += [(float(score), 1 / chance, conversation) for score in scores]
+        truth = sum(population) / len(population)
+        rng.shuffle(sample)
+        judge = [min(9.0, max(0.0, score + rng.choice((-1, 0, 0, 0, 1)))) for score, _, _ in sample]
+        interval = prediction_powered_mean(
+            [score for score, _, _ in sample[:150]],
+            judge[:150],
+            judge[150:],
+            weights=[weight for _, weight, _ in sample[:150]],
+            rest_weights=[weight for _, weight, _ in sample[150:]],
+            clusters=[conversation for _, _, conversation in sample[:150]],
+            rest_clusters=[conversation for _, _, conversation in sample[150:]],
+        ).interval
+        assert interval is not None
+        inside += interval.low <= truth <= interval.high
+    assert inside / 80 >= 0.9, inside
