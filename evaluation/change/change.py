@@ -43,8 +43,8 @@ UNITS = {
     "channel": "channels",
     "repeat": "repeats",
 }
-# The two that may be compared: drawn one by one in one sample, together in the other.
-MIXED = {"messages", "conversations"}
+# Both are of single messages and may be compared: drawn one by one, or with all others of their conversation.
+MESSAGE_UNITS = {"messages", "conversations"}
 
 AnyChange = TypeVar("AnyChange", bound="ChangeResult")
 
@@ -192,9 +192,19 @@ class _SamplePair:
         return self.units == {"repeats"}
 
     @property
-    def are_same_items(self) -> bool:
-        """Return whether the same messages, situations or channels are in both, so that each is compared with itself."""
+    def are_messages(self) -> bool:
+        """Return whether messages were judged one by one, drawn alone or with their conversations."""
+        return bool(self.units) and self.units <= MESSAGE_UNITS
+
+    @property
+    def are_paired(self) -> bool:
+        """Return whether the same clusters (messages, conversations, situations, channels) are in both, each compared with itself."""
         return not self.are_repeats and _clusters_with_weight(self.before) == _clusters_with_weight(self.now)
+
+    @property
+    def are_same_messages(self) -> bool:
+        """Return whether both judged the same messages: nothing else was drawn."""
+        return self.are_messages and self.are_paired and _messages_of(self.before) == _messages_of(self.now)
 
 
 def change_of(
@@ -237,7 +247,7 @@ def change_of(
     if why:
         return change.model_copy(update={"interval_note": why, "reason": why})
     # Of a dimension that is judged as a whole the offline judge scores no message: numbers of messages are the statistic of words.
-    of_words = heuristic and pair.units == {"messages"} and dimension not in BY_MESSAGE
+    of_words = heuristic and pair.are_messages and dimension not in BY_MESSAGE
     return _tested_change(change, pair, margin, of_words=of_words)
 
 
@@ -249,9 +259,9 @@ def _tested_change(change: ChangeResult, pair: _SamplePair, margin: float, *, of
     Args:
         of_words: Whether the judgements are the exact statistic of repeated words.
     """
-    paired = pair.are_same_items
+    paired = pair.are_paired
     # Other messages may show an outcome that none of these did. Repeats, counts, and the same messages judged again draw no messages.
-    unseen = not (pair.are_repeats or change.counted or (paired and pair.units == {"messages"}))
+    unseen = not (pair.are_repeats or change.counted or pair.are_same_messages)
     interval = _interval_of_difference(change, pair, paired=paired, unseen=unseen)
     if interval is None:
         why = "too few scores for an interval"
@@ -323,7 +333,7 @@ def _why_no_interval(pair: _SamplePair, *, counted: bool, heuristic: bool) -> st
     """
     if not pair.before or not pair.now:
         return "there are no single judgements on both sides, and no interval without them"
-    if len(pair.units) > 1 and pair.units != MIXED:
+    if len(pair.units) > 1 and not pair.are_messages:
         return f"one is judged over {' and the other over '.join(sorted(pair.units))}: there is no interval"
     too_few = min(len(_clusters_with_weight(pair.before)), len(_clusters_with_weight(pair.now))) < 2
     if not pair.are_repeats:
@@ -348,8 +358,11 @@ def _comparable(before: Scores, now: Scores) -> _SamplePair:
     clusters_before = _clusters_with_weight(before)
     clusters_now = _clusters_with_weight(now)
     in_both = clusters_before & clusters_now
-    if pair.units == {"messages"}:
-        return _SamplePair(before=before, now=now, note=_note_on_same_messages(clusters_before, clusters_now))
+    if pair.are_messages:
+        note = ""
+        if pair.are_same_messages or not pair.are_paired:
+            note = _note_on_same_messages(_messages_of(before), _messages_of(now))
+        return _SamplePair(before=before, now=now, note=note)
     if pair.units not in ({"situations"}, {"channels"}) or len(in_both) < 2 or clusters_before == clusters_now:
         return pair
     (unit,) = pair.units
@@ -360,10 +373,8 @@ def _comparable(before: Scores, now: Scores) -> _SamplePair:
     )
 
 
-def _note_on_same_messages(clusters_before: set[object], clusters_now: set[object]) -> str:
+def _note_on_same_messages(messages_before: set[object], messages_now: set[object]) -> str:
     """Return what it means that both judged the same messages, or some of them; empty where they share none."""
-    messages_before = clusters_before - {DELETED}
-    messages_now = clusters_now - {DELETED}
     if messages_before and messages_before == messages_now:
         return "both judge the same messages: nothing new was said, what differs is how they were judged"
     shared = len(messages_before & messages_now)
@@ -386,6 +397,15 @@ def _units_of(observations: Scores) -> set[str]:
 
 def _clusters_with_weight(observations: Scores) -> set[object]:
     return {observation.cluster for observation in observations if observation.weight}
+
+
+def _messages_of(observations: Scores) -> set[object]:
+    """Return the messages that were judged, also where whole conversations are drawn; without those that are gone."""
+    messages = set()
+    for observation in observations:
+        if observation.weight and observation.cluster != DELETED:
+            messages.add(observation.cluster if observation.item is None else observation.item)
+    return messages
 
 
 def mean_of(observations: Iterable[Observation]) -> float | None:

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agents.models import Agent, Channel, Message
-from evaluation.change.change import Sample, change_of, mean_of
+from evaluation.change.change import WORDS_ALONE, ChangeResult, Sample, change_of, mean_of
 from evaluation.change.history import Rolled, histories
 from evaluation.change.measurement_files import measurements_of_file, observations_json
 from evaluation.change.measurements import measurement_of
@@ -180,6 +181,40 @@ def test_messages_of_a_baseline_compare_with_sampled_conversations() -> None:
     before = [o._replace(cluster=f"message:{n}") for n, o in enumerate(conversations(20, 7.0, seed=1))]
     verdict, _, _, _, interval = changed(before, conversations(30, 4.0, weights=(1.0, 2.0), seed=2))
     assert (verdict, interval is not None) == ("drifted", True)
+
+
+def with_items(sample: Sequence[Observation], first: int = 0) -> list[Observation]:
+    return [observation._replace(item=f"message:{first + n}") for n, observation in enumerate(sample)]
+
+
+def compared(before: Sequence[Observation], now: Sequence[Observation], **options: Any) -> ChangeResult:
+    samples = [Sample(score=mean_of(sample), observations=sample) for sample in (before, now)]
+    return change_of(*samples, margin=0.5, **{"dimension": "adherence", **options})
+
+
+def test_an_offline_statistic_of_kept_conversations_does_not_pass_as_scores() -> None:
+    before = with_items(conversations(30, 6.0, weights=(4.0,), seed=1))
+    now = with_items(conversations(30, 5.3, weights=(4.0,), seed=2), first=1000)
+    of_conversations = compared(before, now, dimension="fluency", heuristic=True)
+    of_messages = [[o._replace(cluster=o.item, item=None, weight=1.0) for o in sample] for sample in (before, now)]
+    assert compared(*of_messages, dimension="fluency", heuristic=True).of_words
+    assert of_conversations.of_words
+    assert WORDS_ALONE in of_conversations.interval_note
+    assert compared(before, now).verdict == "drifted"
+    assert of_conversations.verdict == "possibly drifted"  # the interval is not beyond the margin
+    assert not compared(before, now).of_words
+
+
+def test_the_same_messages_of_kept_conversations_are_noticed() -> None:
+    before = with_items(conversations(12, 7.0, weights=(1.0, 4.0), seed=1))
+    again = [observation._replace(value=max(0.0, observation.value - 1)) for observation in before]
+    others_of_the_same = with_items(again, first=1000)
+    half = before[: len(before) // 2] + with_items(conversations(6, 7.0, weights=(1.0, 4.0), seed=3), first=1000)
+    alone = [observation._replace(cluster=observation.item, item=None) for observation in before]
+    assert "both judge the same messages" in compared(before, again).interval_note
+    assert compared(before, others_of_the_same).interval_note == ""
+    assert "messages that are in both: 30" in compared(before, half).interval_note
+    assert "messages that are in both: 30" in compared(alone, half).interval_note
 
 
 @pytest.mark.parametrize("weight", [1.0, 4.0, 0.5])
