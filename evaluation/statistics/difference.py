@@ -65,6 +65,8 @@ def decide(
     *,
     n: int | None = None,
     baseline_n: int | None = None,
+    effective: float = 1.0,
+    baseline_effective: float = 1.0,
     unit: str = "messages",
 ) -> Decision:
     """Return whether something drifted, as far as an interval decides it.
@@ -80,6 +82,7 @@ def decide(
         margin: Half-width of what counts as no change, > 0, in points.
         n: Messages of the candidate (pairs, when paired); None: `Decision.n_more` is None.
         baseline_n: Messages of a baseline that stays as it is; None: both would grow alike, or the difference is paired.
+        effective, baseline_effective: Which share of them, above 0, would tell as much if all counted alike (`effective_clusters`).
         unit: What they are, for the sentence.
 
     Raises:
@@ -99,7 +102,10 @@ def decide(
     verdict = undecided(delta, margin)
     if n is None:
         return Decision(verdict, None, "the interval is too wide")
-    n_more = _n_more(delta, interval, margin, n, baseline_n)
+    effective_baseline = None if baseline_n is None else baseline_n * baseline_effective
+    n_more = _n_more(delta, interval, margin, n * effective, effective_baseline)
+    if n_more is not None:
+        n_more = math.ceil(n_more / effective)
     if n_more is not None:
         return Decision(verdict, n_more, f"some {n_more} more {unit} would make the interval narrow enough")
     if baseline_n is not None:
@@ -108,7 +114,7 @@ def decide(
     return Decision(verdict, None, "the interval is too wide")
 
 
-def _n_more(delta: float, interval: Interval, margin: float, n: int, baseline_n: int | None) -> int | None:
+def _n_more(delta: float, interval: Interval, margin: float, n: float, baseline_n: float | None) -> int | None:
     """Return how many more messages would narrow the interval, centred on `delta`, until it leaves out zero or lies within the margin.
 
     Its width goes with √(1/n), or with √(1/n + 1/baseline_n) when the baseline stays (`baseline_n` is None where it grows, too). None when
@@ -380,7 +386,7 @@ def _pooled(samples: Sequence[Floats], least: Sequence[float]) -> float | None:
 
 
 def smallest_detectable_change(
-    n: int, sd: float, *, alpha: float = ALPHA, baseline_n: int | None = None, paired: bool = False
+    n: float, sd: float, *, alpha: float = ALPHA, baseline_n: float | None = None, paired: bool = False
 ) -> float | None:
     """Return the smallest true change of a mean that a comparison of this size would find with power 0.8, two-sided.
 
@@ -388,7 +394,8 @@ def smallest_detectable_change(
     "Statistical Power Analysis for the Behavioral Sciences" (1988), chapter 2, e.g. 64 each for half a standard deviation.
 
     Args:
-        n: What was measured of the candidate; with `paired`, where the same items are in both, pairs.
+        n: What was measured of the candidate; with `paired`, where the same items are in both, pairs. Where they count unequally, how many
+            equal ones would tell as much (`effective_clusters`).
         sd: Standard deviation between them (paired: of the differences), ≥ 0, in points.
         alpha: Chance to detect a change that is not there.
         baseline_n: The same of the baseline; None: as many as `n`. Not used when paired.
@@ -411,7 +418,7 @@ def smallest_detectable_change(
 
 
 def n_to_detect(
-    change: float, sd: float, *, alpha: float = ALPHA, baseline_n: int | None = None, paired: bool = False
+    change: float, sd: float, *, alpha: float = ALPHA, baseline_n: float | None = None, paired: bool = False
 ) -> int | None:
     """Return the fewest messages that detect a true change of this size, above 0, with power 0.8: at least 2.
 

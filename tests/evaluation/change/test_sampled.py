@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agents.models import Agent, Channel, Message
-from evaluation.change.change import WORDS_ALONE, ChangeResult, Sample, change_of, mean_of
+from evaluation.change.change import WORDS_ALONE, ChangeResult, Sample, change_of, fell_sharply, mean_of
 from evaluation.change.history import Rolled, histories
 from evaluation.change.measurement_files import measurements_of_file, observations_json
 from evaluation.change.measurements import measurement_of
@@ -22,8 +22,8 @@ from evaluation.change.series import standard_error
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.planning import RunSpec, prepare_run
 from evaluation.runs.summary import summarize
-from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
-from evaluation.statistics.difference import difference_p, error_of, mean_interval, weighted_mean
+from evaluation.statistics.bootstrap import Interval, Observation, bootstrap_difference, bootstrap_mean
+from evaluation.statistics.difference import decide, difference_p, error_of, mean_interval, weighted_mean
 from evaluation.statistics.prediction_powered import prediction_powered_mean
 from tests.evaluation.judged import make_run, make_score
 from tests.factories import make_agent, make_channel, talk
@@ -203,6 +203,45 @@ def test_an_offline_statistic_of_kept_conversations_does_not_pass_as_scores() ->
     assert compared(before, now).verdict == "drifted"
     assert of_conversations.verdict == "possibly drifted"  # the interval is not beyond the margin
     assert not compared(before, now).of_words
+
+
+def days_of(number: int, mean: float, seed: int) -> list[Observation]:
+    """A day of which all conversations were kept, and one of which five were, each for 60."""
+    rng = random.Random(seed)
+    observations = []
+    for n in range(number):
+        score = round(min(9.0, max(0.0, rng.gauss(mean, 1.5))))
+        weight = 60.0 if n < 5 else 1.0
+        observations.append(Observation(float(score), weight, f"conversation:{seed}-{n}"))
+    return observations
+
+
+def test_what_a_comparison_can_detect_goes_by_how_unequally_conversations_count() -> None:
+    change = compared(days_of(305, 6.0, 1), days_of(305, 6.0, 2))
+    assert (change.n, change.baseline_n) == (305, 305)
+    assert 15 < change.effective_n < 25
+    assert change.interval is not None
+    assert change.smallest_detectable is not None
+    assert change.smallest_detectable > (change.interval.high - change.interval.low) / 2
+    equal = compared(*([o._replace(weight=60.0) for o in days_of(305, 6.0, seed)] for seed in (1, 2)))
+    assert equal.effective_n == equal.effective_baseline_n == 305
+
+
+def test_a_fixed_baseline_of_unequal_weights_takes_more_conversations_to_decide() -> None:
+    interval = Interval(-1.2, 0.4)
+    equal = decide(-0.4, interval, 0.5, n=50, baseline_n=200)
+    unequal = decide(-0.4, interval, 0.5, n=50, baseline_n=200, baseline_effective=0.1)
+    both = decide(-0.4, interval, 0.5, n=50, baseline_n=200, effective=0.5, baseline_effective=0.5)
+    assert equal.n_more is not None
+    assert unequal.n_more is None  # the baseline alone makes it too wide
+    assert both.n_more == equal.n_more
+
+
+def test_a_few_conversations_that_stand_for_most_are_no_sharp_fall() -> None:
+    fall = compared(days_of(305, 8.0, 1), days_of(305, 3.0, 2)).model_copy(update={"interval": Interval(-7.0, -3.5)})
+    assert fell_sharply(fall)
+    few = {"n": 100, "effective": 0.06}
+    assert not fell_sharply(fall.model_copy(update=few))
 
 
 def test_the_same_messages_of_kept_conversations_are_noticed() -> None:
