@@ -141,10 +141,16 @@ def mode_badge(config: ResolvedConfig) -> SafeString:
     return display.badge(config.gate_mode, MODE_TONES.get(config.gate_mode, "plain"))
 
 
-def share(part: int, total: int) -> str:
-    """Return a share as ``12 of 80 (15 %)``."""
+def share(part: int, total: int, weighted: float | None = None) -> str:
+    """Return a share as ``12 of 80 (15 %)``, or ``12 of 80 (weighted 31 %)``.
+
+    Args:
+        weighted: The share where each counts for as many as it stands for, 0 to 1; None: all count alike.
+    """
     if not total:
         return f"{part:,} of {total:,}"
+    if weighted is not None and abs(weighted - part / total) > 1e-9:
+        return f"{part:,} of {total:,} (weighted {100 * weighted:.0f} %)"
     return f"{part:,} of {total:,} ({100 * part / total:.0f} %)"
 
 

@@ -40,7 +40,6 @@ from correction.gate.thresholds import (
     Replay,
     Score,
     Scores,
-    failing,
     replay,
     wilson_interval,
 )
@@ -413,7 +412,9 @@ def _replayed_messages(
 
     `hidden` are those that the thresholds let pass: the script shows them where a person types others.
     """
-    failed = replayed.sent_back({dimension: choice.thresholds[dimension] for dimension in choice.checked})
+    thresholds = {dimension: choice.thresholds[dimension] for dimension in choice.checked}
+    failed = replayed.sent_back(thresholds)
+    failing = replayed.failing(thresholds)
     scored = [pk for pk, scores in replayed.messages.items() if scores and pk in messages]
     scored.sort(key=lambda pk: (min(score.tenths for score in replayed.messages[pk].values()), -pk))
     columns = [
@@ -422,10 +423,11 @@ def _replayed_messages(
     rows = []
     for pk in scored:
         row = _message_row(messages[pk], replayed.messages[pk], columns, may_read=may_read)
-        rows.append({**row, "hidden": pk not in failed})
+        rows.append({**row, "hidden": pk not in failed, "weight": replayed.weights[pk]})
     return {
-        "sent_back": share(len(failed), len(replayed.messages)),
-        "sent_back_number": len(failed),
+        "sent_back": share(failing.number, failing.total, failing.share),
+        "sent_back_number": failing.number,
+        "weight": sum(replayed.weights.values()),
         "columns": columns,
         "rows": rows,
     }
@@ -461,6 +463,8 @@ def _dimension_card(
     counts = scores.messages
     threshold = choice.thresholds[dimension]
     in_effect = config.threshold(dimension)
+    failing = scores.failing(threshold)
+    failing_in_effect = scores.failing(in_effect)
     of_agent: dict[str, object] = {"session__agent__id__exact": agent.pk} if agent is not None else {}
     return {
         "dimension": dimension,
@@ -471,11 +475,11 @@ def _dimension_card(
         "judged": counts.total(),
         "unscored": len(replayed.messages) - counts.total(),
         "could_not": sum(dimension in dimensions for dimensions in replayed.tried.values()),
-        "failed": share(failing(counts, threshold), counts.total()),
+        "failed": share(failing.number, failing.total, failing.share),
         "in_effect": number(in_effect),
         "is_in_effect": in_effect == threshold,
-        "now": share(failing(counts, in_effect), counts.total()),
-        "tried": _compared_thresholds(dimension, counts),
+        "now": share(failing_in_effect.number, failing_in_effect.total, failing_in_effect.share),
+        "tried": _compared_thresholds(dimension, scores),
         "precision": _precision_words(scores.marked_below(threshold)),
         "counts": _counts_for_script(scores),
         "markable": bool(scores.marks or scores.by_origin["gate"] or scores.by_origin["observed"]),
@@ -485,22 +489,24 @@ def _dimension_card(
     }
 
 
-def _compared_thresholds(dimension: str, counts: Counter[int]) -> SafeString:
+def _compared_thresholds(dimension: str, scores: Scores) -> SafeString:
     """Return a table of the share that whole thresholds would send back; empty where nothing is scored."""
-    if not counts:
-        return SafeString("")
     shares = []
     for threshold in COMPARED_THRESHOLDS:
-        percent = 100 * failing(counts, Decimal(threshold)) / counts.total()
-        shares.append(f"{percent:.0f}\N{NO-BREAK SPACE}%")
+        share_sent_back = scores.failing(Decimal(threshold)).share
+        if share_sent_back is None:
+            return SafeString("")
+        shares.append(f"{100 * share_sent_back:.0f}\N{NO-BREAK SPACE}%")
     heads = ("Threshold", *map(str, COMPARED_THRESHOLDS))
     return table(heads, [("Sent back", *shares)], label=f"{dimension}: share sent back", stacking=False)
 
 
 def _counts_for_script(scores: Scores) -> SafeString:
-    """Return as JSON what the script counts in while a person types: whole numbers only, so nothing needs escaping."""
+    """Return as JSON what the script counts in while a person types: numbers only, so nothing needs escaping."""
+    drafts = sorted(scores.messages.items())
+    weights = sorted(scores.weights.items())
     marks = [(tenths, counts.right, counts.false_alarms) for tenths, counts in sorted(scores.marks.items())]
-    return SafeString(json.dumps({"drafts": sorted(scores.messages.items()), "marks": marks}))
+    return SafeString(json.dumps({"drafts": drafts, "weights": weights, "marks": marks}))
 
 
 def _precision_words(marks: MarkCounts) -> str:

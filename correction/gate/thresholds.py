@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import AnonymousUser
-from django.db.models import Count, F, FloatField, Min, Q, QuerySet, Sum
+from django.db.models import Count, F, FloatField, Max, Min, Q, QuerySet, Sum
 from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, computed_field, field_serializer
 
@@ -177,10 +177,12 @@ class Score:
 
     Attributes:
         origin: Judged by the gate before it was sent (its first draft), observed afterwards, or in an evaluation.
+        weight: For how many messages it stands: 1 ÷ the chance with which its conversation was kept and judged.
     """
 
     tenths: int
     origin: Origin
+    weight: float = 1.0
 
     def is_below(self, threshold: Decimal) -> bool:
         """Return whether the message fails with this threshold."""
@@ -196,16 +198,44 @@ class MarkCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class Failing:
+    """How many of so many messages would be sent back.
+
+    Attributes:
+        share: Each message counted for as many as it stands for, 0 to 1; None of no messages.
+    """
+
+    number: int
+    total: int
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Scores:
     """The scores of one dimension, counted by tenths.
 
     Attributes:
         by_origin: How many messages have each score, by where it comes from.
+        weights: The sum of the weights of these messages.
         marks: The latest 2,000 failed checks that people marked, of any attempt.
     """
 
     by_origin: dict[Origin, Counter[int]] = field(default_factory=lambda: {origin: Counter() for origin in ORIGINS})
+    weights: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     marks: dict[int, MarkCounts] = field(default_factory=dict)
+
+    def add(self, score: Score) -> None:
+        """Count the score of one message."""
+        self.by_origin[score.origin][score.tenths] += 1
+        self.weights[score.tenths] += score.weight
+
+    def failing(self, threshold: Decimal) -> Failing:
+        """Return how many of the messages lie below the threshold."""
+        counts = self.messages
+        weight = sum(weight for tenths, weight in self.weights.items() if tenths < 10 * threshold)
+        total_weight = sum(self.weights.values())
+        share = weight / total_weight if total_weight else None
+        return Failing(failing(counts, threshold), counts.total(), share)
 
     @property
     def messages(self) -> Counter[int]:
@@ -236,12 +266,22 @@ class Replay:
         tried: Dimensions by message that the gate or its observing looked at and could not score.
         judges: Who gave the scores.
         dimensions: Scores and marks by dimension.
+        weights: For how many messages each stands: 1 ÷ the chance with which its conversation was kept.
     """
 
     messages: dict[int, dict[str, Score]]
     tried: dict[int, set[str]]
     judges: tuple[str, ...]
     dimensions: dict[str, Scores]
+    weights: dict[int, float]
+
+    def failing(self, thresholds: Mapping[str, Decimal]) -> Failing:
+        """Return how many messages fail at least one of these thresholds."""
+        failed = self.sent_back(thresholds)
+        share = None
+        if self.weights:
+            share = sum(self.weights[message] for message in failed) / sum(self.weights.values())
+        return Failing(len(failed), len(self.messages), share)
 
     def sent_back(self, thresholds: Mapping[str, Decimal]) -> list[int]:
         """Return the messages that fail at least one of these thresholds."""
@@ -282,11 +322,14 @@ def replay(*, agent: Agent | None, heuristic: bool, last: int = USUALLY_REPLAYED
         heuristic: Scores of offline judges (True) or of models (False): they are not comparable. What only rules judged counts with both.
         last: How many messages, the newest first.
     """
-    messages: dict[int, dict[str, Score]] = {pk: {} for pk in _latest_messages(agent, last)}
+    weights = _latest_messages(agent, last)
+    messages: dict[int, dict[str, Score]] = {pk: {} for pk in weights}
     judges: set[str] = set()
     # The order decides: a later score of the same message and dimension takes the place of an earlier one.
     for evaluated in _scores_of_evaluations(agent, list(messages), heuristic):
-        messages[evaluated.message][evaluated.dimension] = Score(_tenths(evaluated.score), "evaluated")
+        messages[evaluated.message][evaluated.dimension] = Score(
+            _tenths(evaluated.score), "evaluated", evaluated.weight
+        )
         judges.add(evaluated.judge)
     tried: dict[int, set[str]] = defaultdict(set)
     for row in _gate_results(list(messages), heuristic):
@@ -295,21 +338,24 @@ def replay(*, agent: Agent | None, heuristic: bool, last: int = USUALLY_REPLAYED
             tried[session.message_id].add(row.dimension)
             continue
         origin: Origin = "gate" if session.source == GateSession.Source.GATE else "observed"
-        messages[session.message_id][row.dimension] = Score(_tenths(row.score), origin)
+        messages[session.message_id][row.dimension] = Score(
+            _tenths(row.score), origin, max(session.inclusion_weight, weights[session.message_id])
+        )
         judges.add(row.log.judge or RULE_JUDGE)
     dimensions = _marks_by_dimension(agent, heuristic)
     for scores in messages.values():
         for dimension, score in scores.items():
-            dimensions.setdefault(dimension, Scores()).by_origin[score.origin][score.tenths] += 1
-    return Replay(messages, dict(tried), tuple(sorted(judges)), dimensions)
+            dimensions.setdefault(dimension, Scores()).add(score)
+    return Replay(messages, dict(tried), tuple(sorted(judges)), dimensions, weights)
 
 
-def _latest_messages(agent: Agent | None, number: int) -> list[int]:
-    """Return the keys of the latest real messages, newest first."""
+def _latest_messages(agent: Agent | None, number: int) -> dict[int, float]:
+    """Return the keys of the latest real messages, newest first, with their weights: 1 ÷ the chance to keep their conversation."""
     newest = Message.objects.filter(synthetic=False, agent__isnull=False).order_by("-pk")
     if agent is not None:  # an index has the times of an agent
         newest = newest.filter(agent=agent).order_by("-said_at", "-pk")
-    return list(newest.values_list("pk", flat=True)[:number])
+    rows = newest.values_list("pk", "channel__inclusion_probability")[:number]
+    return {pk: 1.0 / probability for pk, probability in rows}
 
 
 def _tenths(score: float) -> int:
@@ -332,7 +378,8 @@ def _gate_results(messages: Collection[int], heuristic: bool) -> Iterable[Any]:
     )
     # "observe" sorts after "gate": descending, the gate's come last.
     return results.only(
-        *("dimension", "status", "score", "log__judge", "log__session__message", "log__session__source")
+        *("dimension", "status", "score", "log__judge", "log__session__message", "log__session__source"),
+        "log__session__inclusion_weight",
     )
 
 
@@ -345,6 +392,7 @@ class _EvaluatedScore:
     dimension: str
     judge: str
     score: float
+    weight: float
 
 
 def _scores_of_evaluations(
@@ -360,7 +408,10 @@ def _scores_of_evaluations(
         score__isnull=False,
     ).order_by()
     by_judge = rows.values("evaluation_run", "message", "dimension", "judge").annotate(
-        total=Sum(F("score") * F("weight"), output_field=FloatField()), weights=Sum("weight"), least=Min("score")
+        total=Sum(F("score") * F("weight"), output_field=FloatField()),
+        weights=Sum("weight"),
+        least=Min("score"),
+        inclusion=Max("inclusion_weight"),
     )
     newest_first = list(judges)
     scores: dict[tuple[int, str], _EvaluatedScore] = {}
@@ -379,6 +430,7 @@ def _scores_of_evaluations(
             dimension=row["dimension"],
             judge=judges[row["evaluation_run"]],
             score=score,
+            weight=row["inclusion"],
         )
     return scores.values()
 

@@ -446,11 +446,16 @@ def _labelled_judgements(labels: QuerySet[ScoreLabel]) -> _Labelled:
 
 def _conversation_of(score: EvaluationScore) -> tuple[str, int]:
     """Return what a judgement is drawn with: the channel of its message, that was judged as a whole, or else the evaluation's window."""
-    if score.message is not None:
-        return "channel", score.message.channel_id
-    if score.evaluation_run.channel_id is not None:
-        return "channel", score.evaluation_run.channel_id
-    return "evaluation", score.evaluation_run_id
+    channel_of_message = score.message.channel_id if score.message is not None else None
+    return _conversation(channel_of_message, score.evaluation_run.channel_id, score.evaluation_run_id)
+
+
+def _conversation(channel_of_message: int | None, channel_of_run: int | None, run: int) -> tuple[str, int]:
+    if channel_of_message is not None:
+        return "channel", channel_of_message
+    if channel_of_run is not None:
+        return "channel", channel_of_run
+    return "evaluation", run
 
 
 def _are_binary(judgements: Sequence[_LabelledJudgement]) -> bool:
@@ -521,13 +526,20 @@ def _powered_mean(label_set: LabelSet, judgements: Mapping[int, _LabelledJudgeme
     labelled = {pk: judgements[pk] for pk in sorted(drawn & set(judgements))}
     unlabelled_scores = []
     unlabelled_weights = []
+    unlabelled_conversations = []
     weights = {}
-    population = population_of(label_set).values_list("pk", "raw_score", "inverted", "inclusion_weight")
-    for pk, raw_score, inverted, weight in population.iterator():
+    population = population_of(label_set).values_list(
+        *("pk", "raw_score", "inverted", "inclusion_weight"),
+        *("message__channel", "evaluation_run__channel", "evaluation_run"),
+    )
+    for pk, raw_score, inverted, weight, *drawn_with in population.iterator():
         weights[pk] = weight
         if pk not in labelled and raw_score is not None:
             unlabelled_scores.append(float(MAX_SCORE - raw_score if inverted else raw_score))
             unlabelled_weights.append(weight)
+            unlabelled_conversations.append(_conversation(*drawn_with))
+    # Of conversations that were kept by chance whole ones were drawn.
+    is_sampled = any(weight != 1 for weight in weights.values())
     rows = list(labelled.values())
     of_people = [row.higher_is_better(row.people_mean) for row in rows]
     of_judge = [row.higher_is_better(row.raw) for row in rows]
@@ -543,6 +555,8 @@ def _powered_mean(label_set: LabelSet, judgements: Mapping[int, _LabelledJudgeme
                 unlabelled_scores,
                 weights=[weights.get(pk, 1.0) for pk in labelled],
                 rest_weights=unlabelled_weights,
+                clusters=[row.conversation for row in rows] if is_sampled else (),
+                rest_clusters=unlabelled_conversations if is_sampled else (),
             )
         ),
     )

@@ -10,7 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_fie
 
 from evaluation.dimensions import BY_MESSAGE
 from evaluation.runs.summary import Share, ShareShown, rounded
-from evaluation.statistics.bootstrap import HIGHEST, Interval, IntervalShown, Observation, bootstrap_difference
+from evaluation.statistics.bootstrap import (
+    HIGHEST,
+    Interval,
+    IntervalShown,
+    Observation,
+    bootstrap_difference,
+    effective_clusters,
+)
 from evaluation.statistics.difference import (
     ALPHA,
     MARGIN,
@@ -43,8 +50,8 @@ UNITS = {
     "channel": "channels",
     "repeat": "repeats",
 }
-# The two that may be compared: drawn one by one in one sample, together in the other.
-MIXED = {"messages", "conversations"}
+# Both are of single messages and may be compared: drawn one by one, or with all others of their conversation.
+MESSAGE_UNITS = {"messages", "conversations"}
 
 AnyChange = TypeVar("AnyChange", bound="ChangeResult")
 
@@ -79,6 +86,7 @@ class ChangeResult(BaseModel):
         p_adjusted: Chance of a difference this large where there is none, among all that were compared at once (Holm); the verdict
             goes by it. `p_value` is of this one alone. None without an interval.
         n, baseline_n: Messages (pairs, situations) the two rest on; `unit` says what they count.
+        effective, baseline_effective: Which share of `n` and `baseline_n` would tell as much if all counted alike; 1 where they do.
         n_more: Messages that would decide, where that can be said.
         share, baseline_share: How much was scored, of what the judge can score; None where that is not known.
         hits, baseline_hits: Messages that hit a cue or a rule, of those judged, where these shares are compared instead of the scores.
@@ -104,6 +112,8 @@ class ChangeResult(BaseModel):
     p_adjusted: Annotated[float | None, rounded_to(6)] = Field(None, serialization_alias="p")
     n: int = 0
     baseline_n: int = 0
+    effective: float = Field(1.0, exclude=True)
+    baseline_effective: float = Field(1.0, exclude=True)
     unit: str = "messages"
     n_more: int | None = None
     share: ShareShown = Field(None, serialization_alias="coverage")
@@ -130,6 +140,21 @@ class ChangeResult(BaseModel):
     def worse(self) -> bool:
         """Significantly worse. Fewer ideas are not worse: a count goes with how much was said."""
         return self.verdict == "drifted" and not self.counted
+
+    @property
+    def effective_n(self) -> float:
+        """Return how many messages (pairs, situations) that count alike would tell as much as those of the candidate.
+
+        Of pairs those that tell less: both sides are of the same ones.
+        """
+        if self.paired:
+            return self.n * min(self.effective, self.baseline_effective)
+        return self.n * self.effective
+
+    @property
+    def effective_baseline_n(self) -> float:
+        """Return how many messages (situations) that count alike would tell as much as those of the baseline."""
+        return self.baseline_n * self.baseline_effective
 
     @property
     def points(self) -> float | None:
@@ -192,9 +217,22 @@ class _SamplePair:
         return self.units == {"repeats"}
 
     @property
-    def are_same_items(self) -> bool:
-        """Return whether the same messages, situations or channels are in both, so that each is compared with itself."""
+    def are_messages(self) -> bool:
+        """Return whether messages were judged one by one, drawn alone or with their conversations."""
+        return bool(self.units) and self.units <= MESSAGE_UNITS
+
+    @property
+    def are_paired(self) -> bool:
+        """Return whether the same clusters (messages, conversations, situations, channels) are in both, each compared with itself."""
         return not self.are_repeats and _clusters_with_weight(self.before) == _clusters_with_weight(self.now)
+
+    @property
+    def are_same_messages(self) -> bool:
+        """Return whether both judged the same messages: nothing else was drawn."""
+        if not self.are_messages or not self.are_paired:
+            return False
+        messages = _messages_of(self.before)
+        return bool(messages) and messages == _messages_of(self.now)
 
 
 def change_of(
@@ -230,6 +268,8 @@ def change_of(
         verdict="not enough data",
         n=len(_clusters_with_weight(pair.now)),
         baseline_n=len(_clusters_with_weight(pair.before)),
+        effective=_effective_share(pair.now),
+        baseline_effective=_effective_share(pair.before),
         unit=pair.unit,
     )
     change = change.model_copy(update={"verdict": undecided(change.delta, margin)})
@@ -237,7 +277,7 @@ def change_of(
     if why:
         return change.model_copy(update={"interval_note": why, "reason": why})
     # Of a dimension that is judged as a whole the offline judge scores no message: numbers of messages are the statistic of words.
-    of_words = heuristic and pair.units == {"messages"} and dimension not in BY_MESSAGE
+    of_words = heuristic and pair.are_messages and dimension not in BY_MESSAGE
     return _tested_change(change, pair, margin, of_words=of_words)
 
 
@@ -249,9 +289,9 @@ def _tested_change(change: ChangeResult, pair: _SamplePair, margin: float, *, of
     Args:
         of_words: Whether the judgements are the exact statistic of repeated words.
     """
-    paired = pair.are_same_items
+    paired = pair.are_paired
     # Other messages may show an outcome that none of these did. Repeats, counts, and the same messages judged again draw no messages.
-    unseen = not (pair.are_repeats or change.counted or (paired and pair.units == {"messages"}))
+    unseen = not (pair.are_repeats or change.counted or pair.are_same_messages)
     interval = _interval_of_difference(change, pair, paired=paired, unseen=unseen)
     if interval is None:
         why = "too few scores for an interval"
@@ -280,13 +320,13 @@ def _tested_change(change: ChangeResult, pair: _SamplePair, margin: float, *, of
         "paired": paired,
         "of_words": of_words,
     }
-    if sd is not None:
-        update["smallest_detectable"] = smallest_detectable_change(
-            change.n, sd, baseline_n=change.baseline_n, paired=paired
-        )
     if change.counted and change.verdict == "improved":
         update["verdict"] = "drifted"  # more ideas are as little better as fewer are worse
-    return change.model_copy(update=update)
+    change = change.model_copy(update=update)
+    if sd is None:
+        return change
+    smallest = smallest_detectable_change(change.effective_n, sd, baseline_n=change.effective_baseline_n, paired=paired)
+    return change.model_copy(update={"smallest_detectable": smallest})
 
 
 def _interval_of_difference(change: ChangeResult, pair: _SamplePair, *, paired: bool, unseen: bool) -> Interval | None:
@@ -323,7 +363,7 @@ def _why_no_interval(pair: _SamplePair, *, counted: bool, heuristic: bool) -> st
     """
     if not pair.before or not pair.now:
         return "there are no single judgements on both sides, and no interval without them"
-    if len(pair.units) > 1 and pair.units != MIXED:
+    if len(pair.units) > 1 and not pair.are_messages:
         return f"one is judged over {' and the other over '.join(sorted(pair.units))}: there is no interval"
     too_few = min(len(_clusters_with_weight(pair.before)), len(_clusters_with_weight(pair.now))) < 2
     if not pair.are_repeats:
@@ -348,8 +388,11 @@ def _comparable(before: Scores, now: Scores) -> _SamplePair:
     clusters_before = _clusters_with_weight(before)
     clusters_now = _clusters_with_weight(now)
     in_both = clusters_before & clusters_now
-    if pair.units == {"messages"}:
-        return _SamplePair(before=before, now=now, note=_note_on_same_messages(clusters_before, clusters_now))
+    if pair.are_messages:
+        note = ""
+        if pair.are_same_messages or not pair.are_paired:
+            note = _note_on_same_messages(_messages_of(before), _messages_of(now))
+        return _SamplePair(before=before, now=now, note=note)
     if pair.units not in ({"situations"}, {"channels"}) or len(in_both) < 2 or clusters_before == clusters_now:
         return pair
     (unit,) = pair.units
@@ -360,10 +403,8 @@ def _comparable(before: Scores, now: Scores) -> _SamplePair:
     )
 
 
-def _note_on_same_messages(clusters_before: set[object], clusters_now: set[object]) -> str:
+def _note_on_same_messages(messages_before: set[object], messages_now: set[object]) -> str:
     """Return what it means that both judged the same messages, or some of them; empty where they share none."""
-    messages_before = clusters_before - {DELETED}
-    messages_now = clusters_now - {DELETED}
     if messages_before and messages_before == messages_now:
         return "both judge the same messages: nothing new was said, what differs is how they were judged"
     shared = len(messages_before & messages_now)
@@ -386,6 +427,25 @@ def _units_of(observations: Scores) -> set[str]:
 
 def _clusters_with_weight(observations: Scores) -> set[object]:
     return {observation.cluster for observation in observations if observation.weight}
+
+
+def _effective_share(observations: Scores) -> float:
+    """Return which share of the clusters would tell as much if all counted alike, above 0; 1 where they do, or there are none."""
+    clusters = len(_clusters_with_weight(observations))
+    return effective_clusters(observations) / clusters if clusters else 1.0
+
+
+def _messages_of(observations: Scores) -> set[object]:
+    """Return the messages that were judged, also where whole conversations are drawn; without those that are gone or not known."""
+    messages: set[object] = set()
+    for observation in observations:
+        if not observation.weight or observation.cluster == DELETED:
+            continue
+        if observation.item is not None:
+            messages.add(observation.item)
+        elif _units_of([observation]) == {"messages"}:
+            messages.add(observation.cluster)
+    return messages
 
 
 def mean_of(observations: Iterable[Observation]) -> float | None:
@@ -472,7 +532,16 @@ def with_verdict(
         n: Messages of the candidate; None: no number of messages would decide, so `n_more` is None.
         baseline_n: Messages of a baseline that stays as it is; None: both grow alike, or the difference is paired.
     """
-    decision = decide(change.delta, interval, margin, n=n, baseline_n=baseline_n, unit=change.unit)
+    decision = decide(
+        change.delta,
+        interval,
+        margin,
+        n=n,
+        baseline_n=baseline_n,
+        effective=change.effective,
+        baseline_effective=change.baseline_effective,
+        unit=change.unit,
+    )
     if interval is not None and not change.counted:
         # Means of 0 to 9 differ by 9 at most.
         interval = Interval(max(interval.low, -HIGHEST), min(interval.high, HIGHEST))
@@ -501,13 +570,16 @@ def undecided_unless_beyond_margin(change: AnyChange, margin: float, noise: str)
 
 
 def fell_sharply(change: ChangeResult) -> bool:
-    """Return whether it fell by at least 3 points, the interval clear of 0, by at least 10 judgements on both sides: enough to alert."""
+    """Return whether it fell by at least 3 points, the interval clear of 0, by at least 10 judgements on both sides: enough to alert.
+
+    Judgements that count unequally are as many as equal ones that would tell as much.
+    """
     if change.counted or change.delta is None or change.delta > -SHARP_FALL:
         return False
     if change.interval is None or change.interval.high >= 0:
         return False
-    judged_now = _judged_on_one_side(change, change.n, change.share)
-    judged_before = _judged_on_one_side(change, change.baseline_n, change.baseline_share)
+    judged_now = _judged_on_one_side(change, change.n, change.share) * change.effective
+    judged_before = _judged_on_one_side(change, change.baseline_n, change.baseline_share) * change.baseline_effective
     return min(judged_now, judged_before) >= ENOUGH_FOR_SHARP_FALL
 
 

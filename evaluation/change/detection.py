@@ -17,7 +17,8 @@ class Detection(BaseModel):
 
     Attributes:
         smallest: The smallest change in points that these messages would show.
-        needed: Messages of each of the two (pairs, where paired) for a change of `change` points; None: more than ten million.
+        needed: Messages, that all count alike, of each of the two (pairs, where paired) for a change of `change` points; None: more than
+            ten million.
         needed_now: The same with the baseline as it is; None: no number suffices, the baseline is too small.
     """
 
@@ -68,7 +69,7 @@ def _detection(target: str, change: ChangeResult, sd: float, points: float, *, a
     needed = n_to_detect(points, sd, alpha=alpha, paired=change.paired)
     needed_now = needed
     if not change.paired and change.baseline_n >= 2:
-        needed_now = n_to_detect(points, sd, alpha=alpha, baseline_n=change.baseline_n)
+        needed_now = n_to_detect(points, sd, alpha=alpha, baseline_n=change.effective_baseline_n)
     return Detection(
         target=target,
         dimension=change.dimension,
@@ -78,7 +79,7 @@ def _detection(target: str, change: ChangeResult, sd: float, points: float, *, a
         baseline_n=change.baseline_n,
         unit=change.unit,
         smallest=smallest_detectable_change(
-            change.n, sd, alpha=alpha, baseline_n=change.baseline_n, paired=change.paired
+            change.effective_n, sd, alpha=alpha, baseline_n=change.effective_baseline_n, paired=change.paired
         ),
         needed=needed,
         needed_now=needed_now,

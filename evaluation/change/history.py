@@ -22,8 +22,8 @@ from evaluation.change.models import Evidence
 from evaluation.dimensions import CHANNEL_DIMENSIONS
 from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.summary import linked_dimensions
-from evaluation.statistics.bootstrap import Interval
-from evaluation.statistics.difference import mean_interval, weighted_mean
+from evaluation.statistics.bootstrap import Interval, Observation
+from evaluation.statistics.difference import mean_interval, mean_interval_of_clusters, weighted_mean
 
 MOST_RUNS = 400  # the newest evaluations of the agents together
 MOST_JUDGED = 2_000  # their newest messages; an evaluation that judged one again makes it count again
@@ -71,11 +71,16 @@ class Scored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rolled:
-    """The mean of the last `ROLLING` scored messages up to a time; at the first message of a build it `starts` again."""
+    """The mean of the last `ROLLING` scored messages up to a time; at the first message of a build it `starts` again.
+
+    Attributes:
+        channels: The conversation of each score.
+    """
 
     at: datetime
     scores: tuple[float, ...]
     weights: tuple[float, ...]
+    channels: tuple[int | None, ...]
     starts: bool
 
     @property
@@ -84,8 +89,16 @@ class Rolled:
 
     @property
     def interval(self) -> Interval | None:
-        """Return the 95 % interval of the mean; None for fewer than two messages."""
-        return mean_interval(self.scores, self.weights)
+        """Return the 95 % interval of the mean; None for fewer than two messages.
+
+        Where conversations were kept by chance whole ones were drawn: then None for fewer than two conversations.
+        """
+        if all(weight == 1 for weight in self.weights):
+            return mean_interval(self.scores)
+        observations = []
+        for score, weight, channel in zip(self.scores, self.weights, self.channels, strict=True):
+            observations.append(Observation(score, weight, channel))
+        return mean_interval_of_clusters(observations)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,7 +356,8 @@ def _rolling_means(points: Sequence[Scored], builds: Sequence[datetime]) -> list
         window = [*window, point][-ROLLING:]
         scores = tuple(scored.score for scored in window if scored.score is not None)
         weights = tuple(scored.weight for scored in window)
-        means.append(Rolled(at=point.at, scores=scores, weights=weights, starts=starts))
+        channels = tuple(scored.channel for scored in window)
+        means.append(Rolled(at=point.at, scores=scores, weights=weights, channels=channels, starts=starts))
     return means
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -145,6 +145,46 @@ class Observation(NamedTuple):
     item: Hashable = None
 
 
+def relative_weights(weights: Sequence[float]) -> list[float]:
+    """Return the weights; where all above 0 are equal, 1 for each, so that not even rounding tells them from no weights."""
+    different = {float(weight) for weight in weights if weight}
+    if len(different) == 1:
+        return [float(bool(weight)) for weight in weights]
+    return [float(weight) for weight in weights]
+
+
+def effective_clusters(*samples: Sequence[Observation]) -> float:
+    """Return how many clusters of equal weight would tell as much about a mean; of two paired samples, about the one with fewer.
+
+    Kish's (Σ w)² ÷ Σ w², w the weight of a cluster ("Survey Sampling", 1965, section 11.7), in proportion to what the clusters' sizes
+    alone would give. So it is the number of clusters, exactly, where all observations count alike. Never more than that; 0 without any.
+    """
+    return min(_effective_clusters_of(sample) for sample in samples)
+
+
+def _effective_clusters_of(sample: Sequence[Observation]) -> float:
+    weights = relative_weights([observation.weight for observation in sample])
+    weight_of_cluster: dict[Hashable, float] = defaultdict(float)
+    size_of_cluster: dict[Hashable, float] = defaultdict(float)
+    for row, observation in enumerate(sample):
+        if not weights[row]:
+            continue
+        key: Hashable = ("cluster", observation.cluster)
+        if observation.cluster is None:
+            key = ("alone", row)
+        weight_of_cluster[key] += weights[row]
+        size_of_cluster[key] += 1.0
+    if not weight_of_cluster:
+        return 0.0
+    share = kish(weight_of_cluster.values()) / kish(size_of_cluster.values())
+    return len(weight_of_cluster) * min(1.0, share)
+
+
+def kish(weights: Collection[float]) -> float:
+    """Return (Σ w)² ÷ Σ w² of at least one weight above 0: how many equal weights would tell as much."""
+    return sum(weights) ** 2 / sum(weight**2 for weight in weights)
+
+
 @dataclass(slots=True)
 class _Cluster:
     """What is drawn as a whole: its stratum, and Σ weight · value and Σ weight of each sample."""
@@ -173,7 +213,10 @@ def cluster_sums(*samples: Sequence[Observation]) -> list[Floats]:
         for row, observation in enumerate(sample):
             if observation.weight < 0:
                 raise ValueError(f"weight {float(observation.weight)} of observation {row + 1}; allowed: 0 or more")
-            if not observation.weight:
+        weights = relative_weights([observation.weight for observation in sample])
+        for row, observation in enumerate(sample):
+            weight = weights[row]
+            if not weight:
                 continue
             key: Hashable = ("cluster", observation.cluster)
             if observation.cluster is None:
@@ -184,8 +227,8 @@ def cluster_sums(*samples: Sequence[Observation]) -> list[Floats]:
             if cluster.stratum != observation.stratum:
                 strata = f"{cluster.stratum!r} and {observation.stratum!r}"
                 raise ValueError(f"cluster {observation.cluster!r} lies in two strata, {strata}")
-            cluster.points[column] += float(observation.weight) * float(observation.value)
-            cluster.weights[column] += float(observation.weight)
+            cluster.points[column] += weight * float(observation.value)
+            cluster.weights[column] += weight
     joined = _strata_to_join(Counter(cluster.stratum for cluster in clusters.values()))
     tables: dict[Hashable, list[list[float]]] = {}
     for cluster in clusters.values():
@@ -241,7 +284,12 @@ class Outcomes(NamedTuple):
 
 
 def least_variance(
-    sample: Outcomes, other: Outcomes | None = None, *, resolution: float = RESOLUTION, unseen: bool = True
+    sample: Outcomes,
+    other: Outcomes | None = None,
+    *,
+    effective: float | None = None,
+    resolution: float = RESOLUTION,
+    unseen: bool = True,
 ) -> float:
     """Return the variance between clusters that is taken at least, whatever the sample shows.
 
@@ -252,6 +300,7 @@ def least_variance(
 
     Args:
         other: The sample that this one is compared with; None for a lone one.
+        effective: How many equally weighted clusters the sample's tell as much as (`effective_clusters`); None: as many as it has.
         unseen: Whether other draws could show values that the sample does not. False: rounding alone; for what is no draw from many
             outcomes, such as repeats of one judgement.
     """
@@ -266,11 +315,12 @@ def least_variance(
         farthest = max(abs(other.low - sample.low), abs(other.high - sample.low))
         if farthest > 1e-9:
             gap = farthest
-    p = (high_values + 1) / (sample.n + 2)
+    n = sample.n if effective is None else effective
+    p = (high_values * (n / sample.n) + 1) / (n + 2)
     return max(rounding, gap**2 * p * (1 - p))
 
 
-def least_variance_of_pairs(tables: Sequence[Floats], *, unseen: bool = True) -> float:
+def least_variance_of_pairs(tables: Sequence[Floats], *, effective: float | None = None, unseen: bool = True) -> float:
     """Return the variance between paired differences that is taken at least (see `least_variance`), of tables of two samples.
 
     Where only two scores occur, a pair differs by their distance or not at all, so a difference that no pair shows lies that far off.
@@ -283,7 +333,8 @@ def least_variance_of_pairs(tables: Sequence[Floats], *, unseen: bool = True) ->
     difference = outcomes_of(tables)
     around = difference._replace(low=difference.low - scores.gap, high=difference.high + scores.gap)
     unseen = unseen and scores.are_two
-    return least_variance(difference, around, resolution=RESOLUTION * math.sqrt(2), unseen=unseen)
+    resolution = RESOLUTION * math.sqrt(2)
+    return least_variance(difference, around, effective=effective, resolution=resolution, unseen=unseen)
 
 
 def outcomes_of(tables: Sequence[Floats]) -> Outcomes:
@@ -323,7 +374,9 @@ def bootstrap_mean(observations: Sequence[Observation], *, unseen: bool = True, 
     if not tables:
         return Estimate(None, None, 0, "no scores")
     drawn = _draw(tables, resamples)
-    variance = _variance_of_mean(drawn, least_variance(outcomes_of(tables), unseen=unseen))
+    effective = effective_clusters(observations)
+    least = least_variance(outcomes_of(tables), effective=effective, unseen=unseen)
+    variance = _variance_of_mean(drawn, least / effective)
     return _expanded_estimate(mean_of(tables), drawn.replicates, [variance], n=drawn.clusters)
 
 
@@ -362,12 +415,16 @@ def bootstrap_difference(
     # Each from its own random numbers: with the same ones the two would rise and fall together.
     drawn_before = _draw(before, resamples, streams=2, stream=0)
     drawn_now = _draw(now, resamples, streams=2, stream=1)
-    least_before = least_variance(outcomes_before, outcomes_now, unseen=unseen)
-    least_now = least_variance(outcomes_now, outcomes_before, unseen=unseen)
+    effective_before = effective_clusters(baseline)
+    effective_now = effective_clusters(current)
+    least_before = least_variance(outcomes_before, outcomes_now, effective=effective_before, unseen=unseen)
+    least_now = least_variance(outcomes_now, outcomes_before, effective=effective_now, unseen=unseen)
+    variance_before = _variance_of_mean(drawn_before, least_before / effective_before)
+    variance_now = _variance_of_mean(drawn_now, least_now / effective_now)
     return _expanded_estimate(
         mean_of(now) - mean_of(before),
         drawn_now.replicates - drawn_before.replicates,
-        [_variance_of_mean(drawn_before, least_before), _variance_of_mean(drawn_now, least_now)],
+        [variance_before, variance_now],
         n=min(drawn_before.clusters, drawn_now.clusters),
     )
 
@@ -385,7 +442,9 @@ def _paired_difference(
     if not tables:
         return Estimate(None, None, 0, "no item has scores in both")
     drawn = _draw(tables, resamples)
-    variance = _variance_of_mean(drawn, least_variance_of_pairs(tables, unseen=unseen))
+    effective = effective_clusters(before, now)
+    least = least_variance_of_pairs(tables, effective=effective, unseen=unseen)
+    variance = _variance_of_mean(drawn, least / effective)
     return _expanded_estimate(mean_of(tables), drawn.replicates, [variance], n=drawn.clusters)
 
 
@@ -433,7 +492,7 @@ def _variance_of_mean(drawn: _Drawn, least: float) -> MeanVariance:
     """Return the variance of the mean of a drawn sample; 0 without degrees of freedom, where no interval is given.
 
     Args:
-        least: The variance between clusters that it has at least.
+        least: The variance that the mean has at least.
     """
     import numpy as np
 
@@ -441,7 +500,7 @@ def _variance_of_mean(drawn: _Drawn, least: float) -> MeanVariance:
         return MeanVariance(0.0, drawn.freedom)
     # Resampling alone gives only so much of it: freedom ÷ clusters.
     variance = float(np.var(drawn.replicates)) * drawn.clusters / drawn.freedom
-    return MeanVariance(max(variance, least / drawn.clusters), drawn.freedom)
+    return MeanVariance(max(variance, least), drawn.freedom)
 
 
 def variance_of_difference(means: Sequence[MeanVariance]) -> MeanVariance:

@@ -16,10 +16,12 @@ from evaluation.statistics.bootstrap import (
     Observation,
     Outcomes,
     cluster_sums,
+    effective_clusters,
     least_variance,
     least_variance_of_pairs,
     mean_of,
     outcomes_of,
+    relative_weights,
     variance_of_difference,
 )
 
@@ -63,6 +65,8 @@ def decide(
     *,
     n: int | None = None,
     baseline_n: int | None = None,
+    effective: float = 1.0,
+    baseline_effective: float = 1.0,
     unit: str = "messages",
 ) -> Decision:
     """Return whether something drifted, as far as an interval decides it.
@@ -78,6 +82,7 @@ def decide(
         margin: Half-width of what counts as no change, > 0, in points.
         n: Messages of the candidate (pairs, when paired); None: `Decision.n_more` is None.
         baseline_n: Messages of a baseline that stays as it is; None: both would grow alike, or the difference is paired.
+        effective, baseline_effective: Which share of them, above 0, would tell as much if all counted alike (`effective_clusters`).
         unit: What they are, for the sentence.
 
     Raises:
@@ -97,7 +102,10 @@ def decide(
     verdict = undecided(delta, margin)
     if n is None:
         return Decision(verdict, None, "the interval is too wide")
-    n_more = _n_more(delta, interval, margin, n, baseline_n)
+    effective_baseline = None if baseline_n is None else baseline_n * baseline_effective
+    n_more = _n_more(delta, interval, margin, n * effective, effective_baseline)
+    if n_more is not None:
+        n_more = math.ceil(n_more / effective)
     if n_more is not None:
         return Decision(verdict, n_more, f"some {n_more} more {unit} would make the interval narrow enough")
     if baseline_n is not None:
@@ -106,7 +114,7 @@ def decide(
     return Decision(verdict, None, "the interval is too wide")
 
 
-def _n_more(delta: float, interval: Interval, margin: float, n: int, baseline_n: int | None) -> int | None:
+def _n_more(delta: float, interval: Interval, margin: float, n: float, baseline_n: float | None) -> int | None:
     """Return how many more messages would narrow the interval, centred on `delta`, until it leaves out zero or lies within the margin.
 
     Its width goes with √(1/n), or with √(1/n + 1/baseline_n) when the baseline stays (`baseline_n` is None where it grows, too). None when
@@ -169,7 +177,22 @@ def _student_interval(value: float, variance: MeanVariance) -> Interval:
 
 def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
     """Return Σ weight · value ÷ Σ weight (Hájek's mean where weights are 1 ÷ the chances to be in the sample); at least one value."""
-    return sum(weight * value for value, weight in zip(values, weights, strict=True)) / sum(weights)
+    relative = relative_weights(weights)
+    return sum(weight * value for value, weight in zip(values, relative, strict=True)) / sum(relative)
+
+
+def mean_interval_of_clusters(scores: Scores) -> Interval | None:
+    """Return the 95 % interval of the weighted mean of scores, 0 to 9, whole clusters drawn, by Student's t; None for fewer than two.
+
+    No variance is taken to be smaller than `least_variance`; the interval is cut to 0 … 9.
+    """
+    tables = cluster_sums(scores)
+    if _cluster_count(tables) < 2:
+        return None
+    effective = effective_clusters(scores)
+    least = least_variance(outcomes_of(tables), effective=effective)
+    interval = _student_interval(mean_of(tables), _variance_of_mean(tables, least / effective))
+    return Interval(max(0.0, interval.low), min(HIGHEST, interval.high))
 
 
 def mean_interval(values: Sequence[float], weights: Sequence[float] = ()) -> Interval | None:
@@ -181,21 +204,19 @@ def mean_interval(values: Sequence[float], weights: Sequence[float] = ()) -> Int
         weights: For how much each counts, > 0; none: all count alike. Unequal ones: the mean is `weighted_mean`, its variance that of a
             ratio by Taylor linearisation, as in `difference_p`.
     """
+    if len(set(weights)) > 1:
+        return mean_interval_of_clusters(
+            [Observation(value, weight) for value, weight in zip(values, weights, strict=True)]
+        )
     n = len(values)
     if n < 2:
         return None
     total = sum(values)
     squares = sum(value**2 for value in values)
     least = least_variance(Outcomes(n, total, squares, min(values), max(values)))
-    if len(set(weights)) > 1:
-        mean = weighted_mean(values, weights)
-        weighted = [Observation(value, weight) for value, weight in zip(values, weights, strict=True)]
-        variance = _variance_of_mean(cluster_sums(weighted), least)
-    else:
-        mean = total / n
-        between = max(0.0, squares - total**2 / n) / (n - 1)
-        variance = MeanVariance(max(between, least) / n, n - 1)
-    interval = _student_interval(mean, variance)
+    between = max(0.0, squares - total**2 / n) / (n - 1)
+    variance = MeanVariance(max(between, least) / n, n - 1)
+    interval = _student_interval(total / n, variance)
     return Interval(max(0.0, interval.low), min(HIGHEST, interval.high))
 
 
@@ -272,7 +293,9 @@ def _difference_of(baseline: Scores, candidate: Scores, *, paired: bool, unseen:
         tables = cluster_sums(baseline, candidate)
         if _cluster_count(tables) < 2:
             return None
-        variance = _variance_of_mean(tables, least_variance_of_pairs(tables, unseen=unseen))
+        effective = effective_clusters(baseline, candidate)
+        least = least_variance_of_pairs(tables, effective=effective, unseen=unseen)
+        variance = _variance_of_mean(tables, least / effective)
         return _Difference(mean_of(tables), variance)
     before = cluster_sums(baseline)
     now = cluster_sums(candidate)
@@ -280,8 +303,12 @@ def _difference_of(baseline: Scores, candidate: Scores, *, paired: bool, unseen:
         return None
     outcomes_before = outcomes_of(before)
     outcomes_now = outcomes_of(now)
-    variance_before = _variance_of_mean(before, least_variance(outcomes_before, outcomes_now, unseen=unseen))
-    variance_now = _variance_of_mean(now, least_variance(outcomes_now, outcomes_before, unseen=unseen))
+    effective_before = effective_clusters(baseline)
+    effective_now = effective_clusters(candidate)
+    least_before = least_variance(outcomes_before, outcomes_now, effective=effective_before, unseen=unseen)
+    least_now = least_variance(outcomes_now, outcomes_before, effective=effective_now, unseen=unseen)
+    variance_before = _variance_of_mean(before, least_before / effective_before)
+    variance_now = _variance_of_mean(now, least_now / effective_now)
     return _Difference(mean_of(now) - mean_of(before), variance_of_difference([variance_before, variance_now]))
 
 
@@ -294,7 +321,7 @@ def _variance_of_mean(tables: Sequence[Floats], least: float) -> MeanVariance:
     """Return the variance of a weighted mean (of two samples: of the mean difference of pairs), of at least two clusters.
 
     Args:
-        least: The variance between clusters that is taken at least.
+        least: The variance that the mean has at least.
     """
     import numpy as np
 
@@ -309,7 +336,7 @@ def _variance_of_mean(tables: Sequence[Floats], least: float) -> MeanVariance:
     if samples == 2:
         deviation = errors[:, 1] - errors[:, 0]
     variance = float((deviation**2).sum()) / (clusters - 1) / clusters
-    return MeanVariance(max(variance, least / clusters), clusters - 1)
+    return MeanVariance(max(variance, least), clusters - 1)
 
 
 # -- planning
@@ -359,7 +386,7 @@ def _pooled(samples: Sequence[Floats], least: Sequence[float]) -> float | None:
 
 
 def smallest_detectable_change(
-    n: int, sd: float, *, alpha: float = ALPHA, baseline_n: int | None = None, paired: bool = False
+    n: float, sd: float, *, alpha: float = ALPHA, baseline_n: float | None = None, paired: bool = False
 ) -> float | None:
     """Return the smallest true change of a mean that a comparison of this size would find with power 0.8, two-sided.
 
@@ -367,7 +394,8 @@ def smallest_detectable_change(
     "Statistical Power Analysis for the Behavioral Sciences" (1988), chapter 2, e.g. 64 each for half a standard deviation.
 
     Args:
-        n: What was measured of the candidate; with `paired`, where the same items are in both, pairs.
+        n: What was measured of the candidate; with `paired`, where the same items are in both, pairs. Where they count unequally, how many
+            equal ones would tell as much (`effective_clusters`).
         sd: Standard deviation between them (paired: of the differences), ≥ 0, in points.
         alpha: Chance to detect a change that is not there.
         baseline_n: The same of the baseline; None: as many as `n`. Not used when paired.
@@ -390,7 +418,7 @@ def smallest_detectable_change(
 
 
 def n_to_detect(
-    change: float, sd: float, *, alpha: float = ALPHA, baseline_n: int | None = None, paired: bool = False
+    change: float, sd: float, *, alpha: float = ALPHA, baseline_n: float | None = None, paired: bool = False
 ) -> int | None:
     """Return the fewest messages that detect a true change of this size, above 0, with power 0.8: at least 2.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from agents.kit.text.wording import counted
-from evaluation.statistics.bootstrap import LEVEL, Estimate, Interval, finite_numbers
+from evaluation.statistics.bootstrap import LEVEL, Estimate, Interval, finite_numbers, kish
 
 if TYPE_CHECKING:
     from evaluation.statistics.bootstrap import Floats
@@ -25,6 +26,8 @@ def prediction_powered_mean(
     *,
     weights: Sequence[float] = (),
     rest_weights: Sequence[float] = (),
+    clusters: Sequence[Hashable] = (),
+    rest_clusters: Sequence[Hashable] = (),
 ) -> Estimate:
     """Return the mean on the people's scale, with interval: mean of λ · judge over the rest + mean of label − λ · judge over the labelled.
 
@@ -40,6 +43,8 @@ def prediction_powered_mean(
         weights, rest_weights: For how much each of the labelled and of the other messages counts, > 0, shapes (n,) and (N,): 1 ÷ the chance
             with which its conversation was kept. None: all count alike. Where they differ, both means are Hájek's, with the variance of a
             ratio by Taylor linearisation (Cochran, "Sampling Techniques", 1977, section 6.3).
+        clusters, rest_clusters: What each of them was drawn with as a whole, e.g. its conversation, shapes (n,) and (N,); some may be
+            in both. None: each was drawn alone. With them the interval is Student's t of the clusters with labels.
 
     Returns:
         `n` counts the labels. No value for fewer than 50: the interval is asymptotic. λ is 0 with fewer than two in the rest, which says
@@ -63,18 +68,24 @@ def prediction_powered_mean(
     weights_of_labelled = _weights_for(label_scores, weights)
     weights_of_rest = _weights_for(judge_rest, rest_weights)
     are_equal = len({*weights_of_labelled.tolist(), *weights_of_rest.tolist()}) <= 1
-    if are_equal:
+    if are_equal and not clusters:
         return _estimate(label_scores, judge_scores, judge_rest, tuning)
-    corrections = _weighted_mean(label_scores - tuning * judge_scores, weights_of_labelled)
-    value = corrections.value
-    variance = corrections.variance
+    corrections = _linearised(label_scores - tuning * judge_scores, weights_of_labelled)
+    value = corrections.mean
+    parts = _sums_by_cluster("labelled", corrections.parts, clusters)
+    clusters_with_labels = len(parts)
     if tuning:
-        rest = _weighted_mean(judge_rest, weights_of_rest)
-        value += tuning * rest.value
-        variance += tuning**2 * rest.variance
+        rest = _linearised(judge_rest, weights_of_rest)
+        value += tuning * rest.mean
+        for cluster, part in _sums_by_cluster("rest", rest.parts, rest_clusters).items():
+            parts[cluster] = parts.get(cluster, 0.0) + tuning * part
+    if clusters_with_labels < 2:
+        return Estimate(value, None, n, "all labels are of one conversation: an interval needs at least 2")
+    squares = sum(part**2 for part in parts.values())
+    variance = squares * clusters_with_labels / (clusters_with_labels - 1)
     # Equal labels do not prove that all are equal.
-    rounding = ROUNDING_VARIANCE * float((weights_of_labelled**2).sum()) / float(weights_of_labelled.sum()) ** 2
-    return _with_interval(value, max(variance, rounding), n)
+    rounding = ROUNDING_VARIANCE / kish(weights_of_labelled.tolist())
+    return _with_interval(value, max(variance, rounding), n, freedom=clusters_with_labels - 1)
 
 
 def _weights_for(scores: Floats, weights: Sequence[float]) -> Floats:
@@ -94,19 +105,33 @@ def _weights_for(scores: Floats, weights: Sequence[float]) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class _WeightedMean:
-    """A Hájek mean and its variance."""
+class _Linearised:
+    """A Hájek mean, Σ weight · score ÷ Σ weight, and how much each score moves it, shape of the scores."""
 
-    value: float
-    variance: float
+    mean: float
+    parts: Floats
 
 
-def _weighted_mean(scores: Floats, weights: Floats) -> _WeightedMean:
-    """Return Σ weight · score ÷ Σ weight of at least two scores."""
+def _linearised(scores: Floats, weights: Floats) -> _Linearised:
     total = float(weights.sum())
-    value = float((weights * scores).sum()) / total
-    squares = float(((weights * (scores - value)) ** 2).sum())
-    return _WeightedMean(value, squares / total**2 * scores.size / (scores.size - 1))
+    mean = float((weights * scores).sum()) / total
+    return _Linearised(mean, weights * (scores - mean) / total)
+
+
+def _sums_by_cluster(sample: str, parts: Floats, clusters: Sequence[Hashable]) -> dict[Hashable, float]:
+    """Return the sum of the parts in each cluster; without clusters each part alone.
+
+    Raises:
+        ValueError: Not one cluster for each.
+    """
+    if not clusters:
+        return {(sample, row): part for row, part in enumerate(parts.tolist())}
+    if len(clusters) != parts.size:
+        raise ValueError(f"{len(clusters)} clusters for {parts.size} scores; allowed: one for each")
+    sums: dict[Hashable, float] = defaultdict(float)
+    for cluster, part in zip(clusters, parts.tolist(), strict=True):
+        sums[cluster] += part
+    return dict(sums)
 
 
 def _tuning(labels: Floats, judged: Floats, judged_rest: Floats) -> float:
@@ -140,7 +165,12 @@ def _estimate(labels: Floats, judged: Floats, judged_rest: Floats, tuning: float
     return _with_interval(value, variance, int(labels.size))
 
 
-def _with_interval(value: float, variance: float, n: int) -> Estimate:
-    """Return a mean of so many labels with its normal interval."""
-    width = NormalDist().inv_cdf((1 + LEVEL) / 2) * math.sqrt(variance)
+def _with_interval(value: float, variance: float, n: int, *, freedom: int | None = None) -> Estimate:
+    """Return a mean of so many labels with its interval: Student's t of these degrees of freedom, or None: normal."""
+    quantile = NormalDist().inv_cdf((1 + LEVEL) / 2)
+    if freedom is not None:
+        from scipy.special import stdtrit
+
+        quantile = float(stdtrit(freedom, (1 + LEVEL) / 2))
+    width = quantile * math.sqrt(variance)
     return Estimate(value, Interval(value - width, value + width), n)

@@ -13,7 +13,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from agents.kit.models import LLMCall
-from agents.models import Agent, Message
+from agents.models import Agent, Channel, Message
 from correction.config.configure import ConfigConflict, configure
 from correction.config.settings import resolve_config
 from correction.gate.observe import CheckEstimate, estimate_check, judge_later, work_one
@@ -23,7 +23,7 @@ from tests.correction.config_page import filled_in, own, url_of
 from tests.correction.gating import judge
 from tests.correction.judged_drafts import MODEL, OFFLINE
 from tests.correction.test_thresholds import judged
-from tests.factories import make_agent, speaking
+from tests.factories import make_agent, make_channel, speaking
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -293,3 +293,16 @@ def test_the_number_of_queries_does_not_grow(root: Client) -> None:
     judged(ada, 1.0, 1.5, mark="false_alarm")
 
     assert [len(queries(root, gate_page(agent))) for agent in (ada, None)] == few
+
+
+def test_shares_of_sampled_conversations_say_that_they_are_weighted(root: Client) -> None:
+    ada = make_agent()
+    rare = make_channel("rare")
+    Channel.objects.filter(pk=rare.pk).update(inclusion_probability=0.1)
+    judged(ada, 1.0, channel=rare)
+    judged(ada, 8.0, 9.0, channel=make_channel("common"))
+    html = read(root, gate_page(ada))
+    assert "1 of 3 (weighted 83 %)" in plain(card(html))
+    assert "1 of 3 (weighted 83 %) messages would have been sent back" in plain(html)
+    assert numbers(html)["weights"] == [[10, 10.0], [80, 1.0], [90, 1.0]]
+    assert 'data-weight="12.0"' in html

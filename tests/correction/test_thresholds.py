@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from pytest_django import DjangoAssertNumQueries, Settings
 
 from agents.models import Agent, Channel, Message
+from correction.admin.display import share
 from correction.gate.thresholds import Scores, failing, mark_result, precision, replay, wilson_interval
-from correction.models import CorrectionLog, GateDimensionResult
+from correction.models import CorrectionLog, GateDimensionResult, GateSession
 from evaluation.windows import MessageWindow
 from tests.console import list_of, page_of, plain, read, signed_in, staff, viewer
 from tests.correction.judged_drafts import MODEL, OFFLINE, make_log, verdict
@@ -212,3 +213,29 @@ def test_marking_needs_its_own_permission() -> None:
     assert 'name="mark"' in read(allowed, page_of(log))
     mark(allowed, verdict(log), "right")
     assert verdict(log).mark == "right"
+
+
+def test_a_replay_counts_messages_for_as_many_as_they_stand_for() -> None:
+    ada = make_agent()
+    rare = make_channel("rare")
+    Channel.objects.filter(pk=rare.pk).update(inclusion_probability=0.1)
+    rare.refresh_from_db()
+    judged(ada, 2.0, channel=rare)
+    judged(ada, 2.0, 8.0, 8.0, channel=make_channel("common"))
+    evaluated = say(rare, ada, "Judged in an evaluation.")
+    make_score(make_run(ada), 8, message=evaluated, inclusion_weight=10.0)
+    got = replay(agent=ada, heuristic=False)
+
+    failing_five = got.dimensions["adherence"].failing(Decimal(5))
+    assert (failing_five.number, failing_five.total) == (2, 5)
+    assert failing_five.share == pytest.approx(11 / 23)
+    assert got.failing({"adherence": Decimal(5)}).share == pytest.approx(11 / 23)
+    assert share(2, 5, failing_five.share) == "2 of 5 (weighted 48 %)"
+    assert share(2, 5, 0.4) == share(2, 5) == "2 of 5 (40 %)"
+
+
+def test_an_observed_message_of_a_sampled_conversation_keeps_its_weight() -> None:
+    ada = make_agent()
+    (message, _) = judged(ada, 2.0, 8.0, source="observe")
+    GateSession.objects.filter(message=message).update(inclusion_weight=9.0)
+    assert replay(agent=ada, heuristic=False).dimensions["adherence"].failing(Decimal(5)).share == 0.9

@@ -3,7 +3,12 @@ const Z2 = 1.959963984540054 ** 2; // two-sided 95 % of the normal distribution
 
 const sum = (rows, below, column = 1) => rows.reduce((total, row) => total + (row[0] < below ? row[column] : 0), 0);
 const grouped = (number) => number.toLocaleString("en");
-const share = (part, all) => `${grouped(part)} of ${grouped(all)}${all ? ` (${Math.round((100 * part) / all)} %)` : ""}`;
+// Where messages of sampled conversations stand for unequally many, the percentage counts these, as `share` in correction/admin/display.py.
+function share(part, all, weight, allWeight) {
+  if (!all) return `${grouped(part)} of ${grouped(all)}`;
+  const weighted = Math.abs(weight / allWeight - part / all) > 1e-9;
+  return `${grouped(part)} of ${grouped(all)} (${weighted ? "weighted " : ""}${Math.round((100 * weight) / allWeight)} %)`;
+}
 
 function precision(right, wrong) {
   const marked = right + wrong;
@@ -24,11 +29,14 @@ function recount() {
     .filter((box) => box.querySelector("[type=checkbox]:checked"))
     .map((box) => [box.dataset.threshold, Math.round(10 * box.querySelector("[data-typed]").valueAsNumber)]);
   let back = 0;
+  let weight = 0;
   for (const row of document.querySelectorAll("[data-messages] tr")) {
     row.hidden = !limits.some(([dimension, below]) => row.dataset[dimension] < below);
-    back += !row.hidden;
+    if (row.hidden) continue;
+    back += 1;
+    weight += Number(row.dataset.weight);
   }
-  total.textContent = share(back, Number(total.dataset.total));
+  total.textContent = share(back, Number(total.dataset.total), weight, Number(total.dataset.weight));
 }
 
 document.addEventListener("change", ({ target }) => target.matches("[data-threshold] [type=checkbox]") && recount());
@@ -47,7 +55,8 @@ document.addEventListener("input", ({ target: typed }) => {
   put("error", allowed || !typed.value ? "" : "0 to 9, with one decimal place");
   if (!allowed) return;
   const below = Math.round(value * 10);
-  put("failed", share(sum(counts.drafts, below), sum(counts.drafts, Infinity)));
+  const totals = [sum(counts.drafts, Infinity), sum(counts.weights, below), sum(counts.weights, Infinity)];
+  put("failed", share(sum(counts.drafts, below), ...totals));
   put("precision", precision(sum(counts.marks, below), sum(counts.marks, below, 2)));
   box.querySelector("[data-now]")?.removeAttribute("hidden");
   recount();
