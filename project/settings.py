@@ -425,7 +425,9 @@ JUDGE_MODEL = env.str("JUDGE_MODEL", default="") or (
 ACTOR_MODEL = env.str("ACTOR_MODEL", default="") or (
     DEFAULT_LLM_MODEL if ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL or ACTOR_BASE_URL else "offline:scripted-1"
 )
-GATE_REWRITE_MODELS = env.list("GATE_REWRITE_MODELS", default=[])  # that a gateway's token may have called, beside ACTOR_MODEL
+GATE_REWRITE_MODELS = env.list(
+    "GATE_REWRITE_MODELS", default=[]
+)  # that a gateway's token may have called, beside ACTOR_MODEL
 LLM_MAX_CONCURRENCY = int(number("LLM_MAX_CONCURRENCY", 20))
 LLM_GATE_SLOTS = int(number("LLM_GATE_SLOTS", 4))
 LLM_STORE_PAYLOADS = env.str("LLM_STORE_PAYLOADS", default="none")

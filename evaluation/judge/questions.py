@@ -234,7 +234,9 @@ def user_turn(
         message = _judged_message(context.message, context, nonce)
     if context.action is not None:
         action = _judged_message(Event("action", context.agent_name, context.action), context, nonce)
-        if context.growing:  # a prompt of its own: another text of `claims` would end all comparisons with earlier scores
+        if (
+            context.growing
+        ):  # a prompt of its own: another text of `claims` would end all comparisons with earlier scores
             action = f"{render('growing')}\n\n{action}"
     pair: list[str] = []  # stays empty where no pair is judged
     for window, moment in zip(context.pair or (), MOMENTS, strict=False):
