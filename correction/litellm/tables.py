@@ -21,13 +21,20 @@ TABLES = (
         tab_of="correction.CorrectionLog",
         title="Replies through LiteLLM",
         empty="Nothing came through LiteLLM. Name this installation as a guardrail in LiteLLM's configuration, and switch the gate on for "
-        "an agent: manage.py configure AGENT gate_mode=observe gate_adherence_enabled=on.",
+        "an agent.",
+        start=(
+            (
+                "Configure the gate",
+                "admin:correction_agentevaluationconfig_changelist",
+                "correction.view_agentevaluationconfig",
+            ),
+        ),
         columns="pk status agent channel message rounds created_at last_round_at finished_at",
         filters="status error agent created_at",
         search="call_id",
         fields=(
             ("", "status agent call_id conversation rounds last_round_at channel message error"),
-            ("How it was stored", "user created_at started_at finished_at attempt lease_owner"),
+            ("How it was stored", "created_at started_at finished_at attempt lease_owner"),
         ),
         export=export_of(
             "id=pk created_at last_round_at agent=agent.slug call_id conversation rounds channel=channel.slug message=message_id status "
