@@ -60,7 +60,7 @@ def test_an_operator_reads_agent_conversation_run_and_scores(
     visitor.sign_in(operator)
     expect(page.locator("h1")).to_have_text(re.compile("Home"))
 
-    page.locator(".pl-card", has_text="active").get_by_role("link", name="2").click()
+    visitor.open(list_of(Agent))
     expect(page.locator(".pl-once")).to_contain_text("heuristic")
     assert visitor.fits
     page.get_by_role("link", name="Ada").click()
