@@ -34,6 +34,7 @@ ACTIONS = {
     "evaluation.EvaluationRun": {"compare": False},
     "evaluation.EvaluationSchedule": {"fire": True, "pause": False, "resume": False},
     "behavior.BehaviorRequest": {"retry_chosen": False},
+    "sending.ScoreDelivery": {"send_again": False},
 }
 DELETABLE = {
     *(

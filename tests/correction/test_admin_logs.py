@@ -16,7 +16,7 @@ from django.utils import timezone
 from agents.admin.transcript import transcript_url
 from agents.models import Message, Run
 from correction.models import CorrectionLog, GateDimensionResult
-from tests.console import list_of, page_of, plain, queries, read, superuser
+from tests.console import list_of, page_of, plain, queries, read, superuser, tab_of
 from tests.correction.judged_drafts import corrected, make_log
 from tests.evaluation.judged import cells
 from tests.factories import make_agent, make_channel, say
@@ -107,8 +107,8 @@ def test_a_session_that_was_forced_through_says_so_on_every_page(root: Client) -
     assert [cell.startswith("forced through") for cell in cells(listed, "outcome_mark")] == [True] * 3
     assert cells(listed, "outcome_mark")[1] == "forced through said"
     assert "forced through" in plain(read(root, page_of(message)))
-    for place in (run, ada):
-        text = plain(read(root, page_of(place)))
+    for place in (page_of(run), tab_of(ada, "gate")):
+        text = plain(read(root, place))
         assert re.search(r"attempt 2\s+forced through\s+said", text)
         assert not re.search(r"attempt 1\s+sent back\s+said", text)
 

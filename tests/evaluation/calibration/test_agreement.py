@@ -25,7 +25,7 @@ from evaluation.commands import outcome_table
 from evaluation.runs.execute import run_json
 from evaluation.runs.summary import summarize
 from evaluation.statistics.agreement import krippendorff_alpha, quadratic_weighted_kappa
-from tests.console import list_of, page_of, queries, read, signed_in, superuser
+from tests.console import list_of, page_of, queries, read, signed_in, superuser, tab_of
 from tests.evaluation.calibration.labelled import KEY, drawn, judgements, label_all
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import LLM, cells, make_baseline, make_run
@@ -273,7 +273,7 @@ def test_baselines_have_the_figure_of_their_judge_in_constant_queries() -> None:
     shown = cells(read(root, list_of(Baseline)), "passport_mark")
     assert len(shown) == 4
     assert all("κ 0.97 [0.8" in cell for cell in shown)
-    assert "κ 0.97 [0.8" in read(root, page_of(agents[0]))
+    assert "κ 0.97 [0.8" in read(root, tab_of(agents[0], "history"))
     assert "κ 0.97 [0.8" in read(root, page_of(Baseline.objects.earliest("pk")))
 
 
