@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.utils import timezone
+from pytest_django import Settings
 
 from agents.kit.models import owner_name
 from agents.models import Agent, Channel, Message
@@ -187,7 +188,10 @@ def test_observing_holds_nothing_and_judges_what_was_stored(client: Program, llm
     assert not CorrectionLog.objects.exists()
 
 
-def test_conversations_are_sampled_as_those_that_come_by_other_ways(client: Program, llm_server: LLMServer) -> None:
+def test_conversations_are_sampled_as_those_that_come_by_other_ways(
+    client: Program, llm_server: LLMServer, settings: Settings
+) -> None:
+    settings.SECRET_KEY = "a key by which some of twelve are drawn"
     gated("adherence", ingest_keep="rate", ingest_rate=0.5)
     llm_server.respond = judging()
     for person in range(12):
