@@ -72,6 +72,14 @@ def answer_round(asked: Round, *, user_id: int) -> GuardrailAnswer:
     answered = _update_replies(asked, speaker, user_id, check)
     if answered is None:
         return GuardrailAnswer(action="BLOCKED", blocked_reason=OVER)
+    return _answer_with(asked, texts, answered)
+
+
+def _answer_with(asked: Round, texts: Sequence[str], answered: Sequence[ReplySoFar]) -> GuardrailAnswer:
+    """Return what LiteLLM is to send of the checked replies: what passed, with the unfinished rest held back.
+
+    A stream of /v1/messages whose words were sent as the model wrote them cannot be changed: it is ended.
+    """
     is_changed = any(not text.startswith(reply.text) for text, reply in zip(texts, answered, strict=True))
     is_changed_too_late = is_changed and asked.is_of_messages_api and any(reply.rounds > 1 for reply in answered)
     if is_changed_too_late or any(reply.is_stopped for reply in answered):
