@@ -20,7 +20,7 @@ from agents.models import Agent
 
 
 def raise_alert_if_watched(*, agent: Agent | None = None, **alert: Any) -> Alert | None:
-    """Raise an alert, see `raise_alert`; None for one of an agent that is not watched: a demonstration or an experiment disturbs nobody."""
+    """Raise an alert, see `raise_alert`; None for an agent that is not watched, as in demonstrations and experiments."""
     if agent is not None and not Agent.objects.watched().filter(pk=agent.pk).exists():
         return None
     return raise_alert(agent=agent, **alert)

@@ -833,14 +833,10 @@ def _results_of_judge(
         if deadline <= 0:
             why = "the time for judging this message was used up by earlier attempts"
             return [_not_asked(plan, "timeout", why) for _ in actions]
-        requests = [build_request(question) for _, _, question in asked]
-        if not requests:
-            replies = []
-        elif gate:
+        replies = []
+        if asked:
             key = _key_for_breaker(actions[-1], plan, deadline, about)
-            replies = complete_guarded(requests, deadline=deadline, about=key)
-        else:
-            replies = complete_together(requests, deadline=deadline)
+            replies = _ask_judge([question for _, _, question in asked], deadline=deadline, gate=gate, key=key)
     results: list[dict[str, list[PropositionResult]]] = []
     for _ in actions:
         results.append({dimension: [] for dimension in plan.judged_dimensions})
@@ -851,6 +847,16 @@ def _results_of_judge(
         else:
             results[number][dimension] += read_judge_reply(question, reply)
     return [_with_reason_for_none(by_dimension) for by_dimension in results]
+
+
+def _ask_judge(
+    questions: Sequence[Question], *, deadline: float, gate: bool, key: tuple[str, str, int] | None
+) -> list[Reply]:
+    """Ask all questions at the same time, and return the replies. Those of a gate are not asked while the judge hangs; see `Breaker`."""
+    requests = [build_request(question) for question in questions]
+    if gate:
+        return complete_guarded(requests, deadline=deadline, about=key)
+    return complete_together(requests, deadline=deadline)
 
 
 def _key_for_breaker(action: Action, plan: CheckPlan, deadline: float, about: str) -> tuple[str, str, int] | None:

@@ -92,7 +92,7 @@ def _stop_waiting(rows: QuerySet[ObservedMessage]) -> None:
 
 
 def _cancel_where_gate_is_off() -> None:
-    """Have open batches cancelled whose agents' gates were switched off since: nobody wants their answers."""
+    """Cancel the open batches of agents whose gates were switched off since."""
     waiting = ObservedMessage.objects.filter(batch=OuterRef("pk"), waits_since__isnull=False)
     batches = LLMBatch.objects.filter(Exists(waiting), status__in=LLMBatch.OPEN, cancel_requested_at=None)
     agents = Agent.objects.filter(pk__in=batches.values("agent")).select_related("evaluation_config")

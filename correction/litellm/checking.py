@@ -25,7 +25,7 @@ from evaluation.scorers.subjects import Event
 ASSISTANT = "assistant"
 SYSTEM = "system"
 TOOL = "tool"
-CHARACTERS_PER_TOTAL = 500  # of a reply: nobody reads them faster than in 12 seconds, the total that is set by default
+CHARACTERS_PER_TOTAL = 500  # of a reply: to read them takes longer than 12 seconds, the default total
 
 
 class Said(BaseModel):

@@ -13,7 +13,7 @@ from django.utils import timezone
 from agents.kit.models import Leasable
 from agents.models import Agent, Channel, Message
 
-IDLE = timedelta(minutes=5)  # without a round, after which a reply counts as over: nobody says so
+IDLE = timedelta(minutes=5)  # without a round, after which a reply counts as over: LiteLLM does not say when it is
 WAITING = timedelta(minutes=15)  # for the first round, after which a call counts as failed
 
 
