@@ -194,6 +194,19 @@ class _Cluster:
     weights: list[float]
 
 
+def _check_numbers(sample: Sequence[Observation]) -> None:
+    """Refuse what cannot be averaged.
+
+    Raises:
+        ValueError: A value or weight is no finite number, or a weight is negative; says which.
+    """
+    finite_numbers("scores", [observation.value for observation in sample])
+    finite_numbers("weights", [observation.weight for observation in sample])
+    for row, observation in enumerate(sample):
+        if observation.weight < 0:
+            raise ValueError(f"weight {float(observation.weight)} of observation {row + 1}; allowed: 0 or more")
+
+
 def cluster_sums(*samples: Sequence[Observation]) -> list[Floats]:
     """Return one table per stratum: a row per cluster, Σ weight · value per sample and then Σ weight per sample.
 
@@ -208,11 +221,7 @@ def cluster_sums(*samples: Sequence[Observation]) -> list[Floats]:
 
     clusters: dict[Hashable, _Cluster] = {}
     for column, sample in enumerate(samples):
-        finite_numbers("scores", [observation.value for observation in sample])
-        finite_numbers("weights", [observation.weight for observation in sample])
-        for row, observation in enumerate(sample):
-            if observation.weight < 0:
-                raise ValueError(f"weight {float(observation.weight)} of observation {row + 1}; allowed: 0 or more")
+        _check_numbers(sample)
         weights = relative_weights([observation.weight for observation in sample])
         for row, observation in enumerate(sample):
             weight = weights[row]
