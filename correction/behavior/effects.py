@@ -71,6 +71,7 @@ def lifetime_of(request: BehaviorRequest) -> Lifetime:
 
 def _lifetime_in_scope(request: BehaviorRequest) -> Lifetime:
     """Return the lifetime of a request that holds in one channel or towards one person: other requests there tell it, not versions."""
+    assert request.applied_at is not None  # noqa: S101 (callers checked)
     until, ended = request.reverted_at, REVERTED if request.reverted_at else ""
     earlier, later = neighbours_in_scope(request)
     if later is not None and (until is None or later < until):

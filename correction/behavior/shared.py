@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
@@ -109,8 +110,9 @@ def _adopt_locked(agent: Agent, name: str, stops: bool, user: AbstractBaseUser |
     return wanted
 
 
-def _held_by_people(agent: Agent) -> QuerySet[BehaviorRequest]:
+def _held_by_people(agent: Agent) -> QuerySet[Any, Any]:
     """Return the requests that hold towards one person each, with the trait's `name` in small letters and whether it `stops`."""
     applied = BehaviorRequest.objects.filter(holds_for_a_person(), agent=agent, status=BehaviorRequest.Status.APPLIED)
     is_stop = Q(operation=BehaviorRequest.Operation.STOP)
-    return applied.order_by().annotate(name=Lower("trait_name"), stops=is_stop)
+    held: QuerySet[Any, Any] = applied.order_by().annotate(name=Lower("trait_name"), stops=is_stop)
+    return held

@@ -93,7 +93,7 @@ TABLES = (
             # Made of what they asked for.
             Erase(model=Trait, columns="name", rows=(matching(_asked_for_by),), report_only=True),
             # It holds towards them alone, and is of no use to others. Last: the rules above find rows by it.
-            Erase(columns="trait_name trait_before trait_after", rows=(matching(_asked_for_themself),), delete=True),
+            Erase(columns="trait_name trait_after", rows=(matching(_asked_for_themself),), delete=True),
         ),
         no_speech="judge scope_key",
         typed="trait_name trait_before trait_after",

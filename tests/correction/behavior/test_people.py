@@ -34,9 +34,7 @@ def ask_as(
 ) -> BehaviorRequest:
     """A request of a person for themself, read and applied."""
     server.respond = judge(map={**CONCISE, **trait})
-    message = receive_message(
-        channel=channel, text=f"Shorter, please! {who}", user=user, outsider="" if user else who
-    )
+    message = receive_message(channel=channel, text=f"Shorter, please! {who}", user=user, outsider="" if user else who)
     assert work_one(owner="w")
     request: BehaviorRequest = BehaviorRequest.objects.get(message=message)
     assert request.status == Status.APPLIED, (request.status, request.why, request.error)
@@ -204,7 +202,7 @@ def test_the_persona_page_counts_people_and_makes_it_the_personas_own(llm_server
 
 def test_asking_for_and_asking_to_stop_are_not_the_same(llm_server: LLMServer) -> None:
     agent, channel = dm_with(TraitValue("puns", "Makes puns.", 0.0, 0.5), behavior_scope="person")
-    puns = {"name": "puns", "is_new": False, "replaces_trait": "puns"}
+    puns: dict[str, Any] = {"name": "puns", "is_new": False, "replaces_trait": "puns"}
     ask_as(llm_server, channel, "Zed", **puns, strength=0.0)
     ask_as(llm_server, channel, "Zoe", **puns, strength=0.9)
     ask_as(llm_server, channel, "Zac", **puns, strength=0.0)
