@@ -252,7 +252,6 @@ def agent_behavior_panel(request: HttpRequest, agent: Agent) -> SafeString:
         "shared": shared_requests(agent=agent),
         "adopt_url": reverse("admin:behavior_behaviorrequest_adopt", args=[agent.pk]) if may_adopt else "",
         "counts": counts,
-        "next": request.get_full_path(),
         "newest": [(row, change(row)) for row in applied.order_by("-applied_at")[:3]],
         "url": display.list_url(BehaviorRequest, agent__id__exact=agent.pk),
     }
@@ -412,7 +411,8 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
     def adopt_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Make what several people asked for the persona's own, and return to the agent's page."""
         agent = get_object_or_404(Agent, pk=pk)
-        name, stops = request.POST.get("name", "")[:120], request.POST.get("stops") == "1"
+        name = request.GET.get("name", "")
+        stops = request.GET.get("stops") == "1"
         try:
             trait = adopt_shared_request(agent=agent, name=name, stops=stops, user=user_of(request))
         except BehaviorError as problem:
@@ -421,7 +421,7 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
             self.message_user(
                 request, f"{trait.name} is a trait of the persona now; the versions undo it.", messages.SUCCESS
             )
-        return HttpResponseRedirect(page_to_return_to(request, request.POST, display.page_url(agent)))
+        return HttpResponseRedirect(f"{display.page_url(agent)}?tab=persona")
 
     def get_list_display(self, request: HttpRequest) -> Any:
         """Leave out the words, and what quotes them, for users who may not read messages."""
