@@ -14,13 +14,13 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.urls import reverse
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin.transcript import transcript_url
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
-from agents.kit.console.display import Tone, word_diff
+from agents.kit.console.display import word_diff
 from agents.kit.console.filters import number_in
 from agents.kit.console.forms import report_done
 from agents.kit.console.site import (
@@ -35,6 +35,8 @@ from agents.kit.console.site import (
 from agents.kit.models import LLMCall
 from agents.models import Agent, Message
 from agents.personas.persona import TraitLike, TraitValue, render_persona, values_of
+from correction.behavior.admin.lines import DECIDING, EFFECT_TONES, change, person_url, status_badge
+from correction.behavior.admin.people import person_context
 from correction.behavior.applying import (
     APPLICABLE,
     RETRIABLE,
@@ -53,67 +55,11 @@ from correction.behavior.trait_change import stored_trait
 from evaluation.models import is_heuristic
 
 Status = BehaviorRequest.Status
-TONES: dict[str, Tone] = {
-    Status.QUEUED: "plain",
-    Status.RUNNING: "info",
-    Status.NO_REQUEST: "plain",
-    Status.DETECTED: "plain",
-    Status.APPLIED: "good",
-    Status.PENDING_REVIEW: "warning",
-    Status.REJECTED: "plain",
-    Status.REVERTED: "plain",
-    Status.FAILED: "bad",
-    Status.ERRORED: "bad",
-    Status.CANCELLED: "plain",
-    Status.PAUSED_BUDGET: "warning",
-}
-# By whether it went as requested; None: that cannot be said.
-EFFECT_TONES: dict[bool | None, Tone] = {True: "good", False: "warning", None: "plain"}
 TIERS = {"gate": "Does it ask for a change?", "extract": "Which change?", "map": "As which trait?"}
-DECIDING = ("behavior.change_behaviorrequest", "agents.change_agent")  # it changes a persona
 MEASURING = ("behavior.view_behaviorrequest", "evaluation.add_evaluationrun")
 READING = "agents.view_message"  # the words, and what was made of them: the tiers quote
 MOST_EFFECTS = 5  # shown
 _SHOWN = ("reviewed_by", "message__channel", "message__user")  # of a request in a line
-
-
-def status_badge(row: BehaviorRequest) -> SafeString:
-    """Return its status; the title says whether a person or the policy decided."""
-    title = ""
-    if row.reviewed_by:
-        title = f"decided by {row.reviewed_by.get_username()}"
-    elif row.automatic:
-        title = "decided automatically"
-    return display.badge(row.get_status_display(), TONES.get(row.status, "plain"), title)
-
-
-def change(row: BehaviorRequest) -> SafeString:
-    """Return ``concise replies 0.5 → 0.9``, or that it is new, and where it holds if not in the whole persona; a dash for no change."""
-    if not row.trait_name:
-        return display.EMPTY
-    strength_before = _stored_strength(row.trait_before)
-    before = format_html("{} ", display.badge("new", "info"))
-    if strength_before:
-        before = format_html("{} → ", strength_before)
-    stops, where = SafeString(), SafeString()
-    if row.operation == BehaviorRequest.Operation.STOP:
-        stops = display.badge("stop", "accent")
-    if row.scope_key:
-        where = format_html(" <bdi>{}</bdi>", display.visible(holds_in(row)))
-    return format_html(
-        '<bdi>{}</bdi> <span class="pl-number">{}{}</span> {}{}',
-        display.visible(row.trait_name),
-        before,
-        _stored_strength(row.trait_after),
-        stops,
-        where,
-    )
-
-
-def _stored_strength(trait: object) -> str:
-    """Return the strength of a stored trait; empty where it has none."""
-    value = trait.get("strength") if isinstance(trait, dict) else None
-    return f"{value:g}" if isinstance(value, int | float) else ""
 
 
 def persona_diff(row: BehaviorRequest) -> SafeString | None:
@@ -298,21 +244,6 @@ def effect_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString | Non
     return SafeString(render_to_string("admin/behavior/effect.html", context, request))
 
 
-def effect_badge(effect: BehaviorEffect | None) -> SafeString:
-    """Return whether a request changed anything, as far as that was judged."""
-    if effect is None:
-        return display.badge("not evaluated")
-    result = result_of(effect)
-    if result is None:
-        return display.status_badge(effect)
-    return display.badge(result.verdict, EFFECT_TONES[result.as_requested], result.verdict_words)
-
-
-def person_url(person: str) -> str:
-    """Return the page of what a person asked for; see `correction.behavior.scope.person_of`."""
-    return reverse("admin:behavior_behaviorrequest_person", args=[person])
-
-
 def _effect(effect: BehaviorEffect) -> dict[str, Any]:
     """Return an effect as the template shows it; without a result where it was not judged (yet)."""
     values = {
@@ -398,8 +329,6 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
     @console_page("person/<str:person>/")
     def person_view(self, request: HttpRequest, person: str) -> HttpResponse:
         """Show what a person asked of agents (a key of `correction.behavior.scope.person_of`)."""
-        from correction.behavior.admin.people import person_context  # circular: its lines are drawn as the list's
-
         if not self.has_view_permission(request):
             raise PermissionDenied
         context = person_context(request, person)
