@@ -79,15 +79,15 @@ TABLES = (
         fields=(("", "agent channel swarm intent run created_at=time heuristic milliseconds"),),
         export=export_of(
             "id=pk created_at agent=agent.slug channel=channel.slug swarm=swarm.name run=run_id message=message_id intent heuristic "
-            "milliseconds replaced calibration draft polished rejected",
-            texts=("replaced", "calibration", "draft", "polished", "rejected"),
+            "milliseconds replaced calibration steps draft polished rejected",
+            texts=("replaced", "calibration", "steps", "draft", "polished", "rejected"),
         ),
         erase=(
             Erase(
-                columns="calibration draft polished rejected replaced",
+                columns="calibration steps draft polished rejected replaced",
                 rows=(there("channel"),),
                 emptied="calibration",
-                keep="phase",
+                keep="phase kind call outcome name",
             ),
         ),
         no_speech="intent milliseconds",
