@@ -37,7 +37,7 @@ TABLES = (
         editor="*",
         tab_of="agents.Agent",
         empty="manage.py seed stores the default swarm. Add one of your own with the + above; it takes part once an agent has it.",
-        columns="name intents tools enabled post_executor updated_at=changed",
+        columns="name having intents tools enabled post_executor updated_at=changed",
         filters="enabled post_executor",
         search="name*",
         deleting="Its phases and their versions go with it; its agents answer as if they did not have it. What it did in turns stays. To "
