@@ -153,10 +153,10 @@ class SwarmAdmin(ModelAdmin[Swarm]):
         initial = {"phase": moment, "order": last.order + 1 if last else 1, "enabled": True}
         return self._phase_page(request, swarm, None, initial)
 
-    @console_page("<int:pk>/phases/<int:phase_pk>/", "swarm.view_swarm", "swarm.view_swarmphase")
-    def phase_view(self, request: HttpRequest, pk: int, phase_pk: int) -> HttpResponse:
+    @console_page("phases/<int:phase_id>/", "swarm.view_swarm", "swarm.view_swarmphase")
+    def phase_view(self, request: HttpRequest, phase_id: int) -> HttpResponse:
         """Show one phase with its versions; POST changes or removes it."""
-        phase = get_object_or_404(SwarmPhase.objects.select_related("swarm"), pk=phase_pk, swarm=pk)
+        phase = get_object_or_404(SwarmPhase.objects.select_related("swarm"), pk=phase_id)
         if request.method == "POST" and "remove" in request.POST:
             if not request.user.has_perm("swarm.delete_swarmphase"):
                 raise PermissionDenied
