@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import OuterRef, Prefetch, Subquery, prefetch_related_objects
+from django.db.models import OuterRef, Subquery, prefetch_related_objects
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
@@ -98,13 +98,20 @@ class SwarmAdmin(ModelAdmin[Swarm]):
 
     def fill_in(self, rows: list[Any]) -> None:
         """Set the first agents of each swarm and how many it has, up to 1,001, for the page in two queries."""
-        first = Agent.objects.only("slug", "display_name", "avatar_color").order_by("display_name", "pk")
-        prefetch_related_objects(rows, Prefetch("agents", first[:MOST_NAMED], to_attr="first_agents"))
-        links = Swarm.agents.through.objects.filter(swarm=OuterRef("pk"))
+        links = Swarm.agents.through.objects.filter(swarm=OuterRef("pk")).order_by(
+            "pk"
+        )  # as its index is: few are read
+        first = {
+            f"agent_{number}": Subquery(links.values("agent")[number : number + 1]) for number in range(MOST_NAMED)
+        }
         swarms = Swarm.objects.filter(pk__in=[swarm.pk for swarm in rows]).order_by()
-        totals = dict(swarms.annotate(total=CountUpTo(links)).values_list("pk", "total"))
+        having = {row["pk"]: row for row in swarms.values("pk", total=CountUpTo(links), **first)}
+        named = {row[name] for row in having.values() for name in first}
+        agents = Agent.objects.only("slug", "display_name", "avatar_color").in_bulk(named)
         for swarm in rows:
-            swarm.agents_total = totals.get(swarm.pk, 0)
+            row = having.get(swarm.pk, {"total": 0})
+            swarm.agents_total = row["total"]
+            swarm.first_agents = [agents[row[name]] for name in first if row.get(name) in agents]
 
     @admin.display(description="agents")
     def having(self, swarm: Any) -> SafeString:
