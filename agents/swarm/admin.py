@@ -104,7 +104,7 @@ class SwarmAdmin(ModelAdmin[Swarm]):
         first = {
             f"agent_{number}": Subquery(links.values("agent")[number : number + 1]) for number in range(MOST_NAMED)
         }
-        swarms = Swarm.objects.filter(pk__in=[swarm.pk for swarm in rows]).order_by()
+        swarms: Any = Swarm.objects.filter(pk__in=[swarm.pk for swarm in rows]).order_by()
         having = {row["pk"]: row for row in swarms.values("pk", total=CountUpTo(links), **first)}
         named = {row[name] for row in having.values() for name in first}
         agents = Agent.objects.only("slug", "display_name", "avatar_color").in_bulk(named)

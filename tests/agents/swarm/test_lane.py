@@ -77,8 +77,12 @@ def test_the_lane_leads_from_the_message_through_all_phases_to_the_answer(root: 
 
 def test_asked_one_by_one_each_polisher_shows_what_became_of_its_call(root: Client, llm_server: LLMServer) -> None:
     mind = Mind(llm_server)
-    answers = iter([{"json": {"text": SHORTER}}, {"json": {"text": SHORTER.replace("40", "45")}}, {"text": "no JSON"}])
-    mind.polishes = lambda draft: next(answers, {"json": {"text": draft}})
+    answers: list[dict[str, Any]] = [
+        {"json": {"text": SHORTER}},
+        {"json": {"text": SHORTER.replace("40", "45")}},
+        {"text": "no JSON"},
+    ]
+    mind.polishes = lambda draft: answers.pop(0) if answers else {"json": {"text": draft}}
     ada = with_swarm()
     Swarm.objects.update(post_executor="sequential")
     SwarmPhase.objects.filter(name="error-recovery").update(enabled=False)
