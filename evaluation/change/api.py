@@ -23,7 +23,7 @@ from agents.kit.api.requests import PAID, ModelPermissions
 from agents.kit.api.rows import Answer, Context, Row, Url, link, shown
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Listed, or_404
-from agents.models import Agent
+from agents.models import Agent, about_watched_agents
 from evaluation.api.answers import (
     COVERAGE,
     AcceptedEvaluation,
@@ -364,3 +364,7 @@ class Alerts(Listed):
     answer_class = DriftAlertRow
     pagination_class = Log
     filterset_class = AlertFilters
+
+    def filter_queryset(self, queryset: QuerySet[DriftAlert]) -> QuerySet[DriftAlert]:
+        alerts = super().filter_queryset(queryset)
+        return alerts if "agent" in self.request.query_params else alerts.filter(about_watched_agents())
