@@ -92,10 +92,10 @@ def _raise_again(pk: int, *, build: str, fields: Mapping[str, Any]) -> Alert | N
     is_resolved = alert.resolved_at is not None
     if alert.acknowledged_at is not None and not is_resolved:
         return None
-    columns = {**fields, "times": F("times") + 1, "last_at": timezone.now()}
+    title = f"Back in {tag_name(tag_of(build))}: {fields['title']}"[:300]
+    columns = {**fields, "title": title, "times": F("times") + 1, "last_at": timezone.now()}
     if is_resolved:
         columns |= {"acknowledged_at": None, "acknowledged_by": None, "note": "", "resolved_at": None, "back_in": build}
-        columns["title"] = f"Back in {tag_name(tag_of(build))}: {fields['title']}"[:300]
     try:
         with transaction.atomic():
             Alert.objects.filter(pk=pk).update(**columns)
