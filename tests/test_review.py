@@ -162,7 +162,7 @@ def test_the_card_of_an_alert_shows_the_change_with_messages_from_then_and_now(r
     assert "No longer “dry”: 8.0 → 4.0 since build 41." in shown
     assert "Baseline 9 of 9" in shown
     assert "Now 3 of 9" in shown
-    assert "Build build 41" in shown
+    assert "Build build=41" in shown
     for page in (Alert.objects.get(), DriftAlert.objects.get()):
         assert "Now 3 of 9" in plain(read(root, page_of(page)))
 
@@ -214,6 +214,7 @@ def test_an_alert_is_resolved_in_a_build_says_so_and_reopens_with_undo(root: Cli
     row = raise_alert(kind="drift", about="a", title="It fell", agent=ada, build="build=41")
     form = form_of(read(root, QUEUE), "resolve")
     assert "Nothing was changed" in plain(after(root, form | {"in_build": "41"}))
+    assert "press Resolve" in plain(after(root, form | {"in_build": "42", "decide": "acknowledge"}))
     html = after(root, form | {"in_build": "42", "note": "fixed"})
 
     row.refresh_from_db()
@@ -222,7 +223,7 @@ def test_an_alert_is_resolved_in_a_build_says_so_and_reopens_with_undo(root: Cli
     assert "1 of 1" in plain(undo(root, html))
 
     root.post(page_of(row, "resolve_one"))
-    assert "resolved in the build after build 41" in plain(read(root, list_of(Alert)))
+    assert "resolved in the build after 41" in plain(read(root, list_of(Alert)))
     raise_alert(kind="drift", about="b", title="It fell", agent=ada, build="build=42", reopens=row.pk)
     assert "Reopened: back in build 42." in plain(read(root, QUEUE))
     assert "back in build 42" in plain(read(root, list_of(Alert)))

@@ -77,9 +77,9 @@ def alert_state(alert: Alert) -> SafeString:
     return state
 
 
-def build_text(alert: Alert) -> SafeString | str:
-    """Return the build that an alert is of; a dash where there is none."""
-    return display.visible(tag_name(tag_of(alert.build))) if alert.build else display.EMPTY
+def build_tag(alert: Alert) -> SafeString | str:
+    """Return the build that an alert is of, as a tag; a dash where there is none."""
+    return display.tags(dict([tag_of(alert.build)])) if alert.build else display.EMPTY
 
 
 def reopened_text(alert: Alert) -> str:
@@ -205,7 +205,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         return "It is new again."
 
     state = display.column("state", alert_state, ordering="acknowledged_at")
-    of_build = display.column("build", build_text, ordering="build")
+    of_build = display.column("build", build_tag, ordering="build")
 
     @admin.display(description="sent to")
     def deliveries_link(self, alert: Alert) -> SafeString:
@@ -328,25 +328,26 @@ def _waiting(request: HttpRequest, agent: str, keys: Collection[str] | None) -> 
 
 def _show(request: HttpRequest, alert: Alert) -> SafeString:
     """Return what is needed to decide about an alert: what it is of, and what shows it."""
-    rows: list[tuple[str, object]] = []
-    reopened = reopened_text(alert)
-    if reopened:
-        rows.append(("State", display.visible(reopened)))
-    rows += [
+    rows: list[tuple[str, object]] = [
         ("Kind", alert.get_kind_display()),
         ("Raised", display.moment(alert.created_at)),
         ("How often", f"{alert.times:,}"),
     ]
     if alert.build:
-        rows.append(("Build", build_text(alert)))
+        rows.append(("Build", build_tag(alert)))
     if alert.ended_at is None:
         rows.append(("Still so", "yes"))
     rows.append(("See", SafeString(" · ".join(next_pages(alert))) or display.EMPTY))
-    return format_html("{}{}", evidence_of(request, alert), facts(*rows))
+    reopened = reopened_text(alert)
+    if reopened:
+        reopened = format_html('<p class="pl-reason">{}</p>', display.visible(reopened))
+    return format_html("{}{}{}", reopened, evidence_of(request, alert), facts(*rows))
 
 
 def _acknowledge(request: HttpRequest, alert: Alert, note: str) -> None:
-    """Acknowledge an alert; a ValueError where somebody else was faster."""
+    """Acknowledge an alert; a ValueError where a build was typed that resolves it, or somebody else was faster."""
+    if request.POST.get("in_build", "").strip():  # Enter in that field presses the first button
+        raise ValueError("a build is named that resolves it: press Resolve, or clear it")
     if not acknowledge(Alert.objects.filter(pk=alert.pk), user=user_of(request), note=note):
         raise ValueError("it is acknowledged already")
 

@@ -82,7 +82,8 @@ def came_back(*, pk: int, build: str) -> bool | None:
 
 
 def resolution_words(alert: Alert) -> str:
-    """Return in which build an alert was resolved: ``build 42``, or ``the build after build 41``."""
+    """Return in which build an alert was resolved: ``build 42``, or ``the build after 41``."""
     if alert.resolved_in:
         return tag_name(tag_of(alert.resolved_in))
-    return f"the build after {tag_name(tag_of(alert.resolved_after))}"
+    key, newest = tag_of(alert.resolved_after)
+    return f"the {key} after {newest}"

@@ -83,7 +83,7 @@ class ReviewKind:
         line: A row in a line, without the words of a message. `show`: all that is needed to decide.
         decisions: What can be decided. `url`: where more of it is; by default the row's own page.
         note: What a note with the decision is for; empty = none is asked for.
-        fields: Inputs of a row that decisions read from the form, as HTML.
+        fields: Inputs of a row that decisions read from the form, as HTML behind the last decision's button.
         seen: Digest of what a person sees of a row that others may change: a decision is refused where it is not that of the page.
     """
 
