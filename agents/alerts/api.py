@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from agents.alerts.models import LONGEST_BUILD, Alert
 from agents.alerts.raising import acknowledge, acknowledge_build
 from agents.alerts.resolving import resolve
-from agents.api.filters import of_agent
+from agents.api.filters import OfWatchedAgents
 from agents.kit.alerting import AlertKind
 from agents.kit.api import filters
 from agents.kit.api.filters import InTime
@@ -25,7 +25,6 @@ from agents.kit.api.rows import Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Rows
 from agents.kit.bodies import Body
-from agents.models import about_watched_agents
 
 
 class AlertRow(
@@ -66,9 +65,8 @@ class AcknowledgedAnswer(BaseModel):
     acknowledged: int
 
 
-class AlertFilters(InTime):
+class AlertFilters(OfWatchedAgents, InTime):
     kind = filters.choice(AlertKind.values, "kind")
-    agent = of_agent()
     build = filters.Parameter("build", about="a tag such as build=41")
     acknowledged = filters.flag(method="by_acknowledgement")
 
@@ -88,10 +86,6 @@ class Alerts(Rows):
     pagination_class = Log
     filterset_class = AlertFilters
     bodies: ClassVar = {"acknowledge": Note, "acknowledge_build": BuildNote, "resolve": Resolution}
-
-    def filter_queryset(self, queryset: QuerySet[Alert]) -> QuerySet[Alert]:
-        alerts = super().filter_queryset(queryset)
-        return alerts if "agent" in self.request.query_params else alerts.filter(about_watched_agents())
 
     @answers(AlertRow)
     @action(detail=True, methods=["post"], permission_classes=(ActionPermissions,))
