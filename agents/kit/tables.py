@@ -134,9 +134,7 @@ TABLES = (
     Table(
         model=ApiToken,
         operator="add delete",
-        order=4,
-        menu="More",
-        icon="vpn_key",
+        tab_of="auth.User",
         title="API tokens",
         empty="A program needs one to use the API.",
         deleting="Programs that use this token are refused from now on. A new one has another key.",

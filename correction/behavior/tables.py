@@ -44,8 +44,8 @@ TABLES = (
     Table(
         model=BehaviorRequest,
         editor="change",
-        menu="Gate",
-        icon="psychology_alt",
+        order=-1,
+        tab_of="admin:review",
         title="Requests",
         columns="when agent state changed confidence said reason judge",
         filters="status operation confidence automatic judge agent created_at",
