@@ -41,6 +41,7 @@ def scores_there(path: str = "") -> tuple[Derived, ...]:
 TABLES = (
     Table(
         model=EvaluationRun,
+        has_saved_views=True,
         operator="add change",
         menu="Quality",
         icon="straighten",

@@ -22,6 +22,7 @@ def _seen_alerts(before: datetime) -> QuerySet[Alert]:
 TABLES = (
     Table(
         model=Alert,
+        has_saved_views=True,
         operator="change",
         order=-2,
         tab_of="admin:review",

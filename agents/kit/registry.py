@@ -133,6 +133,7 @@ class Table:
         empty: What an empty list says: what fills it, and what to do next.
         start: Where that can be done, as buttons below: label, name of the URL, and the permission it takes.
         deleting: What the page that asks before a row is deleted says of it.
+        has_saved_views: Whether users may save what the list shows under a name; see `agents.kit.console.saved_views`.
         columns, filters: Of the list, names separated by spaces; see `agents.kit.console.columns`. Empty where an admin class says it.
         search: Columns that a search finds exactly, or, with a star at the end, by a part; separated by spaces.
         fields: Of a row's page: groups of a title and names separated by spaces.
@@ -157,6 +158,7 @@ class Table:
     empty: str = ""
     start: tuple[tuple[str, str, str], ...] = ()
     deleting: str = ""
+    has_saved_views: bool = False
     columns: str = ""
     filters: str = ""
     search: str = ""

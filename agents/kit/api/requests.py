@@ -296,7 +296,9 @@ class Tokens(TokenAuthentication):
         """
         token = ApiToken.objects.select_related("user").filter(digest=ApiToken.digest_of(key)).first()
         if token is None or not token.user.is_active:
-            raise AuthenticationFailed("this token is not known; make one in the console under More › Access › API tokens.")
+            raise AuthenticationFailed(
+                "this token is not known; make one in the console under More › Access › API tokens."
+            )
         if token.is_expired:
             ended = timezone.localtime(token.expires_at)
             raise AuthenticationFailed(
