@@ -40,8 +40,8 @@ def asking(user: User, name: str) -> HttpRequest:
         ("auth_user_changelist", ["More", "Access", "Users"]),
         ("settings", ["More", "Access", "Settings"]),
         ("review", ["To review"]),
-        ("alerts_alert_changelist", ["To review", "Alerts"]),
-        ("change_driftalert_changelist", ["To review", "Alerts", "Drift alerts"]),
+        ("alerts_alert_changelist", ["To review", "All alerts"]),
+        ("change_driftalert_changelist", ["To review", "All alerts", "Drift alerts"]),
         ("evaluation_evaluationscore_changelist", ["Quality", "Evaluations", "Scores"]),
         ("evaluation_job_suggest", ["Quality", "Propositions"]),
         ("help", ["More", "Help"]),
@@ -102,7 +102,11 @@ def test_lists_without_a_tab_are_linked_from_what_their_rows_are_about() -> None
 def test_pages_that_are_tabs_show_the_tabs_of_their_entry() -> None:
     client = signed_in(superuser())
 
-    for name, others in {"review": ("Alerts", "Requests"), "glossary": ("Help",), "settings": ("API tokens",)}.items():
+    for name, others in {
+        "review": ("All alerts", "All requests"),
+        "glossary": ("Help",),
+        "settings": ("API tokens",),
+    }.items():
         shown = plain(read(client, reverse(f"admin:{name}")).partition('id="tabs-items"')[2].partition("</nav>")[0])
         assert all(other in shown for other in others), name
 

@@ -26,6 +26,7 @@ TABLES = (
         operator="change",
         order=-2,
         tab_of="admin:review",
+        title="All alerts",
         empty="Raised when a score or the gate's pass rate fell, the judge is down, a budget is reached or an evaluation failed. None is "
         "good news while a worker runs.",
         columns="title=alert kind agent times created_at=raised state",
