@@ -34,7 +34,7 @@ def help_overview(request: HttpRequest) -> HttpResponse:
         for url_name, *_ in pages_after:
             rows += _help_rows(request, tabs_of(url_name))
         if rows:
-            groups.append((group or "Agents and conversations", rows))
+            groups.append((group or "Agents, conversations and what waits", rows))
     titles = [(name, _title(name)) for name in documents()]
     return console_response(request, "admin/help/overview.html", "Help", groups=groups, documents=titles)
 
