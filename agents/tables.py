@@ -118,6 +118,7 @@ def _took(run: Run) -> float | None:
 TABLES = (
     Table(
         model=Agent,
+        has_saved_views=True,
         editor="*",
         menu="",
         icon="groups",
@@ -134,6 +135,7 @@ TABLES = (
     ),
     Table(
         model=Channel,
+        has_saved_views=True,
         editor="*",
         menu="",
         icon="forum",

@@ -37,7 +37,7 @@ from correction.sending.models import ScoreDelivery, ScoreReceiver
 from evaluation.calibration.models import JudgeCalibration, LabelSet
 from evaluation.change.models import Baseline, Change, DriftAlert, Evidence, JudgeSentinel
 from evaluation.experiments.models import Experiment
-from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore, Job
+from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore
 
 LLM = "claude-haiku-5-5"
 AT_ONCE = 2000
@@ -389,7 +389,6 @@ MAKERS: dict[str, Maker] = {
         LabelSet, lambda cast, n: {"population": {"runs": [], "until": cast.now.isoformat()}}
     ),
     "experiments.experiment": maker(Experiment, _experiment),
-    "evaluation.job": maker(Job, lambda cast, n: {"kind": "suggestions", "status": "failed", "total": 3}),
     "behavior.behaviorrequest": _requests,
     "correction.agentevaluationconfig": _configurations,
     "interventions.intervention": maker(

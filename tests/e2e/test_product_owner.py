@@ -122,7 +122,7 @@ def test_from_files_to_a_comparison_of_builds_and_a_threshold(
     assert visitor.faults() == []
 
     click(page.locator("#content").get_by_role("link", name="Pia").first)
-    click(page.locator(".pl-toolbar").get_by_role("link", name="Gate"))
+    click(page.locator(".pl-toolbar").get_by_role("link", name="Set the gate"))
     card = page.locator("#threshold-adherence")
     expect(card).to_contain_text("scored messages would have been sent back")
     card.get_by_label("Lowest score that passes").fill("5")

@@ -381,6 +381,7 @@ def change_panel(request: HttpRequest, agent: Agent) -> SafeString:
         "judge": judged_by(judged) if judged else "",
         "not_usable": not_usable(found),
         "trust": trust(found, request.user),
+        "trust_in_short": ", ".join(f"{passport.dimension} {passport.verdict}" for passport in found),
         "propositions": table(PROPOSITION_HEADINGS, rows, label="Every proposition"),
         "more": max(0, len(drift.propositions) - MOST_PROPOSITIONS),
         "changed": drift.changed,
