@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field
 from agents.kit.text.wording import counted
 from agents.models import Agent, Channel, Message
 from agents.transcripts.readers.simulations import PASSED_TAG, TASK_TAG
+from evaluation.judge.offline import check_draft
 from evaluation.models import Dimension, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.propositions.files import DEFAULT, load_all
 from evaluation.statistics.difference import share_interval
@@ -149,39 +150,56 @@ class _Run:
         return min(self.broken, default=None)
 
 
-def report_simulated_users(run: EvaluationRun) -> SimulatedUserReport:
-    """Return the report of an evaluation of a simulated user: what of its messages broke a proposition of its own.
+Scores = dict[int, dict[str, float]]
+"""By the key of a message and the id of a proposition, 0 to 9: the lowest of repeated judgements."""
 
-    Args:
-        run: An evaluation of adherence. Messages that it did not judge count as not scored.
 
-    Raises:
-        ValueError: It is of a channel, not of an agent.
-    """
-    if run.agent is None:
-        raise ValueError(f"evaluation {run.pk} is of a channel; allowed: an evaluation of an agent")
-    claims = own_claims(run.agent)
-    scored: dict[int, dict[str, float]] = defaultdict(dict)
+def stored_scores(run: EvaluationRun) -> Scores:
+    """Return what an evaluation scored of adherence."""
+    found: Scores = defaultdict(dict)
     scores = EvaluationScore.objects.filter(
-        evaluation_run=run,
-        dimension=Dimension.ADHERENCE.value,
-        status=EvaluationScore.Status.SCORED,
-        proposition_id__in=claims,
+        evaluation_run=run, dimension=Dimension.ADHERENCE.value, status=EvaluationScore.Status.SCORED
     )
     for message_id, proposition, score in scores.order_by().values_list("message", "proposition_id", "score"):
-        lowest = scored[message_id].get(proposition, score)
-        scored[message_id][proposition] = min(lowest, score)
+        if score is not None:
+            found[message_id][proposition] = min(score, found[message_id].get(proposition, score))
+    return found
+
+
+def offline_scores(agent: Agent) -> Scores:
+    """Return what rules and cues say of each message of an agent: as the offline judge scores them, in a hundredth of the time."""
+    files = load_all()
+    found: Scores = {}
+    for pk, text in Message.objects.filter(agent=agent).values_list("pk", "text").iterator():
+        checked = check_draft(agent_slug=agent.slug, text=text, channel_kind="", is_reply=False, cues=True, files=files)
+        scored = {proposition.id: verdict.value for proposition, verdict in checked if verdict.status == "scored"}
+        found[pk] = {name: float(value) for name, value in scored.items() if value is not None}
+    return found
+
+
+def report_simulated_users(agent: Agent, scores: Scores, *, judge: str) -> SimulatedUserReport:
+    """Return the report of an agent that is a simulated user: which of its messages broke a proposition of its own.
+
+    Args:
+        scores: Of its messages; one that has none counts as not scored. What is asked of all agents is left out.
+        judge: Who scored them.
+    """
+    claims = own_claims(agent)
     runs: dict[int, _Run] = {}
-    messages = Message.objects.filter(agent=run.agent, synthetic=run.simulated).exclude(text="")
-    for message in messages.select_related("channel").order_by("channel", "position").iterator():
-        counted_run = runs.setdefault(message.channel_id, _Run(message.channel))
-        counted_run.turns += 1
-        broken = [name for name, score in scored.get(message.pk, {}).items() if score < BROKEN_BELOW]
+    scored: Counter[str] = Counter()
+    messages_scored = 0
+    messages = Message.objects.filter(agent=agent).exclude(text="").select_related("channel")
+    for message in messages.order_by("channel", "position").iterator():
+        of_message = {name: score for name, score in scores.get(message.pk, {}).items() if name in claims}
+        scored.update(of_message.keys())
+        messages_scored += bool(of_message)
+        run = runs.setdefault(message.channel_id, _Run(message.channel))
+        run.turns += 1
+        broken = [name for name, score in of_message.items() if score < BROKEN_BELOW]
         if broken:
-            counted_run.broken[counted_run.turns] = sorted(broken)
-            counted_run.text_of_turn[counted_run.turns] = message.text[:LONGEST_QUOTE]
-    scored_messages = Counter(name for propositions in scored.values() for name in propositions)
-    return _report(run, list(runs.values()), claims, scored_messages, messages_scored=len(scored))
+            run.broken[run.turns] = sorted(broken)
+            run.text_of_turn[run.turns] = message.text[:LONGEST_QUOTE]
+    return _report(list(runs.values()), claims, scored, judge=judge, messages_scored=messages_scored)
 
 
 def own_claims(agent: Agent) -> dict[str, str]:
@@ -197,13 +215,13 @@ def own_claims(agent: Agent) -> dict[str, str]:
 
 
 def _report(
-    run: EvaluationRun, runs: Sequence[_Run], claims: dict[str, str], scored: Counter[str], *, messages_scored: int
+    runs: Sequence[_Run], claims: dict[str, str], scored: Counter[str], *, judge: str, messages_scored: int
 ) -> SimulatedUserReport:
     """Return the report of counted runs; `scored` counts the messages that were scored by each proposition."""
     first_turns = [one.first_turn for one in runs if one.first_turn is not None]
     return SimulatedUserReport(
-        judge=run.judge,
-        heuristic=is_heuristic(run.judge),
+        judge=judge,
+        heuristic=is_heuristic(judge),
         messages=sum(one.turns for one in runs),
         messages_scored=messages_scored,
         all_runs=_broken(runs),

@@ -54,10 +54,10 @@ def read_tau2(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
 
 def _tau2_instructions(results: Row) -> dict[str, str]:
     """Return what the user of each task was instructed, by the task's id; empty where the file holds no tasks."""
-    instructions = {}
+    instructions: dict[str, str] = {}
     for entry in results.list("tasks"):
         task = results.child(entry, "a task")
-        lines = []
+        lines: list[str] = []
         scenario = task.value.get("user_scenario")
         if isinstance(scenario, dict):
             lines += _texts_in(scenario)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import CommandError
 from rich.markup import escape
 
@@ -25,12 +26,14 @@ from evaluation.ci.simulated_users import (
     SLUG,
     BrokenRuns,
     SimulatedUserReport,
+    offline_scores,
     percent,
     report_simulated_users,
     show_instructions,
+    stored_scores,
 )
 from evaluation.commands import ProgressBar, check_writable, measuring, write_text
-from evaluation.models import Dimension, EvaluationRun
+from evaluation.models import Dimension, EvaluationRun, is_heuristic
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import MOST_SAMPLES, RunSpec
 from evaluation.runs.summary import refusal
@@ -131,6 +134,9 @@ class Command(CodedCommand):
         Raises:
             CommandError: The judge refuses to be asked: key, model or address are wrong.
         """
+        judge = str(settings.JUDGE_MODEL)
+        if is_heuristic(judge):
+            return report_simulated_users(agent, offline_scores(agent), judge=judge)
         spec = RunSpec(agent=agent, dimensions=(Dimension.ADHERENCE.value,), samples=MOST_SAMPLES)
         with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
             captured = capture([spec], prepared=bar.prepared, progress=bar.progress)
@@ -138,7 +144,7 @@ class Command(CodedCommand):
         why_refused = refusal([run])
         if why_refused:
             raise unusable(why_refused)
-        return report_simulated_users(run)
+        return report_simulated_users(agent, stored_scores(run), judge=judge)
 
     def _print(self, report: SimulatedUserReport) -> None:
         """Print the sentence, the shares by outcome and by proposition, and the first runs to throw away."""
