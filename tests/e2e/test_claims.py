@@ -44,16 +44,18 @@ def test_a_draft_is_tried_edited_and_accepted(
     page = visitor.page
     card = page.locator("#proposition-ada-brief")
     card.get_by_role("link", name="Edit or try").click()
-    expect(page.get_by_text("2 messages of Ada, no call")).to_be_visible()
+    expect(page.locator("#pl-holds")).to_contain_text("Holds in 1 of Ada’s last 2 messages.")
+    page.get_by_role("button", name="YAML", exact=True).click()
     page.get_by_role("button", name="Try on 10 messages, without saving").click()
     expect(page.locator("#trial")).to_contain_text("2 scored")
     expect(page.locator("#trial tbody tr").first).to_contain_text("never again")
     assert visitor.fits
 
-    page.locator("[name=prop-rule]").fill("max_words: 7")
-    page.get_by_role("button", name="Try on 10 messages, without saving").click()
-    expect(page.locator("#trial")).to_contain_text("Mean, 0 to 99.0")
+    page.get_by_role("button", name="Sentence").click()
+    page.get_by_role("spinbutton", name="words").fill("7")
+    expect(page.locator("#pl-holds")).to_contain_text("Holds in 2 of Ada’s last 2 messages.")
     assert path.read_text() == DRAFT
+    assert visitor.faults() == []
     assert visitor.fits
     page.get_by_role("button", name="Save and accept").click()
     expect(page.get_by_text("ada-brief is saved to")).to_be_visible()

@@ -78,8 +78,8 @@ class PropositionForm(forms.Form):
         super().clean()
         if self.errors:
             return
-        fields = self.typed_fields()
-        if not fields.get("id"):
+        fields = {"id": "", **self.typed_fields()}
+        if not fields["id"]:
             words = str(fields.get("claim") or "").replace(AGENT_NAME, " ").split()[:5]
             used = {entry.proposition.id for entry in all_entries()}
             fields["id"] = free_id(self.owner, " ".join(words), in_use=used)

@@ -41,7 +41,7 @@ from evaluation.admin.display import MEASURE, dimension_badge
 from evaluation.dimensions import BY_ONE_MESSAGE, OF_PERSONA
 from evaluation.drafting.admin.proposition_form import PropositionForm, SentenceForm, YamlForm, as_text, initial_of
 from evaluation.drafting.counting import RuleCount, count_rule, last_messages
-from evaluation.drafting.editing import CHANGED, NO_FOLDER, CannotSave, Decision, decide, place_for
+from evaluation.drafting.editing import CHANGED, NO_FOLDER, CannotSave, Decision, decide, place_for, team_folder
 from evaluation.drafting.offered import offered_sentences
 from evaluation.drafting.sentences import sentence_in
 from evaluation.drafting.suggesting import find_quote
@@ -304,6 +304,7 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             may_change=self.has_change_permission(request),
             new_url=page_url("new", owner),
             offered=self._offered_on(request, agent, read),
+            may_add=team_folder() is not None,
             ways=_ways_to_evaluate(request, agent, about),
             suggest_url=suggest_url,
             overview_url=self.url("changelist"),
@@ -395,6 +396,7 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             entry=entry,
             trial=trial,
             offered=_offered(request, agent, read.files) if agent is not None and entry is None else None,
+            may_add=team_folder() is not None,
             **_edit_context(request, form, agent, entry, has_trial=trial is not None),
         )
 
@@ -444,7 +446,8 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         state = "it is judged from the next evaluation on" if is_active else "it is a suggestion until you accept it"
         text = f"{identifier} is saved to {path.parent.name}/{path.name}: {state}."
         self.message_user(request, text, messages.SUCCESS)
-        return HttpResponseRedirect(f"{propositions_url(form.owner)}#proposition-{identifier}")
+        anchor = f"#proposition-{identifier}" if form.entry else ""  # after a new one the buttons to evaluate are at hand
+        return HttpResponseRedirect(propositions_url(form.owner) + anchor)
 
     def _trial(self, request: HttpRequest, proposition: Proposition, agent: Agent | None) -> dict[str, Any] | None:
         """Try a proposition and return what the template shows; None without an agent to try it on, or where a message says why not.
