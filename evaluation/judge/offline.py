@@ -325,7 +325,7 @@ def check_draft(
     Returns:
         Every proposition that could be looked at, in order, with its verdict: scored, trivial where its precondition is false,
         or unscored where no cue occurs or a pattern cannot say. Judged claims without cues, or at action level, are among them only
-        where their precondition is false.
+        where their precondition is false. A rule that need not hold in every message (`of_ten`) is not among them.
 
     Raises:
         PropositionError: A file cannot be used.

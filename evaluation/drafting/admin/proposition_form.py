@@ -194,7 +194,7 @@ class SentenceForm(PropositionForm):
         super().__init__(data, owner=owner, entry=entry, initial=initial)
         self.sentence = sentence_in(self.written.fields)
         if self.sentence is not None and initial is None:
-            self.initial |= initial_of(self.sentence)
+            self.initial.update(initial_of(self.sentence))
         for kind in KINDS:
             for blank in kind.blanks:
                 self.fields[field_name(kind, blank)] = _field(blank)
@@ -235,7 +235,8 @@ class SentenceForm(PropositionForm):
             for text, blank in kind.parts():
                 field = self[field_name(kind, blank)] if blank else None
                 parts.append(SentencePart(text, field))
-                errors += field.errors if field else ()
+                if field is not None:
+                    errors += map(str, field.errors)
             rows.append(SentenceRow(kind, chosen == kind.name, parts, errors))
         return rows
 

@@ -686,7 +686,7 @@ def _counted(form: PropositionForm, agent: Agent | None) -> _Counted:
             return _Counted(why_not="Fill in a sentence to see in how many messages it holds.")
         form = type(form)(filled, owner=form.owner, entry=form.entry)
     if not form.is_valid():
-        problems = [error for errors in form.errors.values() for error in errors]
+        problems = [str(error) for errors in form.errors.values() for error in errors]
         return _Counted(why_not=" ".join(problems))
     proposition = form.proposition()
     if proposition.rule is None:
