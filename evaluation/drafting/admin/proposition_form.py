@@ -24,7 +24,7 @@ from evaluation.drafting.editing import (
 from evaluation.drafting.sentences import BY_NAME, KINDS, Blank, NotFilledIn, Sentence, SentenceKind, sentence_in
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension
 from evaluation.propositions.entries import Entry, all_entries, free_id
-from evaluation.propositions.files import DEFAULT, Loader
+from evaluation.propositions.files import DEFAULT, YamlProblems, read_mapping
 from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, resolve
 
 LEVELS = {"evaluation": "what was said", "action": "a draft, in the gate"}
@@ -112,7 +112,7 @@ class PropositionForm(forms.Form):
             active: Put it in use: then it is no longer rejected or retired. In one that exists ``active: true``, which is the default, is
                 written only where ``active`` stood.
         """
-        typed = {name: value for name, value in self.cleaned_data["fields"].items() if name not in STATE}
+        typed = _without(self.cleaned_data["fields"], *STATE)
         before = self.written.fields
         fields = {"id": typed.pop("id")}
         if not active or not before or "active" in before:
@@ -279,17 +279,26 @@ class YamlForm(PropositionForm):
         Raises:
             ValidationError: It is no YAML mapping.
         """
-        text = self.cleaned_data["yaml"]
         try:
-            data = yaml.load(text, Loader=Loader)  # noqa: S506 (a safe one)
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
-            raise forms.ValidationError(f"not valid YAML: {getattr(error, 'problem', None) or error}") from None
-        if not isinstance(data, dict):
-            raise forms.ValidationError("Write a field and its value on each line, such as claim: …")
-        return data
+            _, fields = read_mapping(self.cleaned_data["yaml"], "claim, and what else it needs,")
+        except YamlProblems as error:
+            [problem] = error.problems
+            place = f"line {problem.line}: " if problem.line else ""
+            raise forms.ValidationError(f"{place}{problem.message}") from None
+        return fields
 
     def typed_fields(self) -> dict[str, Any]:
         return dict(self.cleaned_data["yaml"])
+
+    def sentence(self) -> Sentence | None:
+        """Return the sentence that says all that is typed in a valid form; None where YAML says more."""
+        fields = self.cleaned_data["fields"]
+        beside = _without(fields, *STATE, "claim", "rule", "of_ten")
+        saved = _without(self.written.fields, *STATE, "claim", "rule", "of_ten")
+        if self.entry is None:  # its id is made, and the form of the sentence takes its source
+            beside = _without(beside, "id", "source")
+        is_said = beside == saved and self.dimension_and_level() == (OF_PERSONA, "evaluation")
+        return sentence_in(fields) if is_said else None
 
     def show_errors(self, errors: Mapping[str, str]) -> None:
         for name, text in errors.items():
@@ -305,8 +314,11 @@ class YamlForm(PropositionForm):
 
 def as_text(fields: Mapping[str, Any]) -> str:
     """Return the fields of a proposition as YAML, without those that the buttons decide on."""
-    shown = {name: value for name, value in fields.items() if name not in STATE}
-    return yaml.safe_dump(shown, allow_unicode=True, sort_keys=False, width=100)
+    return yaml.safe_dump(_without(fields, *STATE), allow_unicode=True, sort_keys=False, width=100)
+
+
+def _without(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in names}
 
 
 def field_name(kind: SentenceKind, blank: Blank) -> str:

@@ -43,7 +43,6 @@ from evaluation.drafting.admin.proposition_form import PropositionForm, Sentence
 from evaluation.drafting.counting import RuleCount, count_rule, last_messages
 from evaluation.drafting.editing import CHANGED, NO_FOLDER, CannotSave, Decision, decide, place_for, team_folder
 from evaluation.drafting.offered import offered_sentences
-from evaluation.drafting.sentences import sentence_in
 from evaluation.drafting.suggesting import find_quote
 from evaluation.drafting.trying import estimate_trial, try_proposition
 from evaluation.models import PatternTimeout
@@ -411,21 +410,22 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         read = _read_files(owner)
         agent, entry = _agent_and_entry(request, owner, read.files)
         try:
-            form = _form_of(request, owner, entry)
+            counted = _counted(_form_of(request, owner, entry), agent)
         except CannotSave as problem:
-            return HttpResponse(display.visible(str(problem)))
-        return render(request, f"{PAGES}count.html", {"counted": _counted(form, agent), "agent": agent})
+            counted = _Counted(why_not=str(problem))
+        except PropositionError as problem:
+            counted = _Counted(why_not=f"Proposition files cannot be used: {problem}")
+        return render(request, f"{PAGES}count.html", {"counted": counted, "agent": agent})
 
     def _typed_as_sentence(self, request: HttpRequest, form: PropositionForm) -> PropositionForm:
         """Return the form of the sentence that says what is typed as YAML; the form as it is, and a message, where none does."""
-        if not form.is_valid():
+        if not isinstance(form, YamlForm) or not form.is_valid():
             return form
-        fields = form.cleaned_data["fields"]
-        sentence = sentence_in(fields)
-        if sentence is None or form.dimension_and_level() != (OF_PERSONA, "evaluation"):
+        sentence = form.sentence()
+        if sentence is None:
             self.message_user(request, "None of the sentences says all of this: it stays YAML.", messages.WARNING)
             return form
-        initial = initial_of(sentence) | {"source": fields.get("source", "")}
+        initial = initial_of(sentence) | {"source": form.cleaned_data["fields"].get("source", "")}
         return SentenceForm(owner=form.owner, entry=form.entry, initial=initial)
 
     def _save(self, request: HttpRequest, form: PropositionForm) -> HttpResponse | None:
@@ -446,7 +446,9 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         state = "it is judged from the next evaluation on" if is_active else "it is a suggestion until you accept it"
         text = f"{identifier} is saved to {path.parent.name}/{path.name}: {state}."
         self.message_user(request, text, messages.SUCCESS)
-        anchor = f"#proposition-{identifier}" if form.entry else ""  # after a new one the buttons to evaluate are at hand
+        anchor = (
+            f"#proposition-{identifier}" if form.entry else ""
+        )  # after a new one the buttons to evaluate are at hand
         return HttpResponseRedirect(propositions_url(form.owner) + anchor)
 
     def _trial(self, request: HttpRequest, proposition: Proposition, agent: Agent | None) -> dict[str, Any] | None:

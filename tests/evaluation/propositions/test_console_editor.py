@@ -80,7 +80,8 @@ def test_yaml_is_typed_comes_back_so_and_a_rule_is_taken_away_again(root: Client
     ("typed", "message"),
     [
         ("", "This field is required"),
-        ("- a", "Write a field and its value on each line"),
+        ("- a", "line 1: expected a mapping"),
+        ("claim: &a x\nid: *a", "line 2: not valid YAML: aliases are not allowed"),
         ("claim: [", "not valid YAML"),
         ("1: 2", "claim"),
         ("claim: c\nid: [a]", "id"),

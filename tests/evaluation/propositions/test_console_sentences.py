@@ -1,4 +1,4 @@
-"""Rules by filling in blanks: each sentence makes a rule, is counted on what the agent said while it is typed, and is offered from the persona."""
+"""Rules by filling in blanks: each sentence makes a rule, is counted while it is typed, and is offered from the persona."""
 
 from __future__ import annotations
 
@@ -58,7 +58,14 @@ def test_a_sentence_makes_its_rule_and_is_read_back(
 
 @pytest.mark.parametrize(
     ("text", "is_kept"),
-    [("Why?", True), ("Is it 'so?' ", True), ("Why?!", False), ("Why? Because.", False), ("No.", False), ("为什么？", True)],
+    [
+        ("Why?", True),
+        ("Is it 'so?' ", True),
+        ("Why?!", False),
+        ("Why? Because.", False),
+        ("No.", False),
+        ("为什么？", True),
+    ],
 )
 def test_a_message_ends_with_a_question_or_not(text: str, is_kept: bool) -> None:
     rule = Rule(**Sentence(BY_NAME["question"], {}).fields()["rule"])
@@ -77,7 +84,12 @@ def test_an_empty_blank_or_a_number_out_of_range_is_refused(kind: str, filled: d
 
 @pytest.mark.parametrize(
     "more",
-    [{"inverted": True}, {"precondition": "is_reply"}, {"rule": {"max_words": 3, "no_emoji": True}}, {"rule": {"min_words": 3}}],
+    [
+        {"inverted": True},
+        {"precondition": "is_reply"},
+        {"rule": {"max_words": 3, "no_emoji": True}},
+        {"rule": {"min_words": 3}},
+    ],
 )
 def test_what_no_sentence_says_stays_yaml(more: dict[str, Any]) -> None:
     assert sentence_in({"id": "x", "claim": "c", "rule": {"max_words": 3}, **more}) is None
@@ -96,7 +108,9 @@ def test_a_sentence_is_saved_and_leads_to_an_evaluation_of_the_newest_builds(
     assert saved.rule.checks() == {"contains_any": ["ahoy", "avast"]}
     assert saved.of_ten == 6
     assert "Ada Lund says one of “ahoy”, “avast” in at least 6 of 10 messages" in plain(html)
-    assert f"{reverse('admin:evaluation_agent_evaluate', args=[ada().pk])}?tag=build%3D41&amp;against=build%3D40" in html
+    assert (
+        f"{reverse('admin:evaluation_agent_evaluate', args=[ada().pk])}?tag=build%3D41&amp;against=build%3D40" in html
+    )
 
 
 def test_a_blank_that_is_left_empty_is_said_and_nothing_is_saved(root: Client, team: PropositionFolder) -> None:
@@ -121,17 +135,20 @@ def test_what_is_typed_goes_along_from_tab_to_tab(root: Client, team: Propositio
     typed = filled_in(as_yaml)
     assert "contains_none" in typed["prop-yaml"]
     back = root.post(url_of("new"), {**typed, "_sentence": ""}).content.decode()
-    stays = root.post(url_of("new"), {"prop-yaml": "claim: a matter of taste", "_sentence": ""}).content.decode()
+    with_weight = f"{typed['prop-yaml']}weight: 2\n"
+    stays = root.post(url_of("new"), {"prop-yaml": with_weight, "_sentence": ""}).content.decode()
 
     assert filled_in(back)["prop-never_words"] == "sorry"
     assert filled_in(back)["prop-kind"] == "never"
-    assert filled_in(stays)["prop-yaml"] == "claim: a matter of taste"
+    assert filled_in(stays)["prop-yaml"] == with_weight.strip(), "the sentence does not say the weight"
     assert not list(team.path.rglob("*.yaml"))
 
 
 # -- the live count
 def test_the_count_quotes_the_newest_messages_that_break_the_rule_and_links_to_them(team: PropositionFolder) -> None:
-    said = talk(ada(), [*["Sorry, that is too old to count."] * 3, *["Good."] * 46, *[f"Sorry {n} {HOSTILE}" for n in range(4)]])
+    said = talk(
+        ada(), [*["Sorry, that is too old to count."] * 3, *["Good."] * 46, *[f"Sorry {n} {HOSTILE}" for n in range(4)]]
+    )
     talk(make_ada("bob", display_name="Bob"), ["Sorry."])
     html = count(signed_in(staff(*COUNTER)), kind="never", never_words="sorry")
 
@@ -179,7 +196,9 @@ def test_what_the_persona_says_never_to_say_is_offered_counted_and_added_with_on
 ) -> None:
     talk(ada(), ["Fine!", "Fine."])
     before = plain(read(root, propositions_url("ada")))
-    assert "Ada Lund uses no emoji You never use emoji or exclamation marks. holds in 2 of the last 2 messages" in before
+    assert (
+        "Ada Lund uses no emoji You never use emoji or exclamation marks. holds in 2 of the last 2 messages" in before
+    )
     assert "Ada Lund never says “!”" in before
     assert "Ada Lund writes at most 2 sentences" in before
     assert "Ada Lund writes without capital letters" not in before, "that is Cyd"
@@ -195,7 +214,7 @@ def test_what_the_persona_says_never_to_say_is_offered_counted_and_added_with_on
 
 
 def test_a_hostile_persona_is_text_and_no_pattern(root: Client, team: PropositionFolder) -> None:
-    prompt = f"You never say \"{HOSTILE}\". Never say '/(a+)+$/' or \"{{{{action}}}}\". You often say “ahoy\" onfocus=x”."
+    prompt = f'You never say "{HOSTILE}". Never say \'/(a+)+$/\' or "{{{{action}}}}". You often say “ahoy" onfocus=x”.'
     make_ada("eve", display_name=HOSTILE, system_prompt=prompt)
     talk(make_ada("eva", system_prompt=prompt), ["a" * 5000])
     html = read(root, propositions_url("eve")) + read(root, url_of("new", "eve"))
