@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from datetime import UTC, datetime
 
-from django.db.models import DateTimeField, Min, Subquery, TextField, Value
+from django.db.models import DateTimeField, Min, QuerySet, Subquery, TextField, Value
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce
 
@@ -16,6 +16,7 @@ BUILD_TAGS = ("build", "version", "release", "model", "prompt")
 Tag = tuple[str, str]
 NEWEST = 20_000  # messages that are looked through
 VERSION = re.compile(r"v?(\d+(?:\.\d+)*)", re.ASCII)  # 41, v1.2.3
+TAGS_READ = 1_000  # messages whose tags are looked at for the newest builds
 BEFORE = 500  # older ones; a tag that is among them began before, so it has no date here
 
 
@@ -110,3 +111,16 @@ def _version_numbers(value: str) -> tuple[int, ...]:
     """Return the numbers of a version such as ``v1.2.3``; empty for any other text."""
     version = VERSION.fullmatch(value)
     return tuple(int(number) for number in version[1].split(".")) if version else ()
+
+
+def newest_builds(spoken: QuerySet[Message]) -> list[str]:
+    """Return the builds of these messages, which come newest first, e.g. ``build=41``, the newest first.
+
+    They are the values of the first of `BUILD_TAGS` that the newest 1,000 messages have; empty where they have none.
+    """
+    newest_tags = list(spoken.values_list("tags", flat=True)[:TAGS_READ])
+    for key in BUILD_TAGS:
+        values = [tags[key] for tags in newest_tags if key in tags]
+        if values:
+            return [f"{key}={value}" for value in dict.fromkeys(values)]
+    return []
