@@ -25,6 +25,7 @@ from django.utils.safestring import SafeString
 
 from agents.admin.personas import MAY_RUN, as_stored, turn_needs
 from agents.admin.transcript import add_notes, lines_of, transcript_page
+from agents.admin.turn_steps import steps_of_turns
 from agents.chat import ChatOpen, answers_again, ask, ask_again, begin_chat, chats, chats_of, delete_chat, why_silent
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
@@ -464,14 +465,14 @@ def _answer_shown(request: HttpRequest, name: str, run: Run | None) -> dict[str,
 
 
 def _turns_shown(runs: list[Run], runs_that_spoke: Collection[int | None]) -> list[dict[str, Any]]:
-    """Return turns as the template shows them; with their steps where nothing was said, and why not. One query.
+    """Return turns as the template shows them, with their steps, and why nothing was said. One query, two while a turn is running.
 
     `why` is meant for those that ended and said nothing; `took` is empty for those that have not ended.
     """
-    silent = [run for run in runs if run.pk not in runs_that_spoke]
     steps: dict[int, list[RunStep]] = defaultdict(list)
-    for step in RunStep.objects.filter(run__in=silent).order_by("number"):
+    for step in RunStep.objects.filter(run__in=runs).order_by("number"):
         steps[step.run_id].append(step)
+    shown_steps = steps_of_turns(runs, steps)
     turns = []
     for run in runs:
         took = ""
@@ -480,7 +481,7 @@ def _turns_shown(runs: list[Run], runs_that_spoke: Collection[int | None]) -> li
         turns.append(
             {
                 "run": run,
-                "steps": steps[run.pk],
+                "steps": shown_steps[run.pk],
                 "is_open": _is_open(run),
                 "spoke": run.pk in runs_that_spoke,
                 "took": took,
@@ -511,7 +512,6 @@ def _known_of_turn(request: HttpRequest, agent: Agent, chat: Channel, run: Run) 
         panels += [panel(request, run) for panel in extension.panels]
     return {
         "run": run,
-        "steps": list(RunStep.objects.filter(run=run).order_by("number")),
         "sections": [section for section in sections if section["stage"] not in of_every_turn],
         "stages": acted,
         "skipped": sorted(skipped),
