@@ -66,8 +66,10 @@ class TurnSetting:
 
 
 ChatPanel = Callable[[HttpRequest, Agent, Channel, Run], SafeString]  # HTML; empty where there is nothing to show
+MessageActions = Callable[[HttpRequest, Agent, list[Message]], dict[int, SafeString]]  # HTML by the message's key
 
 _chat_panels: list[ChatPanel] = []
+_message_actions: list[tuple[str, MessageActions]] = []  # with the permission that each needs
 _turn_settings: dict[str, TurnSetting] = {}
 
 
@@ -86,6 +88,17 @@ def add_choice(
 def add_chat_panel(panel: ChatPanel) -> None:
     """Show something of the newest turn beside every chat; call it once, where the app registers its own admin classes."""
     _chat_panels.append(panel)
+
+
+def add_message_actions(permission: str, actions: MessageActions) -> None:
+    """Offer something at the messages of every chat; call it once, where the app registers its own admin classes.
+
+    Args:
+        permission: ``app.codename`` that a user needs to get any of it.
+        actions: A function of the request, the agent and the messages of a page, in few queries. What changes something is a button of
+            the form ``chat-act``, which has the token; it posts where the button came from as ``next``.
+    """
+    _message_actions.append((permission, actions))
 
 
 class ChatForm(forms.Form):
@@ -417,8 +430,10 @@ def chat_box(request: HttpRequest, agent: Agent, chat: Channel) -> str:
     turns_by_question: dict[int | None, list[dict[str, Any]]] = defaultdict(list)
     for turn in _turns_shown(runs, runs_that_spoke):
         turns_by_question[turn["run"].trigger_id].append(turn)
+    actions_by_message = _actions_at(request, agent, [line["message"] for line in page.lines])
     for line in page.lines:
         line["turns"] = turns_by_question[line["message"].pk]
+        line["actions"] = actions_by_message[line["message"].pk]
     last = Run.objects.filter(channel=chat).order_by("-pk").first()
     context = {
         "page": page,
@@ -433,6 +448,16 @@ def chat_box(request: HttpRequest, agent: Agent, chat: Channel) -> str:
         context["no_worker"] = not alive().exists()
         context["busy"] = Run.objects.filter(agent=agent, status=Run.Status.RUNNING).exclude(channel=chat).exists()
     return render_to_string(f"{PAGES}box.html", context, request)
+
+
+def _actions_at(request: HttpRequest, agent: Agent, shown: list[Message]) -> dict[int, list[SafeString]]:
+    """Return what the apps offer at each message of a page to the user, see `add_message_actions`."""
+    actions_by_message: dict[int, list[SafeString]] = defaultdict(list)
+    for permission, actions_of in _message_actions:
+        if request.user.has_perm(permission):
+            for key, html in actions_of(request, agent, shown).items():
+                actions_by_message[key].append(html)
+    return actions_by_message
 
 
 def again_box(request: HttpRequest, agent: Agent, question: Message, first: Run | None, tries: list[Run]) -> str:

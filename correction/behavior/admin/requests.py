@@ -7,21 +7,35 @@ from contextlib import suppress
 from typing import Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.core.exceptions import PermissionDenied
 from django.db.models import Count, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from agents.admin.chat import add_message_actions
+from agents.admin.personas import MAY_RUN
 from agents.admin.transcript import transcript_url
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
 from agents.kit.console.display import Tone, word_diff
 from agents.kit.console.filters import number_in
 from agents.kit.console.forms import report_done
-from agents.kit.console.site import GrowingTextarea, NumberInput, ReadOnlyAdmin, TextInput, console_action, extend
+from agents.kit.console.site import (
+    GrowingTextarea,
+    NumberInput,
+    ReadOnlyAdmin,
+    TextInput,
+    console_action,
+    console_page,
+    extend,
+    page_to_return_to,
+)
 from agents.kit.models import LLMCall
 from agents.models import Agent, Message
 from agents.personas.persona import TraitLike, TraitValue, render_persona, values_of
@@ -61,6 +75,8 @@ DECIDING = ("behavior.change_behaviorrequest", "agents.change_agent")  # it chan
 MEASURING = ("behavior.view_behaviorrequest", "evaluation.add_evaluationrun")
 READING = "agents.view_message"  # the words, and what was made of them: the tiers quote
 MOST_EFFECTS = 5  # shown
+MOST_OF_WHY = 160  # characters of a reason beside a message
+UNDO = '<button class="pl-button pl-small" type="submit" form="chat-act" formaction="{}">Undo</button>'
 _SHOWN = ("reviewed_by", "message__channel", "message__user")  # of a request in a line
 
 
@@ -78,22 +94,27 @@ def change(row: BehaviorRequest) -> SafeString:
     """Return ``concise replies 0.5 → 0.9``, or that it is new, and where it holds if not in the whole persona; a dash for no change."""
     if not row.trait_name:
         return display.EMPTY
+    where = SafeString()
+    if row.scope_key:
+        where = format_html(" <bdi>{}</bdi>", display.visible(holds_in(row)))
+    return format_html("{}{}", _trait_change(row), where)
+
+
+def _trait_change(row: BehaviorRequest) -> SafeString:
+    """Return the trait with its strengths before and after."""
     strength_before = _stored_strength(row.trait_before)
     before = format_html("{} ", display.badge("new", "info"))
     if strength_before:
         before = format_html("{} → ", strength_before)
-    stops, where = SafeString(), SafeString()
+    stops = SafeString()
     if row.operation == BehaviorRequest.Operation.STOP:
         stops = display.badge("stop", "accent")
-    if row.scope_key:
-        where = format_html(" <bdi>{}</bdi>", display.visible(holds_in(row)))
     return format_html(
-        '<bdi>{}</bdi> <span class="pl-number">{}{}</span> {}{}',
+        '<bdi>{}</bdi> <span class="pl-number">{}{}</span> {}',
         display.visible(row.trait_name),
         before,
         _stored_strength(row.trait_after),
         stops,
-        where,
     )
 
 
@@ -130,13 +151,49 @@ def _diff_of_traits(before: Sequence[TraitLike], after: Sequence[TraitLike]) -> 
     return word_diff(text_before, text_after)
 
 
-def marks(rows: Iterable[BehaviorRequest]) -> SafeString:
-    """Return the mark beside a message: its requests that asked for something, with their status and change."""
+def marks(rows: Iterable[BehaviorRequest], user: AbstractBaseUser | AnonymousUser) -> SafeString:
+    """Return the line at a message: what of it was heard as a request, where that holds, and what became of it.
+
+    Nothing of one that is not read yet, or that asked for nothing.
+
+    Args:
+        user: Who reads it.
+    """
     lines = []
     for row in rows:
         if row.status not in (Status.NO_REQUEST, Status.QUEUED, Status.RUNNING):
-            lines.append((status_badge(row), change(row), display.page_of(row, "behaviour request")))
+            lines.append((_heard(row, user), status_badge(row), display.page_of(row, "behaviour request")))
     return format_html_join(" ", '<span class="pl-gate">{} {} {}</span>', lines)
+
+
+def _heard(row: BehaviorRequest, user: AbstractBaseUser | AnonymousUser) -> SafeString:
+    """Say which trait was heard as a request and where it holds; of one without a trait why nothing came of it."""
+    if not row.trait_name:
+        why = display.shortened(row.why or row.error, MOST_OF_WHY)
+        heard = "Heard as a request:" if row.status == Status.DETECTED else "Not heard as a request:"
+        return format_html('{} <span class="pl-text" dir="auto">{}</span>', heard, display.visible(why or "no reason"))
+    return format_html("Heard as a request: {}, <bdi>{}</bdi>.", _trait_change(row), display.visible(_place(row, user)))
+
+
+def _place(row: BehaviorRequest, user: AbstractBaseUser | AnonymousUser) -> str:
+    """Return where a request holds, as this user would say it at the message."""
+    message = row.message
+    is_own = message is not None and message.user_id is not None and message.user_id == user.pk
+    if message is not None and message.channel.is_scratch and row.scope_key:
+        return "for you, in this conversation" if is_own else "in this conversation"
+    if is_own and row.scope_key.startswith("user:"):
+        return "for you"
+    return holds_in(row)
+
+
+def may_undo(user: AbstractBaseUser | AnonymousUser, row: BehaviorRequest) -> bool:
+    """Return whether the user may undo an applied request: who may decide; of one that does not change the persona also its author."""
+    if row.status != Status.APPLIED or row.agent_id is None:
+        return False
+    if user.has_perms(DECIDING):
+        return True
+    is_own = row.message is not None and row.message.user_id == user.pk
+    return is_own and bool(row.scope_key) and user.has_perm(MAY_RUN)
 
 
 class TraitForm(forms.Form):
@@ -240,17 +297,38 @@ def agent_behavior_panel(request: HttpRequest, agent: Agent) -> SafeString:
 
 def behavior_notes(request: HttpRequest, messages: list[Message]) -> dict[int, SafeString]:
     """Return the transcript's marks beside messages that asked for a change, by the message's key. One query for a page."""
-    by_message: dict[int, list[BehaviorRequest]] = {}
-    rows = BehaviorRequest.objects.filter(message__in=messages).select_related(*_SHOWN).order_by("pk")
-    for row in rows.defer("gate_result", "extract_result", "map_result", "error"):
-        if row.message_id is not None:
-            by_message.setdefault(row.message_id, []).append(row)
     notes = {}
-    for pk, requests in by_message.items():
-        note = marks(requests)
+    for pk, requests in _requests_at(messages).items():
+        note = marks(requests, request.user)
         if note:  # empty where none of them asked for anything
             notes[pk] = note
     return notes
+
+
+def chat_actions(request: HttpRequest, agent: Agent, messages: list[Message]) -> dict[int, SafeString]:
+    """Return what a chat shows at messages besides their marks: that one is not read yet, and Undo. One query for a page."""
+    actions = {}
+    for pk, requests in _requests_at(messages).items():
+        parts = []
+        for row in requests:
+            if row.status in (Status.QUEUED, Status.RUNNING):
+                parts.append(format_html('<span class="pl-subtle">{}</span>', "It is not read for requests yet."))
+            elif may_undo(request.user, row):
+                url = reverse("admin:behavior_behaviorrequest_undo", args=[row.pk])
+                # The form with the token stands outside of what the page keeps current.
+                parts.append(format_html(UNDO, url))
+        actions[pk] = format_html_join(" ", "{}", ((part,) for part in parts))
+    return actions
+
+
+def _requests_at(messages: Sequence[Message]) -> dict[int, list[BehaviorRequest]]:
+    """Return the requests that were read in these messages, by the message's key."""
+    by_message: dict[int, list[BehaviorRequest]] = {}
+    rows = BehaviorRequest.objects.filter(message__in=messages).select_related(*_SHOWN).order_by("pk")
+    for row in rows.defer("gate_result", "extract_result", "map_result"):
+        if row.message_id is not None:
+            by_message.setdefault(row.message_id, []).append(row)
+    return by_message
 
 
 def effect_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString | None:
@@ -349,6 +427,27 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
         revert_request(request=row, user=user_of(request), anyway=request.POST.get("anyway") == "1")
         return f"Behaviour request {row.pk} is reverted: the trait is what it was before."
 
+    @console_page("<int:pk>/undo/", "behavior.view_behaviorrequest", post=True)
+    def undo_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Undo an applied request from the conversation in which it was made, and lead back there (``next``).
+
+        Raises:
+            PermissionDenied: The user may neither decide about it nor made it.
+        """
+        row = get_object_or_404(BehaviorRequest.objects.select_related("agent", *_SHOWN), pk=pk)
+        if row.status == Status.APPLIED and not may_undo(request.user, row):
+            raise PermissionDenied
+        try:
+            revert_request(request=row, user=user_of(request))
+        except BehaviorError as problem:
+            self.message_user(request, f"Nothing was undone: {str(problem).rstrip('.')}.", messages.ERROR)
+        else:
+            self.log_change(request, row, "undo pressed")
+            self.message_user(
+                request, f"{row.agent} behaves as before the request “{row.trait_name}”.", messages.SUCCESS
+            )
+        return HttpResponseRedirect(page_to_return_to(request, request.POST, self.url("change", row)))
+
     @console_action("retry", *DECIDING)
     def retry_view(self, request: HttpRequest, row: BehaviorRequest) -> str:
         retry_request(request=row)
@@ -401,3 +500,4 @@ extend(
     anchors=(("requests", "Requests"),),
 )
 extend(Message, "behavior.view_behaviorrequest", notes=(behavior_notes,))
+add_message_actions("behavior.view_behaviorrequest", chat_actions)
