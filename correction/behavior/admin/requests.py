@@ -76,7 +76,6 @@ MEASURING = ("behavior.view_behaviorrequest", "evaluation.add_evaluationrun")
 READING = "agents.view_message"  # the words, and what was made of them: the tiers quote
 MOST_EFFECTS = 5  # shown
 MOST_OF_WHY = 160  # characters of a reason beside a message
-UNDO = '<button class="pl-button pl-small" type="submit" form="chat-act" formaction="{}">Undo</button>'
 _SHOWN = ("reviewed_by", "message__channel", "message__user")  # of a request in a line
 
 
@@ -94,27 +93,22 @@ def change(row: BehaviorRequest) -> SafeString:
     """Return ``concise replies 0.5 → 0.9``, or that it is new, and where it holds if not in the whole persona; a dash for no change."""
     if not row.trait_name:
         return display.EMPTY
-    where = SafeString()
-    if row.scope_key:
-        where = format_html(" <bdi>{}</bdi>", display.visible(holds_in(row)))
-    return format_html("{}{}", _trait_change(row), where)
-
-
-def _trait_change(row: BehaviorRequest) -> SafeString:
-    """Return the trait with its strengths before and after."""
     strength_before = _stored_strength(row.trait_before)
     before = format_html("{} ", display.badge("new", "info"))
     if strength_before:
         before = format_html("{} → ", strength_before)
-    stops = SafeString()
+    stops, where = SafeString(), SafeString()
     if row.operation == BehaviorRequest.Operation.STOP:
         stops = display.badge("stop", "accent")
+    if row.scope_key:
+        where = format_html(" <bdi>{}</bdi>", display.visible(holds_in(row)))
     return format_html(
-        '<bdi>{}</bdi> <span class="pl-number">{}{}</span> {}',
+        '<bdi>{}</bdi> <span class="pl-number">{}{}</span> {}{}',
         display.visible(row.trait_name),
         before,
         _stored_strength(row.trait_after),
         stops,
+        where,
     )
 
 
@@ -172,7 +166,16 @@ def _heard(row: BehaviorRequest, user: AbstractBaseUser | AnonymousUser) -> Safe
         why = display.shortened(row.why or row.error, MOST_OF_WHY)
         heard = "Heard as a request:" if row.status == Status.DETECTED else "Not heard as a request:"
         return format_html('{} <span class="pl-text" dir="auto">{}</span>', heard, display.visible(why or "no reason"))
-    return format_html("Heard as a request: {}, <bdi>{}</bdi>.", _trait_change(row), display.visible(_place(row, user)))
+    before, after = _stored_strength(row.trait_before), _stored_strength(row.trait_after)
+    strength = f"{before} → {after}" if before else after
+    if row.operation == BehaviorRequest.Operation.STOP:
+        strength += ", stopped"
+    return format_html(
+        "Heard as a request: <bdi>{}</bdi> (strength {}), <bdi>{}</bdi>.",
+        display.visible(row.trait_name),
+        strength or "not known",
+        display.visible(_place(row, user)),
+    )
 
 
 def _place(row: BehaviorRequest, user: AbstractBaseUser | AnonymousUser) -> str:
@@ -306,7 +309,7 @@ def behavior_notes(request: HttpRequest, messages: list[Message]) -> dict[int, S
 
 
 def chat_actions(request: HttpRequest, agent: Agent, messages: list[Message]) -> dict[int, SafeString]:
-    """Return what a chat shows at messages besides their marks: that one is not read yet, and Undo. One query for a page."""
+    """Return what a chat shows at messages besides their marks: that one is not read yet, Apply and Undo. One query for a page."""
     actions = {}
     for pk, requests in _requests_at(messages).items():
         parts = []
@@ -314,11 +317,18 @@ def chat_actions(request: HttpRequest, agent: Agent, messages: list[Message]) ->
             if row.status in (Status.QUEUED, Status.RUNNING):
                 parts.append(format_html('<span class="pl-subtle">{}</span>', "It is not read for requests yet."))
             elif may_undo(request.user, row):
-                url = reverse("admin:behavior_behaviorrequest_undo", args=[row.pk])
-                # The form with the token stands outside of what the page keeps current.
-                parts.append(format_html(UNDO, url))
+                parts.append(_chat_button("undo", "Undo", row))
+            elif row.status == Status.PENDING_REVIEW and row.agent_id is not None and request.user.has_perms(DECIDING):
+                parts.append(_chat_button("apply", "Apply", row))
         actions[pk] = format_html_join(" ", "{}", ((part,) for part in parts))
     return actions
+
+
+def _chat_button(act: str, label: str, row: BehaviorRequest) -> SafeString:
+    """Return a button of the chat's form, which has the token and leads back to the chat."""
+    url = reverse(f"admin:behavior_behaviorrequest_{act}", args=[row.pk])
+    html = '<button class="pl-button pl-small" type="submit" form="chat-act" formaction="{}">{}</button>'
+    return format_html(html, url, label)
 
 
 def _requests_at(messages: Sequence[Message]) -> dict[int, list[BehaviorRequest]]:

@@ -15,7 +15,7 @@ from correction.behavior.models import BehaviorRequest
 from correction.behavior.work import work_one
 from correction.models import AgentEvaluationConfig
 from tests.console import HOSTILE, in_group, page_of, plain, read, signed_in, staff
-from tests.correction.behavior.asking import CONCISE, judge
+from tests.correction.behavior.asking import CONCISE, YES, judge
 from tests.correction.behavior.test_scope import shown
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
@@ -121,6 +121,19 @@ def test_others_may_not_undo_and_are_offered_no_button(says: Any, chat: Channel)
     assert "Undo</button>" in read(editor, page_of(chat, "chat"))
 
 
+def test_a_request_that_waits_is_applied_in_the_chat_by_who_may_decide(says: Any, chat: Channel, zed: User) -> None:
+    request = of(says("Be shorter from now on", gate={**YES, "confidence": "medium"}))
+    assert request.status == "pending_review"
+    here = page_of(chat, "chat")
+    assert "Apply</button>" not in read(signed_in(zed), here)
+    editor = signed_in(in_group("Editor"))
+    url = reverse("admin:behavior_behaviorrequest_apply", args=[request.pk])
+    assert f'formaction="{url}"' in read(editor, here)
+    assert editor.post(url, {"next": here})["Location"] == here
+    request.refresh_from_db()
+    assert request.status == "applied"
+
+
 def test_a_message_that_no_worker_has_read_is_said_to_wait(says: Any, chat: Channel, zed: User) -> None:
     says("Be shorter from now on", is_read=False)
     assert "not read for requests yet" in plain(read(signed_in(zed), page_of(chat, "chat")))
@@ -132,9 +145,7 @@ def test_a_message_that_asks_for_nothing_has_no_line(says: Any, chat: Channel, z
 
 
 def test_a_request_that_does_not_count_says_why(says: Any, ada: Agent, chat: Channel, zed: User) -> None:
-    AgentEvaluationConfig.objects.create(
-        agent=ada, behavior_requesters="named", behavior_named_requesters=["somebody"]
-    )
+    AgentEvaluationConfig.objects.create(agent=ada, behavior_requesters="named", behavior_named_requesters=["somebody"])
     request = of(says("Be shorter from now on"))
     assert request.status == "cancelled"
     text = plain(read(signed_in(zed), page_of(chat, "chat")))
