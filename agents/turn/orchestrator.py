@@ -17,7 +17,7 @@ from typing import Any
 
 import sentry_sdk
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
 from agents.kit import llm
@@ -225,6 +225,15 @@ class LeasedTurn:
         if row is None:
             raise LeaseLost(f"run {self.run.pk} is not held by {self.owner} any more")
         self.cancelled = bool(row[0])
+
+    def show_stage(self) -> None:
+        """Store the trace as a stage begins, for a person who watches. Where the database is away the next renewal says so.
+
+        Raises:
+            LeaseLost: The run has ended, or another worker has leased it.
+        """
+        with suppress(DatabaseError):
+            self.renew()
 
     def begin(self, prompt: Prompt, draft: Draft | None) -> None:
         """Record what the agent is shown, and what a stage answers in place of the model.
@@ -529,7 +538,7 @@ def _columns_of_end(run: Run, owner: str) -> dict[str, Any]:
     turn = new_turn(agent=run.agent, channel=run.channel, run=run, trigger=run.trigger, overrides=run.overrides)
     leased = LeasedTurn(run, owner, turn, _ended_entries(run.trace))
     if run.channel.is_scratch:
-        turn.stage_begins = leased.renew
+        turn.stage_begins = leased.show_stage
     try:
         leased.load()
         ending = _begin_or_resume(leased)
