@@ -80,7 +80,7 @@ def console_page(route: str, *permissions: str, post: bool = False, name: str = 
 def console_action(name: str, *permissions: str) -> Callable[[Act], Act]:
     """Make a method of an admin class the action of a button on an object's page (POST); the page then shows the text it returned.
 
-    A button elsewhere posts its own page as ``next``: then that one shows it.
+    A button on another page names that page in the field ``next``.
 
     A `ValueError` of the method says why nothing was done, which the page then shows. Else the object's history notes that the button
     was pressed.
