@@ -104,7 +104,7 @@ def test_links(request: HttpRequest, agent: Agent, messages: list[Message]) -> d
 
 def _urls() -> list[URLPattern]:
     page = admin.site.admin_view(build_test_view)
-    return [path("evaluation/test/<int:pk>/", page, name="evaluation_ci_test")]
+    return [path("agents/message/<int:pk>/test/", page, name="evaluation_ci_test")]
 
 
 add_pages(_urls)

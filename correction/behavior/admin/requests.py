@@ -193,9 +193,7 @@ def _place(row: BehaviorRequest, user: AbstractBaseUser | AnonymousUser) -> str:
 
 
 def may_undo(user: AbstractBaseUser | AnonymousUser, row: BehaviorRequest) -> bool:
-    """Return whether the user may undo an applied request: who may decide; of one that does not change the persona also its author."""
-    if row.status != Status.APPLIED or row.agent_id is None:
-        return False
+    """Return whether the user may undo a request: who may decide; of one that does not change the persona also its author."""
     if user.has_perms(DECIDING):
         return True
     is_own = row.message is not None and row.message.user_id == user.pk
@@ -325,7 +323,7 @@ def chat_actions(request: HttpRequest, agent: Agent, messages: list[Message]) ->
         for row in requests:
             if row.status in (Status.QUEUED, Status.RUNNING):
                 parts.append(format_html('<span class="pl-subtle">{}</span>', "It is not read for requests yet."))
-            elif may_undo(request.user, row):
+            elif row.status == Status.APPLIED and row.agent_id is not None and may_undo(request.user, row):
                 parts.append(_chat_button("undo", "Undo", row))
             elif row.status == Status.PENDING_REVIEW and row.agent_id is not None and request.user.has_perms(DECIDING):
                 parts.append(_chat_button("apply", "Apply", row))
@@ -467,7 +465,7 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
             PermissionDenied: The user may neither decide about it nor made it.
         """
         row = get_object_or_404(BehaviorRequest.objects.select_related("agent", *_SHOWN), pk=pk)
-        if row.status == Status.APPLIED and not may_undo(request.user, row):
+        if not may_undo(request.user, row):
             raise PermissionDenied
         try:
             revert_request(request=row, user=user_of(request))
