@@ -190,13 +190,13 @@ def test_the_persona_page_counts_people_and_makes_it_the_personas_own(llm_server
     page = plain(read(client, tab_of(agent, "persona")))
     assert "3 people asked, each for themself, for concise answers" in page
     assert "puns" not in page.partition("Asked for by several people")[2].partition("makes a new version")[0]
-    url = reverse("admin:behavior_behaviorrequest_adopt", args=[agent.pk])
-    client.post(url, {"name": "concise answers", "stops": "0"})
+    url = reverse("admin:behavior_behaviorrequest_adopt", args=[agent.pk]) + "?name=concise%20answers&stops=0"
+    client.post(url)
 
     assert traits_of(agent) == {"concise answers": 0.6}
     assert [version.note for version in PersonaVersion.objects.order_by("number")][-1].endswith("asked for by 3 people")
     assert BehaviorRequest.objects.filter(status=Status.APPLIED).count() == 4
-    again = client.post(url, {"name": "concise answers", "stops": "0"}, follow=True)
+    again = client.post(url, follow=True)
     assert "like that already" in plain(again.content.decode())
 
 
