@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import UTC, datetime
 
-from django.db.models import DateTimeField, Min, Subquery, Value
+from django.db.models import DateTimeField, Min, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
 from agents.models import Message
@@ -13,6 +13,7 @@ from agents.models import Message
 BUILD_TAGS = ("build", "version", "release", "model", "prompt")
 Tag = tuple[str, str]
 NEWEST = 20_000  # messages that are looked through
+TAGS_READ = 1_000  # messages whose tags are looked at for the newest builds
 BEFORE = 500  # older ones; a tag that is among them began before, so it has no date here
 
 
@@ -46,3 +47,16 @@ def first_said_with_tag(agents: Collection[int]) -> dict[tuple[int, Tag], dateti
             if value := tags.get(key):
                 first[agent, (key, value)] = min(at, first.get((agent, (key, value)), at))
     return {key: at for key, at in first.items() if before is None or at > before}
+
+
+def newest_builds(spoken: QuerySet[Message]) -> list[str]:
+    """Return the builds of these messages, which come newest first, e.g. ``build=41``, the newest first.
+
+    They are the values of the first of `BUILD_TAGS` that the newest 1,000 messages have; empty where they have none.
+    """
+    newest_tags = list(spoken.values_list("tags", flat=True)[:TAGS_READ])
+    for key in BUILD_TAGS:
+        values = [tags[key] for tags in newest_tags if key in tags]
+        if values:
+            return [f"{key}={value}" for value in dict.fromkeys(values)]
+    return []
