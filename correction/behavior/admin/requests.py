@@ -34,6 +34,7 @@ from agents.kit.console.site import (
     console_action,
     console_page,
     extend,
+    page_to_return_to,
 )
 from agents.kit.models import LLMCall
 from agents.models import Agent, Message
