@@ -39,7 +39,7 @@ def test_the_link_fills_in_that_the_agent_never_says_this(ada: Agent, chat: Chan
     url = form_url(ada, message.pk)
     assert f'href="{url}"' in read(client, page_of(chat, "chat"))
     html = read(client, url)
-    assert "Sorry, dear customer." in html
+    assert "Sorry, dear customer" in html
     assert HOSTILE not in html
 
 
