@@ -120,7 +120,7 @@ def _tool_call(step: RunStep) -> Iterator[ShownStep]:
     """Yield the stages that looked at a draft, and what became of it; of another tool what it was."""
     detail = step.detail
     committed = detail.get("committed")
-    reviews = []
+    reviews: list[ShownStep] = []
     for entry in detail.get("stages", []):
         if entry["phase"] == "review":
             reviews += _stage(entry)

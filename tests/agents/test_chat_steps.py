@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, ClassVar
 
 import pytest
@@ -107,7 +108,7 @@ def test_stages_and_model_calls_are_shown_while_the_turn_runs(
 def test_while_the_model_thinks_the_page_says_so(ada: Agent, client: Client) -> None:
     chat = begin_chat(ada)
     run = ask(ada, chat, "Hello")
-    assert run.acquire(owner=owner_name(), lease=timezone.timedelta(minutes=1))
+    assert run.acquire(owner=owner_name(), lease=timedelta(minutes=1))
     assert "preparing running" in plain(read(client, page_of(chat, "chat")))
     RunMessage.objects.create(run=run, number=1, role="user", content={})
     assert "asking the model running" in plain(read(client, page_of(chat, "chat")))
