@@ -8,7 +8,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.contrib.auth.models import AnonymousUser, User
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -148,7 +148,7 @@ def _diff_of_traits(before: Sequence[TraitLike], after: Sequence[TraitLike]) -> 
     return word_diff(text_before, text_after)
 
 
-def marks(rows: Iterable[BehaviorRequest], user: AbstractBaseUser | AnonymousUser) -> SafeString:
+def marks(rows: Iterable[BehaviorRequest], user: User | AnonymousUser) -> SafeString:
     """Return the line at a message: what of it was heard as a request, where that holds, and what became of it.
 
     Nothing of one that is not read yet, or that asked for nothing.
@@ -163,7 +163,7 @@ def marks(rows: Iterable[BehaviorRequest], user: AbstractBaseUser | AnonymousUse
     return format_html_join(" ", '<span class="pl-gate">{} {} {}</span>', lines)
 
 
-def _heard(row: BehaviorRequest, user: AbstractBaseUser | AnonymousUser) -> SafeString:
+def _heard(row: BehaviorRequest, user: User | AnonymousUser) -> SafeString:
     """Say which trait was heard as a request and where it holds; of one without a trait why nothing came of it."""
     if not row.trait_name:
         why = display.shortened(row.why or row.error, MOST_OF_WHY)
@@ -181,7 +181,7 @@ def _heard(row: BehaviorRequest, user: AbstractBaseUser | AnonymousUser) -> Safe
     )
 
 
-def _place(row: BehaviorRequest, user: AbstractBaseUser | AnonymousUser) -> str:
+def _place(row: BehaviorRequest, user: User | AnonymousUser) -> str:
     """Return where a request holds, as this user would say it at the message."""
     message = row.message
     is_own = message is not None and message.user_id is not None and message.user_id == user.pk
@@ -192,7 +192,7 @@ def _place(row: BehaviorRequest, user: AbstractBaseUser | AnonymousUser) -> str:
     return holds_in(row)
 
 
-def may_undo(user: AbstractBaseUser | AnonymousUser, row: BehaviorRequest) -> bool:
+def may_undo(user: User | AnonymousUser, row: BehaviorRequest) -> bool:
     """Return whether the user may undo a request: who may decide; of one that does not change the persona also its author."""
     if user.has_perms(DECIDING):
         return True
