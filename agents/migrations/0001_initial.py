@@ -191,7 +191,7 @@ class Migration(FirstMigration):
                 ('idempotency_key', models.CharField(blank=True, max_length=200, null=True, unique=True)),
                 ('stop_reason', models.CharField(blank=True, choices=[('end_turn', 'ended its turn'), ('error', 'error'), ('max_steps', 'step limit'), ('no_tool_call', 'no tool call'), ('cancelled', 'cancelled')], default='', max_length=16)),
                 ('overrides', models.JSONField(blank=True, default=dict, help_text='settings for this run only, read by the stages above')),
-                ('trace', models.JSONField(blank=True, default=list, help_text='per stage: ran, skipped or failed, milliseconds, counters')),
+                ('trace', models.JSONField(blank=True, default=list, help_text='per stage: ran, running, interrupted, skipped or failed, milliseconds, counters')),
                 ('agent', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='runs', to='agents.agent')),
                 ('channel', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='runs', to='agents.channel')),
                 ('trigger', models.ForeignKey(blank=True, help_text='the message it answers', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='triggered_runs', to='agents.message')),

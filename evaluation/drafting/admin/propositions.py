@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ from agents.builds import newest_builds
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
 from agents.kit.console.display import Tone
+from agents.kit.console.filters import number_in
 from agents.kit.console.home import MOST_HITS, Hit, add_search
 from agents.kit.console.site import ModelAdmin, console_page
 from agents.kit.templatetags.display import register as templates
@@ -43,6 +45,7 @@ from evaluation.drafting.admin.proposition_form import PropositionForm, Sentence
 from evaluation.drafting.counting import RuleCount, count_rule, last_messages
 from evaluation.drafting.editing import CHANGED, NO_FOLDER, CannotSave, Decision, decide, place_for, team_folder
 from evaluation.drafting.offered import offered_sentences
+from evaluation.drafting.sentences import BY_NAME, Sentence, typed
 from evaluation.drafting.suggesting import find_quote
 from evaluation.drafting.trying import estimate_trial, try_proposition
 from evaluation.models import PatternTimeout
@@ -64,6 +67,8 @@ PAGES = "admin/drafting/propositions/"
 CHARACTERS_AROUND_QUOTE = 240  # of the persona, before and after
 MOST_OTHERS = 50  # agents without propositions of their own that are listed
 TRIED_MESSAGES = 10
+MOST_OF_MESSAGE = 200  # characters of a message that fill in a sentence; the person shortens them
+NOT_IN_PHRASES = re.compile(r'["“”„]')  # they would end the phrase
 TRIED_WINDOW = parse_window("last:1000")  # of what the agent said: a trial is about how it speaks now
 TRIAL_DEADLINE = 20.0  # seconds for each call: a person waits for the page
 COUNT_PERMISSIONS = ("evaluation.change_proposition", "agents.view_message")
@@ -658,9 +663,25 @@ def _form_of(request: HttpRequest, owner: str, entry: Entry | None) -> Propositi
         form_class = YamlForm if "prop-yaml" in request.POST else SentenceForm
         return form_class(request.POST, owner=owner, entry=entry)
     if entry is None:
-        return SentenceForm(owner=owner, entry=None, initial=request.GET.dict())
+        return SentenceForm(
+            owner=owner, entry=None, initial={**_typed_from_message(request, owner), **request.GET.dict()}
+        )
     form = SentenceForm(owner=owner, entry=entry)
     return form if form.sentence is not None else YamlForm(owner=owner, entry=entry)
+
+
+def _typed_from_message(request: HttpRequest, owner: str) -> dict[str, str]:
+    """Return the sentence that the agent never says what ``?from_message=`` says; empty where there is no such message to read."""
+    number = number_in(request.GET, "from_message")
+    if number is None or not request.user.has_perm("agents.view_message"):
+        return {}
+    text = Message.objects.filter(pk=number, agent__slug=owner).values_list("text", flat=True).first()
+    words = " ".join(NOT_IN_PHRASES.sub(" ", text or "").split())
+    if not words:
+        return {}
+    phrase = words[:MOST_OF_MESSAGE].rsplit(" ", 1)[0] if len(words) > MOST_OF_MESSAGE else words
+    never = BY_NAME["never"]
+    return initial_of(Sentence(never, {never.blanks[0].name: typed([phrase])}))
 
 
 def _typed_as_yaml(form: PropositionForm) -> YamlForm:
