@@ -12,6 +12,7 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
+from agents.admin.picking import AgentsField
 from agents.debates.debate import NOT_ENDED, DebateRefused, add_message, ask_rounds, cancel, lacks_lines
 from agents.debates.measures import STANCES
 from agents.debates.models import Debate
@@ -41,23 +42,29 @@ from agents.kit.work.worker import alive
 from agents.models import Agent
 from agents.turn.send_message import SendRefused
 
+MOST_SILENT = 20  # agents without lines that the form names
 PAGES = "admin/debates/debate/"
-STARTING, PLAYING, SPEAKING = "debates.add_debate", "debates.change_debate", "agents.add_message"
+STARTING = ("debates.add_debate", "agents.view_agent")
+PLAYING, SPEAKING = "debates.change_debate", "agents.add_message"
 STANCE_TONES: dict[str | None, display.Tone] = {"yes": "good", "no": "bad", "neutral": "plain"}
 
 
 ROUNDS = ("rounds", "poll", "judge", "real", "perspectives")
-StartForm = request_form(DebateRequest, "topic", "mode", "agents", *ROUNDS)
+StartForm = request_form(
+    DebateRequest,
+    *("topic", "mode", "agents", *ROUNDS),
+    agents=AgentsField(required=False),
+)
 
 
 @admin.register(Debate)
 class DebateAdmin(LogAdmin[Debate]):
-    """Users who may add debates start them; those who may change them ask for rounds and cancel."""
+    """Users who may add debates and view agents start them; those who may change them ask for rounds and cancel."""
 
     list_select_related = ("created_by",)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return request.user.has_perm(STARTING)
+        return request.user.has_perms(STARTING)
 
     @admin.display(description="mode", ordering="mode")
     def rules(self, debate: Debate) -> str | SafeString:
@@ -88,8 +95,8 @@ class DebateAdmin(LogAdmin[Debate]):
                 if may_play and "wait" not in request.POST:
                     ask_rounds(debate, rounds=1 if "next" in request.POST else None)
                 return HttpResponseRedirect(self.url("change", debate))
-        agents = Agent.objects.filter(is_active=True).only("slug", "model_id", "sample_lines").order_by("slug")
-        silent = [agent.slug for agent in agents if lacks_lines(agent)]
+        lineless = Agent.objects.in_use().filter(sample_lines=[]).only("slug", "model_id", "sample_lines")
+        silent = [agent.slug for agent in lineless.order_by("slug")[:MOST_SILENT] if lacks_lines(agent)]
         return self.page(
             request,
             f"{PAGES}start.html",

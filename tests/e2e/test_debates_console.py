@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
 from django.contrib.auth.models import User
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from agents.debates.debate import work_one
 from agents.debates.models import Debate
@@ -19,16 +20,43 @@ from tests.e2e.conftest import Visitor
 pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
 
 
+def pick(page: Page, name: str) -> None:
+    """Pick an agent by a part of its name, with the keyboard."""
+    page.get_by_role("searchbox", name="Agents").press_sequentially(name[:3])
+    expect(page.locator(".select2-results__option")).to_have_text([re.compile(name)])  # no other is left
+    page.keyboard.press("Enter")
+
+
+def test_a_mode_is_chosen_with_the_keyboard_or_by_a_click_on_its_card(
+    visit: Callable[..., Visitor], operator: User
+) -> None:
+    visitor = visit(operator, "/admin/debates/debate/add/")
+    page = visitor.page
+    page.get_by_label("Collaborative", exact=True).focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_label("Adversarial", exact=True)).to_be_checked()
+    page.locator(".pl-choice-card", has_text="Nobody knows who said what").click()
+    expect(page.get_by_label("Delphi", exact=True)).to_be_checked()
+    for scheme in ("light", "dark"):
+        visitor.dress(scheme)
+        assert visitor.faults() == []
+
+
 def test_a_debate_is_started_and_followed(visit: Callable[..., Visitor], operator: User) -> None:
     seated(3)
     visitor = visit(operator, "/admin/debates/debate/add/", width=390, scheme="dark")
     page = visitor.page
     assert visitor.faults() == []
     page.get_by_label("Question").fill(TOPIC)
-    page.get_by_label("Mode", exact=True).select_option("delphi")
-    page.get_by_label("Agents", exact=True).fill("ada, bob, cleo")
+    page.get_by_label("Delphi", exact=True).check()
+    for name in ("Cleo", "Ada", "Bob"):
+        pick(page, name)
+    page.locator("li", has_text="Cleo").locator(".select2-selection__choice__remove").click()  # Cleo shall speak last
+    pick(page, "Cleo")
+    assert visitor.faults() == []
     page.get_by_role("button", name="Start with one round").click()
     expect(page.get_by_text("It waits for a worker")).to_be_visible()
+    assert list(Debate.objects.get().seats.values_list("agent__slug", flat=True)) == ["ada", "bob", "cleo"]
     assert visitor.fits
 
     assert work_one(owner=owner_name())
