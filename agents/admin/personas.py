@@ -319,7 +319,8 @@ class AgentAdmin(ModelAdmin[Agent]):
         start = ((number_in(request.GET, "page") or 1) - 1) * PICKED_FROM
         agents = list(found.only(*SEEN_COLUMNS)[start : start + PICKED_FROM + 1])
         results = [
-            {"id": agent.slug, "text": agent.display_name, "html": face(agent)} for agent in agents[:PICKED_FROM]
+            {"id": agent.slug, "text": display.marked(agent.display_name), "html": face(agent)}
+            for agent in agents[:PICKED_FROM]
         ]
         return JsonResponse({"results": results, "pagination": {"more": len(agents) > PICKED_FROM}})
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 from django.urls import reverse_lazy
-from django.utils.html import format_html
+from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
@@ -46,8 +46,8 @@ class AgentsSelect(SearchSelect):
         for index, slug in enumerate(value):
             option = self.create_option(name, slug, slug, True, index)
             if slug in agents:
-                option["label"] = agents[slug].display_name
-                option["attrs"]["data-html"] = str(face(agents[slug]))
+                option["label"] = display.marked(agents[slug].display_name)
+                option["attrs"]["data-html"] = escape(face(agents[slug]))
             options.append(option)
         return [(None, options, 0)]
 

@@ -13,6 +13,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
+from agents.admin.picking import AgentsField
 from agents.kit.admin.access import user_of
 from agents.kit.commands import Cell
 from agents.kit.console import display
@@ -41,7 +42,8 @@ TONES: dict[str, display.Tone] = {"good": "good", "better": "good", "bad": "bad"
 
 StartingForm = request_form(
     ExperimentRequest,
-    *("shipped", "file", "scenario", "scale", "seed", "judge", "actor_model"),
+    *("shipped", "agents", "file", "scenario", "scale", "seed", "judge", "actor_model"),
+    agents=AgentsField(required=False),
     file=forms.FileField(
         label="Scenario of your own",
         required=False,
@@ -73,6 +75,8 @@ class ExperimentAdmin(LogAdmin[Experiment]):
         if not self.has_add_permission(request):
             raise PermissionDenied
         form = StartingForm(_starting_data(request))
+        if not request.user.has_perm("agents.view_agent"):
+            del form.fields["agents"]
 
         def start() -> str:
             experiment = request_experiment(form.asked, user=user_of(request))

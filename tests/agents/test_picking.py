@@ -69,7 +69,10 @@ def test_hostile_names_are_escaped_where_agents_are_picked(root: Client) -> None
 
     for html in (shown, picked):
         assert "<script>" not in html
-        assert "\u202e" not in shown
+        assert "\u202e" not in html
+    assert picked.count("<") == picked.count("<select") + picked.count("<option") + picked.count(
+        "</"
+    )  # no tag but its own
 
 
 def test_agents_are_picked_by_those_who_may_view_them_alone() -> None:

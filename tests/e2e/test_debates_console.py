@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import pytest
 from django.contrib.auth.models import User
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from agents.debates.debate import work_one
 from agents.debates.models import Debate
@@ -16,15 +15,9 @@ from tests.agents.debates.seats import TOPIC, seated
 from tests.console import page_of
 from tests.e2e.axe import grave_faults
 from tests.e2e.conftest import Visitor
+from tests.e2e.picking import pick
 
 pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
-
-
-def pick(page: Page, name: str) -> None:
-    """Pick an agent by a part of its name, with the keyboard."""
-    page.get_by_role("searchbox", name="Agents").press_sequentially(name[:3])
-    expect(page.locator(".select2-results__option")).to_have_text([re.compile(name)])  # no other is left
-    page.keyboard.press("Enter")
 
 
 def test_a_mode_is_chosen_with_the_keyboard_or_by_a_click_on_its_card(
