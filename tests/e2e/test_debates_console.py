@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 from agents.debates.debate import work_one
 from agents.debates.models import Debate
 from agents.kit.models import owner_name
+from tests.agents.debates.finished import make_debate, says
 from tests.agents.debates.seats import TOPIC, seated
 from tests.console import page_of
 from tests.e2e.axe import grave_faults
@@ -69,3 +70,18 @@ def test_a_debate_is_started_and_followed(visit: Callable[..., Visitor], operato
     for scheme in ("light", "dark"):
         visitor.dress(scheme)
         assert grave_faults(page) == []
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+def test_two_debates_are_read_side_by_side(
+    visit: Callable[..., Visitor], operator: User, width: int, scheme: str
+) -> None:
+    agents = seated(2)
+    debate = make_debate([[says(1, "yes"), says(2, "no")]], agents=agents, slug="one")
+    make_debate([[says(1, "no"), says(2, "no")]], agents=agents[::-1], slug="two", mode="adversarial")
+    visitor = visit(operator, page_of(debate), width=width, scheme=scheme)
+    page = visitor.page
+    page.get_by_role("link", name="side by side with debate").click()
+    expect(page.get_by_role("heading", name="side by side")).to_be_visible()
+    expect(page.get_by_text("Seat 2 says no.")).to_have_count(2)
+    assert visitor.faults() == []
