@@ -333,7 +333,8 @@ def _pairs_table(listed: Sequence[_ListedPair], experiment: Experiment, *, pair_
         for arm in (control, pair.arm):
             cells.append(_conversation_cell(environments.get((arm, pair.number)), reads=reads))
         name: object = f"Pair {pair.number}"
-        if reads:
+        is_there = all((arm, pair.number) in environments for arm in (control, pair.arm))
+        if reads and is_there:
             query = urlencode({"arm": pair.arm, "number": pair.number})
             name = display.link(f"{pair_url}?{query}", f"Pair {pair.number}, side by side")
         rows.append((name, *cells, pair.arm, pair.speaks or display.EMPTY))
