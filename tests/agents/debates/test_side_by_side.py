@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils.html import escape
 
 from agents.debates.models import Debate
-from tests.agents.debates.finished import TOPIC, make_debate, says
+from tests.agents.debates.finished import TOPIC, Said, make_debate, says
 from tests.agents.debates.seats import seated
 from tests.console import HOSTILE, page_of, plain, queries, read, signed_in, staff, superuser
 
@@ -100,7 +100,7 @@ def test_answers_are_read_side_by_side_by_those_who_may_view_messages_alone() ->
 
 def test_hostile_answers_are_shown_side_by_side_and_never_run(root: Client) -> None:
     bad = f"{HOSTILE} \u202e {{{{ 7|add:7 }}}}"
-    hostile = [[says(1, "yes", position=bad, reasoning=bad, citations=(bad,)), bad]]
+    hostile: list[list[Said]] = [[says(1, "yes", position=bad, reasoning=bad, citations=(bad,)), bad]]
     left, right = (make_debate(hostile, slug=slug, topic=bad) for slug in ("left", "right"))
     html = read(root, beside(left, right))
 
