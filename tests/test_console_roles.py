@@ -26,6 +26,7 @@ from django.urls import URLPattern, URLResolver, reverse
 
 from agents.chat import ask, begin_chat, chats
 from agents.models import Agent, Channel
+from agents.swarm.models import SwarmPhase
 from correction.models import GateDimensionResult
 from tests.console import Browser, signed_in, superuser
 from tests.listed_rows import MAKERS, people
@@ -44,7 +45,12 @@ OPEN_TO_ALL = {
     "view_on_site",
     "search",
 }
-ROWS_OF: dict[str, type[Model]] = {"channel_id": Channel, "result_id": GateDimensionResult, "agent_id": Agent}
+ROWS_OF: dict[str, type[Model]] = {
+    "channel_id": Channel,
+    "result_id": GateDimensionResult,
+    "agent_id": Agent,
+    "phase_id": SwarmPhase,
+}
 ELSEWHERE: dict[str, object] = {
     "number": 1,
     "position": 1,

@@ -28,12 +28,12 @@ TABLES = (
         icon="notifications",
         empty="Raised when a score or the gate's pass rate fell, the judge is down, a budget is reached or an evaluation failed. None is "
         "good news while a worker runs.",
-        columns="title=alert kind agent times created_at=raised state",
-        filters="acknowledged_at kind agent created_at",
+        columns="title=alert kind agent of_build times created_at=raised state",
+        filters="acknowledged_at kind agent build created_at",
         search="title*",
-        fields=(("", "kind agent times created_at=raised_at last_at=last_raised state deliveries_link"),),
+        fields=(("", "kind agent of_build times created_at=raised_at last_at=last_raised state deliveries_link"),),
         no_speech="title about page",
-        typed="note",
+        typed="note build resolved_in resolved_after back_in",
         prune=Prune(rows=_seen_alerts),
     ),
     Table(

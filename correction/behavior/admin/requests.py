@@ -7,24 +7,36 @@ from contextlib import suppress
 from typing import Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db.models import Count, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.urls import reverse
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin.transcript import transcript_url
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
-from agents.kit.console.display import Tone, word_diff
+from agents.kit.console.display import word_diff
 from agents.kit.console.filters import number_in
 from agents.kit.console.forms import report_done
-from agents.kit.console.site import GrowingTextarea, NumberInput, ReadOnlyAdmin, TextInput, console_action, extend
+from agents.kit.console.site import (
+    GrowingTextarea,
+    NumberInput,
+    ReadOnlyAdmin,
+    TextInput,
+    console_action,
+    console_page,
+    extend,
+)
 from agents.kit.models import LLMCall
 from agents.models import Agent, Message
 from agents.personas.persona import TraitLike, TraitValue, render_persona, values_of
+from correction.behavior.admin.lines import DECIDING, EFFECT_TONES, change, person_url, status_badge
+from correction.behavior.admin.people import person_context
 from correction.behavior.applying import (
     APPLICABLE,
     RETRIABLE,
@@ -36,71 +48,18 @@ from correction.behavior.applying import (
 )
 from correction.behavior.effects import plan_request, queue_effect, result_of
 from correction.behavior.models import MESSAGES, MOST_MESSAGES, UNFINISHED, BehaviorEffect, BehaviorRequest
-from correction.behavior.scope import holds_in, traits_in
+from correction.behavior.scope import holds_in, messages_within, person_of, traits_in
+from correction.behavior.shared import adopt_shared_request, shared_requests
 from correction.behavior.signs import name_key
 from correction.behavior.trait_change import stored_trait
 from evaluation.models import is_heuristic
 
 Status = BehaviorRequest.Status
-TONES: dict[str, Tone] = {
-    Status.QUEUED: "plain",
-    Status.RUNNING: "info",
-    Status.NO_REQUEST: "plain",
-    Status.DETECTED: "plain",
-    Status.APPLIED: "good",
-    Status.PENDING_REVIEW: "warning",
-    Status.REJECTED: "plain",
-    Status.REVERTED: "plain",
-    Status.FAILED: "bad",
-    Status.ERRORED: "bad",
-    Status.CANCELLED: "plain",
-    Status.PAUSED_BUDGET: "warning",
-}
 TIERS = {"gate": "Does it ask for a change?", "extract": "Which change?", "map": "As which trait?"}
-DECIDING = ("behavior.change_behaviorrequest", "agents.change_agent")  # it changes a persona
 MEASURING = ("behavior.view_behaviorrequest", "evaluation.add_evaluationrun")
 READING = "agents.view_message"  # the words, and what was made of them: the tiers quote
 MOST_EFFECTS = 5  # shown
 _SHOWN = ("reviewed_by", "message__channel", "message__user")  # of a request in a line
-
-
-def status_badge(row: BehaviorRequest) -> SafeString:
-    """Return its status; the title says whether a person or the policy decided."""
-    title = ""
-    if row.reviewed_by:
-        title = f"decided by {row.reviewed_by.get_username()}"
-    elif row.automatic:
-        title = "decided automatically"
-    return display.badge(row.get_status_display(), TONES.get(row.status, "plain"), title)
-
-
-def change(row: BehaviorRequest) -> SafeString:
-    """Return ``concise replies 0.5 → 0.9``, or that it is new, and where it holds if not in the whole persona; a dash for no change."""
-    if not row.trait_name:
-        return display.EMPTY
-    strength_before = _stored_strength(row.trait_before)
-    before = format_html("{} ", display.badge("new", "info"))
-    if strength_before:
-        before = format_html("{} → ", strength_before)
-    stops, where = SafeString(), SafeString()
-    if row.operation == BehaviorRequest.Operation.STOP:
-        stops = display.badge("stop", "accent")
-    if row.scope_key:
-        where = format_html(" <bdi>{}</bdi>", display.visible(holds_in(row)))
-    return format_html(
-        '<bdi>{}</bdi> <span class="pl-number">{}{}</span> {}{}',
-        display.visible(row.trait_name),
-        before,
-        _stored_strength(row.trait_after),
-        stops,
-        where,
-    )
-
-
-def _stored_strength(trait: object) -> str:
-    """Return the strength of a stored trait; empty where it has none."""
-    value = trait.get("strength") if isinstance(trait, dict) else None
-    return f"{value:g}" if isinstance(value, int | float) else ""
 
 
 def persona_diff(row: BehaviorRequest) -> SafeString | None:
@@ -183,6 +142,7 @@ def page_context(request: HttpRequest, row: BehaviorRequest) -> dict[str, Any]:
     def url(act: str, is_allowed: bool) -> str:
         return reverse(f"admin:behavior_behaviorrequest_{act}", args=[row.pk]) if is_allowed else ""
 
+    person = person_of(row)
     tiers = []
     for tier, question in TIERS.items():
         result = getattr(row, f"{tier}_result")
@@ -194,6 +154,7 @@ def page_context(request: HttpRequest, row: BehaviorRequest) -> dict[str, Any]:
         "state": status_badge(row),
         "change": change(row),
         "holds": holds_in(row),
+        "person_url": person_url(person) if person else "",
         "where": transcript_url(row.message) if row.message else "",
         "tiers": tiers,
         "diff": persona_diff(row),
@@ -217,7 +178,8 @@ def request_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString:
 
 
 def agent_behavior_panel(request: HttpRequest, agent: Agent) -> SafeString:
-    """Return the panel of the agent's page: how many of its requests have which status, and the newest applied. Two queries.
+    """Return the panel of the agent's page: how many of its requests have which status, and the newest applied, and what several people
+    asked for themselves. Three queries.
 
     Messages that asked for nothing, which are nearly all, are not counted, nor read.
     """
@@ -230,7 +192,10 @@ def agent_behavior_panel(request: HttpRequest, agent: Agent) -> SafeString:
             url = display.list_url(BehaviorRequest, agent__id__exact=agent.pk, status__exact=status.value)
             counts.append({"label": status.label, "count": f"{count_of[status]:,}", "url": url})
     applied = BehaviorRequest.objects.filter(agent=agent, status=Status.APPLIED).select_related(*_SHOWN)
+    may_adopt = request.user.has_perms(DECIDING)
     context = {
+        "shared": shared_requests(agent=agent),
+        "adopt_url": reverse("admin:behavior_behaviorrequest_adopt", args=[agent.pk]) if may_adopt else "",
         "counts": counts,
         "newest": [(row, change(row)) for row in applied.order_by("-applied_at")[:3]],
         "url": display.list_url(BehaviorRequest, agent__id__exact=agent.pk),
@@ -254,11 +219,11 @@ def behavior_notes(request: HttpRequest, messages: list[Message]) -> dict[int, S
 
 
 def effect_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString | None:
-    """Return the panel of effects; None on the page of a request that changed nothing in the whole persona.
+    """Return the panel of effects; None on the page of a request that was never applied.
 
     Its button to judge is there only for users who may, while no evaluation is under way, and where there are messages to judge.
     """
-    if row.status not in (Status.APPLIED, Status.REVERTED) or row.scope_key:
+    if row.status not in (Status.APPLIED, Status.REVERTED):
         return None
     effects = list(BehaviorEffect.objects.filter(request=row).select_related("requested_by")[:MOST_EFFECTS])
     context = {
@@ -268,7 +233,7 @@ def effect_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString | Non
         "effects": [_effect(effect) for effect in effects],
         "request": row,
     }
-    if row.agent is not None:
+    if row.agent is not None and messages_within(row) is not None:
         plan = plan_request(request=row)
         context["plan"] = plan
         context["claim"] = plan.claim.replace("{{agent_name}}", plan.plan.agent.display_name)
@@ -281,8 +246,6 @@ def effect_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString | Non
 
 def _effect(effect: BehaviorEffect) -> dict[str, Any]:
     """Return an effect as the template shows it; without a result where it was not judged (yet)."""
-    # By whether it went as requested; None: that cannot be said.
-    tones: dict[bool | None, Tone] = {True: "good", False: "warning", None: "plain"}
     values = {
         "row": effect,
         "waits": effect.status in UNFINISHED,
@@ -294,7 +257,7 @@ def _effect(effect: BehaviorEffect) -> dict[str, Any]:
     result = result_of(effect)
     if result is not None:
         values["result"] = result
-        values["verdict"] = display.badge(result.verdict, tones[result.as_requested])
+        values["verdict"] = display.badge(result.verdict, EFFECT_TONES[result.as_requested])
         values["unscored"] = result.before_unscored + result.after_unscored
     return values
 
@@ -362,6 +325,31 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
             raise ValueError(f"messages {text[:20]!r}: allowed: a whole number from 1 to {MOST_MESSAGES}")
         effect = queue_effect(request=row, messages=number, user=user_of(request))
         return f"Behaviour request {row.pk} will be evaluated. Evaluation {effect.pk} is queued: a worker (manage.py work) judges it."
+
+    @console_page("person/<str:person>/")
+    def person_view(self, request: HttpRequest, person: str) -> HttpResponse:
+        """Show what a person asked of agents (a key of `correction.behavior.scope.person_of`)."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        context = person_context(request, person)
+        title = f"Requests of {display.marked(context['name'])}"
+        return self.page(request, "admin/behavior/person.html", title, **context)
+
+    @console_page("agent/<int:pk>/adopt/", *DECIDING, post=True)
+    def adopt_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Make what several people asked for the persona's own, and return to the agent's page."""
+        agent = get_object_or_404(Agent, pk=pk)
+        name = request.GET.get("name", "")
+        stops = request.GET.get("stops") == "1"
+        try:
+            trait = adopt_shared_request(agent=agent, name=name, stops=stops, user=user_of(request))
+        except BehaviorError as problem:
+            self.message_user(request, f"Nothing was changed: {problem}.", messages.ERROR)
+        else:
+            self.message_user(
+                request, f"{trait.name} is a trait of the persona now; the versions undo it.", messages.SUCCESS
+            )
+        return HttpResponseRedirect(f"{display.page_url(agent)}?tab=persona")
 
     def get_list_display(self, request: HttpRequest) -> Any:
         """Leave out the words, and what quotes them, for users who may not read messages."""
