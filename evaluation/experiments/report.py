@@ -365,7 +365,7 @@ def _judged_values(
     runs = list(
         evaluations(experiment).filter(judge=judge).select_related("environment_link__environment").order_by("pk")
     )
-    values = _scores_of(runs, scenario)
+    values = scores_of(runs, scenario)
     by_measure: dict[str, dict[str, Values]] = {}
     for measured in scenario.dimensions:
         dimension = str(measured.id)
@@ -397,7 +397,7 @@ def _count_values(values: Mapping[int, Sequence[float]]) -> int:
     return sum(len(of_environment) for of_environment in values.values())
 
 
-def _scores_of(runs: Sequence[EvaluationRun], scenario: Scenario) -> dict[tuple[str, str], dict[int, list[float]]]:
+def scores_of(runs: Sequence[EvaluationRun], scenario: Scenario) -> dict[tuple[str, str], dict[int, list[float]]]:
     """Return the scores of completed evaluations, by dimension and arm, and there by the environment's number.
 
     A dimension that is counted by the judge has its count for a score. What was not scored is left out, and so are scores that were not
