@@ -26,6 +26,12 @@ def outcomes(*files: tuple[str, str], user: User, reset: bool = False) -> dict[s
     return {result.agent.slug: str(result.outcome) for result in results}
 
 
+def held(page: str) -> dict[str, list[str]]:
+    """The files and imports that the preview of personas holds, as its button sends them."""
+    names = ("name", "content", "import")
+    return {name: [unescape(value) for value in re.findall(rf'name="{name}" value="([^"]*)"', page)] for name in names}
+
+
 def test_personas_are_imported_together_and_one_that_was_edited_stays_unless_reset() -> None:
     user = somebody()
     files = ((PERSONA, "guide.yaml"), ("# The Ghost\nYou are a ghost.", "The Ghost.md"), (CARD, "card.json"))
@@ -43,10 +49,11 @@ def test_personas_are_imported_together_and_one_that_was_edited_stays_unless_res
 def test_the_form_imports_personas_and_says_what_became_of_each() -> None:
     client = signed_in(somebody())
     files = [file(PERSONA, "guide.yaml"), file("# The Ghost\nYou are a ghost.", "ghost.md")]
-    html = plain(client.post(ADD, {"files": files, "personas": "1"}, follow=True).content.decode())
+    page = client.post(ADD, {"files": files}).content.decode()
+    html = plain(client.post(ADD, {"personas": "1", **held(page)}, follow=True).content.decode())
     assert "Harbour Guide: new" in html
     assert "The Ghost: new" in html
-    answer = signed_in(staff("agents.add_message", username="op")).post(ADD, {"files": file(CARD), "personas": "1"})
+    answer = signed_in(staff("agents.add_message", username="op")).post(ADD, {"files": file(CARD, "card.json")})
     assert "that needs agents.add_agent" in answer.content.decode()
 
 
@@ -86,18 +93,17 @@ def test_no_agent_has_the_id_that_stands_for_everybody() -> None:
 
 def test_the_preview_shows_personas_and_imports_the_same_files() -> None:
     client = signed_in(somebody())
-    page = client.post(ADD, {"preview": "1", "files": [file(PERSONA, "guide.yaml")]}).content.decode()
+    page = client.post(ADD, {"files": [file(PERSONA, "guide.yaml")]}).content.decode()
     assert "Dry and exact." in page
     assert not Agent.objects.exists()
 
-    held = {name: unescape(re.search(rf'name="{name}" value="([^"]*)"', page)[1]) for name in ("name", "content")}  # type: ignore[index]
-    client.post(ADD, {"personas": "1", **held})
+    client.post(ADD, {"personas": "1", **held(page)})
     assert Agent.objects.get().system_prompt.startswith("You are the harbour guide.")
 
 
 def test_a_preview_names_a_bad_file_and_one_that_came_back_damaged() -> None:
     client = signed_in(somebody())
-    page = client.post(ADD, {"preview": "1", "files": [file("slug: [", "guide.yaml")]}).content.decode()
+    page = client.post(ADD, {"files": [file("slug: [", "guide.yaml")]}).content.decode()
     assert "Nothing was stored: guide.yaml" in page
 
     page = client.post(ADD, {"personas": "1", "name": "guide.yaml", "content": "A"}).content.decode()
