@@ -129,6 +129,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             problem=problem,
             most_bytes=settings.IMPORT_MOST_BYTES,
             most=filesizeformat(settings.IMPORT_MOST_BYTES),
+            jobs=self._imports_to_go_on_with(request),
             keep_days=f"{settings.IMPORT_KEEP_DAYS:g}",
             formats=[form.label for form in FORMATS.values()],
             read_as=request.POST.get("read_as", ""),
@@ -164,20 +165,21 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         previews = None
         if files.personas:
             previews = personas.preview_uploaded(files.personas, user=user, reset=False)
-        jobs = []
+        jobs = self._imports_to_go_on_with(request)
         for file in files.transcripts:
             job = upload(upload=file, user=user)
             self.log_addition(request, job, "uploaded")
             jobs.append(job)
         if previews is None:
-            return HttpResponseRedirect(self.url("change", jobs[0]))
+            return HttpResponseRedirect(self.url("change", jobs[-len(files.transcripts)]))
         if sum(file.size for file in files.personas) > MOST_PREVIEWED:
             return self._import_personas(request, files.personas, jobs)
         return self._show_preview(request, files.personas, previews, jobs)
 
     def _imports_to_go_on_with(self, request: HttpRequest) -> list[Import]:
-        """Return the imports that were uploaded together with personas, as the preview of these holds them."""
-        keys = [key for key in request.POST.getlist("import") if key.isdecimal() and len(key) < 19]
+        """Return the imports that wait for personas, as the form holds them: uploaded together with these, or in need of them."""
+        given = request.POST if request.method == "POST" else request.GET
+        keys = [key for key in given.getlist("import") if key.isdecimal() and len(key) < 19]
         return list(stored_of(user_of(request)).filter(pk__in=keys[:MOST_UNFINISHED], status__in=Import.EDITABLE))
 
     def _show_preview(
@@ -282,6 +284,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         if can_edit:
             context["form"] = form or ImportForm(None, job=job)
             context["suggested"] = suggested_agents()
+            context["may_import_personas"] = personas.may_import(user)
             context |= _questions_shown(job, request.GET.get("question", ""))
         if is_editable and "new" in job.contents:
             context |= _contents_shown(job, may_read=may_read)

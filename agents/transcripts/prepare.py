@@ -174,6 +174,7 @@ class Tally:
 
     Attributes:
         skipped: How many entries are no messages, by reason. `skipped_lines`: the lines of the first `MOST_LINES` of each.
+        first_system_prompt: How the first of the system prompts begins.
         not_understood: How many of them are lines that the reader could not read. `first_not_understood`: the first three.
         guesses: What the reader had to assume about the file.
         first, last: When the first and the last message with a time were sent. `undated`: how many messages have none.
@@ -185,6 +186,7 @@ class Tally:
     read: int = 0
     messages: int = 0
     system_prompts: int = 0
+    first_system_prompt: str = ""
     skipped: Counter[str] = field(default_factory=Counter)
     not_understood: int = 0
     first_not_understood: list[str] = field(default_factory=list)
@@ -270,6 +272,7 @@ def _as_text(moment: datetime | None) -> str:
 
 
 MOST_LINES = 5
+PROMPT_KEPT = 1_000  # characters
 WARN_NOT_UNDERSTOOD = 0.02  # share of the entries of a file
 MOST_NOT_UNDERSTOOD = 0.2  # share of them
 SLUG_LIMIT = 120
@@ -411,6 +414,7 @@ class Preparer:
                     self.tally.skip(record)
                 elif record.kind == "system":
                     self.tally.system_prompts += 1
+                    self.tally.first_system_prompt = self.tally.first_system_prompt or record.text[:PROMPT_KEPT]
                 else:
                     yield self._prepared(record)
             except (OptionError, ValueError) as error:

@@ -216,7 +216,7 @@ def _carry_out(job: Import, owner: str) -> dict[str, Any] | None:
             ended = carry_out(job, _Report(job, owner))
         except NotPossible as problem:
             return {"status": Status.FAILED, "error": str(problem), "contents": job.contents}
-    quoting_the_file = ("sample", "warnings", "examples", "columns", "asks")
+    quoting_the_file = ("sample", "warnings", "examples", "columns", "asks", "first_system_prompt")
     contents = {key: value for key, value in job.contents.items() if key not in quoting_the_file}
     if not job.finish(owner=owner, contents=contents, **_AT_REST, **ended):
         raise LeaseLost("another worker has it, or it was cancelled")
@@ -411,6 +411,7 @@ def _inspect(job: Import, path: Path, options: ReadOptions, *, most: int | None)
         "asks": {guess.question: {"answer": guess.answer, "example": guess.example} for guess in asked},
         "warnings": [_in_words_of_the_page(warning) for warning in tally.warnings() if warning not in asked_texts],
         "system_prompts": tally.system_prompts,
+        "first_system_prompt": preparer.cleaner.text(tally.first_system_prompt),
         "replaced_characters": preparer.cleaner.replaced,
         "cut_texts": preparer.cleaner.cut,
         "sample": [_sample_row(message) for message in contents.sample],

@@ -7,6 +7,7 @@ options. Which questions were answered, and how, is stored with the import.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -75,6 +76,10 @@ class Question:
     is_list: bool = False
     folded: list[Option] = field(default_factory=list)
     folded_as: str = ""
+
+    @property
+    def is_about_agent(self) -> bool:
+        return self.id.startswith(AGENT)
 
     @property
     def answer(self) -> str:
@@ -178,7 +183,7 @@ def _about_speakers(job: Import, options: ReadOptions) -> list[Question]:
         return [who]
     slugs = {row["name"]: row["slug"] for row in rows}
     asked = [name for name in bots if name in slugs and (not slugs[name] or name in options.speaker_map)]
-    return [who, *_which_agents(asked, options)]
+    return [who, *_which_agents(asked, options, job.contents.get("first_system_prompt", ""))]
 
 
 def _likely_bots(rows: Sequence[Mapping[str, Any]], conversations: int) -> tuple[list[str], bool]:
@@ -198,8 +203,8 @@ def _likely_bots(rows: Sequence[Mapping[str, Any]], conversations: int) -> tuple
     return [], False
 
 
-def _which_agents(names: Sequence[str], options: ReadOptions) -> list[Question]:
-    """Return for each of these speakers which agent it is; the guess is the agent of the nearest name, or the only one."""
+def _which_agents(names: Sequence[str], options: ReadOptions, system_prompt: str) -> list[Question]:
+    """Return for each of these speakers which agent it is."""
     if not names:
         return []
     agents = list(Agent.objects.listed().order_by("slug").values_list("slug", "display_name")[:MOST_AGENTS])
@@ -214,24 +219,27 @@ def _which_agents(names: Sequence[str], options: ReadOptions) -> list[Question]:
                 text=f"Which agent is {name}?",
                 name=name,
                 options=offered,
-                chosen=[_nearest_agent(name, agents) if chosen is None else chosen],
+                chosen=[_likely_agent(name, agents, system_prompt) if chosen is None else chosen],
                 is_open=chosen is None,
                 is_list=True,
-                help="If the agent is not here yet, import its persona first: this file is kept.",
             )
         )
     return questions
 
 
-def _nearest_agent(name: str, agents: Sequence[tuple[str, str]]) -> str:
-    """Return the slug of the agent whose slug or name is nearest to a speaker's, else that of the only one; empty = none."""
+def _likely_agent(name: str, agents: Sequence[tuple[str, str]], system_prompt: str) -> str:
+    """Return the slug of the agent with the nearest name, else of the one that the system prompt names, else of the only one; empty = none."""
     slug_of: dict[str, str] = {}
     for slug, display_name in agents:
         slug_of[display_name.casefold()] = slug
         slug_of[slug.casefold()] = slug
-    near = difflib.get_close_matches(name.casefold(), slug_of, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name.casefold(), slug_of, n=1, cutoff=0.75)
     if near:
         return slug_of[near[0]]
+    words = f" {' '.join(re.findall(r'[^\W_]+', system_prompt.casefold()))} "
+    named = {slug for known_name, slug in slug_of.items() if f" {known_name} " in words}
+    if len(named) == 1:
+        return named.pop()
     return agents[0][0] if len(agents) == 1 else NONE
 
 
