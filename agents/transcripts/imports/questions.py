@@ -236,8 +236,8 @@ def _likely_agent(name: str, agents: Sequence[tuple[str, str]], system_prompt: s
     near = difflib.get_close_matches(name.casefold(), slug_of, n=1, cutoff=0.75)
     if near:
         return slug_of[near[0]]
-    words = f" {' '.join(re.findall(r'[^\W_]+', system_prompt.casefold()))} "
-    named = {slug for known_name, slug in slug_of.items() if f" {known_name} " in words}
+    words = " ".join(re.findall(r"\w+", system_prompt.casefold()))
+    named = {slug for known_name, slug in slug_of.items() if f" {known_name} " in f" {words} "}
     if len(named) == 1:
         return named.pop()
     return agents[0][0] if len(agents) == 1 else NONE

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from html import unescape
-
 import pytest
 from django.contrib.auth.models import User
 
@@ -12,7 +9,7 @@ from agents.admin.personas import AgentForm
 from agents.models import Agent, PersonaVersion
 from agents.personas.persona import save_persona
 from agents.transcripts.imports.personas import NotImported, import_uploaded
-from tests.agents.transcripts.imports.uploading import ADD, PERSONA, file, lines, somebody
+from tests.agents.transcripts.imports.uploading import ADD, PERSONA, file, held, lines, somebody
 from tests.console import plain, signed_in, staff
 
 pytestmark = pytest.mark.django_db
@@ -24,12 +21,6 @@ PARTS = PERSONA + "traits: [{name: dry}]\nmemory_blocks: [{label: notes}]\n"
 def outcomes(*files: tuple[str, str], user: User, reset: bool = False) -> dict[str, str]:
     results = import_uploaded([file(text, name) for text, name in files], user=user, reset=reset)
     return {result.agent.slug: str(result.outcome) for result in results}
-
-
-def held(page: str) -> dict[str, list[str]]:
-    """The files and imports that the preview of personas holds, as its button sends them."""
-    names = ("name", "content", "import")
-    return {name: [unescape(value) for value in re.findall(rf'name="{name}" value="([^"]*)"', page)] for name in names}
 
 
 def test_personas_are_imported_together_and_one_that_was_edited_stays_unless_reset() -> None:
