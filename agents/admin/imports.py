@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 from urllib.parse import unquote
@@ -235,7 +236,8 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         if len(results) > MOST_SAID:
             self.message_user(request, f"{len(results) - MOST_SAID} more personas were imported.", messages.SUCCESS)
         for job in jobs:
-            preview(job, ReadOptions(**job.choices))
+            with suppress(NotNow):  # it was begun or discarded meanwhile
+                preview(job, ReadOptions(**job.choices))
         if jobs:
             return HttpResponseRedirect(self.url("change", jobs[0]))
         return HttpResponseRedirect(reverse("admin:agents_agent_changelist"))

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
 from agents.models import Agent, Import, Message
+from agents.transcripts.imports.jobs import PREVIEWED
 from agents.transcripts.imports.questions import open_question, questions_of
-from tests.agents.transcripts.imports.uploading import ADD, PERSONA, file, held, lines, somebody, support_log, upload, work
+from tests.agents.transcripts.imports.uploading import (
+    ADD,
+    PERSONA,
+    file,
+    held,
+    lines,
+    somebody,
+    support_log,
+    upload,
+    work,
+)
 from tests.console import page_of, plain, read, signed_in
 from tests.factories import make_agent
 
@@ -117,7 +129,7 @@ def test_answers_can_be_changed_and_others_stay(console: Client) -> None:
     assert job.choices["columns"] == {"channel": ""}
     press_import(console, job)
     first = Message.objects.earliest("position")
-    assert (first.sent_at.isoformat(), first.tags) == ("2026-11-01T07:00:00+00:00", {})
+    assert (first.sent_at, first.tags) == (datetime(2026, 11, 1, 7, tzinfo=UTC), {})
 
 
 def test_another_bot_and_no_agent_at_all_can_be_answered(console: Client) -> None:
@@ -203,7 +215,11 @@ def test_files_of_every_kind_are_taken_together(console: Client) -> None:
         file(TALK),
     ]
     page = console.post(ADD, {"files": files}).content.decode()
-    assert list(Import.objects.order_by("pk").values_list("name", flat=True)) == ["openai.json", "chat.csv", "talk.jsonl"]
+    assert list(Import.objects.order_by("pk").values_list("name", flat=True)) == [
+        "openai.json",
+        "chat.csv",
+        "talk.jsonl",
+    ]
     assert not Agent.objects.filter(slug="nora").exists()
 
     following = console.post(ADD, {"personas": "1", **held(page)})
@@ -269,3 +285,19 @@ def test_skipped_entries_are_named_with_their_lines_afterwards(console: Client) 
 
     assert "2 messages in 1 conversation stored" in html
     assert "2 skipped: empty message (lines 3, 5)" in html
+
+
+def test_an_agent_that_is_found_only_behind_the_preview_is_asked_for(console: Client) -> None:
+    make_agent()
+    talk = (
+        '{"plumbline": "transcript", "version": 1, "channel": "q"}\n' + '{"agent": "ada", "text": "Yes."}\n' * PREVIEWED
+    )
+    job = upload(console, file(talk + '{"agent": "guide", "text": "Fog."}\n'))
+    answer(console, job, "bot", "ada")
+    press_import(console, job)
+    assert (job.status, asked(job)) == ("failed", "agent.guide")
+
+    answer(console, job, "agent.guide", "")
+    press_import(console, job)
+
+    assert job.status == "completed"

@@ -1,4 +1,4 @@
-"""What users do with an uploaded transcript (upload, choose, cancel, discard, undo), and what a worker does for it."""
+"""What users do with an uploaded transcript (upload, answer, choose, cancel, discard, undo), and what a worker does for it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ from agents.kit.running import check_stop, retry_on_outage
 from agents.kit.work.queues import do_next, wake_workers
 from agents.models import Channel, ChannelMember, Import, ImportChunk, Message
 from agents.transcripts.importer import AUTO, BATCH, PreparedTranscript, ReadOptions, Transcript, import_transcript
+from agents.transcripts.imports.questions import BOT, NotAnAnswer, options_with, questions_of
 from agents.transcripts.imports.uploads import drop, is_stored, plain_name, store, write_out
 from agents.transcripts.prepare import Prepared, Preparer
-from agents.transcripts.imports.questions import BOT, NotAnAnswer, options_with, questions_of
+from agents.transcripts.readers import detect
 from agents.transcripts.readers.csv_table import columns_of, header_of, usual_tags
 from agents.transcripts.records import OptionError
 from agents.transcripts.store import NotEntitled, check_rights, count_batch, rights_of
@@ -120,7 +121,8 @@ def preview(
 ) -> None:
     """Store other choices and what the file holds with them, read up to `PREVIEWED` messages; at first usual columns become tags.
 
-    Who is who is forgotten when the file has other speakers with these choices. Where the file cannot be read with these choices, the import is stored as failed, with the reason.
+    Who is who is forgotten when the file has other speakers with these choices. Where it cannot be read with them, the import is
+    stored as failed, with the reason.
 
     Raises:
         NotNow: The import is in progress or done, or its file is not stored any more.
@@ -325,10 +327,11 @@ def _column_values(job: Import, path: Path, header: Sequence[str]) -> dict[str, 
 
 
 def _columns(job: Import, path: Path) -> list[str]:
-    """Return the columns of a CSV file; empty for every other."""
-    if path.suffix in (".csv", ".tsv"):
-        with suppress(FileError):
-            return [name[:100] for name in header_of(Source(path, name=job.name))[:MOST_COLUMNS]]
+    """Return the columns of a CSV file, by its name or by what it holds; empty for every other."""
+    with suppress(FileError):
+        source = Source(path, name=job.name)
+        if path.suffix in (".csv", ".tsv") or detect(source) == "csv":
+            return [name[:100] for name in header_of(source)[:MOST_COLUMNS]]
     return []
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -20,6 +21,7 @@ from agents.models import Agent, Import
 from agents.transcripts.importer import DAY_FIRST, MONTH_FIRST, ReadOptions
 from agents.transcripts.readers.csv_table import column_map, tag_key, usual_tag
 from agents.transcripts.readers.plumbline import MESSAGE_KEYS
+from agents.transcripts.records import OptionError
 
 BOT = "bot"
 AGENT = "agent."  # and the speaker's name
@@ -157,7 +159,8 @@ def _about_speakers(job: Import, options: ReadOptions) -> list[Question]:
     if not rows:
         return []
     likely, is_certain = _likely_bots(rows, job.contents["channels_total"])
-    bots = job.answers[BOT] if BOT in job.answers else likely
+    bots = list(job.answers.get(BOT, likely))
+    bots += [row["name"] for row in rows if row["why"] and row["name"] not in bots]  # must be decided before the import
     examples = job.contents.get("examples", {})
     offered = [Option(row["name"], row["name"], examples.get(row["name"], ()), row["messages"]) for row in rows]
     first = [option for option in offered if option.value in likely]
@@ -172,7 +175,7 @@ def _about_speakers(job: Import, options: ReadOptions) -> list[Question]:
         text="Who is the bot?",
         name="Bot",
         options=first + others,
-        chosen=list(bots) or [row["name"] for row in rows[:1] if BOT not in job.answers],
+        chosen=bots or [row["name"] for row in rows[:1] if BOT not in job.answers],
         is_open=BOT not in job.answers and not is_certain,
         help="Its messages can be measured. Choose several if several speakers are agents of yours, none if nobody is.",
         several=True,
@@ -228,7 +231,7 @@ def _which_agents(names: Sequence[str], options: ReadOptions, system_prompt: str
 
 
 def _likely_agent(name: str, agents: Sequence[tuple[str, str]], system_prompt: str) -> str:
-    """Return the slug of the agent with the nearest name, else of the one that the system prompt names, else of the only one; empty = none."""
+    """Return the slug of the agent with the nearest name, else of the one the system prompt names, else of the only one; empty = none."""
     slug_of: dict[str, str] = {}
     for slug, display_name in agents:
         slug_of[display_name.casefold()] = slug
@@ -249,32 +252,38 @@ class _Table:
 
     def __init__(self, contents: Mapping[str, Any], options: ReadOptions) -> None:
         header = [str(name) for name in contents.get("header", ())]
+        self._is_read = bool(contents.get("messages"))
         self._columns: Mapping[str, Mapping[str, Any]] = contents.get("columns", {})
         self._asks: Mapping[str, Mapping[str, str]] = contents.get("asks", {})
-        self._columns_read: dict[str, str] = {}  # our field, or tags.KEY, to the column
-        if len(header) > 1 and tuple(header) != MESSAGE_KEYS and contents.get("format", "csv") == "csv":
-            for name, index in column_map(header, options.columns).items():
-                self._columns_read[name] = header[index]
-            self._is_table = True
-        else:
-            self._is_table = False
         self._options = options
+        self._columns_read: dict[str, str] = {}  # our field, or tags.KEY, to the column
+        is_csv = len(header) > 1 and tuple(header) != MESSAGE_KEYS and contents.get("format", "csv") == "csv"
+        self._is_table = is_csv and bool(self._columns)
+        if self._is_table:
+            with suppress(OptionError):  # a column that is not among those shown
+                for name, index in column_map(header, options.columns).items():
+                    self._columns_read[name] = header[index]
 
     def needed_columns(self) -> list[Question]:
         """Return which columns hold the texts and the speakers, without which nothing can be read, where their names do not say it."""
         questions: list[Question] = []
-        if not self._is_table or not self._columns:
+        if not self._is_table:
             return questions
         read = self._columns_read
-        if "text" not in read or "text" in self._options.columns:
+        chosen = self._options.columns
+        if self._is_open("text") or "text" in chosen:
             longest = self._free("text")
             longest.sort(key=lambda name: self._columns[name]["length"], reverse=True)
             questions.append(self._column_question("text", "Which column holds the texts?", longest))
-        if not {"speaker", "role"} & set(read) or "speaker" in self._options.columns:
+        if (self._is_open("speaker") and "role" not in read) or "speaker" in chosen:
             names = self._free("speaker")
             names.sort(key=self._unlike_a_speaker)
             questions.append(self._column_question("speaker", "Which column says who speaks?", names))
         return questions
+
+    def _is_open(self, name: str) -> bool:
+        """Return whether nothing can be read because no column is known for a field."""
+        return name not in self._columns_read and not self._is_read
 
     def _free(self, wanted: str) -> list[str]:
         """Return the columns that hold nothing else than the wanted field."""
@@ -289,7 +298,7 @@ class _Table:
             name=name.capitalize(),
             options=[self._option(column) for column in columns[:MOST_COLUMNS]],
             chosen=[column] if column else list(columns[:1]),
-            is_open=column is None,
+            is_open=self._is_open(name),
         )
 
     def _option(self, column: str) -> Option:
@@ -303,9 +312,11 @@ class _Table:
 
     def questions(self, answers: Mapping[str, Any]) -> list[Question]:
         """Return which column holds the conversation, and which are tags."""
-        if not self._is_table or not self._columns:
+        if not self._is_table:
             return []
-        used = {column for name, column in self._columns_read.items() if name != CHANNEL and not name.startswith("tags.")}
+        used = {
+            column for name, column in self._columns_read.items() if name != CHANNEL and not name.startswith("tags.")
+        }
         free = [name for name, values in self._columns.items() if name not in used and values["repeats"]]
         questions = []
         guess = self._asks.get(CHANNEL, {}).get("answer", "")
