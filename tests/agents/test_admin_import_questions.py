@@ -301,3 +301,24 @@ def test_an_agent_that_is_found_only_behind_the_preview_is_asked_for(console: Cl
     press_import(console, job)
 
     assert job.status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        ("Grüße".encode("latin-1"), "chat.csv"),
+        (b"\xff\xfe" + "speaker,text\n".encode("utf-16-le"), "prompt.md"),
+        (b"\x89PNG\r\n\x1a\n", "picture.jsonl"),
+        (b"[" * 5_000, "deep.json"),
+        (b'{"display_name": "X"', "half.json"),
+        (b"speaker,text\nAda,a,b\n", "<img src=x onerror=alert(1)>.csv"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_why_and_offers_no_import(console: Client, content: bytes, name: str) -> None:
+    job = upload(console, file(content, name))
+
+    html = read(console, page_of(job))
+
+    assert (job.status, bool(job.error)) == ("failed", True)
+    assert "<img" not in html.split('class="pl-config"')[1]
+    assert 'name="import"' not in html
