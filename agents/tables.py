@@ -193,7 +193,9 @@ TABLES = (
         # What is in a file of any format is told by no key: all of them go, for importing one again would bring the words back.
         erase=(
             Erase(
-                columns="name choices contents result error", rows=(matching(_read_files),), emptied="choices contents"
+                columns="name choices answers contents result error",
+                rows=(matching(_read_files),),
+                emptied="choices answers contents",
             ),
         ),
         no_speech="doing",

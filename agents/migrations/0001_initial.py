@@ -86,6 +86,7 @@ class Migration(FirstMigration):
                 ('size', models.PositiveBigIntegerField(default=0, help_text='of the file, in bytes')),
                 ('undoing', models.BooleanField(default=False, help_text='a worker is to undo it, or did')),
                 ('choices', models.JSONField(blank=True, default=dict, help_text='what was chosen: format, channel, speakers, tags, columns, time zone')),
+                ('answers', models.JSONField(blank=True, default=dict, help_text='which questions about the file were answered, and how')),
                 ('contents', models.JSONField(blank=True, default=dict, help_text='what is in the file, as far as it was read')),
                 ('result', models.JSONField(blank=True, default=dict, help_text='what was imported')),
                 ('doing', models.CharField(blank=True, default='', help_text='what the worker does with it', max_length=60)),

@@ -46,7 +46,7 @@ def change(row: BehaviorRequest) -> SafeString:
     """Return ``concise replies 0.5 → 0.9``, or that it is new, and where it holds if not in the whole persona; a dash for no change."""
     if not row.trait_name:
         return display.EMPTY
-    strength_before = _stored_strength(row.trait_before)
+    strength_before = stored_strength(row.trait_before)
     before = format_html("{} ", display.badge("new", "info"))
     if strength_before:
         before = format_html("{} → ", strength_before)
@@ -59,13 +59,13 @@ def change(row: BehaviorRequest) -> SafeString:
         '<bdi>{}</bdi> <span class="pl-number">{}{}</span> {}{}',
         display.visible(row.trait_name),
         before,
-        _stored_strength(row.trait_after),
+        stored_strength(row.trait_after),
         stops,
         where,
     )
 
 
-def _stored_strength(trait: object) -> str:
+def stored_strength(trait: object) -> str:
     """Return the strength of a stored trait; empty where it has none."""
     value = trait.get("strength") if isinstance(trait, dict) else None
     return f"{value:g}" if isinstance(value, int | float) else ""

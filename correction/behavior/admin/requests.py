@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.urls import reverse
-from django.utils.html import format_html_join
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin.chat import add_message_actions
@@ -39,7 +39,7 @@ from agents.kit.console.site import (
 from agents.kit.models import LLMCall
 from agents.models import Agent, Message
 from agents.personas.persona import TraitLike, TraitValue, render_persona, values_of
-from correction.behavior.admin.lines import DECIDING, EFFECT_TONES, change, person_url, status_badge
+from correction.behavior.admin.lines import DECIDING, EFFECT_TONES, change, person_url, status_badge, stored_strength
 from correction.behavior.admin.people import person_context
 from correction.behavior.applying import (
     APPLICABLE,
@@ -115,7 +115,7 @@ def _heard(row: BehaviorRequest, user: User | AnonymousUser) -> SafeString:
         why = display.shortened(row.why or row.error, MOST_OF_WHY)
         heard = "Heard as a request:" if row.status == Status.DETECTED else "Not heard as a request:"
         return format_html('{} <span class="pl-text" dir="auto">{}</span>', heard, display.visible(why or "no reason"))
-    before, after = _stored_strength(row.trait_before), _stored_strength(row.trait_after)
+    before, after = stored_strength(row.trait_before), stored_strength(row.trait_after)
     strength = f"{before} → {after}" if before else after
     if row.operation == BehaviorRequest.Operation.STOP:
         strength += ", stopped"
