@@ -18,8 +18,6 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.template.defaultfilters import filesizeformat
 from django.urls import reverse
-from django.utils import timezone
-from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -27,6 +25,7 @@ from agents.admin.import_forms import ImportForm, suggested_agents
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
 from agents.kit.console.site import ReadOnlyAdmin, console_action, console_page
+from agents.kit.text.wording import time_text
 from agents.kit.work.worker import alive
 from agents.models import Agent, Channel, Import
 from agents.personas.persona import Outcome, UpsertResult
@@ -508,7 +507,7 @@ def _at_lines(lines: Sequence[int], count: int) -> str:
 
 
 def _moment_text(iso: str) -> str:
-    return date_format(timezone.localtime(datetime.fromisoformat(iso)), "j M Y, H:i")
+    return time_text(datetime.fromisoformat(iso))
 
 
 def _channel_links(slugs: Collection[str]) -> dict[str, SafeString]:

@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from agents.kit.capability import declared_list
-from agents.kit.text.wording import counted
+from agents.kit.text.wording import counted, time_text
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationSchedule
@@ -186,7 +186,9 @@ def _make_runs(schedule: EvaluationSchedule, until: datetime) -> Fired:
     for agent in agents_of(schedule):
         earlier = unfinished_by_agent.get(agent.pk)
         if earlier is not None:
-            skipped[agent.slug] = f"evaluation {earlier.pk} of {earlier.created_at:%Y-%m-%d %H:%M} is {earlier.status}"
+            skipped[agent.slug] = (
+                f"evaluation {earlier.pk} of {time_text(earlier.created_at, zone=True)} is {earlier.status}"
+            )
             continue
         spec = RunSpec(
             agent=agent,
