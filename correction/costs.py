@@ -314,7 +314,7 @@ class _Group:
 
 
 def _added_by_group(grouping: Grouping, combinations: Iterable[Mapping[str, Any]]) -> dict[_Group, dict[str, Any]]:
-    """Add up the sums of the combinations that belong to the same row: of the same key, and of the same purpose where that is told apart.
+    """Add up the sums of the combinations that belong to the same row: of the same key, and of the same purpose where that is a key.
 
     Args:
         combinations: Rows with ``k_NAME`` for each key and ``s_NAME`` for each sum.

@@ -219,7 +219,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
     ) -> HttpResponse:
         """Import personas, and tell the user what became of each: of 20 by name, of more how many.
 
-        Leads to the first of the imports that were uploaded with them, whose speakers are recognised anew; without one to the list of
+        Leads to the first of the imports that were uploaded with them, whose speakers are recognised again; without one to the list of
         agents. Personas that were edited here stay as they are, unless ``reset`` is chosen.
 
         Raises:
@@ -340,10 +340,10 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
     def _decide(
         self, request: HttpRequest, job: Import, carry_out: Callable[[Import], None], done: str, **who: bool
     ) -> str:
-        """Carry out a decision of the user who uploaded the import; return what is told of it.
+        """Carry out a decision of the user who uploaded the import; return what the page says of it.
 
         Args:
-            done: What is told after ``Import 12``.
+            done: What the page says after ``Import 12``.
             who: ``or_superuser=True`` lets a superuser decide, too.
 
         Raises:
@@ -395,10 +395,10 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
 
 
 def _questions_shown(job: Import, wanted: str) -> dict[str, Any]:
-    """Return the question that is asked now, those before it, which can be answered anew, and how many are open.
+    """Return the question that is asked now, those before it, which can be answered again, and how many are open.
 
     Args:
-        wanted: The question that the user wants to answer anew.
+        wanted: The question that the user wants to answer again.
     """
     questions = questions_of(job)
     current = next((question for question in questions if question.id == wanted), open_question(questions))

@@ -394,7 +394,7 @@ def by_rules(*, trigger: Message, transcript: Sequence[Message], state: DialogSt
     earlier_texts = [message.text[:MESSAGE_CHARACTERS] for message in earlier]
     missing = _missing_information(text, earlier_texts, state)
     if missing:
-        calibration.risk = 0.9  # surely worth a question
+        calibration.risk = 0.9  # certainly worth a question
         calibration.missing = [information.name for information in missing]
         calibration.question = missing[0].question
         calibration.cannot = missing[0].cannot

@@ -425,7 +425,7 @@ def _calibration_of(row: SwarmTurn) -> MessageCalibration:
     return MessageCalibration.model_validate(row.calibration.get("reading", {}))
 
 
-# -- what the agent is told
+# -- what the agent's prompt says
 def _offer_tools(turn: Turn, context: SwarmContext) -> None:
     """Offer the agent the tools of its swarms that are installed, and set the temperature of the first main phase.
 

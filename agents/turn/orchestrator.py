@@ -87,7 +87,7 @@ class LeasedTurn:
         rejected: Texts of this turn that were sent back.
         refusals: What the tools said of the last calls that could not be carried out, up to one that could.
         ended: Whether a tool ended the turn. `answered`: whether the last reply asked for no tool.
-        reminded: Whether the model was told that a typed answer is given by the tool.
+        reminded: Whether a prompt said to the model that a typed answer is given by the tool.
         cancelled: Whether the turn is to end, as of the last renewal of the lease.
     """
 
@@ -443,7 +443,7 @@ def run_turn(run: Run, *, owner: str) -> Run:
         run.refresh_from_db()
         is_ours = run.is_leased_by(owner)
     else:
-        is_ours = run.acquire(owner=owner, lease=lease())  # reads the row anew
+        is_ours = run.acquire(owner=owner, lease=lease())  # reads the row again
     if is_ours:
         carry_out(run, lambda run: _take_turn(run, owner), owner=owner)
     run.refresh_from_db()

@@ -440,7 +440,7 @@ class _Sentence:
         return _pattern(words_after).fullmatch(self.rest[found.end :]) is not None
 
     def is_foreign_fragment(self) -> bool:
-        """Return whether it is a short sentence, surely not English, with a word of an order: "keine Emojis"."""
+        """Return whether it is a short sentence, certainly not English, with a word of an order: "keine Emojis"."""
         if not self.is_only_language or self.language.name == "en" or len(self.rest.split()) > 4:
             return False
         return self.language.has(self.rest, *ORDER_BEGINNINGS)
@@ -821,7 +821,7 @@ class _Sentence:
         return self.parse_lasting_order(form, body)
 
     def parse_way_of_speaking(self, form: str, match: Match) -> ParsedRequest:
-        """Return a request to speak like somebody or in some way; without a trait's name where the words name nothing.
+        """Return a request to speak like another person or in some way; without a trait's name where the words name nothing.
 
         Args:
             match: Of the pattern ``speaking like``: the words are in its group ``what``, or in ``other`` or ``act`` for a person.

@@ -84,7 +84,7 @@ class Guardrail(View):
     def handle_exception(self, exc: Exception) -> Response:
         """Answer a crash, and a call that is too large, with 503.
 
-        LiteLLM lets the text pass then, where it is told to (`fail_open`); any other error ends the client's reply.
+        LiteLLM lets the text pass then, where it is configured so (`fail_open`); any other error ends the client's reply.
         """
         if isinstance(exc, BodyTooLarge):
             return super().handle_exception(Unavailable(str(exc.detail)))

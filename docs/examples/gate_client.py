@@ -26,7 +26,7 @@ REFUSED: list[str] = []  # answers that no retry will change: a wrong token, add
 
 
 def post(path: str, body: dict[str, Any], seconds: float) -> Any:
-    """The answer, within so many seconds in all: a socket's own timeout counts every read anew."""
+    """The answer, within so many seconds in all: a socket's own timeout counts each read by itself."""
     headers = {"Authorization": f"Token {TOKEN}", "Content-Type": "application/json", "Idempotency-Key": uuid4().hex}
     request = Request(URL + path, json.dumps(body).encode(), headers)
     try:

@@ -5,9 +5,10 @@ It is decided by the ends of intervals, never by the figures themselves:
 * **Usable** takes two things: kappa with people, whose interval lies above ``JUDGE_LEAST_KAPPA`` (0.60) on 20 labelled judgements or
   more of 10 conversations or more, and a swap test whose interval lies above chance (0.5). A dimension that is judged over a window has no
   texts to swap: there agreement decides alone.
-* **Not usable** takes one thing that is surely bad: kappa, whose interval lies below ``JUDGE_LEAST_KAPPA``; agreement with people that
-  surely lies more than 0.1 below that of two people with each other (with enough labels every judge surely lies a little below); a swap
-  test surely below chance; or an order test that surely moves scores by more than half a point, the change that elsewhere counts as none.
+* **Not usable** takes one significantly bad figure: kappa, whose interval lies below ``JUDGE_LEAST_KAPPA``; agreement with people
+  significantly more than 0.1 below that of two people with each other (with enough labels every judge is significantly a little below);
+  a swap test significantly below chance; or an order test that significantly moves scores by more than half a point, the change that
+  elsewhere counts as none.
 * **Not shown** is everything else. The passport then says which row is missing and about how many labels or texts would decide it.
 
 Figures of an earlier model or prompt decide nothing. Precision and recall, the spread between repeats and coverage decide nothing either:
@@ -262,7 +263,7 @@ def _order_row(row: JudgeCalibration) -> PassportRow:
 
 
 def _order_verdict(intervals: Sequence[tuple[float, float]]) -> tuple[PassportVerdict, str]:
-    """Return whether the differences surely stay within half a point, surely do not, or neither; and what would decide that."""
+    """Return whether the differences are shown to stay within half a point, to exceed it, or neither; and what would decide that."""
     if any(low > MARGIN or high < -MARGIN for low, high in intervals):
         return "not usable", ""
     if all(low >= -MARGIN and high <= MARGIN for low, high in intervals):
@@ -379,7 +380,7 @@ def passport_text(passport: Passport) -> str:
 
 
 def passport_lines(found: Sequence[Passport]) -> list[str]:
-    """Return a sentence for each judge and procedure, with each dimension's passport. It stands beside the judge's verdicts."""
+    """Return a sentence for each judge and procedure, with each dimension's passport. It is shown with the judge's verdicts."""
     texts: dict[str, list[str]] = {}
     for passport in found:
         texts.setdefault(_judge_name(passport), []).append(f"{passport.dimension} {passport_text(passport)}")
@@ -390,7 +391,7 @@ def passport_lines(found: Sequence[Passport]) -> list[str]:
 
 
 def not_usable_line(found: Iterable[Passport]) -> str:
-    """Return the sentence that comes first in a verdict: which judge is surely not usable, and why; empty where none is."""
+    """Return the sentence that comes first in a verdict: which judge is not usable, and why; empty where none is."""
     parts = []
     for passport in found:
         if passport.verdict != "not usable":

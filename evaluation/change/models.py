@@ -176,7 +176,7 @@ class Change(models.Model):
 
     @property
     def lost(self) -> Lost | None:
-        """Return that surely less than half as much is scored as in the baseline; None where it is not so."""
+        """Return that significantly less than half as much is scored as in the baseline; None where it is not so."""
         from evaluation.change.lost import Lost
 
         lost = self.value.get("lost")
@@ -280,7 +280,9 @@ class SentinelCheck(Leasable):
     answers = models.JSONField(default=dict, blank=True, help_text="scores by frozen judgement; null = unscored")
     identity = models.JSONField(default=dict, blank=True, help_text="who answered: server, model, prompts")
     change = models.JSONField(null=True, blank=True, help_text="from the reference to these answers; empty = none yet")
-    changed = models.BooleanField(default=False, help_text="whether the judge surely changed, for the first time")
+    changed = models.BooleanField(
+        default=False, help_text="whether the judge changed significantly, for the first time"
+    )
     pairs = models.PositiveIntegerField(default=0, help_text="frozen judgements that were compared")
     ended_at = models.DateTimeField(
         null=True,

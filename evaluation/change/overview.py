@@ -64,7 +64,7 @@ class AgentDrift:
         dimensions: Over the propositions that were asked in both and are still the same, with the verdict that `compare` gives.
         propositions: Those that were scored in both, or of which hits are compared, the largest fall first.
         main: The one the sentence is about, if any; `claim` is its claim, as it was last asked.
-        lost: Propositions of which surely less than half as much is scored as in the baseline.
+        lost: Propositions of which significantly less than half as much is scored as in the baseline.
         halved: Dimensions of which less than half as much is scored, be it by chance: what is left is not called steady.
         changed: Propositions that are another one now (reworded, or their trait changed), so not compared.
         baseline_quote, candidate_quote: Messages that show what the sentence is about.
@@ -425,7 +425,7 @@ def state_of(drift: AgentDrift) -> tuple[State, Change | None]:
     """Return the state, and the proposition that the sentence is about, if any.
 
     That is the largest significant fall, else the largest significant rise, else the largest possible fall. A dimension that fell
-    significantly or sharply is drift, too; an agent is steady where each dimension surely is. A rise, or a possible fall, counts only
+    significantly or sharply is drift, too; an agent is steady where each dimension is. A rise, or a possible fall, counts only
     where no scores are lacking.
     """
     if not drift.has_baseline:

@@ -77,7 +77,7 @@ class Report:
 
     @property
     def not_usable(self) -> str:
-        """Return which judge is surely not usable, and why; empty where none is."""
+        """Return which judge is not usable, and why; empty where none is."""
         return not_usable_line(self.passports)
 
     @property

@@ -119,7 +119,7 @@ class ExperimentReport(BaseModel):
 def report(experiment: Experiment, *, judge: str = "") -> ExperimentReport:
     """Return how the arms compare: the stored report where there is one, else a new one, stored once everything is judged.
 
-    `passports` are read anew each time, for the judge may have been checked since.
+    `passports` are read again each time, for the judge may have been checked since.
 
     Args:
         judge: Compares the evaluations of another judge, see `rescore`; such a report is never stored. Empty = the experiment's own.

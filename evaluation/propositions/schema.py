@@ -190,7 +190,7 @@ CHECKS: dict[str, Callable[[str, Any], str]] = {
 }
 
 
-# Checks that a text which is still being written may break now and keep later. What breaks one of the others breaks it for good.
+# Checks that a text which is still being written may break now and keep later. What breaks one of the others breaks it finally.
 ONLY_OF_WHOLE_TEXTS = frozenset({"min_sentences", "min_words", "matches", "contains_any", "contains_all"})
 _END_OF_TEXT = re.compile(
     r"(?<!\\)(?:\\\\)*(?:\$|\\[ZzB])|\(\?!"
@@ -201,7 +201,7 @@ def rule_while_growing(rule: Rule, *, inverted: bool) -> Rule | None:
     """Return what of a rule can be checked in a text that is still being written; None where it is nothing.
 
     Args:
-        inverted: Whether the rule describes what must not be. Such a rule is checked only where a text that meets it meets it for good.
+        inverted: Whether the rule describes what must not be. Such a rule is checked only where a text that meets it keeps meeting it.
     """
     checks = rule.checks()
     if inverted:

@@ -210,7 +210,7 @@ def _datasets(
 
 
 def _mean_points(means: Sequence[Mean]) -> list[dict[str, float | None]]:
-    """Return the points of a rolling mean; before one that starts anew the line has a gap."""
+    """Return the points of a rolling mean; before one that restarts the line has a gap."""
     points = []
     for mean in means:
         if mean.starts:

@@ -66,7 +66,7 @@ def trust(found: Sequence[Passport], user: Any) -> SafeString:
 
 
 def not_usable(found: Sequence[Passport]) -> SafeString:
-    """Show which judge is surely not usable, as the first line of a verdict; empty where none is."""
+    """Show which judge is not usable, as the first line of a verdict; empty where none is."""
     line = not_usable_line(found)
     if not line:
         return SafeString("")

@@ -201,7 +201,7 @@ def _row_of_pairs(pairs: Sequence[Pair], judge: str, label: Label) -> ValidityRo
 
 
 def _row_of_topic(topic: str, conversation: Conversation, judge: str, label: Label) -> ValidityRow:
-    """Return how the score of a conversation changed; it fails only where it surely did what is not expected."""
+    """Return how the score of a conversation changed; it fails only where it significantly did what is not expected."""
     indices = conversation.own_messages()
     first = scores_of(conversation, indices[:AT_EACH_END], judge, label)
     last = scores_of(conversation, indices[-AT_EACH_END:], judge, label)
