@@ -244,7 +244,7 @@ def _reason_to_stop(
         state = f"has no room for about ${planned:.4f} more"
     else:
         return ""
-    whose = agent.slug if agent is not None else "evaluations of channels (that of the defaults)"
+    whose = agent.display_name if agent is not None else "evaluations of channels (that of the defaults)"
     amounts = f"${spent.cost_usd:.4f} of ${cap:.4f}"
     if in_batches:
         amounts += f", about ${in_batches:.4f} more in open batches"

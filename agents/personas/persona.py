@@ -418,7 +418,7 @@ def _locked_agent(agent_id: int, seen: str) -> Agent:
     """
     agent = Agent.objects.select_for_update(no_key=True).get(pk=agent_id)
     if current_digest(agent) != seen:
-        raise PersonaMovedOn(f"the persona of {agent.slug} was changed since it was shown; look at it again")
+        raise PersonaMovedOn(f"the persona of {agent} was changed since it was shown; look at it again")
     return agent
 
 

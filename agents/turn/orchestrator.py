@@ -487,7 +487,7 @@ def _refuse_to_wait_for(present: Run, run: Run) -> None:
         return
     lease_ended = present.lease_expires_at
     if lease_ended is not None and lease_ended < timezone.now() - ABANDONED:
-        raise TurnRefused(f"turn {present.pk} of {run.agent.slug} was left unfinished; manage.py work ends it")
+        raise TurnRefused(f"turn {present.pk} of {run.agent} was left unfinished; manage.py work ends it")
 
 
 def work_one(*, owner: str) -> bool:
@@ -578,9 +578,9 @@ def _hindrance(run: Run) -> str:
     if run.channel is None:
         return "the channel of this turn was deleted"
     if not run.agent.is_active:
-        return f"agent {run.agent.slug!r} is inactive; allowed: active agents"
+        return f"{run.agent} is inactive; allowed: active agents"
     if not ChannelMember.objects.filter(agent=run.agent, channel=run.channel).exists():
-        return f"agent {run.agent.slug!r} is no longer a member of channel {run.channel.slug!r}"
+        return f"{run.agent} is no longer a member of {run.channel}"
     return ""
 
 
@@ -620,7 +620,7 @@ def _exchange_until_end(leased: LeasedTurn) -> Ending:
         if ending is not None:
             return ending
         if leased.model_calls >= agent.max_turns:
-            why = f"stopped after {agent.max_turns} model calls (max_turns of {agent.slug})"
+            why = f"stopped after {agent.max_turns} model calls (max_turns of {agent})"
             return Ending(Status.COMPLETED, StopReason.MAX_STEPS, why)
         if leased.cancelled:
             return CANCELLED

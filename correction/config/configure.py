@@ -294,7 +294,7 @@ def notes_on(config: ResolvedConfig, agent: Agent | None = None) -> list[str]:
     notes = []
     if agent is not None and not config.gate_is_off:
         for problem in _broken_propositions(agent, config.gate_dimensions):
-            notes.append(f"{problem}: until that is corrected the drafts of {agent.slug} pass unjudged")
+            notes.append(f"{problem}: until that is corrected the drafts of {agent} pass unjudged")
     return [*notes, *_notes_on_gate(config), *_notes_on_budget(config), *_notes_on_requests(config)]
 
 

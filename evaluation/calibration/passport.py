@@ -18,13 +18,14 @@ they have no limit that suits every use, and what they do to agreement is in kap
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from math import ceil
 from typing import Any
 
 from django.conf import settings
 from django.db.models import F
 
-from agents.kit.text.wording import counted, decimal, signed
+from agents.kit.text.wording import counted, day_text, decimal, signed
 from evaluation.calibration.agreement import MOST_WANTED, Figure, Observed, OrderShown, SwapShown, calibration_of
 from evaluation.calibration.labels import Key
 from evaluation.calibration.models import LEAST_ITEMS, JudgeCalibration
@@ -225,8 +226,8 @@ def _swap_row(row: JudgeCalibration, agent: str) -> PassportRow:
     if test.against != "agents":
         swap.text += f" ({test.against})"
     if agent in test.by_agent:
-        swap.text += f"; {agent} alone {decimal(test.by_agent[agent], 2)}"
-    swap.text += f", of {test.checked_at[:10]}"
+        swap.text += f"; the agent alone {decimal(test.by_agent[agent], 2)}"
+    swap.text += f", of {day_text(datetime.fromisoformat(test.checked_at))}"
     swap.verdict = _verdict(test.interval, CHANCE)
     swap.missing = ""
     if swap.verdict == "not shown":
@@ -257,7 +258,8 @@ def _order_row(row: JudgeCalibration) -> PassportRow:
     for name, figure in (("alone", test.alone), ("shuffled", test.shuffled)):
         if figure.value is not None and figure.interval is not None:
             parts.append(f"{name} {signed(figure.value, 2)} {_interval_text(figure.interval)}")
-    order.text = f"{', '.join(parts)} points, {counted(test.pairs, 'judgement')}, of {test.checked_at[:10]}"
+    checked_on = day_text(datetime.fromisoformat(test.checked_at))
+    order.text = f"{', '.join(parts)} points, {counted(test.pairs, 'judgement')}, of {checked_on}"
     order.verdict, order.missing = _order_verdict([figure.interval for figure in known if figure.interval])
     return order
 

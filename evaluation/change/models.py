@@ -50,7 +50,7 @@ class Baseline(models.Model):
 
     def __str__(self) -> str:
         number = self.count if self.score is None else round(self.score, 1)
-        return f"{self.agent.slug} {self.dimension}: {'no score' if number is None else number}"
+        return f"{self.agent} {self.dimension}: {'no score' if number is None else number}"
 
 
 class Evidence(models.Model):
@@ -238,7 +238,7 @@ class DriftAlert(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.agent.slug} {self.dimension}: {self.before:.1f} → {self.after:.1f}"
+        return f"{self.agent} {self.dimension}: {self.before:.1f} → {self.after:.1f}"
 
 
 class JudgeSentinel(models.Model):

@@ -129,7 +129,7 @@ class Series(BaseModel):
         if not self.restarts:
             return ""
         restart = self.restarts[-1]
-        return f"{self.agent.slug} {self.dimension}: starts again on {day_text(restart.time)}: {restart.because}"
+        return f"{self.agent} {self.dimension}: starts again on {day_text(restart.time)}: {restart.because}"
 
 
 # -- points

@@ -245,7 +245,7 @@ class _Budgets:
         self.agents = list(agents)
 
     def why_over(self) -> str:
-        """Return the first agent whose budget is used up, and why (``SLUG: WHY``); empty when nobody's is.
+        """Return the first agent whose budget is used up, and why (``NAME: WHY``); empty when nobody's is.
 
         Agents without a budget are not asked again.
         """
@@ -257,7 +257,7 @@ class _Budgets:
                 continue
             with_budget.append(agent)
             if why_agent and not why:
-                why = f"{agent.slug}: {why_agent}"
+                why = f"{agent}: {why_agent}"
         self.agents = with_budget
         return why
 

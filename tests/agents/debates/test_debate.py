@@ -241,7 +241,7 @@ def test_an_agent_that_leaves_during_the_debate_fails_its_rounds_only() -> None:
 
     assert debate.status == "completed"
     turn = debate.turns.get(round=2, seat__number=2)
-    assert (turn.status, turn.error) == ("failed", "agent 'bob' is inactive; allowed: active agents")
+    assert (turn.status, turn.error) == ("failed", "Bob is inactive; allowed: active agents")
 
 
 def test_an_agent_in_another_turn_is_waited_for_or_given_up() -> None:

@@ -163,7 +163,7 @@ def overview_table(overview: Overview, out: Any) -> None:
     """Print a row per agent: how it changed against the baseline, with the scores behind that; the judge is in the title, if any judged."""
     rows: list[list[Cell]] = []
     for drift in overview.drifts:
-        rows.append([drift.agent.slug, (sentence_of(drift), EMPHASIS.get(drift.state, ""))])
+        rows.append([drift.agent.display_name, (sentence_of(drift), EMPHASIS.get(drift.state, ""))])
     title = "Drift overview"
     judged = [drift.judged for drift in overview.drifts if drift.judged is not None]
     if judged:

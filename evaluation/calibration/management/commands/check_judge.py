@@ -6,13 +6,14 @@ import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from django.core.management.base import CommandError
 
 from agents.kit.commands import NOT_ENOUGH, Cell, CodedCommand, console_on, print_table, unusable
 from agents.kit.llm.providers import is_priced
-from agents.kit.text.wording import counted, number, signed
+from agents.kit.text.wording import counted, day_text, number, signed
 from agents.kit.use_cases import add_options, read_options
 from evaluation.calibration.agreement import BETTER, OrderShown, SwapShown
 from evaluation.calibration.jobs import JudgeCheckRequest, parts_of
@@ -188,8 +189,9 @@ of some cannot be used (the judge is checked on the others)."""
     def _print_exceptions(self, planned: _Planned, stays: Mapping[str, SwapShown]) -> None:
         """Say on stderr which earlier checks stay (`stays`, by dimension), and which agents said nothing."""
         for name, earlier in stays.items():
+            checked_on = day_text(datetime.fromisoformat(earlier.checked_at))
             self.stderr.write(
-                f"{name}: the check of {counted(earlier.agents, 'agent')} ({earlier.checked_at[:10]}) stays beside the judge's scores; "
+                f"{name}: the check of {counted(earlier.agents, 'agent')} ({checked_on}) stays with the judge's scores; "
                 "one of all agents replaces it."
             )
         if planned.silent:

@@ -111,7 +111,7 @@ def _sentences(of_judge: Sequence[Series]) -> list[str]:
     series_with: dict[str, list[str]] = {}
     for series in of_judge:
         if series.note:
-            series_with.setdefault(series.note, []).append(f"{series.agent.slug} {series.dimension}")
+            series_with.setdefault(series.note, []).append(f"{series.agent} {series.dimension}")
     for note, names in series_with.items():
         which = ", ".join(names)
         if len(names) == len(of_judge) and len(names) > MOST_NAMED:
@@ -134,6 +134,6 @@ def sparkline(series: Series) -> str:
 def _drop_text(series: Series, drop: Drop) -> str:
     """Return a fall in a sentence."""
     return (
-        f"{series.agent.slug} {series.dimension}: fell from {drop.before:.1f} to {drop.after:.1f} since {day_text(drop.since)} "
+        f"{series.agent} {series.dimension}: fell from {drop.before:.1f} to {drop.after:.1f} since {day_text(drop.since)} "
         f"(noticed {day_text(drop.noticed)}, evaluation {drop.run})"
     )
