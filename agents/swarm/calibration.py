@@ -451,12 +451,12 @@ def _required_information() -> list[RequiredInformation]:
 
 def _register_of(text: str) -> dict[str, str]:
     """Return the first value of each register whose pattern occurs in a text."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for name, patterns in _register_patterns().items():
         for value, pattern in patterns.items():
             if pattern.search(text):
-                found.setdefault(name, value)
-    return found
+                values.setdefault(name, value)
+    return values
 
 
 def _missing_information(text: str, earlier: Sequence[str], state: DialogState) -> list[RequiredInformation]:

@@ -352,10 +352,10 @@ def passports_of(runs: Sequence[EvaluationRun]) -> list[Passport]:
         dimensions.setdefault((run.judge, run.procedure), []).extend(names)
     slugs = {run.agent.slug for run in runs if run.agent is not None}
     agent = slugs.pop() if len(slugs) == 1 else ""
-    found: list[Passport] = []
+    judge_passports: list[Passport] = []
     for (judge, procedure), names in dimensions.items():
-        found += passports(judge, procedure, names, agent=agent)
-    return found
+        judge_passports += passports(judge, procedure, names, agent=agent)
+    return judge_passports
 
 
 # -- in words and as JSON
@@ -381,21 +381,21 @@ def passport_text(passport: Passport) -> str:
     return line
 
 
-def passport_lines(found: Sequence[Passport]) -> list[str]:
+def passport_lines(judge_passports: Sequence[Passport]) -> list[str]:
     """Return a sentence for each judge and procedure, with each dimension's passport. It is shown with the judge's verdicts."""
     texts: dict[str, list[str]] = {}
-    for passport in found:
+    for passport in judge_passports:
         texts.setdefault(_judge_name(passport), []).append(f"{passport.dimension} {passport_text(passport)}")
     lines = [f"Passport of judge {judge}: {'. '.join(parts)}." for judge, parts in texts.items()]
-    if any(passport.missing for passport in found):
+    if any(passport.missing for passport in judge_passports):
         lines[-1] += f" {HOW}"
     return lines
 
 
-def not_usable_line(found: Iterable[Passport]) -> str:
+def not_usable_line(judge_passports: Iterable[Passport]) -> str:
     """Return the sentence that comes first in a verdict: which judge is not usable, and why; empty where none is."""
     parts = []
-    for passport in found:
+    for passport in judge_passports:
         if passport.verdict != "not usable":
             continue
         why = [f"{TITLES[row.name].lower()} {row.text}" for row in passport.rows if row.name in passport.decided_by]

@@ -283,8 +283,8 @@ def _new_alert_for(series: Series, drop: Drop) -> DriftAlert | None:
 
 def _trust_in_judge(alert: DriftAlert) -> str:
     """Return the passport of the judge of an alert on one line: an alert is read where nothing else stands."""
-    found = passports(alert.judge, alert.procedure, [alert.dimension], agent=alert.agent.slug)
-    return "; ".join(f"its judge: {passport_text(passport)}" for passport in found)
+    judge_passports = passports(alert.judge, alert.procedure, [alert.dimension], agent=alert.agent.slug)
+    return "; ".join(f"its judge: {passport_text(passport)}" for passport in judge_passports)
 
 
 def _store_and_announce(alert: DriftAlert, *, build: str, reopens: DriftAlert | None, remark: str = "") -> DriftAlert:

@@ -216,8 +216,8 @@ def _play(environment: ExperimentEnvironment, *, owner: str) -> dict[str, Any] |
     """
     scenario = Scenario.model_validate(environment.experiment.scenario)
     arm = next(arm for arm in scenario.arms if arm.name == environment.arm)
-    found = Agent.objects.in_bulk(environment.agents)
-    agents = [found[pk] for pk in environment.agents if pk in found]
+    by_pk = Agent.objects.in_bulk(environment.agents)
+    agents = [by_pk[pk] for pk in environment.agents if pk in by_pk]
     budgets = _Budgets(agents, model=str(arm.overrides.get("model", "")) or environment.experiment.actor_model)
     over_budget = budgets.why_over()
     if over_budget:

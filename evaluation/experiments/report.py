@@ -138,10 +138,10 @@ def _passports(experiment: Experiment, judge: str) -> list[Passport]:
     dimensions: dict[str, list[str]] = {}  # by procedure
     for run in evaluations(experiment).filter(judge=judge):
         dimensions.setdefault(run.procedure, []).extend(run.dimensions)
-    found: list[Passport] = []
+    judge_passports: list[Passport] = []
     for procedure, names in sorted(dimensions.items()):
-        found += passports(judge, procedure, names)
-    return found
+        judge_passports += passports(judge, procedure, names)
+    return judge_passports
 
 
 def _compute_report(experiment: Experiment, judge: str) -> ExperimentReport:

@@ -159,8 +159,8 @@ def _find_cues(phrases: Sequence[str], text: str) -> list[str]:
     matches, undecided = find_all(phrases, text)
     if undecided and not matches:
         raise next(iter(undecided.values()))
-    found = [" ".join(match.group().split()) or phrase for phrase, match in matches.items()]
-    return list(dict.fromkeys(found))
+    words = [" ".join(match.group().split()) or phrase for phrase, match in matches.items()]
+    return list(dict.fromkeys(words))
 
 
 def _score_cues(supports: Sequence[str], contradicts: Sequence[str]) -> dict[str, Any]:

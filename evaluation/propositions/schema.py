@@ -87,8 +87,8 @@ def _at_most(what: str, count: Callable[[str], int]) -> Callable[[str, Any], str
     """Return a check that a text has at most so many of something."""
 
     def check(text: str, limit: int) -> str:
-        found = count(text)
-        return f"{found} {what}, at most {limit} allowed" if found > limit else ""
+        number = count(text)
+        return f"{number} {what}, at most {limit} allowed" if number > limit else ""
 
     return check
 
@@ -97,8 +97,8 @@ def _at_least(what: str, count: Callable[[str], int]) -> Callable[[str, Any], st
     """Return a check that a text has at least so many of something."""
 
     def check(text: str, limit: int) -> str:
-        found = count(text)
-        return f"{found} {what}, at least {limit} required" if found < limit else ""
+        number = count(text)
+        return f"{number} {what}, at least {limit} required" if number < limit else ""
 
     return check
 

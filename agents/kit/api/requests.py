@@ -299,7 +299,7 @@ class Tokens(TokenAuthentication):
             raise AuthenticationFailed(
                 "this token is not known; make one in the console under More › Access › API tokens."
             )
-        if token.is_expired:
+        if token.expires_at is not None and token.is_expired:
             ended = time_text(token.expires_at, zone=True)
             raise AuthenticationFailed(
                 f"this token expired on {ended}; make a new one in the console under More › Access › API tokens."

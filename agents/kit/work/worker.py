@@ -252,9 +252,9 @@ def alive() -> QuerySet[WorkerHeartbeat]:
     now = timezone.now()
     is_alive = Q(seen_at__gte=now - silence_allowed())
     for model in work_models():
-        held = model._default_manager.filter(status=model.Status.RUNNING, lease_expires_at__gte=now)
+        leased = model._default_manager.filter(status=model.Status.RUNNING, lease_expires_at__gte=now)
         by_a_thread = Q(lease_owner__startswith=Concat(OuterRef("name"), Value("/")))
-        is_alive |= Q(Exists(held.filter(by_a_thread | Q(lease_owner=OuterRef("name")))))
+        is_alive |= Q(Exists(leased.filter(by_a_thread | Q(lease_owner=OuterRef("name")))))
     return WorkerHeartbeat.objects.filter(is_alive, stopped_at=None)
 
 

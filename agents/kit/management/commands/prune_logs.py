@@ -58,13 +58,13 @@ class Command(BaseCommand):
         for rule in prunings():
             prunable += retention.prunable(rule, cutoff)
         if as_json:
-            tables = [{"table": found.table, "rows": found.rows, "bytes": found.size} for found in prunable]
+            tables = [{"table": table.table, "rows": table.rows, "bytes": table.size} for table in prunable]
             self._json(cutoff, tables, dry_run=True)
             return
-        for found in prunable:
-            if found.rows:
-                self.stdout.write(f"{found.table:<30} {found.rows:>12,} rows, about {decimal(found.size)}")
-        rows = {found.table: found.rows for found in prunable}
+        for table in prunable:
+            if table.rows:
+                self.stdout.write(f"{table.table:<30} {table.rows:>12,} rows, about {decimal(table.size)}")
+        rows = {table.table: table.rows for table in prunable}
         if nothing := empty_tables(rows, what="found that old"):
             self.stdout.write(nothing)
         self.stdout.write(f"Older than {time_text(cutoff, zone=True)}. Nothing was deleted (--dry-run).")
