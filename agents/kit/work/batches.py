@@ -266,7 +266,7 @@ def _look_at(batch: LLMBatch, owner: str) -> None:
         return
     _cancel_if_requested(batch, destination)
     try:
-        seen = batch_api.look(destination, batch.batch_id)
+        seen = batch_api.check_batch(destination, batch.batch_id)
     except BatchProblem as problem:
         if problem.http_status != 404:
             raise

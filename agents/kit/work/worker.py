@@ -26,7 +26,7 @@ from agents.kit.llm.ledger import write_delayed_rows
 from agents.kit.llm.loop import slots
 from agents.kit.models import WorkerHeartbeat
 from agents.kit.models.lease import owner_name
-from agents.kit.running import LOOK, Stop, Stopped, is_outage, patient, stopping_with
+from agents.kit.running import POLL_SECONDS, Stop, Stopped, is_outage, patient, stopping_with
 from agents.kit.work.queues import Group, WorkQueue, release_lost_leases, run_due_chores, work_models
 
 LOOK_FOR_CHORES = 10.0  # seconds between two looks
@@ -142,7 +142,7 @@ class Worker:
         """Sleep until `stop` is set, at most so long."""
         end = time.monotonic() + seconds
         while not self.stop.requested and (left := end - time.monotonic()) > 0:
-            time.sleep(min(LOOK, left))
+            time.sleep(min(POLL_SECONDS, left))
 
     def beat(self, *, at_once: bool = False, stopped: bool = False) -> None:
         """Write the heartbeat if the last one is BEAT_EVERY seconds old; a new worker also deletes the rows of those long silent.
