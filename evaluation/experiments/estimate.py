@@ -88,8 +88,9 @@ def estimate_experiment(scenario: Scenario, *, judge: str = "", actor_model: str
     """
     conversation = _estimate_conversation(scenario, judge=judge, actor_model=actor_model)
     conversations = scenario.conversations
-    turns = conversations * scenario.agents * len(scenario.steps)
-    actor_input_tokens = conversations * conversation.actor_tokens * CALLS_PER_LINE
+    turns = scenario.turns
+    tokens_per_turn = conversation.actor_tokens / (scenario.agents * len(scenario.steps))
+    actor_input_tokens = round(turns * tokens_per_turn * CALLS_PER_LINE)
     actor_output_tokens = turns * REPLY_TOKENS
     judging = conversation.judging
     actor_usd = ledger.estimate_cost(conversation.actor_model, actor_input_tokens, actor_output_tokens)

@@ -14,6 +14,7 @@ from agents.kit.commands import Cell, Emphasis, in_line, markdown_table, print_t
 from evaluation.calibration.passport import not_usable_line, passport_lines
 from evaluation.experiments.compare import Cell as ArmCell
 from evaluation.experiments.compare import Row
+from evaluation.experiments.lab_printed import lab_csv_fields, lab_lines, lab_tables
 from evaluation.experiments.published import NO_CONVERSATIONS, Figure, PublishedRow
 from evaluation.experiments.report import Conversation, ExperimentReport, groups, p_text, rounded
 
@@ -58,6 +59,9 @@ def outcome_lines(report: ExperimentReport) -> Iterator[str]:
 
     E.g. "gate against plain: gain in adherence (+0.64); harm in repetition (+0.20); no verdict on silence, length."
     """
+    if report.lab is not None:
+        yield from lab_lines(report.lab)
+        return
     if report.void or not report.arms:
         return
     control = report.arms[0].name
@@ -85,7 +89,14 @@ def _named_outcome(row: Row) -> str:
 
 
 def tables(report: ExperimentReport) -> Iterator[ReportTable]:
-    """Yield the tables of the report: each group of rows that is not empty, the arms, and the conversations most for and against."""
+    """Yield the tables of the report: each group of rows that is not empty, the arms, and the conversations most for and against.
+
+    A laboratory has its own.
+    """
+    if report.lab is not None:
+        for title, heads, rows in lab_tables(report.lab):
+            yield ReportTable(title, heads, rows)
+        return
     control = report.arms[0].name if report.arms else ""
     for group in groups(report):
         if group.rows:
@@ -224,8 +235,14 @@ def _markdown_value(value: object) -> str | int | None:
 
 
 def as_csv(*reports: ExperimentReport) -> str:
-    """Return a line for each row of each report with all its figures; arms as ``treatment_…`` and ``control_…``."""
+    """Return a line for each row of each report with all its figures; arms as ``treatment_…`` and ``control_…``.
+
+    Of a laboratory a line for each repair and dimension.
+    """
     lines = [_csv_fields(report.judge, row) for report in reports for row in report.rows]
+    for report in reports:
+        if report.lab is not None:
+            lines += [{"judge": report.judge} | fields for fields in lab_csv_fields(report.lab)]
     out = io.StringIO()
     writer = csv.DictWriter(out, fieldnames=list(lines[0]) if lines else ["measure"])
     writer.writeheader()

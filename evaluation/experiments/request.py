@@ -68,10 +68,9 @@ def why_not_callable(role: Role, name: str, *, may_be_file: bool) -> str:
     return problem_of(role, name)
 
 
-class PlayingRequest(Body):
-    """The part of a request that says how a scenario is played and judged."""
+class ModelsRequest(Body):
+    """The part of a request that says what is drawn, who judges and who acts."""
 
-    scale: float = Field(1.0, gt=0, le=1, description="a share of its conversations, above 0, at most 1 (default: 1)")
     seed: int = Field(ABSENT, ge=0, lt=2**63, description="of what is drawn (default: the scenario's)")
     judge: Annotated[str, _callable_as("judge"), Shown(choices=judge_choices, metavar="MODEL")] = Field(
         "", max_length=200, description="scores by different judges are never compared (default: the configured judge)"
@@ -84,6 +83,12 @@ class PlayingRequest(Body):
     def models(self) -> dict[str, str]:
         """Return who judges and who acts, as `start_experiment` takes them."""
         return {"judge": self.judge, "actor_model": self.actor_model}
+
+
+class PlayingRequest(ModelsRequest):
+    """The part of a request that says how a scenario is played and judged."""
+
+    scale: float = Field(1.0, gt=0, le=1, description="a share of its conversations, above 0, at most 1 (default: 1)")
 
 
 class ExperimentRequest(PlayingRequest):
