@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from django.db import transaction
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from agents.kit.llm import ledger
 from agents.kit.text.wording import counted
@@ -22,6 +22,7 @@ from evaluation.runs.summary import Spending
 from evaluation.simulation.conversations import actor_of
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
 from evaluation.statistics.arms import detectable_d, pairs_for_a_verdict, pairs_needed
+from evaluation.statistics.difference import ALPHA, smallest_detectable_change
 
 
 class ExperimentEstimate(BaseModel):
@@ -37,6 +38,7 @@ class ExperimentEstimate(BaseModel):
         pairs_for_a_verdict: Below so many no difference, however large, could be significant.
         pairs_needed: So many find a difference of one standard deviation (of the pairs' differences) with power 0.8.
         detectable_d: The smallest difference found with power 0.8, in the same unit; None where none could be.
+        forks: Of an arm of a laboratory, which are compared in place of pairs, in standard deviations between forks; 0: it is none.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -57,12 +59,16 @@ class ExperimentEstimate(BaseModel):
     pairs_for_a_verdict: int
     pairs_needed: int | None
     detectable_d: float | None
+    forks: int = Field(0, exclude_if=lambda forks: forks == 0)
 
     def findings(self) -> Iterator[str]:
         """Yield what the experiment could show, in sentences.
 
         E.g. "20 conversations an arm, 3 comparisons: 80 % power to find a difference of 0.82 standard deviations of paired conversations."
         """
+        if self.forks:
+            yield from self._findings_of_lab()
+            return
         if self.heuristic:
             yield f"No verdict on scores is possible: {self.judge} is an offline heuristic. What is counted without a judge is compared."
         if self.detectable_d is None:
@@ -76,6 +82,15 @@ class ExperimentEstimate(BaseModel):
             yield f"{size}: {power}."
         if self.repeats > 1:
             yield f"{self.repeats} repeats make each conversation's scores steadier; they add no conversations to compare."
+
+    def _findings_of_lab(self) -> Iterator[str]:
+        if self.heuristic:
+            yield f"Verdicts are possible on propositions with an exact rule only: {self.judge} is an offline heuristic."
+        size = f"{counted(self.forks, 'fork')} of each arm, {counted(self.comparisons, 'comparison')}"
+        if self.detectable_d is None:
+            yield f"No verdict is possible: {size}; it takes 2 forks at least."
+            return
+        yield f"{size}: 80 % power to find a difference of {self.detectable_d:.2f} standard deviations between forks."
 
 
 def estimate_experiment(scenario: Scenario, *, judge: str = "", actor_model: str = "") -> ExperimentEstimate:
@@ -113,8 +128,16 @@ def estimate_experiment(scenario: Scenario, *, judge: str = "", actor_model: str
         heuristic=is_heuristic(conversation.judge),
         pairs_for_a_verdict=pairs_for_a_verdict(scenario.comparisons),
         pairs_needed=pairs_needed(1.0, scenario.comparisons),
-        detectable_d=detectable_d(scenario.environments, scenario.comparisons),
+        detectable_d=_detectable_d(scenario),
+        forks=scenario.repeats if scenario.lab is not None else 0,
     )
+
+
+def _detectable_d(scenario: Scenario) -> float | None:
+    """Return the smallest difference that is found with power 0.8: of pairs of conversations, or between the forks of a laboratory."""
+    if scenario.lab is None:
+        return detectable_d(scenario.environments, scenario.comparisons)
+    return smallest_detectable_change(scenario.repeats, 1.0, alpha=ALPHA / scenario.comparisons)
 
 
 @dataclass(frozen=True, slots=True)

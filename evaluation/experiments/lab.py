@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from django.db.models import Count
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from agents.bodies import ChannelSlug
-from agents.kit.bodies import ABSENT, OneOf, Refused, is_local
+from agents.bodies import the_channel
+from agents.kit.bodies import ABSENT, OneOf, Reads, Refused, is_local
 from agents.kit.text.fences import fault_of, one_line, render_prompt
 from agents.kit.use_cases import FromFile, Shown
 from agents.models import Agent, Channel, Message, PersonaVersion
@@ -35,6 +35,7 @@ from evaluation.propositions.files import YamlProblems
 from evaluation.simulation.situations import SPEAKER, load_situations
 
 CONTROL = "control"
+MEASURED = tuple(name for name in Dimension.values if name not in CHANNEL_DIMENSIONS)
 MOST_YAML = 100_000  # characters
 ALLOWED_ARMS = (
     "gate=enforce, gate=observe, gate=off, reminder, reminder=TEXT, reminder-every=TURNS, reminder-every=TURNS:TEXT, "
@@ -42,7 +43,6 @@ ALLOWED_ARMS = (
 )
 DEFAULT_ARMS = "reminder\ngate=enforce"
 SHIPPED = "shipped"
-OWN = "own"
 NONE = "none"
 
 
@@ -79,10 +79,17 @@ def _problem_of_arm(kind: str, value: str, *, may_be_file: bool) -> str:
     return "unknown repair"
 
 
+Conversation = Annotated[
+    Channel,
+    Reads(the_channel, "the slug of a channel", maxLength=120),
+    Shown(option="channel", label="Conversation", metavar="CHANNEL"),
+]
+
+
 class LabRequest(ModelsRequest):
     """A conversation that is forked, and the repairs that are tried on the forks."""
 
-    channel: ChannelSlug = Field(description="slug of the conversation that is forked; it is only read")
+    channel: Conversation = Field(description="slug of the conversation that is forked; it is only read")
     at: int = Field(
         ABSENT, ge=1, lt=2**63, description="position of the last message that the forks share (default: the last one)"
     )
@@ -104,8 +111,8 @@ class LabRequest(ModelsRequest):
         5, ge=1, le=MOST_REPEATS, description=f"forks of each arm, 1 to {MOST_REPEATS}; a verdict takes 2 (default: 5)"
     )
     dimensions: Annotated[
-        list[Annotated[str, OneOf(*(name for name in Dimension.values if name not in CHANNEL_DIMENSIONS))]],
-        Shown(choices=lambda: [choice for choice in Dimension.choices if choice[0] not in CHANNEL_DIMENSIONS]),
+        list[Annotated[str, OneOf(*MEASURED)]],
+        Shown(choices=lambda: [(name, Dimension(name).label) for name in MEASURED]),
     ] = Field([OF_PERSONA], min_length=1, description=f"what is scored (default: {OF_PERSONA})")
     ask: Annotated[str, OneOf(SHIPPED, NONE), Shown(label="Control questions")] = Field(
         SHIPPED, description=f"{SHIPPED}: the 25 that come with Plumbline; {NONE}: ask no control questions"
@@ -142,7 +149,7 @@ class LabRequest(ModelsRequest):
             arms=[Arm(name=CONTROL), *self._arms(agent)],
             dimensions=[Measured(id=Dimension(name)) for name in self.dimensions],
             repeats=self.repeats,
-            seed=self.seed or 0,
+            seed=self.seed,
             lab=LabPlan(questions=questions, asks=self.asks),
         )
 

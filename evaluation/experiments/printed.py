@@ -50,7 +50,9 @@ def headline(report: ExperimentReport) -> Iterator[str]:
         yield f"VOID: {why}. Nothing is said of its effect."
     if report.unfinished:
         yield f"Not finished: {report.unfinished}."
-    if report.heuristic:
+    if report.heuristic and report.lab is not None:
+        yield f"The judge is {report.judge}, an offline heuristic: claims rest on exact rules alone."
+    elif report.heuristic:
         yield f"Scores are of {report.judge}, an offline heuristic: no claim rests on them. What is counted is exact."
 
 
@@ -195,10 +197,11 @@ def _conversation_rows(conversations: Sequence[Conversation]) -> list[list[Cell]
 
 def show(report: ExperimentReport, console: Console) -> None:
     """Print the report for a person: what must be read first, the title, the tables, trust in the judge, cost of one point more."""
-    for line in headline(report):
+    first_lines, further_lines = _lines_in_order(report)
+    for line in first_lines:
         console.print(f"[bold yellow]{snippet(line, 1_000)}[/]")
     console.print(f"[bold]Experiment {report.id}, {snippet(report.name)}[/bold] {snippet(report.title)}".rstrip())
-    for line in outcome_lines(report):
+    for line in further_lines:
         console.print(snippet(line, 1_000))
     for table in tables(report):
         print_table(console, table.heads, table.rows, title=table.title, tight=True)
@@ -208,12 +211,23 @@ def show(report: ExperimentReport, console: Console) -> None:
         console.print(f"{snippet(name)}: {rounded(usd, 5)} US dollars a message for one point more.")
 
 
+def _lines_in_order(report: ExperimentReport) -> tuple[list[str], list[str]]:
+    """Return what must be read before the title, and what comes after it. What came of a finished laboratory is the very first line."""
+    first = list(headline(report))
+    further = list(outcome_lines(report))
+    if report.lab is not None and not report.unfinished:
+        first.insert(0, further.pop(0))
+    return first, further
+
+
 def as_markdown(report: ExperimentReport) -> str:
     """Return the report as a page of Markdown: what must be read first, the title, trust in the judge, the tables."""
-    lines = [f"**{in_line(line, 1_000)}**\n" for line in headline(report)]
+    first_lines, further_lines = _lines_in_order(report)
+    lines = [f"**{in_line(line, 1_000)}**\n" for line in first_lines]
     lines += [f"# Experiment {report.id}: {_markdown_value(report.title or report.name)}", ""]
-    lines += [f"{in_line(line, 1_000)}\n" for line in outcome_lines(report)]
-    lines += [f"Judge {report.judge}. Verdicts rest on p clustered by conversation and adjusted by Holm.", ""]
+    lines += [f"{in_line(line, 1_000)}\n" for line in further_lines]
+    unit = "fork" if report.lab is not None else "conversation"
+    lines += [f"Judge {report.judge}. Verdicts rest on p clustered by {unit} and adjusted by Holm.", ""]
     lines += [f"{in_line(line, 1_000)}\n" for line in passport_lines(report.passports)]
     for table in tables(report):
         rows = [[_markdown_cell(cell) for cell in row] for row in table.rows]
