@@ -96,6 +96,7 @@ class LabRequest(ModelsRequest):
     agent: str = Field(
         "", max_length=200, description="slug of the agent that is measured (default: the one who says most there)"
     )
+    seed: int = Field(0, ge=0, lt=2**63, description="of what is drawn (default: 0)")
     arms: Annotated[
         str, AfterValidator(_check_arms), Shown(option="--arm", label="Repairs, one a line", is_long=True)
     ] = Field(
