@@ -229,7 +229,7 @@ def _pictures_of_lab(lab: LabReport) -> list[SafeString]:
             low, high = effect.interval
             text = f"{signed(effect.delta, 2)} [{signed(low, 2)}, {signed(high, 2)}], {effect.verdict}"
             tone = TONES_OF_VERDICT.get(effect.verdict, "plain")
-            name = f"{arm.label}: {effect.label.lower()}"
+            name = arm.label if len(arm.effects) == 1 else f"{arm.label}: {effect.label.lower()}"
             drawn.append(Interval(name=name, low=-high, value=-effect.delta, high=-low, text=text, tone=tone))
     if not drawn:
         return []

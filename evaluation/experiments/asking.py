@@ -161,10 +161,7 @@ class Interview:
         """Return which rules an answer states, by id of the proposition; nothing for a question that is not about rules."""
         if question.about != "rule":
             return {}
-        wanted = list(self.rules.values())
-        if question.proposition:
-            wanted = [rule for rule in wanted if rule.id == question.proposition]
-        claims = [stated_claim(rule) for rule in wanted]
+        claims = [stated_claim(rule) for rule in self._looked_for(question)]
         window = _moment(self.agent, question, answer, facilitator)
         verdicts = score_propositions(
             propositions=claims,
@@ -180,6 +177,13 @@ class Interview:
             if verdict.status == "scored" and verdict.value is not None:
                 found[claim.id] = verdict.value >= STATED_FROM
         return found
+
+    def _looked_for(self, question: ControlQuestion) -> list[Proposition]:
+        """Return the proposition that a question names, else the agent's own ones, of an agent without any those for all agents."""
+        if question.proposition:
+            return [rule for rule in self.rules.values() if rule.id == question.proposition]
+        own = [rule for rule in self.rules.values() if not rule.for_all]
+        return own or list(self.rules.values())
 
     @property
     def _judge(self) -> str:
@@ -198,11 +202,14 @@ def asking_work_id(environment: int) -> str:
 
 
 def rules_of(agent: Agent) -> dict[str, Proposition]:
-    """Return what an agent's own propositions of adherence say, by id: those of its file and its traits; of none the ones for all."""
+    """Return the propositions of adherence that an agent is measured by, those of its traits among them, by id.
+
+    Raises:
+        PropositionError: A file cannot be used.
+    """
     asked = propositions_for(agent_slug=agent.slug, dimension=OF_PERSONA, seeded=agent.seeded)
     asked = with_traits(asked, agent.traits.all(), automatic=settings.TRAIT_PROPOSITIONS)
-    own = [proposition for proposition in asked if not proposition.for_all]
-    return {proposition.id: proposition for proposition in own or asked}
+    return {proposition.id: proposition for proposition in asked}
 
 
 def stated_claim(rule: Proposition) -> Proposition:

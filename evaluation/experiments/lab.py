@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +16,7 @@ from agents.kit.use_cases import FromFile, Shown
 from agents.models import Agent, Channel, Message, PersonaVersion
 from agents.models.conversations import UnknownAgent, find_agent
 from evaluation.dimensions import CHANNEL_DIMENSIONS, OF_PERSONA, Dimension
+from evaluation.experiments.asking import rules_of
 from evaluation.experiments.control_questions import MOST_ASKS, ControlQuestion, load_questions
 from evaluation.experiments.models import Experiment
 from evaluation.experiments.request import ModelsRequest
@@ -37,6 +38,7 @@ from evaluation.simulation.situations import SPEAKER, load_situations
 CONTROL = "control"
 MEASURED = tuple(name for name in Dimension.values if name not in CHANNEL_DIMENSIONS)
 MOST_YAML = 100_000  # characters
+MOST_PROPOSITIONS_NAMED = 20  # in a refusal
 ALLOWED_ARMS = (
     "gate=enforce, gate=observe, gate=off, reminder, reminder=TEXT, reminder-every=TURNS, reminder-every=TURNS:TEXT, "
     "persona=VERSION (on the command line also a file)"
@@ -90,7 +92,7 @@ class LabRequest(ModelsRequest):
     """A conversation that is forked, and the repairs that are tried on the forks."""
 
     channel: Conversation = Field(description="slug of the conversation that is forked; it is only read")
-    at: int = Field(
+    at: Annotated[int, Shown(label="At message")] = Field(
         ABSENT, ge=1, lt=2**63, description="position of the last message that the forks share (default: the last one)"
     )
     agent: str = Field(
@@ -105,7 +107,7 @@ class LabRequest(ModelsRequest):
         validate_default=True,
         description=f"what is tried, beside a control to which nothing is done: {ALLOWED_ARMS}",
     )
-    turns: int = Field(
+    turns: Annotated[int, Shown(label="Turns on each fork")] = Field(
         20, ge=1, le=MOST_STEPS, description=f"turns of the agent on each fork, 1 to {MOST_STEPS} (default: 20)"
     )
     repeats: Annotated[int, Shown(label="Forks of each arm")] = Field(
@@ -138,6 +140,7 @@ class LabRequest(ModelsRequest):
         questions = self.questions
         if not questions and self.ask == SHIPPED:
             questions = load_questions()
+        _refuse_unknown_propositions(questions, agent)
         return Scenario(
             name="lab",
             title=f"Repairs of {agent.display_name} in {self.channel.name} at message {position}"[:200],
@@ -145,7 +148,7 @@ class LabRequest(ModelsRequest):
             environments=1,
             agents=1,
             steps=_steps(self.channel, agent, position, self.turns),
-            facilitator=_facilitator(self.channel, agent, position),
+            facilitator=SPEAKER,  # no person's name, which an erasure would not find here
             start_from=f"{self.channel.slug}@{position}",
             arms=[Arm(name=CONTROL), *self._arms(agent)],
             dimensions=[Measured(id=Dimension(name)) for name in self.dimensions],
@@ -211,6 +214,23 @@ class LabRequest(ModelsRequest):
             yield arm.model_copy(update={"name": name, "label": label})
 
 
+def _refuse_unknown_propositions(questions: Sequence[ControlQuestion], agent: Agent) -> None:
+    """Refuse questions that name a proposition by which the agent is not measured.
+
+    Raises:
+        Refused: With the question, the name, and the first names that are allowed.
+    """
+    known = rules_of(agent)
+    for question in questions:
+        if question.proposition and question.proposition not in known:
+            allowed = ", ".join(sorted(known)[:MOST_PROPOSITIONS_NAMED]) or "none, for it has no propositions"
+            raise Refused(
+                {
+                    "questions": f"questions: {question.id}: {agent.slug} has no proposition {question.proposition!r}; allowed: {allowed}"
+                }
+            )
+
+
 def _arm(kind: str, value: str, agent: Agent) -> Arm:
     """Return a repair as an arm of a scenario; see `ALLOWED_ARMS`."""
     if kind == "gate":
@@ -257,14 +277,6 @@ def _persona_text(value: str, agent: Agent) -> str:
     if fault:
         raise Refused({"arms": f"arms: persona={value}: {fault}"})
     return text
-
-
-def _facilitator(channel: Channel, agent: Agent, position: int) -> str:
-    """Return who speaks where no real message is left, and asks the control questions: the person who spoke last."""
-    others = Message.objects.filter(channel=channel, position__lte=position, agent=None)
-    last = others.select_related("user").order_by("-position").first()
-    name = last.author_name.strip() if last is not None else ""
-    return name[:80] or SPEAKER
 
 
 def _steps(channel: Channel, agent: Agent, position: int, turns: int) -> list[Step]:

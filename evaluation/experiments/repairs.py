@@ -364,7 +364,7 @@ def _effect(change: ChangeResult) -> RepairEffect:
         forks=change.n,
         control_forks=change.baseline_n,
         verdict=verdict,
-        why=change.reason if verdict == "not shown" else "",
+        why=change.reason.replace(change.unit, "forks") if verdict == "not shown" else "",
     )
 
 

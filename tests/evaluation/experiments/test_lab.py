@@ -9,6 +9,7 @@ import random
 import re
 
 import pytest
+from django.core.management import call_command
 from pytest_django import Settings
 from rich.console import Console
 
@@ -142,6 +143,28 @@ def test_a_fork_begins_with_the_messages_up_to_there_and_goes_on_with_the_real_o
     assert said[8::2][:2] == [real[8], real[10]]
     assert len(said) == 8 + 2 * 4
     assert (lab.replayed, lab.turns, lab.turn) == (2, 4, 4)
+
+
+def test_forgetting_a_person_erases_their_words_in_the_forks_too(
+    propositions: PropositionFolder, llm_server: LLMServer
+) -> None:
+    channel, ada = conversation(propositions, turns=2)
+    for number in range(2):
+        say(channel, "Marla Quint", f"My boiler has leaked since the third of March ({number}).")
+        say(channel, ada, "Build a wall around it.")
+    llm_server.respond = actor()
+    played(asked(at=5, turns=3, repeats=1, questions=QUESTIONS))
+    assert (
+        Message.objects.filter(text__contains="My boiler").count() == 2 + 2 * 4
+    )  # two forks and the copies in which they are asked
+
+    call_command("forget", "--outsider", "Marla Quint", "--json", stdout=io.StringIO())
+
+    remaining = json.dumps(
+        [list(model.objects.values()) for model in (Message, Channel, Experiment, ExperimentEnvironment)], default=str
+    )
+    assert "My boiler" not in remaining
+    assert "Marla Quint" not in remaining
 
 
 # -- control questions
