@@ -229,7 +229,7 @@ def _settle_locked(request: BehaviorRequest, owner: str, again: bool, warnings: 
         Conflict: The lease was lost, or the trait changed, meanwhile.
         IntegrityError: Another trait of the agent has the name.
     """
-    agent = _lock_agent(request.agent_id)
+    agent = lock_agent(request.agent_id)
     row = BehaviorRequest.objects.filter(pk=request.pk, status=Status.RUNNING, lease_owner=owner).first()
     if row is None:
         return True  # another worker has it
@@ -337,7 +337,7 @@ def _in_transaction(request: BehaviorRequest, work: Callable[[], None]) -> Behav
     return request
 
 
-def _lock_agent(pk: int | None) -> Agent | None:
+def lock_agent(pk: int | None) -> Agent | None:
     """Lock the agent, so that changes of its persona wait for each other; on SQLite transactions do so anyway."""
     if pk is None:
         return None
@@ -356,7 +356,7 @@ def _lock_agent_and_reread(
     Raises:
         BehaviorError: The request is gone or has another status, or its agent was deleted.
     """
-    agent = _lock_agent(request.agent_id)
+    agent = lock_agent(request.agent_id)
     row = _reread_with_status(request, verb, allowed)
     if agent is None:
         raise BehaviorError(f"{row} cannot be {verb}: its agent was deleted; allowed: to leave it as it is")
@@ -595,14 +595,14 @@ def _write_change(agent: Agent, row: BehaviorRequest, change: Change, user: User
         version_before = record_version(agent=agent, note=f"before {note}") or version_before
     changed = find_trait(change.before.name, agent.traits.all()) if change.before is not None else None
     trait = write_trait(agent, changed, change.after, note)
-    version = _record_version_and_description(agent, note, user)
+    version = record_version_and_description(agent, note, user)
     applied["trait_id"] = trait.pk
     applied["persona_version_before_id"] = version_before.pk if version_before is not None else None
     applied["persona_version_id"] = version.pk if version is not None else None
     return applied
 
 
-def _record_version_and_description(agent: Agent, note: str, user: User) -> PersonaVersion | None:
+def record_version_and_description(agent: Agent, note: str, user: User) -> PersonaVersion | None:
     """Record the persona as a new version, and queue its description; None where it did not change."""
     version = record_version(agent=agent, note=note, user=user if isinstance(user, AbstractBaseUser) else None)
     if version is not None:
@@ -667,7 +667,7 @@ def _restore_trait(agent: Agent, row: BehaviorRequest, user: User, *, anyway: bo
             "that one first"
         )
     write_trait(agent, trait, before, f"behaviour request {row.pk}")  # without a trait before, it is deleted
-    _record_version_and_description(agent, f"revert of behaviour request {row.pk}", user)
+    record_version_and_description(agent, f"revert of behaviour request {row.pk}", user)
 
 
 def _refuse_if_changed_later_in_scope(row: BehaviorRequest) -> None:

@@ -14,7 +14,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from django.conf import settings
-from django.db.models import F, OuterRef, Subquery
+from django.db.models import F, OuterRef, Q, Subquery
 
 from agents.kit.llm import Label, estimate_tokens, ledger
 from agents.kit.llm.ledger import Totals
@@ -33,6 +33,7 @@ from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.difference import MARGIN
 
 PURPOSE = "before_after"
+ALL_MESSAGES = Q()
 READ_PER_WANTED = 3  # messages read for each that is wanted: some are blank, some belong to the other sample
 MESSAGES_OF_CONTEXT = 2  # messages shown before the one judged
 
@@ -120,7 +121,14 @@ class BeforeAfter:
 
 
 def plan_before_after(
-    *, agent: Agent, trait: TraitLike, moments: Moments, n: int, model: str = "", unseen: Collection[int] = ()
+    *,
+    agent: Agent,
+    trait: TraitLike,
+    moments: Moments,
+    n: int,
+    model: str = "",
+    unseen: Collection[int] = (),
+    within: Q = ALL_MESSAGES,
 ) -> Plan:
     """Return what judging the last `n` messages before a change and the first `n` after it would take. Asks no model.
 
@@ -132,9 +140,10 @@ def plan_before_after(
         moments: The change, and what limits the messages before and after it.
         model: Overrides the configured judge; empty: that one.
         unseen: Keys of messages that the judge is not shown, such as the one that asked for the change.
+        within: Which of the agent's messages count, such as those of one channel.
     """
     judge = model or str(settings.JUDGE_MODEL)
-    before, after = samples(agent, moments, n)
+    before, after = samples(agent, moments, n, within)
     tokens: list[int] = []  # of each paid call
     if is_remote(judge):
         questions = _questions(agent, trait, (*before, *after), judge, Label(purpose="estimate"), unseen)
@@ -253,13 +262,17 @@ def _scores_of_sample(judged: Iterable[Judged]) -> Sample:
 
 
 # -- which messages
-def samples(agent: Agent, moments: Moments, n: int) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+def samples(
+    agent: Agent, moments: Moments, n: int, within: Q = ALL_MESSAGES
+) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
     """Return the agent's last `n` messages before the change and the first `n` after it, oldest first, without blank and simulated ones.
 
     A message belongs to the persona it was spoken with: the answer of a turn that began before the change belongs before it, also
     where it was sent later. Imported messages have no version and go by their time; those without a time are left out.
     """
-    spoken = Message.objects.filter(agent=agent, synthetic=False).exclude(text="").select_related("channel", "agent")
+    spoken = (
+        Message.objects.filter(within, agent=agent, synthetic=False).exclude(text="").select_related("channel", "agent")
+    )
     spoken = spoken.annotate(spoken_with=F("persona_version__number"))
     earlier, later = spoken.filter(sent_at__lte=moments.at), spoken.filter(sent_at__gt=moments.at)
     if moments.since is not None:

@@ -25,7 +25,7 @@ from correction.behavior.applying import BehaviorError
 from correction.behavior.before_after import BeforeAfter, Judged, Moments, Plan, judge_before_after, plan_before_after
 from correction.behavior.models import MESSAGES, MOST_MESSAGES, BehaviorEffect, BehaviorRequest
 from correction.behavior.postponing import MOST_ATTEMPTS, over_budget
-from correction.behavior.scope import holds_in
+from correction.behavior.scope import holds_in, messages_within, neighbours_in_scope
 from correction.behavior.trait_change import find_trait, stored_trait
 from evaluation.propositions.traits import presence
 
@@ -54,6 +54,8 @@ def lifetime_of(request: BehaviorRequest) -> Lifetime:
     """
     assert request.applied_at is not None  # noqa: S101 (callers checked)
     version, reverted_at = request.persona_version, request.reverted_at
+    if request.scope_key:
+        return _lifetime_in_scope(request)
     if version is None:
         moments = Moments(at=request.applied_at, until=reverted_at)
         return Lifetime(moments, REVERTED if reverted_at else "")
@@ -65,6 +67,16 @@ def lifetime_of(request: BehaviorRequest) -> Lifetime:
         ended = REVERTED if is_revert else CHANGED
     since = _when_it_became_as_before(request, version.number)
     return Lifetime(Moments(at=request.applied_at, since=since, until=until, version=version.number), ended)
+
+
+def _lifetime_in_scope(request: BehaviorRequest) -> Lifetime:
+    """Return the lifetime of a request that holds in one channel or towards one person: other requests there tell it, not versions."""
+    assert request.applied_at is not None  # noqa: S101 (callers checked)
+    until, ended = request.reverted_at, REVERTED if request.reverted_at else ""
+    earlier, later = neighbours_in_scope(request)
+    if later is not None and (until is None or later < until):
+        until, ended = later, CHANGED
+    return Lifetime(Moments(at=request.applied_at, since=earlier, until=until), ended)
 
 
 def _first_version_without_it(request: BehaviorRequest, number: int) -> PersonaVersion | None:
@@ -328,24 +340,24 @@ def plan_request(*, request: BehaviorRequest, n: int = MESSAGES, model: str = ""
     back to the change of that trait before. The judge does not read the request itself.
 
     Raises:
-        BehaviorError: It was never applied, holds in one channel or towards one person alone, or its agent is gone.
+        BehaviorError: It was never applied, its agent is gone, or the message is that tells towards whom it holds.
         ValueError: `n` is out of range.
     """
     if not 1 <= n <= MOST_MESSAGES:
         raise ValueError(f"n {n}: allowed: 1 to {MOST_MESSAGES} messages before and after")
     if request.applied_at is None or not request.trait_after:
         raise BehaviorError(f"{request}: nothing was changed by it; allowed: a request that was applied")
-    if request.scope_key:
-        raise BehaviorError(
-            f"{request}: it holds {holds_in(request)}; allowed: a request that changed the whole persona"
-        )
     if request.agent is None:
         raise BehaviorError(f"{request}: its agent was deleted; allowed: a request whose agent there is")
+    within = messages_within(request)
+    if within is None:
+        raise BehaviorError(f"{request}: it holds for {holds_in(request)}; allowed: a request whose message there is")
     lifetime = lifetime_of(request)
     plan = plan_before_after(
         agent=request.agent,
         trait=TraitValue(**request.trait_after),
         moments=lifetime.moments,
+        within=within,
         n=n,
         model=model,
         unseen=() if request.message_id is None else (request.message_id,),
@@ -366,8 +378,7 @@ def queue_effect(
         messages: Most messages before and after each, 1 to 100; fewer are judged where there are no more.
 
     Raises:
-        BehaviorError: It was never applied, holds in one channel or towards one person alone, its agent is gone, there is nothing to
-            judge yet, or it is being judged already.
+        BehaviorError: It can never be judged (see `plan_request`), there is nothing to judge yet, or it is being judged already.
         ValueError: `messages` is out of range.
     """
     plan = plan_request(request=request, n=messages)  # refuses what can never be judged

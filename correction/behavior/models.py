@@ -78,6 +78,7 @@ class BehaviorRequest(Leasable):
         Status.ERRORED,
         Status.CANCELLED,
     )
+    WITHOUT_REQUEST: ClassVar[tuple[str, ...]] = (Status.QUEUED, Status.RUNNING, Status.NO_REQUEST)  # none, or none yet
     WHOSE: ClassVar = F("whose")
 
     status = models.CharField(

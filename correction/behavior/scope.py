@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
 
 from django.contrib.auth.models import User
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from agents.chat import is_chat
 from agents.kit.text.fences import render_prompt, safe_and_cut
@@ -27,6 +28,7 @@ from correction.config.settings import ResolvedConfig, Scope
 
 EDITING = "agents.change_agent"  # who may edit a persona
 PERSONA_KEY = ""  # the key of the whole persona
+PERSON_KINDS = ("user:", "outsider:")  # how the keys of one person begin
 MOST_SHOWN = 40  # traits of a channel, and of a person, in a prompt: those changed last
 
 
@@ -58,8 +60,72 @@ def key_of(message: Message, config: ResolvedConfig) -> str:
 def _key_of_person(message: Message) -> str:
     """Return the scope of the message's author: by account, else by name within the channel."""
     if message.user_id is not None:
-        return f"user:{message.user_id}"
-    return f"outsider:{message.channel_id}:{hashlib.sha256(message.outsider.encode()).hexdigest()[:32]}"
+        return user_key(message.user_id)
+    return outsider_key(message.channel_id, message.outsider)
+
+
+def user_key(user_id: int) -> str:
+    """Return the scope of what a user asked for themself."""
+    return f"{PERSON_KINDS[0]}{user_id}"
+
+
+def outsider_key(channel_id: int, name: str) -> str:
+    """Return the scope of what a person without an account asked for themself: they are known by name within the channel."""
+    return f"{PERSON_KINDS[1]}{channel_id}:{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+
+
+def holds_for_a_person() -> Q:
+    """Return which requests hold towards one person alone."""
+    condition = Q()
+    for kind in PERSON_KINDS:
+        condition |= Q(scope_key__startswith=kind)
+    return condition
+
+
+def person_of(request: BehaviorRequest) -> str:
+    """Return the key of the person who asked, for `requests_of`; empty where neither scope nor message tells who that was."""
+    if request.scope_key.startswith(PERSON_KINDS):
+        return request.scope_key
+    return "" if request.message is None else _key_of_person(request.message)
+
+
+def requests_of(person: str) -> QuerySet[BehaviorRequest]:
+    """Return what a person asked for, wherever it holds, newest first; what their messages did not ask for is left out.
+
+    Args:
+        person: A key of `person_of`, ``user:ID`` or ``outsider:CHANNEL:DIGEST``; of any other form: none.
+    """
+    requests = BehaviorRequest.objects.exclude(status__in=BehaviorRequest.WITHOUT_REQUEST).order_by(
+        "-created_at", "-pk"
+    )
+    theirs = Q(scope_key=person)
+    kind, _, rest = person.partition(":")
+    number = rest.partition(":")[0]
+    if f"{kind}:" not in PERSON_KINDS or not number.isdecimal():
+        return requests.none()
+    if kind == "user":
+        return requests.filter(theirs | Q(message__user=int(number)))
+    own = requests.filter(theirs, message__isnull=False).select_related("message").first()
+    if own is not None and own.message is not None:  # the key holds no name: one of their messages tells it
+        theirs |= Q(message__channel=own.message.channel_id, message__outsider=own.message.outsider)
+    return requests.filter(theirs)
+
+
+def messages_within(request: BehaviorRequest) -> Q | None:
+    """Return which messages of its agent a request acts on; None where the message that would tell the person was deleted.
+
+    All of them for the whole persona, those of the channel, or those that answer the person.
+    """
+    kind, _, rest = request.scope_key.partition(":")
+    if not kind:
+        return Q()
+    if kind == "channel":
+        return Q(channel=int(rest))
+    if kind == "user":
+        return Q(run__trigger__user=int(rest))
+    if request.message is None:
+        return None
+    return Q(channel=request.message.channel_id, run__trigger__outsider=request.message.outsider)
 
 
 def holds_in(request: BehaviorRequest) -> str:
@@ -98,6 +164,27 @@ def later_change(request: BehaviorRequest) -> BehaviorRequest | None:
             names.add(name_key(later.trait_name))
             newest = later
     return newest
+
+
+def neighbours_in_scope(request: BehaviorRequest) -> tuple[datetime | None, datetime | None]:
+    """Return when requests in the same scope changed the trait last before an applied request, and first after it; None: never.
+
+    Those that were reverted since count for the time in which they held.
+    """
+    before, after = stored_trait(request.trait_before), stored_trait(request.trait_after)
+    names = {name_key(trait.name) for trait in (before, after) if trait is not None}
+    others = BehaviorRequest.objects.filter(
+        agent=request.agent_id, scope_key=request.scope_key, applied_at__isnull=False
+    ).exclude(pk=request.pk)
+    moments = []
+    for other in others.only("trait_name", "trait_before", "applied_at", "reverted_at"):
+        was = stored_trait(other.trait_before)
+        other_names = {name_key(other.trait_name)} | ({name_key(was.name)} if was is not None else set())
+        if names & other_names:
+            moments += [moment for moment in (other.applied_at, other.reverted_at) if moment is not None]
+    earlier = [moment for moment in moments if moment < request.applied_at]
+    later = [moment for moment in moments if moment > request.applied_at]
+    return max(earlier, default=None), min(later, default=None)
 
 
 def prepare(turn: Turn) -> None:

@@ -10,6 +10,7 @@ from agents.kit.models import LLMPayload
 from agents.kit.registry import Prune, Table
 from agents.models import Trait
 from correction.behavior.models import BehaviorEffect, BehaviorRequest, DescriptionUpdate
+from correction.behavior.scope import holds_for_a_person, outsider_key, user_key
 
 # What came to a decision stays: a version of a persona goes back to it, and it can still be taken back.
 _WITHOUT_CHANGE = (
@@ -23,6 +24,20 @@ _WITHOUT_CHANGE = (
 
 # What was measured stays as long as its request does.
 _NOT_MEASURED = (BehaviorEffect.Status.FAILED, BehaviorEffect.Status.ERRORED, BehaviorEffect.Status.CANCELLED)
+
+
+def _asked_for_themself(person: Person) -> Q:
+    """Return the requests that hold towards this person alone, also where their message was deleted."""
+    if person.user is not None:
+        keys = [user_key(person.user.pk)]
+    else:
+        keys = [outsider_key(channel, name) for channel in person.first for name in person.names]
+    return Q(scope_key__in=keys) | (Q(message__in=keys_said_by(person)) & holds_for_a_person())
+
+
+def _asked_for_others_too(person: Person) -> Q:
+    """Return this person's requests that hold in a channel or in the whole persona."""
+    return Q(message__in=keys_said_by(person)) & ~holds_for_a_person()
 
 
 def _asked_for_by(person: Person) -> Q:
@@ -72,9 +87,13 @@ TABLES = (
                 delete=True,
             ),
             # The persona has these by now, or had them: without them the change could not be undone.
-            Erase(columns="trait_name trait_before trait_after", rows=(of_messages("message"),), report_only=True),
+            Erase(
+                columns="trait_name trait_before trait_after", rows=(matching(_asked_for_others_too),), report_only=True
+            ),
             # Made of what they asked for.
             Erase(model=Trait, columns="name", rows=(matching(_asked_for_by),), report_only=True),
+            # It holds towards them alone, and is of no use to others. Last: the rules above find rows by it.
+            Erase(columns="trait_name trait_after", rows=(matching(_asked_for_themself),), delete=True),
         ),
         no_speech="judge scope_key",
         typed="trait_name trait_before trait_after",

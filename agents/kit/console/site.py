@@ -80,6 +80,8 @@ def console_page(route: str, *permissions: str, post: bool = False, name: str = 
 def console_action(name: str, *permissions: str) -> Callable[[Act], Act]:
     """Make a method of an admin class the action of a button on an object's page (POST); the page then shows the text it returned.
 
+    A button on another page names that page in the field ``next``.
+
     A `ValueError` of the method says why nothing was done, which the page then shows. Else the object's history notes that the button
     was pressed.
 
@@ -104,7 +106,7 @@ def console_action(name: str, *permissions: str) -> Callable[[Act], Act]:
             else:
                 self.log_change(request, row, f"{name} pressed")
                 self.message_user(request, message, messages.SUCCESS)
-            return HttpResponseRedirect(self.url("change", row))
+            return HttpResponseRedirect(page_to_return_to(request, request.POST, self.url("change", row)))
 
         return act_on_row  # type: ignore[return-value]
 

@@ -30,6 +30,14 @@ from agents.transcripts.readers.langsmith import is_langsmith, read_langsmith
 from agents.transcripts.readers.otel import is_otel, read_otel
 from agents.transcripts.readers.plumbline import is_message, read_jsonl
 from agents.transcripts.readers.sillytavern import is_sillytavern, read_sillytavern
+from agents.transcripts.readers.simulations import (
+    is_adk,
+    is_scenario,
+    is_tau2,
+    read_adk,
+    read_scenario,
+    read_tau2,
+)
 from agents.transcripts.readers.slack import is_slack, is_slack_zip, read_slack
 from agents.transcripts.readers.tinytroupe_console import is_notebook, looks_like_console, read_console
 from agents.transcripts.records import Record
@@ -62,6 +70,9 @@ FORMATS: dict[str, Format] = {  # the last that recognises a file reads it
     "discord": Format("DiscordChatExporter", read_discord, is_discord),
     "langfuse": Format("Langfuse", read_langfuse, is_langfuse),
     "langsmith": Format("LangSmith", read_langsmith, is_langsmith),
+    "tau2": Format("τ²-bench results", read_tau2, is_tau2),
+    "adk": Format("ADK evaluation results", read_adk, is_adk),
+    "scenario": Format("LangWatch Scenario", read_scenario, is_scenario),
     "otel": Format("OpenTelemetry GenAI spans", read_otel, is_otel),
     "csv": Format("CSV", read_csv),
     "chat": Format("chat log", read_log),

@@ -7,9 +7,11 @@ from contextlib import suppress
 from typing import Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db.models import Count, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
@@ -21,7 +23,15 @@ from agents.kit.console import display
 from agents.kit.console.display import Tone, word_diff
 from agents.kit.console.filters import number_in
 from agents.kit.console.forms import report_done
-from agents.kit.console.site import GrowingTextarea, NumberInput, ReadOnlyAdmin, TextInput, console_action, extend
+from agents.kit.console.site import (
+    GrowingTextarea,
+    NumberInput,
+    ReadOnlyAdmin,
+    TextInput,
+    console_action,
+    console_page,
+    extend,
+)
 from agents.kit.models import LLMCall
 from agents.models import Agent, Message
 from agents.personas.persona import TraitLike, TraitValue, render_persona, values_of
@@ -36,7 +46,8 @@ from correction.behavior.applying import (
 )
 from correction.behavior.effects import plan_request, queue_effect, result_of
 from correction.behavior.models import MESSAGES, MOST_MESSAGES, UNFINISHED, BehaviorEffect, BehaviorRequest
-from correction.behavior.scope import holds_in, traits_in
+from correction.behavior.scope import holds_in, messages_within, person_of, traits_in
+from correction.behavior.shared import adopt_shared_request, shared_requests
 from correction.behavior.signs import name_key
 from correction.behavior.trait_change import stored_trait
 from evaluation.models import is_heuristic
@@ -56,6 +67,8 @@ TONES: dict[str, Tone] = {
     Status.CANCELLED: "plain",
     Status.PAUSED_BUDGET: "warning",
 }
+# By whether it went as requested; None: that cannot be said.
+EFFECT_TONES: dict[bool | None, Tone] = {True: "good", False: "warning", None: "plain"}
 TIERS = {"gate": "Does it ask for a change?", "extract": "Which change?", "map": "As which trait?"}
 DECIDING = ("behavior.change_behaviorrequest", "agents.change_agent")  # it changes a persona
 MEASURING = ("behavior.view_behaviorrequest", "evaluation.add_evaluationrun")
@@ -183,6 +196,7 @@ def page_context(request: HttpRequest, row: BehaviorRequest) -> dict[str, Any]:
     def url(act: str, is_allowed: bool) -> str:
         return reverse(f"admin:behavior_behaviorrequest_{act}", args=[row.pk]) if is_allowed else ""
 
+    person = person_of(row)
     tiers = []
     for tier, question in TIERS.items():
         result = getattr(row, f"{tier}_result")
@@ -194,6 +208,7 @@ def page_context(request: HttpRequest, row: BehaviorRequest) -> dict[str, Any]:
         "state": status_badge(row),
         "change": change(row),
         "holds": holds_in(row),
+        "person_url": person_url(person) if person else "",
         "where": transcript_url(row.message) if row.message else "",
         "tiers": tiers,
         "diff": persona_diff(row),
@@ -217,7 +232,8 @@ def request_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString:
 
 
 def agent_behavior_panel(request: HttpRequest, agent: Agent) -> SafeString:
-    """Return the panel of the agent's page: how many of its requests have which status, and the newest applied. Two queries.
+    """Return the panel of the agent's page: how many of its requests have which status, and the newest applied, and what several people
+    asked for themselves. Three queries.
 
     Messages that asked for nothing, which are nearly all, are not counted, nor read.
     """
@@ -230,7 +246,10 @@ def agent_behavior_panel(request: HttpRequest, agent: Agent) -> SafeString:
             url = display.list_url(BehaviorRequest, agent__id__exact=agent.pk, status__exact=status.value)
             counts.append({"label": status.label, "count": f"{count_of[status]:,}", "url": url})
     applied = BehaviorRequest.objects.filter(agent=agent, status=Status.APPLIED).select_related(*_SHOWN)
+    may_adopt = request.user.has_perms(DECIDING)
     context = {
+        "shared": shared_requests(agent=agent),
+        "adopt_url": reverse("admin:behavior_behaviorrequest_adopt", args=[agent.pk]) if may_adopt else "",
         "counts": counts,
         "newest": [(row, change(row)) for row in applied.order_by("-applied_at")[:3]],
         "url": display.list_url(BehaviorRequest, agent__id__exact=agent.pk),
@@ -254,11 +273,11 @@ def behavior_notes(request: HttpRequest, messages: list[Message]) -> dict[int, S
 
 
 def effect_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString | None:
-    """Return the panel of effects; None on the page of a request that changed nothing in the whole persona.
+    """Return the panel of effects; None on the page of a request that was never applied.
 
     Its button to judge is there only for users who may, while no evaluation is under way, and where there are messages to judge.
     """
-    if row.status not in (Status.APPLIED, Status.REVERTED) or row.scope_key:
+    if row.status not in (Status.APPLIED, Status.REVERTED):
         return None
     effects = list(BehaviorEffect.objects.filter(request=row).select_related("requested_by")[:MOST_EFFECTS])
     context = {
@@ -268,7 +287,7 @@ def effect_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString | Non
         "effects": [_effect(effect) for effect in effects],
         "request": row,
     }
-    if row.agent is not None:
+    if row.agent is not None and messages_within(row) is not None:
         plan = plan_request(request=row)
         context["plan"] = plan
         context["claim"] = plan.claim.replace("{{agent_name}}", plan.plan.agent.display_name)
@@ -279,10 +298,23 @@ def effect_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString | Non
     return SafeString(render_to_string("admin/behavior/effect.html", context, request))
 
 
+def effect_badge(effect: BehaviorEffect | None) -> SafeString:
+    """Return whether a request changed anything, as far as that was judged."""
+    if effect is None:
+        return display.badge("not evaluated")
+    result = result_of(effect)
+    if result is None:
+        return display.status_badge(effect)
+    return display.badge(result.verdict, EFFECT_TONES[result.as_requested], result.verdict_words)
+
+
+def person_url(person: str) -> str:
+    """Return the page of what a person asked for; see `correction.behavior.scope.person_of`."""
+    return reverse("admin:behavior_behaviorrequest_person", args=[person])
+
+
 def _effect(effect: BehaviorEffect) -> dict[str, Any]:
     """Return an effect as the template shows it; without a result where it was not judged (yet)."""
-    # By whether it went as requested; None: that cannot be said.
-    tones: dict[bool | None, Tone] = {True: "good", False: "warning", None: "plain"}
     values = {
         "row": effect,
         "waits": effect.status in UNFINISHED,
@@ -294,7 +326,7 @@ def _effect(effect: BehaviorEffect) -> dict[str, Any]:
     result = result_of(effect)
     if result is not None:
         values["result"] = result
-        values["verdict"] = display.badge(result.verdict, tones[result.as_requested])
+        values["verdict"] = display.badge(result.verdict, EFFECT_TONES[result.as_requested])
         values["unscored"] = result.before_unscored + result.after_unscored
     return values
 
@@ -362,6 +394,33 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
             raise ValueError(f"messages {text[:20]!r}: allowed: a whole number from 1 to {MOST_MESSAGES}")
         effect = queue_effect(request=row, messages=number, user=user_of(request))
         return f"Behaviour request {row.pk} will be evaluated. Evaluation {effect.pk} is queued: a worker (manage.py work) judges it."
+
+    @console_page("person/<str:person>/")
+    def person_view(self, request: HttpRequest, person: str) -> HttpResponse:
+        """Show what a person asked of agents (a key of `correction.behavior.scope.person_of`)."""
+        from correction.behavior.admin.people import person_context  # circular: its lines are drawn as the list's
+
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        context = person_context(request, person)
+        title = f"Requests of {display.marked(context['name'])}"
+        return self.page(request, "admin/behavior/person.html", title, **context)
+
+    @console_page("agent/<int:pk>/adopt/", *DECIDING, post=True)
+    def adopt_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Make what several people asked for the persona's own, and return to the agent's page."""
+        agent = get_object_or_404(Agent, pk=pk)
+        name = request.GET.get("name", "")
+        stops = request.GET.get("stops") == "1"
+        try:
+            trait = adopt_shared_request(agent=agent, name=name, stops=stops, user=user_of(request))
+        except BehaviorError as problem:
+            self.message_user(request, f"Nothing was changed: {problem}.", messages.ERROR)
+        else:
+            self.message_user(
+                request, f"{trait.name} is a trait of the persona now; the versions undo it.", messages.SUCCESS
+            )
+        return HttpResponseRedirect(f"{display.page_url(agent)}?tab=persona")
 
     def get_list_display(self, request: HttpRequest) -> Any:
         """Leave out the words, and what quotes them, for users who may not read messages."""

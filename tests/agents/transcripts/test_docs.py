@@ -16,7 +16,7 @@ from tests.agents.transcripts.helpers import make_agent, run_json, write
 
 PAGE = (settings.BASE_DIR / "docs" / "reference" / "transcripts.md").read_text()
 SECTIONS = dict(re.findall(r"^### `(\w+)`\n(.*?)(?=^##)", PAGE, re.MULTILINE | re.DOTALL))
-BY_ROLE = {"openai", "sharegpt", "hh", "chatgpt", "langfuse", "langsmith"}
+BY_ROLE = {"openai", "sharegpt", "hh", "chatgpt", "langfuse", "langsmith", "tau2", "scenario"}
 EXAMPLES = [
     (name, text) for name, section in SECTIONS.items() for text in re.findall(r"```\w+\n(.*?)```", section, re.DOTALL)
 ]
