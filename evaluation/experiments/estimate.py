@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 
 from django.db import transaction
 from pydantic import BaseModel, ConfigDict, Field
@@ -15,7 +16,7 @@ from evaluation.experiments.compare import too_few
 from evaluation.experiments.measuring import specs
 from evaluation.experiments.models import ExperimentEnvironment
 from evaluation.experiments.scenario import Scenario
-from evaluation.experiments.starting import STEP_TAG, start_experiment
+from evaluation.experiments.starting import BEFORE_TAG, STEP_TAG, start_experiment
 from evaluation.models import is_heuristic
 from evaluation.runs.estimate import STAND_IN, estimate_all, estimated, prompt_tokens
 from evaluation.runs.summary import Spending
@@ -23,6 +24,10 @@ from evaluation.simulation.conversations import actor_of
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
 from evaluation.statistics.arms import detectable_d, pairs_for_a_verdict, pairs_needed
 from evaluation.statistics.difference import ALPHA, smallest_detectable_change
+
+# Assumptions about the judging of one answer to a control question.
+ANSWER_PROMPT_TOKENS = 1_200
+ANSWER_VERDICT_TOKENS = 200
 
 
 class ExperimentEstimate(BaseModel):
@@ -107,11 +112,17 @@ def estimate_experiment(scenario: Scenario, *, judge: str = "", actor_model: str
     tokens_per_turn = conversation.actor_tokens / (scenario.agents * len(scenario.steps))
     actor_input_tokens = round(turns * tokens_per_turn * CALLS_PER_LINE)
     actor_output_tokens = turns * REPLY_TOKENS
-    judging = conversation.judging
+    judging = estimated(
+        [
+            *[conversation.judging] * conversations,
+            conversation.judging_once,
+            _judging_of_answers(scenario, conversation),
+        ]
+    )
     actor_usd = ledger.estimate_cost(conversation.actor_model, actor_input_tokens, actor_output_tokens)
     usd = None
     if actor_usd is not None and judging.cost_usd is not None:
-        usd = float(actor_usd + conversations * judging.cost_usd)
+        usd = float(actor_usd + judging.cost_usd)
     return ExperimentEstimate(
         conversations=conversations,
         turns=turns,
@@ -119,8 +130,8 @@ def estimate_experiment(scenario: Scenario, *, judge: str = "", actor_model: str
         actor_calls=turns * CALLS_PER_LINE,
         actor_tokens=actor_input_tokens + actor_output_tokens,
         judge=conversation.judge,
-        judge_calls=conversations * judging.calls,
-        judge_tokens=conversations * (judging.input_tokens + judging.output_tokens),
+        judge_calls=judging.calls,
+        judge_tokens=judging.input_tokens + judging.output_tokens,
         usd=usd,
         pairs=scenario.environments,
         repeats=scenario.repeats,
@@ -146,12 +157,35 @@ class _ConversationEstimate:
 
     Attributes:
         actor_tokens: Of the prompts that its turns begin with.
+        judging_once: Of what is judged in this conversation alone: the messages before the fork of a laboratory.
     """
 
     judge: str
     actor_model: str
     actor_tokens: int
     judging: Spending
+    judging_once: Spending
+
+
+def _judging_of_answers(scenario: Scenario, conversation: _ConversationEstimate) -> Spending:
+    """Estimate the judging of the answers to a laboratory's control questions; nothing where none are asked, or the judge is offline.
+
+    Each pair of answers to one question is compared, and rules are looked for in each answer about rules, in one call.
+    """
+    if scenario.lab is None or is_heuristic(conversation.judge):
+        return Spending(cost_usd=Decimal(0))
+    asks = scenario.lab.asks
+    calls = len(scenario.lab.questions) * asks * (asks - 1) // 2
+    calls += asks * sum(question.about == "rule" for question in scenario.lab.questions)
+    calls *= scenario.conversations
+    input_tokens = calls * ANSWER_PROMPT_TOKENS
+    output_tokens = calls * ANSWER_VERDICT_TOKENS
+    return Spending(
+        calls=calls,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cost_usd=ledger.estimate_cost(conversation.judge, input_tokens, output_tokens),
+    )
 
 
 def _estimate_conversation(scenario: Scenario, *, judge: str, actor_model: str) -> _ConversationEstimate:
@@ -176,11 +210,13 @@ def _estimate_conversation(scenario: Scenario, *, judge: str, actor_model: str) 
             ).delete()  # so that `specs` has the evaluations of this one only
             actor_tokens = _say_stand_ins(environment, scenario)
             agent = Agent.objects.get(pk=environment.agents[0])
+            planned = [spec for _, spec in specs(experiment)]
             return _ConversationEstimate(
                 judge=experiment.judge,
                 actor_model=actor_of(agent, str(scenario.arms[0].overrides.get("model", "")) or actor_model),
                 actor_tokens=actor_tokens,
-                judging=estimated(estimate_all([spec for _, spec in specs(experiment)])),
+                judging=estimated(estimate_all([spec for spec in planned if BEFORE_TAG not in spec.where])),
+                judging_once=estimated(estimate_all([spec for spec in planned if BEFORE_TAG in spec.where])),
             )
         finally:
             transaction.set_rollback(True)

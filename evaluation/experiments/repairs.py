@@ -225,7 +225,7 @@ def lab_report(
         questions=len(scenario.lab.questions) if scenario.lab else 0,
         heuristic=is_heuristic(judge),
         measuring_usd=_usd_of_work([run.work_id for run in runs]),
-        onsets=[_onset(name, judgements, scenario, turn) for name in dimensions if name in BY_ONE_MESSAGE],
+        onsets=_onsets(judgements, scenario, turn, judge=judge),
         arms=arms,
     )
     return made.model_copy(update={"sentence": sentence_of(made)})
@@ -510,6 +510,21 @@ def _sum_if_all_known(amounts: Sequence[float | None]) -> float | None:
 
 
 # -- onset
+def _onsets(judgements: Sequence[Judgement], scenario: Scenario, turn: int, *, judge: str) -> list[DriftOnset]:
+    """Return since when the agent has drifted in each dimension that is judged message by message."""
+    onsets = []
+    for measured in scenario.dimensions:
+        name = str(measured.id)
+        if name not in BY_ONE_MESSAGE:
+            continue
+        is_exact = all(judgement.exact for judgement in judgements if judgement.dimension == name)
+        if is_heuristic(judge) and not is_exact:
+            onsets.append(DriftOnset(dimension=name, why=HEURISTIC))
+        else:
+            onsets.append(_onset(name, judgements, scenario, turn))
+    return onsets
+
+
 def _onset(dimension: str, judgements: Sequence[Judgement], scenario: Scenario, turn: int) -> DriftOnset:
     """Return since when the scores have been lower: of the real messages before the fork, then of the control's turns.
 
@@ -608,8 +623,8 @@ def cost_text(arm: LabArm) -> str:
 def onset_text(onset: DriftOnset) -> str:
     """Return since when the agent has drifted, in a sentence."""
     label = Dimension(onset.dimension).label
-    looked_at = f"turns {onset.first} to {onset.first + onset.of - 1}" if onset.of else "no turn"
+    looked_at = f"turns {onset.first} to {onset.first + onset.of - 1}"
     if onset.turn is None:
-        return f"{label}: {onset.why} ({looked_at})."
+        return f"{label}: {onset.why} ({looked_at})." if onset.of else f"{label}: {onset.why}."
     where = "on the forks of the control" if onset.after_fork else "in the real conversation"
     return f"{label} has been lower since turn {onset.turn}, {where}: {onset.before:.1f} before, {onset.after:.1f} since ({looked_at})."
