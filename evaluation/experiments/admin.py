@@ -20,6 +20,7 @@ from agents.kit.commands import Cell
 from agents.kit.console import display
 from agents.kit.console.charts import Interval, intervals
 from agents.kit.console.extensions import Button
+from agents.kit.console.filters import number_in
 from agents.kit.console.forms import CostPreview, as_query, ask, request_form
 from agents.kit.console.logs import LogAdmin
 from agents.kit.console.panels import table
@@ -66,7 +67,11 @@ def lab_buttons(request: HttpRequest, channel: Channel) -> list[Button]:
     """Return the button that tries repairs on a real conversation."""
     if channel.synthetic or channel.kind == Channel.Kind.DEBATE:
         return []
-    url = f"{reverse('admin:experiments_experiment_lab')}?{urlencode({'channel': channel.slug})}"
+    chosen = {"channel": channel.slug}
+    at = number_in(request.GET, "at")
+    if at is not None:  # the page shows that message
+        chosen["at"] = str(at)
+    url = f"{reverse('admin:experiments_experiment_lab')}?{urlencode(chosen)}"
     return [Button(label="Try repairs", url=url, why="Fork it and try what keeps the agent in character")]
 
 

@@ -78,7 +78,8 @@ def test_an_operator_starts_one_from_the_page_of_a_conversation_and_a_viewer_is_
     transcript = reverse("admin:agents_channel_transcript", args=[street.pk])
     operator = signed_in(in_group("Operator"))
 
-    assert f"{PAGE}?channel=street" in read(operator, transcript)
+    assert f'{PAGE}?channel=street"' in read(operator, transcript)
+    assert f"{PAGE}?channel=street&amp;at=6" in read(operator, f"{transcript}?at=6")
     assert PAGE not in read(signed_in(viewer()), transcript)
     confirm(operator, PAGE, **{**SHOWN, "channel": "street", "at": "8", "ask": "shipped"})
 
