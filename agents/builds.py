@@ -1,18 +1,22 @@
-"""When a build began: the first message of each tag that says under which circumstances something was said."""
+"""Builds: the tags that say under which circumstances something was said, when each began, and which of two came later."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from datetime import UTC, datetime
 
-from django.db.models import DateTimeField, Min, Subquery, Value
-from django.db.models.functions import Coalesce
+from django.db.models import DateTimeField, Min, QuerySet, Subquery, TextField, Value
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast, Coalesce
 
 from agents.models import Message
 
 BUILD_TAGS = ("build", "version", "release", "model", "prompt")
 Tag = tuple[str, str]
 NEWEST = 20_000  # messages that are looked through
+VERSION = re.compile(r"v?(\d+(?:\.\d+)*)", re.ASCII)  # 41, v1.2.3
+TAGS_READ = 1_000  # messages whose tags are looked at for the newest builds
 BEFORE = 500  # older ones; a tag that is among them began before, so it has no date here
 
 
@@ -46,3 +50,77 @@ def first_said_with_tag(agents: Collection[int]) -> dict[tuple[int, Tag], dateti
             if value := tags.get(key):
                 first[agent, (key, value)] = min(at, first.get((agent, (key, value)), at))
     return {key: at for key, at in first.items() if before is None or at > before}
+
+
+def tag_text(tag: Tag) -> str:
+    """Return a tag as it is typed and stored: ``build=41``."""
+    key, value = tag
+    return f"{key}={value}"
+
+
+def tag_of(text: str) -> Tag:
+    """Return the tag that `tag_text` gave as text; of an empty text the empty one."""
+    key, _, value = text.partition("=")
+    return key, value
+
+
+def tag_name(tag: Tag) -> str:
+    """Return a tag as people say it: ``build 41``."""
+    key, value = tag
+    return f"{key} {value}"
+
+
+def newest_of_key(agent: int, key: str) -> str:
+    """Return the value of a tag such as ``build`` that an agent began to carry last; empty where that is not known."""
+    began = {}
+    for (_, tag), at in first_said_with_tag([agent]).items():
+        if tag[0] == key:
+            began[tag[1]] = at
+    return max(began, key=lambda value: began[value], default="")
+
+
+def is_later(agent: int, tag: Tag, than: Tag) -> bool | None:
+    """Return whether a build of an agent began after another one; None where that is not known.
+
+    A build begins with the agent's first message of it. Where the agent has said nothing with one of the two yet, their version numbers
+    decide, if both have such: 42.1 is later than 42.
+    """
+    if tag == than:
+        return False
+    if tag[0] != than[0]:
+        return None
+    began = _first_said(agent, tag), _first_said(agent, than)
+    if began[0] is not None and began[1] is not None:
+        return began[0] > began[1]
+    numbers = _version_numbers(tag[1]), _version_numbers(than[1])
+    if numbers[0] and numbers[1]:
+        return numbers[0] > numbers[1]
+    return None
+
+
+def _first_said(agent: int, tag: Tag) -> datetime | None:
+    """Return when an agent first said something with a tag, among all of its messages; None where it never did."""
+    key, value = tag
+    # As in `evaluation.scorers.subjects.with_tags`: the key as it is, and a comparison of texts.
+    said = Message.objects.filter(agent=agent).alias(value=Cast(KeyTextTransform(key, "tags"), TextField()))
+    first: datetime | None = said.filter(value=value).aggregate(first=Min("said_at"))["first"]
+    return first
+
+
+def _version_numbers(value: str) -> tuple[int, ...]:
+    """Return the numbers of a version such as ``v1.2.3``; empty for any other text."""
+    version = VERSION.fullmatch(value)
+    return tuple(int(number) for number in version[1].split(".")) if version else ()
+
+
+def newest_builds(spoken: QuerySet[Message]) -> list[str]:
+    """Return the builds of these messages, which come newest first, e.g. ``build=41``, the newest first.
+
+    They are the values of the first of `BUILD_TAGS` that the newest 1,000 messages have; empty where they have none.
+    """
+    newest_tags = list(spoken.values_list("tags", flat=True)[:TAGS_READ])
+    for key in BUILD_TAGS:
+        values = [tags[key] for tags in newest_tags if key in tags]
+        if values:
+            return [f"{key}={value}" for value in dict.fromkeys(values)]
+    return []

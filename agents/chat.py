@@ -21,14 +21,13 @@ from pydantic import BaseModel, Field
 
 from agents.kit.capability import declared_list
 from agents.models import Agent, Channel, ChannelMember, Message, Run, RunStep
+from agents.models.conversations import CHAT_PREFIX, COPY_PREFIX
 from agents.turn.orchestrator import finish_turn
 from agents.turn.pipeline import pipeline
 from agents.turn.prompt import recent_messages
 from agents.turn.send_message import append, check_message, start_turn
 
 PERSON = "you"  # the author, where nobody else is named
-CHAT_PREFIX = "chat-"  # of the slugs of chats
-COPY_PREFIX = "talk-"  # of the slugs of copies in which a question is answered again
 
 
 class ChatOpen(ValueError):

@@ -118,6 +118,7 @@ def _took(run: Run) -> float | None:
 TABLES = (
     Table(
         model=Agent,
+        has_saved_views=True,
         editor="*",
         menu="",
         icon="groups",
@@ -134,6 +135,7 @@ TABLES = (
     ),
     Table(
         model=Channel,
+        has_saved_views=True,
         editor="*",
         menu="",
         icon="forum",
@@ -191,7 +193,9 @@ TABLES = (
         # What is in a file of any format is told by no key: all of them go, for importing one again would bring the words back.
         erase=(
             Erase(
-                columns="name choices contents result error", rows=(matching(_read_files),), emptied="choices contents"
+                columns="name choices answers contents result error",
+                rows=(matching(_read_files),),
+                emptied="choices answers contents",
             ),
         ),
         no_speech="doing",

@@ -75,6 +75,7 @@ TABLES = (
     ),
     Table(
         model=CorrectionLog,
+        has_saved_views=True,
         operator="add",
         menu="Gate",
         icon="rule",

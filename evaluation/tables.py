@@ -41,6 +41,7 @@ def scores_there(path: str = "") -> tuple[Derived, ...]:
 TABLES = (
     Table(
         model=EvaluationRun,
+        has_saved_views=True,
         operator="add change",
         menu="Quality",
         icon="straighten",
@@ -87,8 +88,7 @@ TABLES = (
     ),
     Table(
         model=EvaluationScore,
-        order=1,
-        tab_of="evaluation.EvaluationRun",
+        below="evaluation.EvaluationRun",
         title="Scores",
         columns="pk=score outcome claimed judged why judge_mark",
         filters="run=evaluation_run? message? dimension status judge proposition_id height evaluation_run__agent message__tags "
@@ -130,23 +130,8 @@ TABLES = (
         typed="name where last_outcome",
         no_speech="dimensions window judge",
     ),
-    Table(
-        model=Job,
-        order=6,
-        tab_of="evaluation.EvaluationRun",
-        title="Checks and suggestions",
-        empty="A page that asks for suggestions, or checks a judge, makes one; a worker does it.",
-        start=(
-            ("Suggest propositions", "admin:evaluation_job_suggest", "evaluation.change_proposition"),
-            ("Check a judge", "admin:evaluation_job_check", "evaluation.add_evaluationrun"),
-        ),
-        columns="pk=job kind status total=agents created_by=asked_by created_at=asked_at",
-        filters="kind status created_at",
-        fields=(("", "kind status total=agents created_by=asked_by created_at=asked_at started_at finished_at error"),),
-        typed="result error",
-        no_speech="options",
-    ),
-    # Without a page of their own.
+    # Without a list of their own.
+    Table(model=Job, typed="result error", no_speech="options"),
     Table(model=ChannelShare),
     Table(model=IdeaPart),
     Table(

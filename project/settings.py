@@ -314,8 +314,8 @@ SPECTACULAR_SETTINGS = {
 # --- Console: its sidebar and its theme -------------------------------------------------------------------------------
 Page = tuple[str, str, str, str]  # URL name, icon of Material Symbols, title, permission ("" = everyone)
 
-# The sidebar: its groups, each with the pages before and after its tables. The apps register the tables, and which of them are tabs on
-# another one's list (`agents.kit.registry`: menu, tab_of); what a user may not view is left out.
+# The sidebar: its groups, each with the pages before and after its tables. The apps register the tables, and which of them are tabs of
+# another entry (`agents.kit.registry`: menu, tab_of); what a user may not view is left out.
 CONSOLE_MENU: list[tuple[str, list[Page], list[Page]]] = [
     (
         "",
@@ -331,12 +331,15 @@ CONSOLE_MENU: list[tuple[str, list[Page], list[Page]]] = [
         "More",
         [],
         [
-            ("docs", "api", "API reference", ""),
             ("admin:help", "help", "Help", ""),
-            ("admin:glossary", "menu_book", "Glossary", ""),
-            ("admin:settings", "settings", "Settings", "auth.view_user"),
         ],
     ),
+]
+# Pages that are tabs of an entry, a page or a table: the entry, URL name, title, permission.
+CONSOLE_TABS: list[tuple[str, str, str, str]] = [
+    ("admin:help", "admin:glossary", "Glossary", ""),
+    ("admin:help", "docs", "API reference", ""),
+    ("auth.User", "admin:settings", "Settings", "auth.view_user"),
 ]
 # Every setting in effect, for the page "Settings": dotted path of a callable.
 EFFECTIVE_SETTINGS = "project.effective.groups"
@@ -359,7 +362,7 @@ UNFOLD = {
     "DASHBOARD_CALLBACK": "agents.kit.console.home.dashboard",
     "STYLES": [_static("console.css")],
     "SCRIPTS": [
-        _static(name) for name in ("names.js", "keys.js", "parts.js", "charts.js")
+        _static(name) for name in ("names.js", "keys.js", "search.js", "parts.js", "charts.js")
     ],  # after Chart.js, before the theme draws
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": _static("favicon.svg")}],
 }

@@ -28,7 +28,7 @@ from agents.alerts.models import Alert, Delivery, Receiver
 from agents.debates.models import Debate
 from agents.kit.models import ApiToken, LLMBatch, LLMCall, ModelPrice
 from agents.models import Agent, Channel, Import, Message, PersonaVersion, Run
-from agents.swarm.models import DialogState
+from agents.swarm.models import DialogState, Swarm
 from correction.behavior.models import BehaviorRequest
 from correction.interventions.models import Intervention, InterventionLog
 from correction.litellm.models import GatedReply
@@ -37,7 +37,7 @@ from correction.sending.models import ScoreDelivery, ScoreReceiver
 from evaluation.calibration.models import JudgeCalibration, LabelSet
 from evaluation.change.models import Baseline, Change, DriftAlert, Evidence, JudgeSentinel
 from evaluation.experiments.models import Experiment
-from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore, Job
+from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore
 
 LLM = "claude-haiku-5-5"
 AT_ONCE = 2000
@@ -326,6 +326,14 @@ def _states(cast: Cast, have: int, more: int) -> None:
     make(DialogState, cast, range(len(fresh)), lambda n: {"channel_id": fresh[n]})
 
 
+def _swarms(cast: Cast, have: int, more: int) -> None:
+    """Each with a phase, and with all agents."""
+    store(Swarm, (Swarm(name=f"swarm-{n}", intents=["general"]) for n in range(have, have + more)))
+    for swarm in Swarm.objects.filter(pk__in=newest(Swarm, more)):
+        swarm.agents.set(cast.agents)
+        swarm.phases.create(phase="post", name="brevity", order=1, prompt=SENTENCE)
+
+
 def _experiment(cast: Cast, n: int) -> dict[str, Any]:
     scenario: dict[str, Any] = {"name": "small", "cast": ["ada", "bob"], "environments": 1, "agents": 2}
     scenario |= {"title": "<script>alert('x')</script>", "steps": [{"says": "Well?"}]}
@@ -364,6 +372,7 @@ MAKERS: dict[str, Maker] = {
     "agents.run": maker(Run, _run),
     "debates.debate": _debates,
     "swarm.dialogstate": _states,
+    "swarm.swarm": _swarms,
     "agents.import": maker(Import, _import),
     "kit.llmcall": maker(LLMCall, _call),
     "kit.llmbatch": maker(LLMBatch, _batch),
@@ -380,7 +389,6 @@ MAKERS: dict[str, Maker] = {
         LabelSet, lambda cast, n: {"population": {"runs": [], "until": cast.now.isoformat()}}
     ),
     "experiments.experiment": maker(Experiment, _experiment),
-    "evaluation.job": maker(Job, lambda cast, n: {"kind": "suggestions", "status": "failed", "total": 3}),
     "behavior.behaviorrequest": _requests,
     "correction.agentevaluationconfig": _configurations,
     "interventions.intervention": maker(

@@ -26,7 +26,9 @@ from django.urls import URLPattern, URLResolver, reverse
 
 from agents.chat import ask, begin_chat, chats
 from agents.models import Agent, Channel
+from agents.swarm.models import SwarmPhase
 from correction.models import GateDimensionResult
+from evaluation.models import Job
 from tests.console import Browser, signed_in, superuser
 from tests.listed_rows import MAKERS, people
 
@@ -44,7 +46,12 @@ OPEN_TO_ALL = {
     "view_on_site",
     "search",
 }
-ROWS_OF: dict[str, type[Model]] = {"channel_id": Channel, "result_id": GateDimensionResult, "agent_id": Agent}
+ROWS_OF: dict[str, type[Model]] = {
+    "channel_id": Channel,
+    "result_id": GateDimensionResult,
+    "agent_id": Agent,
+    "phase_id": SwarmPhase,
+}
 ELSEWHERE: dict[str, object] = {
     "number": 1,
     "position": 1,
@@ -104,6 +111,7 @@ def addresses() -> dict[str, str]:
     cast = people()
     for make in MAKERS.values():
         make(cast, 0, 2)
+    Job.objects.create(kind="suggestions", total=1)
     agent = Agent.objects.earliest("pk")
     ask(agent, begin_chat(agent), "Good morning.")
     return {route.name: route.url() for route in routes()}

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 
 import pytest
+from django.contrib import admin
 from django.contrib.auth.models import User
 from django.http import HttpRequest
 from django.test import RequestFactory
 from django.urls import reverse
 
 from agents.kit.console.home import breadcrumbs, navigation, tabs
-from agents.kit.registry import tables
 from agents.models import Channel
+from evaluation.change.models import DriftAlert
+from evaluation.models import EvaluationSchedule, EvaluationScore
 from tests.console import list_of, page_of, plain, read, signed_in, staff, superuser, viewer
 from tests.factories import make_agent
+from tests.listed_rows import MAKERS, people
 from tests.machinery import ROOT
 
 pytestmark = pytest.mark.django_db
@@ -35,7 +38,14 @@ def asking(user: User, name: str) -> HttpRequest:
         ("change_baseline_help", ["Quality", "Evaluations", "Baselines"]),
         ("kit_llmcall_changelist", ["More", "Logs", "Model calls"]),
         ("auth_user_changelist", ["More", "Access", "Users"]),
+        ("settings", ["More", "Access", "Settings"]),
+        ("review", ["To review"]),
+        ("alerts_alert_changelist", ["To review", "All alerts"]),
+        ("change_driftalert_changelist", ["To review", "All alerts", "Drift alerts"]),
+        ("evaluation_evaluationscore_changelist", ["Quality", "Evaluations", "Scores"]),
+        ("evaluation_job_suggest", ["Quality", "Propositions"]),
         ("help", ["More", "Help"]),
+        ("glossary", ["More", "Help", "Glossary"]),
         ("password_change", []),
     ],
 )
@@ -46,28 +56,59 @@ def test_breadcrumbs_and_the_one_marked_entry_name_the_same_place(name: str, way
     marked = [(group["title"], item["title"]) for group in groups for item in group["items"] if item["active"]]
 
     assert [part["title"] for part in breadcrumbs(request, [{"title": "Welcome"}]) if part["title"] != "Welcome"] == way
-    assert [title for place in marked for title in place if title] == way[
-        : 2 if len(way) > 2 or way[:1] in GROUPS else 1
-    ]
+    assert [title for place in marked for title in place if title] == way[: 2 if way[:1] in GROUPS else 1]
 
 
 GROUPS = (["Quality"], ["Gate"], ["More"])
 
 
 def test_tabs_are_the_viewable_tables_and_an_entry_leads_to_the_first() -> None:
-    request = asking(staff("change.view_baseline", "change.view_driftalert"), "change_baseline_changelist")
+    request = asking(staff("change.view_baseline", "change.view_change"), "change_baseline_changelist")
 
     entries = {item["title"]: item["link"] for group in navigation(request) for item in group["items"]}
+    families = [[tab["title"] for tab in family["items"]] for family in tabs(request)]
 
-    assert [[tab["title"] for tab in family["items"]] for family in tabs(request)] == [["Baselines", "Drift alerts"]]
+    assert ["Baselines", "Changes"] in families
     assert entries["Evaluations"] == reverse("admin:change_baseline_changelist")
     assert "Agents" not in entries
 
 
-def test_every_tab_is_on_the_list_of_a_table_in_the_sidebar() -> None:
-    in_sidebar = {model._meta.label for model, table in tables().items() if table.menu is not None}
+def test_the_sidebar_has_no_more_entries_than_one_looks_over() -> None:
+    entries = [item for group in navigation(asking(superuser(), "index")) for item in group["items"]]
 
-    assert {table.tab_of for table in tables().values() if table.tab_of} <= in_sidebar
+    assert len(entries) <= 14
+
+
+def test_every_list_is_a_tab_or_below_one() -> None:
+    reachable = set()
+    for group in navigation(asking(superuser(), "index")):
+        for item in group["items"]:
+            for tab in item["tabs"]:
+                reachable |= {tab["link"], *(listed["link"] for listed in tab["below"])}
+
+    assert [model for model in admin.site._registry if list_of(model) not in reachable] == []
+
+
+def test_lists_without_a_tab_are_linked_from_what_their_rows_are_about() -> None:
+    cast = people()
+    MAKERS["evaluation.evaluationscore"](cast, 0, 1)
+    MAKERS["change.driftalert"](cast, 0, 1)
+    client = signed_in(superuser())
+
+    assert list_of(EvaluationScore) in read(client, page_of(EvaluationScore.objects.get().evaluation_run))
+    assert list_of(DriftAlert) in read(client, list_of(EvaluationSchedule))
+
+
+def test_pages_that_are_tabs_show_the_tabs_of_their_entry() -> None:
+    client = signed_in(superuser())
+
+    for name, others in {
+        "review": ("All alerts", "All requests"),
+        "glossary": ("Help",),
+        "settings": ("API tokens",),
+    }.items():
+        shown = plain(read(client, reverse(f"admin:{name}")).partition('id="tabs-items"')[2].partition("</nav>")[0])
+        assert all(other in shown for other in others), name
 
 
 def test_lists_show_their_tabs_and_rows_their_way_from_the_sidebar() -> None:
@@ -82,7 +123,7 @@ def test_lists_show_their_tabs_and_rows_their_way_from_the_sidebar() -> None:
 def named_places() -> list[str]:
     """Every place of the console that a message, a help text or a document names, as ``Gate › Log``."""
     files = [*ROOT.glob("*/**/*.py"), *ROOT.glob("*/**/*.md"), *ROOT.glob("*/**/*.html"), ROOT / "README.md"]
-    pattern = re.compile(r"[A-Z][a-z]+(?: › [A-Z][A-Za-z]+(?: [a-z]+)?)+")
+    pattern = re.compile(r"[A-Z][a-z]+(?: [a-z]+)?(?: › [A-Z][A-Za-z]+(?: [a-z]+)?)+")
     places = []
     for file in files:
         if not {"tests", ".venv", "site"} & set(file.relative_to(ROOT).parts):

@@ -32,7 +32,7 @@ from pytest_django import Settings
 from agents.debates.debate import start_debate
 from agents.debates.models import DebateRound, DebateTurn
 from agents.erasure import ERASED, find_outsider, forget
-from agents.kit.models import ApiToken, IdempotentRequest, LLMCall, LLMPayload
+from agents.kit.models import ApiToken, IdempotentRequest, LLMCall, LLMPayload, SavedView
 from agents.kit.registry import erasures, table_of, tables
 from agents.models import (
     Agent,
@@ -313,6 +313,7 @@ def test_words_and_name_of_users_go_and_accounts_close_only_if_asked() -> None:
     IdempotentRequest.objects.create(
         user=user, key="k", method="POST", path="/", body_digest="", status=201, answer="x"
     )
+    SavedView.objects.create(owner=user, table="agents.agent", name=NAME, query="q=x", is_shared=True)
 
     run("--user", "marla")
 
@@ -320,6 +321,7 @@ def test_words_and_name_of_users_go_and_accounts_close_only_if_asked() -> None:
     user.refresh_from_db()
     assert (user.username, user.get_full_name(), user.is_active) == ("marla", "", True)
     assert (ScoreLabel.objects.get().value, IdempotentRequest.objects.count()) == (4, 0)
+    assert not SavedView.objects.exists()
 
     run("--user", str(user.pk), "--deactivate")
 

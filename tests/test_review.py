@@ -23,10 +23,13 @@ from agents.kit.models import ReviewItem
 from agents.models import Agent, Channel, Run
 from correction.behavior.models import BehaviorRequest
 from correction.models import CorrectionLog, GateDimensionResult
+from evaluation.change.models import DriftAlert
+from evaluation.change.over_time import look_for_sharp_fall
 from evaluation.propositions.entries import all_entries
-from tests.console import HOSTILE, page_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.correction.behavior.proposals import proposed
 from tests.correction.judged_drafts import make_log, verdict
+from tests.evaluation.change.measured import capture, measure
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import make_run
 from tests.evaluation.test_admin_home import alert
@@ -61,6 +64,12 @@ def failed_turn(agent: Agent, error: str = "It broke.", *, days_ago: float = 0) 
 
 def alarm(agent: Agent, text: str = "A draft.") -> GateDimensionResult:
     return verdict(make_log(agent, {"adherence": 2}, text=text))
+
+
+def fallen(agent: Agent) -> None:
+    """Have build 41 make an agent worse than its baseline, with the alert."""
+    capture(agent, {"dry": [8, 7, 8, 9, 8, 7, 8, 8, 9, 8]})
+    assert look_for_sharp_fall(measure(agent, {"dry": [4, 3, 4, 5, 4, 3, 4, 4, 5, 4]}))
 
 
 def form_of(html: str, decide: str) -> dict[str, str]:
@@ -144,6 +153,100 @@ def test_an_acknowledged_alert_is_gone_until_that_is_undone(root: Client, ada: A
     html = undo(root, html)
     assert Alert.objects.filter(acknowledged_at=None, acknowledged_by=None).exists()
     assert "1 of 1" in plain(html)
+
+
+def test_the_card_of_an_alert_shows_the_change_with_messages_from_then_and_now(root: Client, ada: Agent) -> None:
+    fallen(ada)
+    shown = plain(read(root, QUEUE))
+
+    assert "No longer “dry”: 8.0 → 4.0 since build 41." in shown
+    assert "Baseline 9 of 9" in shown
+    assert "Now 3 of 9" in shown
+    assert "Build build=41" in shown
+    for page in (Alert.objects.get(), DriftAlert.objects.get()):
+        assert "Now 3 of 9" in plain(read(root, page_of(page)))
+
+    operator = staff("alerts.change_alert", "alerts.view_alert", "change.view_baseline", "agents.view_agent")
+    without_words = plain(read(signed_in(operator), QUEUE))
+    assert "8.0 → 4.0 since build 41" in without_words
+    assert "3 of 9" not in without_words
+
+
+def test_an_alert_without_a_stored_change_says_why_it_shows_nothing(root: Client, ada: Agent) -> None:
+    alert(ada)
+
+    assert "the agent had no baseline" in plain(read(root, QUEUE))
+
+
+def test_many_alerts_need_no_more_statements_than_two(root: Client) -> None:
+    for name in ("ada", "bob"):
+        fallen(make_agent(name))
+    few = len(queries(root, f"{QUEUE}?kind=alerts"))
+    for number in range(5):
+        fallen(make_agent(f"agent-{number}"))
+
+    assert len(queries(root, f"{QUEUE}?kind=alerts")) == few <= 40
+
+
+def test_all_alerts_of_a_build_are_acknowledged_with_one_button_and_taken_back(root: Client, ada: Agent) -> None:
+    other = raise_alert(kind="drift", about="x", title="It fell before", agent=ada, build="build=40")
+    for name in "abc":
+        raise_alert(kind="drift", about=name, title=f"It fell {name}", agent=ada, build="build=41")
+    html = read(root, QUEUE)
+    assert "Acknowledge all 3 of build 41" in plain(html)
+    html = after(root, form_of(html, "acknowledge_build") | {"note": "rolling back"})
+
+    assert set(Alert.objects.filter(note="rolling back").values_list("about", flat=True)) == {"a", "b", "c"}
+    assert "Acknowledge all" not in plain(html), "the other build has one alert alone"
+    undo(root, html)
+    assert Alert.objects.filter(acknowledged_at=None).count() == 4
+
+    alert_page = page_of(other)
+    assert "Acknowledge all" not in plain(read(root, alert_page))
+    last = Alert.objects.get(about="a")
+    root.post(page_of(last, "acknowledge_build"))
+    assert "Take all 3 back" in plain(read(root, page_of(last)))
+    root.post(page_of(last, "take_back_build"))
+    assert Alert.objects.filter(acknowledged_at=None).count() == 4
+
+
+def test_an_alert_is_resolved_in_a_build_says_so_and_reopens_with_undo(root: Client, ada: Agent) -> None:
+    row = raise_alert(kind="drift", about="a", title="It fell", agent=ada, build="build=41")
+    form = form_of(read(root, QUEUE), "resolve")
+    assert "Nothing was changed" in plain(after(root, form | {"in_build": "41"}))
+    assert "press Resolve" in plain(after(root, form | {"in_build": "42", "decide": "acknowledge"}))
+    html = after(root, form | {"in_build": "42", "note": "fixed"})
+
+    row.refresh_from_db()
+    assert (row.resolved_in, row.resolved_by, row.note) == ("build=42", User.objects.get(), "fixed")
+    assert "Resolved in build 42" in plain(read(root, page_of(row)))
+    assert "1 of 1" in plain(undo(root, html))
+
+    root.post(page_of(row, "resolve_one"))
+    assert "resolved in the build after 41" in plain(read(root, list_of(Alert)))
+    raise_alert(kind="drift", about="b", title="It fell", agent=ada, build="build=42", reopens=row.pk)
+    assert "Reopened: back in build 42." in plain(read(root, QUEUE))
+    assert "back in build 42" in plain(read(root, list_of(Alert)))
+
+
+def test_an_alert_of_no_build_is_only_acknowledged(root: Client, ada: Agent) -> None:
+    alert(ada)
+    html = read(root, QUEUE)
+
+    assert 'value="acknowledge"' in html
+    assert 'value="resolve"' not in html
+    assert 'value="acknowledge_build"' not in html
+    assert "in_build" not in html + read(root, page_of(Alert.objects.get()))
+
+
+def test_a_hostile_build_is_text(root: Client, ada: Agent) -> None:
+    for name in "ab":
+        row = raise_alert(kind="drift", about=name, title="It fell", agent=ada, build=f"build={HOSTILE}")
+
+    for page in (QUEUE, page_of(row), list_of(Alert)):
+        html = read(root, page)
+        assert HOSTILE not in html
+        assert "alert(" in html
 
 
 def test_an_alarm_is_marked_and_the_mark_taken_back(root: Client, ada: Agent) -> None:

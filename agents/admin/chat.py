@@ -25,6 +25,7 @@ from django.utils.safestring import SafeString
 
 from agents.admin.personas import MAY_RUN, as_stored, turn_needs
 from agents.admin.transcript import add_notes, lines_of, transcript_page
+from agents.admin.turn_steps import steps_of_turns
 from agents.chat import ChatOpen, answers_again, ask, ask_again, begin_chat, chats, chats_of, delete_chat, why_silent
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
@@ -65,8 +66,10 @@ class TurnSetting:
 
 
 ChatPanel = Callable[[HttpRequest, Agent, Channel, Run], SafeString]  # HTML; empty where there is nothing to show
+MessageActions = Callable[[HttpRequest, Agent, list[Message]], dict[int, SafeString]]  # HTML by the message's key
 
 _chat_panels: list[ChatPanel] = []
+_message_actions: list[tuple[str, MessageActions]] = []  # with the permission that each needs
 _turn_settings: dict[str, TurnSetting] = {}
 
 
@@ -85,6 +88,17 @@ def add_choice(
 def add_chat_panel(panel: ChatPanel) -> None:
     """Show something of the newest turn beside every chat; call it once, where the app registers its own admin classes."""
     _chat_panels.append(panel)
+
+
+def add_message_actions(permission: str, actions: MessageActions) -> None:
+    """Offer something at the messages of every chat; call it once, where the app registers its own admin classes.
+
+    Args:
+        permission: ``app.codename`` that a user needs to get any of it.
+        actions: A function of the request, the agent and the messages of a page, in few queries. What changes something is a button of
+            the form ``chat-act``, which has the token; it posts where the button came from as ``next``.
+    """
+    _message_actions.append((permission, actions))
 
 
 class ChatForm(forms.Form):
@@ -416,8 +430,10 @@ def chat_box(request: HttpRequest, agent: Agent, chat: Channel) -> str:
     turns_by_question: dict[int | None, list[dict[str, Any]]] = defaultdict(list)
     for turn in _turns_shown(runs, runs_that_spoke):
         turns_by_question[turn["run"].trigger_id].append(turn)
+    actions_by_message = _actions_at(request, agent, [line["message"] for line in page.lines])
     for line in page.lines:
         line["turns"] = turns_by_question[line["message"].pk]
+        line["actions"] = actions_by_message[line["message"].pk]
     last = Run.objects.filter(channel=chat).order_by("-pk").first()
     context = {
         "page": page,
@@ -432,6 +448,16 @@ def chat_box(request: HttpRequest, agent: Agent, chat: Channel) -> str:
         context["no_worker"] = not alive().exists()
         context["busy"] = Run.objects.filter(agent=agent, status=Run.Status.RUNNING).exclude(channel=chat).exists()
     return render_to_string(f"{PAGES}box.html", context, request)
+
+
+def _actions_at(request: HttpRequest, agent: Agent, shown: list[Message]) -> dict[int, list[SafeString]]:
+    """Return what the apps offer at each message of a page to the user, see `add_message_actions`."""
+    actions_by_message: dict[int, list[SafeString]] = defaultdict(list)
+    for permission, actions_of in _message_actions:
+        if request.user.has_perm(permission):
+            for key, html in actions_of(request, agent, shown).items():
+                actions_by_message[key].append(html)
+    return actions_by_message
 
 
 def again_box(request: HttpRequest, agent: Agent, question: Message, first: Run | None, tries: list[Run]) -> str:
@@ -464,14 +490,14 @@ def _answer_shown(request: HttpRequest, name: str, run: Run | None) -> dict[str,
 
 
 def _turns_shown(runs: list[Run], runs_that_spoke: Collection[int | None]) -> list[dict[str, Any]]:
-    """Return turns as the template shows them; with their steps where nothing was said, and why not. One query.
+    """Return turns as the template shows them, with their steps, and why nothing was said. One query, two while a turn is running.
 
     `why` is meant for those that ended and said nothing; `took` is empty for those that have not ended.
     """
-    silent = [run for run in runs if run.pk not in runs_that_spoke]
     steps: dict[int, list[RunStep]] = defaultdict(list)
-    for step in RunStep.objects.filter(run__in=silent).order_by("number"):
+    for step in RunStep.objects.filter(run__in=runs).order_by("number"):
         steps[step.run_id].append(step)
+    shown_steps = steps_of_turns(runs, steps)
     turns = []
     for run in runs:
         took = ""
@@ -480,7 +506,7 @@ def _turns_shown(runs: list[Run], runs_that_spoke: Collection[int | None]) -> li
         turns.append(
             {
                 "run": run,
-                "steps": steps[run.pk],
+                "steps": shown_steps[run.pk],
                 "is_open": _is_open(run),
                 "spoke": run.pk in runs_that_spoke,
                 "took": took,
@@ -511,7 +537,6 @@ def _known_of_turn(request: HttpRequest, agent: Agent, chat: Channel, run: Run) 
         panels += [panel(request, run) for panel in extension.panels]
     return {
         "run": run,
-        "steps": list(RunStep.objects.filter(run=run).order_by("number")),
         "sections": [section for section in sections if section["stage"] not in of_every_turn],
         "stages": acted,
         "skipped": sorted(skipped),

@@ -15,7 +15,6 @@ from django.utils.safestring import SafeString
 from agents.admin.chat import ChatPages
 from agents.admin.display import agent_chip
 from agents.admin.transcript import add_notes, transcript_page, transcript_url
-from agents.chat import COPY_PREFIX
 from agents.kit.console import display
 from agents.kit.console.filters import number_in
 from agents.kit.console.forms import DistinctMembers
@@ -23,6 +22,7 @@ from agents.kit.console.logs import LogAdmin
 from agents.kit.console.paging import PagedList
 from agents.kit.console.site import ModelAdmin, TabularInline, console_page
 from agents.models import Channel, ChannelMember, Message, NumberOf
+from agents.models.conversations import COPY_PREFIX
 
 MOST_SEARCHED = 200_000  # messages
 NO_FILTERS = {"q", "p", "o", "all"}  # parameters of a list that leave out nothing

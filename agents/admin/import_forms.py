@@ -1,8 +1,7 @@
-"""The one form of an import: how the file is read, and who each speaker is."""
+"""The form with all settings of an import: how the file is read, and who each speaker is."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,8 +14,9 @@ from agents.kit.text.tags import TAG_KEY
 from agents.models import Agent, Import
 from agents.personas.shape import SLUG_LIMIT
 from agents.transcripts.importer import AUTO, DAY_FIRST, MONTH_FIRST, ReadOptions
+from agents.transcripts.imports.questions import BOT, TAGS
 from agents.transcripts.readers import FORMATS
-from agents.transcripts.readers.csv_table import FIELDS, usual_tag
+from agents.transcripts.readers.csv_table import FIELDS, tag_key, usual_tag
 
 COLUMN_PREFIX = "column_"  # of the fields that choose a column of the file
 NO_COLUMN = " "  # no column has this name: names are stripped
@@ -94,6 +94,10 @@ class ImportForm(forms.Form):
     def column_fields(self) -> list[forms.BoundField]:
         return [self[name] for name in self.fields if name.startswith(COLUMN_PREFIX)]
 
+    @property
+    def has_speaker_errors(self) -> bool:
+        return any(form.errors for form in self.speakers)
+
     def clean_tags(self) -> dict[str, str]:
         """Return the tags of ``build=41, locale=en``; of a key that is there twice the last value counts."""
         tags = {}
@@ -136,6 +140,16 @@ class ImportForm(forms.Form):
             dates=chosen["dates"],
         )
         return True
+
+    @property
+    def answers(self) -> dict[str, list[str]]:
+        """Return the answers to questions that these settings give: which columns are tags, and who is a bot if that was chosen."""
+        answers = {TAGS: self.cleaned_data.get("tag_columns", [])}
+        chosen = self.options.speaker_map
+        if chosen:
+            recognised = {form.name: form.row["slug"] for form in self.speakers}
+            answers[BOT] = [name for name, slug in recognised.items() if chosen.get(name, slug)]
+        return answers
 
     def _chosen_columns(self) -> dict[str, str]:
         """Return the chosen columns by field of ours; an empty name where the file has none for it.
@@ -216,14 +230,6 @@ def _initial_who(slug: str | None, must_be_chosen: bool) -> str:
     if slug is None:
         return "" if must_be_chosen else "auto"
     return "agent" if slug else "outsider"
-
-
-def tag_key(column: str) -> str:
-    """Return a tag key made of a column's name."""
-    key = re.sub(r"[^A-Za-z0-9_.-]+", "_", column).strip("_.-")[:64]
-    if TAG_KEY.fullmatch(key):
-        return key
-    return f"column_{key}"[:64]
 
 
 def suggested_agents() -> list[tuple[str, str]]:

@@ -1,11 +1,13 @@
-"""Imports in the console: upload a transcript, choose on one page how it is read, let a worker import it, undo that."""
+"""Imports in the console: upload files of any kind, answer what they do not say for certain, let a worker import them, undo that."""
 
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
+from urllib.parse import unquote
 
 from django.conf import settings
 from django.contrib import admin, messages
@@ -27,11 +29,27 @@ from agents.kit.console import display
 from agents.kit.console.site import ReadOnlyAdmin, console_action, console_page
 from agents.kit.work.worker import alive
 from agents.models import Agent, Channel, Import
-from agents.personas.persona import Outcome
+from agents.personas.persona import Outcome, UpsertResult
 from agents.personas.reader import SUFFIXES
+from agents.transcripts.importer import ReadOptions
 from agents.transcripts.imports import personas
-from agents.transcripts.imports.jobs import NotNow, cancel, discard, may_import, preview, submit, undo, upload
-from agents.transcripts.imports.uploads import files_were_too_large, is_stored
+from agents.transcripts.imports.jobs import (
+    MOST_UNFINISHED,
+    NotNow,
+    answer,
+    cancel,
+    check_room,
+    discard,
+    may_import,
+    preview,
+    stored_of,
+    submit,
+    undo,
+    upload,
+)
+from agents.transcripts.imports.questions import open_question, questions_of
+from agents.transcripts.imports.recognise import sort_files
+from agents.transcripts.imports.uploads import files_were_too_large, is_stored, plain_name
 from agents.transcripts.readers import FORMATS
 
 PAGES = "admin/agents/import/"
@@ -95,7 +113,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the form for a transcript, which becomes an import, or for personas, which are imported at once; POST takes it."""
+        """Show the form for files of any kind; POST takes it: transcripts become imports, personas are previewed."""
         if not self.has_add_permission(request):
             raise PermissionDenied
         user = user_of(request)
@@ -112,49 +130,70 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             problem=problem,
             most_bytes=settings.IMPORT_MOST_BYTES,
             most=filesizeformat(settings.IMPORT_MOST_BYTES),
+            jobs=self._imports_to_go_on_with(request),
             keep_days=f"{settings.IMPORT_KEEP_DAYS:g}",
             formats=[form.label for form in FORMATS.values()],
+            read_as=request.POST.get("read_as", ""),
             persona_endings=", ".join(SUFFIXES),
             transcripts=may_import(user),
             personas=personas.may_import(user),
         )
 
     def _take_files(self, request: HttpRequest) -> HttpResponse:
-        """Take the files of the form: a transcript to be imported, or personas to be previewed or imported. Empty files are left out.
+        """Take the files of the form, or those that the preview of personas holds when its button is pressed.
 
-        Personas of more than 1 MB are imported without a preview, whose page could not hold them.
+        Empty files are left out. Transcripts become an import each; the first is shown, after the preview of personas if there are any:
+        agents have to be there before their messages are. Personas of more than 1 MB are imported without a preview, whose page could
+        not hold them. Nothing is stored where a file is refused.
 
         Raises:
             NotNow, NotImported: They are refused, or the user may not upload them.
         """
-        files: list[File[bytes]] = [file for file in request.FILES.getlist("files") if file.size]
-        files += _files_held_by_preview(request)  # none, unless its button was pressed
+        if "personas" in request.POST:
+            return self._import_personas(request, _files_held_by_preview(request), self._imports_to_go_on_with(request))
         if files_were_too_large(request):
             most = filesizeformat(settings.IMPORT_MOST_BYTES)
             raise NotNow(f"larger than {most} together; use manage.py import_transcript, or upload it in parts")
-        if not files:
+        uploaded: list[File[bytes]] = [file for file in request.FILES.getlist("files") if file.size]
+        if not uploaded:
             raise NotNow("choose at least one file that is not empty")
-        wants_preview = "preview" in request.POST
-        if wants_preview and sum(file.size for file in files) <= MOST_PREVIEWED:
-            return self._preview_personas(request, files)
-        if wants_preview or "personas" in request.POST:
-            return self._import_personas(request, files)
         user = user_of(request)
-        if not may_import(user):
-            raise NotNow("uploading messages needs the permission agents.add_message")
-        if len(files) > 1:
-            raise NotNow("upload one transcript at a time: each becomes an import of its own")
-        job = upload(upload=files[0], user=user)
-        self.log_addition(request, job, "uploaded")
-        return HttpResponseRedirect(self.url("change", job))
+        files = sort_files(uploaded, read_as=request.POST.get("read_as", ""))
+        if files.transcripts and not may_import(user):
+            names = ", ".join(plain_name(file.name or "") for file in files.transcripts[:3])
+            raise NotNow(f"uploading messages ({names}) needs the permission agents.add_message")
+        check_room(user=user, files=len(files.transcripts))
+        previews = None
+        if files.personas:
+            previews = personas.preview_uploaded(files.personas, user=user, reset=False)
+        jobs = self._imports_to_go_on_with(request)
+        for file in files.transcripts:
+            job = upload(upload=file, user=user)
+            self.log_addition(request, job, "uploaded")
+            jobs.append(job)
+        if previews is None:
+            return HttpResponseRedirect(self.url("change", jobs[-len(files.transcripts)]))
+        if sum(file.size for file in files.personas) > MOST_PREVIEWED:
+            return self._import_personas(request, files.personas, jobs)
+        return self._show_preview(request, files.personas, previews, jobs)
 
-    def _preview_personas(self, request: HttpRequest, files: Sequence[File[bytes]]) -> HttpResponse:
-        """Show what importing them would do; the button carries it out with the same files, which the page holds.
+    def _imports_to_go_on_with(self, request: HttpRequest) -> list[Import]:
+        """Return the imports that wait for personas, as the form holds them: uploaded together with these, or in need of them."""
+        given = request.POST if request.method == "POST" else request.GET
+        keys = [key for key in given.getlist("import") if key.isdecimal() and len(key) < 19]
+        return list(stored_of(user_of(request)).filter(pk__in=keys[:MOST_UNFINISHED], status__in=Import.EDITABLE))
+
+    def _show_preview(
+        self,
+        request: HttpRequest,
+        files: Sequence[File[bytes]],
+        previews: Sequence[tuple[UpsertResult, str]],
+        jobs: Sequence[Import],
+    ) -> HttpResponse:
+        """Show what importing personas would do; the button carries it out with the same files, which the page holds.
 
         At most 20 personas are shown and the others counted; up to three stand there in full, more are folded.
         """
-        reset = "reset" in request.POST
-        previews = personas.preview_uploaded(files, user=user_of(request), reset=reset)
         show_persona = display.block if len(previews) <= MOST_UNFOLDED else display.folded
         rows = []
         for result, persona in previews[:MOST_SAID]:
@@ -171,14 +210,18 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             rows=rows,
             more=max(0, len(previews) - MOST_SAID),
             held=held,
-            reset=reset,
+            jobs=jobs,
             number=sum(result.outcome in changing for result, _ in previews),
+            kept=sum(result.outcome == Outcome.KEPT_EDITED for result, _ in previews),
         )
 
-    def _import_personas(self, request: HttpRequest, files: Sequence[File[bytes]]) -> HttpResponse:
-        """Import personas, and tell the user what became of each: of 20 by name, of more how many. Leads to the list of agents.
+    def _import_personas(
+        self, request: HttpRequest, files: Sequence[File[bytes]], jobs: Sequence[Import]
+    ) -> HttpResponse:
+        """Import personas, and tell the user what became of each: of 20 by name, of more how many.
 
-        Personas that were edited here stay as they are, unless ``reset`` is chosen.
+        Leads to the first of the imports that were uploaded with them, whose speakers are recognised anew; without one to the list of
+        agents. Personas that were edited here stay as they are, unless ``reset`` is chosen.
 
         Raises:
             NotImported: They cannot be read, or the user may not import them; nothing is imported.
@@ -187,11 +230,16 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         for result in results[:MOST_SAID]:
             tone = messages.WARNING if result.outcome == Outcome.KEPT_EDITED else messages.SUCCESS
             text = format_html("{}: {}", display.visible(result.agent.display_name), _OUTCOMES[result.outcome])
-            if result.outcome == Outcome.CREATED and may_import(user_of(request)):
+            if result.outcome == Outcome.CREATED and not jobs and may_import(user_of(request)):
                 text = format_html("{}. {}", text, display.link(self.url("add"), "Import its conversations"))
             self.message_user(request, text, tone)
         if len(results) > MOST_SAID:
             self.message_user(request, f"{len(results) - MOST_SAID} more personas were imported.", messages.SUCCESS)
+        for job in jobs:
+            with suppress(NotNow):  # it was begun or discarded meanwhile
+                preview(job, ReadOptions(**job.choices))
+        if jobs:
+            return HttpResponseRedirect(self.url("change", jobs[0]))
         return HttpResponseRedirect(reverse("admin:agents_agent_changelist"))
 
     def change_view(
@@ -231,11 +279,15 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             "can_edit": can_edit,
             "can_cancel": is_open and (is_own or user.is_superuser),
             "can_undo": is_own and may_add and bool(job.stored) and not is_open and job.status != Import.UNDONE,
-            "urls": {name: self.url(name, job) for name in ("choose", "cancel", "discard", "undo")},
+            "urls": {name: self.url(name, job) for name in ("answer", "choose", "cancel", "discard", "undo")},
         }
+        if is_own and may_add:
+            context["waiting"] = list(stored_of(user).filter(status__in=Import.EDITABLE).exclude(pk=job.pk))
         if can_edit:
             context["form"] = form or ImportForm(None, job=job)
             context["suggested"] = suggested_agents()
+            context["may_import_personas"] = personas.may_import(user)
+            context |= _questions_shown(job, request.GET.get("question", ""))
         if is_editable and "new" in job.contents:
             context |= _contents_shown(job, may_read=may_read)
             has_new_messages = job.contents["new"] or not job.contents["complete"]
@@ -245,19 +297,31 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             context["panels"] = self.get_panels(request, job) if job.stored else []
         return self.page(request, f"{PAGES}page.html", f"Import {job.pk}", **context)
 
+    @console_page("<int:pk>/answer/", post=True)
+    def answer_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Take the answer to a question about the file, or import it as it is read now (POST)."""
+        job = self._own(request, pk)
+        try:
+            if "import" in request.POST:
+                submit(job, ReadOptions(**job.choices))
+                self.log_change(request, job, "import pressed")
+            else:
+                # Names of speakers and columns are sent as parts of a URL are: they may hold any character.
+                values = [unquote(value) for value in request.POST.getlist("answer")]
+                answer(job, question_id=unquote(request.POST.get("question", "")), values=values)
+        except NotNow as problem:
+            self.message_user(request, f"Nothing was done: {problem}.", messages.ERROR)
+        return HttpResponseRedirect(self.url("change", job))
+
     @console_page("<int:pk>/choose/", post=True)
     def choose_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Take the form (POST): import the file, or look into it again with other choices; shown again where a choice is impossible."""
+        """Take the form of all settings (POST): look into the file again with them; shown again where a choice is impossible."""
         job = self._own(request, pk)
         form = ImportForm(request.POST, job=job)
         if not form.is_valid():
             return self._show(request, job, form)
         try:
-            if "import" in request.POST:
-                submit(job, form.options)
-                self.log_change(request, job, "import pressed")
-            else:
-                preview(job, form.options)
+            preview(job, form.options, answers=form.answers)
         except NotNow as problem:
             self.message_user(request, f"Nothing was done: {problem}.", messages.ERROR)
         return HttpResponseRedirect(self.url("change", job))
@@ -331,6 +395,24 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         return job
 
 
+def _questions_shown(job: Import, wanted: str) -> dict[str, Any]:
+    """Return the question that is asked now, those before it, which can be answered anew, and how many are open.
+
+    Args:
+        wanted: The question that the user wants to answer anew.
+    """
+    questions = questions_of(job)
+    current = next((question for question in questions if question.id == wanted), open_question(questions))
+    settled = [question for question in questions if not question.is_open and question is not current]
+    before = questions[: questions.index(current)] if current else []
+    return {
+        "question": current,
+        "settled": settled,
+        "back": before[-1] if before else None,
+        "open": sum(question.is_open for question in questions),
+    }
+
+
 def _files_held_by_preview(request: HttpRequest) -> list[File[bytes]]:
     """Return the files that the page of a preview holds, as its button sends them."""
     names = request.POST.getlist("name")
@@ -373,7 +455,8 @@ def _contents_shown(job: Import, *, may_read: bool) -> dict[str, Any]:
     shown = {
         **contents,
         "duplicates": contents["messages"] - contents["new"],
-        "notes": [*warnings, *_notes(contents)],
+        "warnings": warnings,
+        "notes": _notes(contents),
         "channels": [(slug, links.get(slug), count) for slug, count in contents["channels"]],
         "sample": contents.get("sample", ()) if may_read else (),
     }
@@ -409,11 +492,19 @@ def _notes(report: Mapping[str, Any]) -> list[str]:
     if report.get("first_sent_at"):
         notes.append(f"sent from {_moment_text(report['first_sent_at'])} to {_moment_text(report['last_sent_at'])}")
     for reason, count in report["skipped_by_reason"].items():
-        notes.append(f"{count:,} skipped: {reason}")
+        notes.append(f"{count:,} skipped: {reason}{_at_lines(report.get('skipped_lines', {}).get(reason, ()), count)}")
     for key, words in _NOTES.items():
         if report.get(key):
             notes.append(f"{report[key]:,} {words}")
     return notes
+
+
+def _at_lines(lines: Sequence[int], count: int) -> str:
+    """Return where in the file skipped entries are, as far as that is known: `count` is how many there are."""
+    if not lines:
+        return ""
+    more = ", …" if count > len(lines) else ""
+    return f" (line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}{more})"
 
 
 def _moment_text(iso: str) -> str:

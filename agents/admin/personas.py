@@ -16,13 +16,14 @@ from django.contrib import admin, messages
 from django.contrib.admin.options import InlineModelAdmin
 from django.core.exceptions import PermissionDenied
 from django.db.models import OuterRef, QuerySet, Subquery
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from agents.admin.picking import SEEN_COLUMNS, face
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
 from agents.kit.console.display import word_diff
@@ -70,6 +71,7 @@ MAY_SEE_VERSIONS = "agents.view_personaversion"
 VERSIONS_SHOWN = 10  # on a page; each is compared with the one before
 VERSIONS_NAMED = 3  # on the agent's own page
 MOST_CHANNELS = 100  # to choose from
+PICKED_FROM = 20  # agents that a search field shows at once
 OWN_SECTIONS = (
     "persona",
     "instructions",
@@ -308,6 +310,19 @@ class AgentAdmin(ModelAdmin[Agent]):
     ) -> tuple[QuerySet[Agent], bool]:
         """Leave out the agents of experiments, in the list and where one of all agents is chosen."""
         return super().get_search_results(request, queryset.filter(synthetic=False), search_term)
+
+    @console_page("pick/", "agents.view_agent")
+    def pick_view(self, request: HttpRequest) -> HttpResponse:
+        """Return a page of the active agents that fit what was typed, as the search field of `agents.admin.picking` asks for them."""
+        typed = request.GET.get("term", "").replace("\x00", "")
+        found, _ = self.get_search_results(request, Agent.objects.in_use(), typed)
+        start = ((number_in(request.GET, "page") or 1) - 1) * PICKED_FROM
+        agents = list(found.only(*SEEN_COLUMNS)[start : start + PICKED_FROM + 1])
+        results = [
+            {"id": agent.slug, "text": display.marked(agent.display_name), "html": face(agent)}
+            for agent in agents[:PICKED_FROM]
+        ]
+        return JsonResponse({"results": results, "pagination": {"more": len(agents) > PICKED_FROM}})
 
     def fill_in(self, rows: list[Any]) -> None:
         """Set of each agent how many messages it said, up to 1,001 (one more than is shown), for the page in one query."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from django.contrib import admin
+from django.contrib.auth import get_permission_codename
 from django.db.models import CharField, Exists, F, OuterRef, Q, QuerySet, Value
 from django.db.models.expressions import BaseExpression
 from django.db.models.functions import Cast, Concat
@@ -107,8 +107,12 @@ def count_failures(request: HttpRequest) -> BaseExpression:
 
 def _viewable_work(request: HttpRequest) -> list[type[Any]]:
     """Return the tables of work that the user may view."""
-    admins = admin.site._registry
-    return [model for model in work_models() if model in admins and admins[model].has_view_permission(request)]
+    viewable = []
+    for model in work_models():
+        permission = f"{model._meta.app_label}.{get_permission_codename('view', model._meta)}"
+        if display.has_page(model) and request.user.has_perm(permission):
+            viewable.append(model)
+    return viewable
 
 
 def _has_agent(model: type[Any]) -> bool:

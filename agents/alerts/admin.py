@@ -16,14 +16,26 @@ from django.http import HttpRequest, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html
+from django.utils.module_loading import import_string
 from django.utils.safestring import SafeString
 
+from agents.admin.watched import WatchedList
 from agents.alerts.delivery import payload, send_test
 from agents.alerts.models import Alert, Delivery, Receiver
-from agents.alerts.raising import acknowledge, reopen
+from agents.alerts.raising import (
+    acknowledge,
+    acknowledge_build,
+    acknowledged_together,
+    reopen,
+    reopen_together,
+    unacknowledged,
+)
+from agents.alerts.resolving import resolution_words, resolve
 from agents.alerts.webhook import secret_of
+from agents.builds import first_said_with_tag, tag_name, tag_of
 from agents.kit.admin.access import user_of
 from agents.kit.alerting import AlertKind
+from agents.kit.capability import declared
 from agents.kit.console import display
 from agents.kit.console.forms import confirmed, report_done
 from agents.kit.console.home import MOST_COUNTED, Answers, CountUpTo, HomePart, add_home
@@ -31,7 +43,8 @@ from agents.kit.console.panels import facts, table
 from agents.kit.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest
 from agents.kit.console.site import ModelAdmin, ReadOnlyAdmin, TextInput, console_action
 from agents.kit.models.deliveries import MOST_TRIES
-from agents.models import Agent, about_watched_agents
+from agents.kit.text.wording import counted
+from agents.models import Agent
 
 if TYPE_CHECKING:
     ReceiverModelForm = forms.ModelForm[Receiver]
@@ -40,6 +53,7 @@ else:
 
 DELIVERIES_SHOWN = 10
 ALERTS_UNDER_BELL = 5  # the newest
+BUILDS_OFFERED = 20  # the newest of an agent, to resolve an alert in
 
 
 class NoteForm(forms.Form):
@@ -52,8 +66,55 @@ class NoteForm(forms.Form):
 
 
 def alert_state(alert: Alert) -> SafeString:
-    """Return whether it is acknowledged, by whom, when and with what note; or whether it lasts."""
-    return display.acknowledgement(alert, lasts=alert.ended_at is None)
+    """Return whether it is resolved or acknowledged, by whom, when and with what note; or whether it lasts or came back."""
+    if alert.resolved_at is not None:
+        by = display.isolated(alert.resolved_by) if alert.resolved_by else ""
+        badge = display.badge(f"resolved in {resolution_words(alert)}", "good")
+        return display.lines(badge, display.moment(alert.resolved_at), by, display.visible(alert.note))
+    state = display.acknowledgement(alert, lasts=alert.ended_at is None)
+    if alert.back_in and alert.acknowledged_at is None:
+        return display.lines(state, display.badge(f"back in {tag_name(tag_of(alert.back_in))}", "bad"))
+    return state
+
+
+def build_tag(alert: Alert) -> SafeString | str:
+    """Return the build that an alert is of, as a tag; a dash where there is none."""
+    return display.tags(dict([tag_of(alert.build)])) if alert.build else display.EMPTY
+
+
+def reopened_text(alert: Alert) -> str:
+    """Return that an open alert came back, and in which build; empty of others."""
+    if not alert.back_in or alert.acknowledged_at is not None:
+        return ""
+    by = f" by {alert.resolved_by}" if alert.resolved_by else ""
+    return f"Reopened: back in {tag_name(tag_of(alert.back_in))}. It was resolved in {resolution_words(alert)}{by}."
+
+
+def evidence_of(request: HttpRequest, alert: Alert) -> SafeString:
+    """Return what shows that an alert is right, from the app that declares it (`alert_evidence`); empty where there is none."""
+    path = declared("alert_evidence").get(alert.kind)
+    return import_string(path)(request, alert.pk) if path else SafeString("")
+
+
+def label_for_build(alert: Alert) -> str:
+    """Return the button that acknowledges all alerts of a build, with their number; empty where this one is alone."""
+    waiting = unacknowledged().filter(build=alert.build).count() if alert.build else 0
+    if waiting < 2:
+        return ""
+    return f"Acknowledge all {waiting:,} of {display.shortened(tag_name(tag_of(alert.build)), 40)}"
+
+
+def resolving_fields(alert: Alert) -> SafeString:
+    """Return the input for the build that resolves an alert, with the agent's later builds to choose from; empty for one of no build."""
+    if not alert.build or alert.agent_id is None:
+        return SafeString("")
+    key, value = tag_of(alert.build)
+    began = {tag[1]: at for (_, tag), at in first_said_with_tag([alert.agent_id]).items() if tag[0] == key}
+    own_began = began.get(value)
+    later = [build for build, at in began.items() if own_began is None or at > own_began]
+    later.sort(key=lambda build: began[build], reverse=True)
+    context = {"key": key, "later": [build for build in later if build != value][:BUILDS_OFFERED]}
+    return render_to_string("admin/alerts/alert/resolving.html", context)
 
 
 def page_url(alert: Alert) -> str:
@@ -81,21 +142,34 @@ def next_pages(alert: Alert) -> list[SafeString]:
 
 @admin.register(Alert)
 class AlertAdmin(ReadOnlyAdmin[Alert]):
-    list_select_related = ("agent", "acknowledged_by")
+    list_select_related = ("agent", "acknowledged_by", "resolved_by")
     own_filters: ClassVar = {"acknowledged_at": ("acknowledged_at", admin.EmptyFieldListFilter)}
     actions = ("acknowledge",)  # type: ignore[assignment]
 
     def has_acknowledge_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("alerts.change_alert")
 
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[WatchedList]:
+        return WatchedList
+
     def get_panels(self, request: HttpRequest, obj: Alert) -> list[SafeString]:
-        context = {
+        may_acknowledge = self.has_acknowledge_permission(request)
+        context: dict[str, Any] = {
             "alert": obj,
             "pages": next_pages(obj),
-            "may": self.has_acknowledge_permission(request),
-            "acknowledge": reverse("admin:alerts_alert_acknowledge_one", args=[obj.pk]),
-            "take_back": reverse("admin:alerts_alert_take_back_one", args=[obj.pk]),
+            "evidence": evidence_of(request, obj),
+            "reopened": reopened_text(obj),
+            "resolution": resolution_words(obj) if obj.resolved_at is not None else "",
+            "may": may_acknowledge,
         }
+        for action in ("acknowledge_one", "acknowledge_build", "resolve_one", "take_back_one", "take_back_build"):
+            context[f"{action}_url"] = reverse(f"admin:alerts_alert_{action}", args=[obj.pk])
+        if may_acknowledge and obj.acknowledged_at is None:
+            context["label_for_build"] = label_for_build(obj)
+        elif may_acknowledge:
+            context["together"] = acknowledged_together(obj).count()
+        if may_acknowledge and obj.resolved_at is None:
+            context["resolving"] = resolving_fields(obj)
         return [*super().get_panels(request, obj), render_to_string("admin/alerts/alert/page.html", context, request)]
 
     @admin.action(description="Acknowledge", permissions=["acknowledge"])
@@ -109,12 +183,29 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         _acknowledge(request, alert, request.POST.get("note", ""))
         return "Acknowledged."
 
+    @console_action("acknowledge-build", "alerts.change_alert")
+    def acknowledge_build(self, request: HttpRequest, alert: Alert) -> str:
+        done = acknowledge_build(build=alert.build, user=user_of(request), note=request.POST.get("note", ""))
+        if not done:
+            raise ValueError("none of its build waits any more")
+        return f"{counted(done, 'alert')} acknowledged."
+
+    @console_action("resolve", "alerts.change_alert")
+    def resolve_one(self, request: HttpRequest, alert: Alert) -> str:
+        _resolve(request, alert, request.POST.get("note", ""))
+        return "Resolved. It reopens by itself if it comes back in that build or a later one."
+
+    @console_action("take-back-build", "alerts.change_alert")
+    def take_back_build(self, request: HttpRequest, alert: Alert) -> str:
+        return f"{counted(_undo_build(request, alert), 'alert')} new again."
+
     @console_action("take-back", "alerts.change_alert")
     def take_back_one(self, request: HttpRequest, alert: Alert) -> str:
         _undo_acknowledgement(request, alert)
         return "It is new again."
 
     state = display.column("state", alert_state, ordering="acknowledged_at")
+    of_build = display.column("build", build_tag, ordering="build")
 
     @admin.display(description="sent to")
     def deliveries_link(self, alert: Alert) -> SafeString:
@@ -231,32 +322,54 @@ def _delivery_log(receiver: Receiver) -> SafeString:
 
 
 # -- the review queue
-def unacknowledged() -> QuerySet[Alert]:
-    """Return the alerts that nobody has acknowledged, newest first; those of the examples only where a team has no agents of its own."""
-    return Alert.objects.filter(about_watched_agents(), acknowledged_at__isnull=True).order_by("-pk")
-
-
 def _waiting(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
     return newest(unacknowledged(), agent, keys)
 
 
 def _show(request: HttpRequest, alert: Alert) -> SafeString:
-    """Return what is needed to decide about an alert."""
+    """Return what is needed to decide about an alert: what it is of, and what shows it."""
     rows: list[tuple[str, object]] = [
         ("Kind", alert.get_kind_display()),
         ("Raised", display.moment(alert.created_at)),
         ("How often", f"{alert.times:,}"),
     ]
+    if alert.build:
+        rows.append(("Build", build_tag(alert)))
     if alert.ended_at is None:
         rows.append(("Still so", "yes"))
     rows.append(("See", SafeString(" · ".join(next_pages(alert))) or display.EMPTY))
-    return facts(*rows)
+    reopened = reopened_text(alert)
+    if reopened:
+        reopened = format_html('<p class="pl-reason">{}</p>', display.visible(reopened))
+    return format_html("{}{}{}", reopened, evidence_of(request, alert), facts(*rows))
 
 
 def _acknowledge(request: HttpRequest, alert: Alert, note: str) -> None:
-    """Acknowledge an alert; a ValueError where somebody else was faster."""
+    """Acknowledge an alert; a ValueError where a build was typed that resolves it, or somebody else was faster."""
+    if request.POST.get("in_build", "").strip():  # Enter in that field presses the first button
+        raise ValueError("a build is named that resolves it: press Resolve, or clear it")
     if not acknowledge(Alert.objects.filter(pk=alert.pk), user=user_of(request), note=note):
         raise ValueError("it is acknowledged already")
+
+
+def _acknowledge_build(request: HttpRequest, alert: Alert, note: str) -> None:
+    """Acknowledge all alerts of an alert's build; a ValueError where none waits any more."""
+    if not acknowledge_build(build=alert.build, user=user_of(request), note=note):
+        raise ValueError("none of its build waits any more")
+
+
+def _undo_build(request: HttpRequest, alert: Alert) -> int:
+    """Take back what was acknowledged at once with an alert; return how many. A ValueError where that cannot be done any more."""
+    done = reopen_together(alert)
+    if not done:
+        raise ValueError("they are not acknowledged, or the same was raised again since")
+    return done
+
+
+def _resolve(request: HttpRequest, alert: Alert, note: str) -> None:
+    """Resolve an alert in the build that the form names; a ValueError where that is not allowed, or was done before."""
+    if not resolve(alert, in_build=request.POST.get("in_build", ""), user=user_of(request), note=note):
+        raise ValueError("it is resolved already")
 
 
 def _undo_acknowledgement(request: HttpRequest, alert: Alert) -> None:
@@ -276,13 +389,32 @@ add_review(
         fills="raised when a score or the gate's pass rate fell, the judge is down, a budget is reached or an evaluation failed.",
         waiting=_waiting,
         count=lambda request: CountUpTo(unacknowledged()),
-        find=partial(by_key, Alert.objects.select_related("agent")),
+        find=partial(by_key, Alert.objects.select_related("agent", "resolved_by")),
         line=lambda alert: display.visible(alert.title),
         show=_show,
         note="For your colleagues: what you do about it.",
+        fields=resolving_fields,
         decisions=(
             Decision(
                 "acknowledge", "Acknowledge", "a", "is acknowledged", _acknowledge, _undo_acknowledgement, main=True
+            ),
+            Decision(
+                "acknowledge_build",
+                "Acknowledge all of its build",
+                "b",
+                "and all others of its build are acknowledged",
+                _acknowledge_build,
+                _undo_build,
+                label_for=label_for_build,
+            ),
+            Decision(
+                "resolve",
+                "Resolve in this build",
+                "r",
+                "is resolved; it reopens by itself if it comes back",
+                _resolve,
+                _undo_acknowledgement,
+                label_for=lambda alert: "Resolve" if alert.build else "",
             ),
         ),
     )

@@ -11,6 +11,7 @@ class AlertsConfig(capability.Capability):
         "end_alerts": "agents.alerts.raising.end_alerts",
         "acknowledge_alerts": "agents.alerts.raising.acknowledge_alerts",
         "pages_with_alerts": "agents.alerts.raising.pages_with_alerts",
+        "came_back": "agents.alerts.resolving.came_back",
         "alert_url": "agents.alerts.raising.alert_url",
     }
     seed_removal_steps = ["agents.alerts.raising.remove_alerts"]

@@ -82,11 +82,19 @@ def payload(alert: Alert | None, *, at: datetime | None = None) -> dict[str, Any
     """
     if alert is None:
         moment = at or timezone.now()
-        data = {"id": None, "kind": "test", "agent": None, "title": TEST, "url": settings.CONSOLE_URL}
+        data = {"id": None, "kind": "test", "agent": None, "build": None, "title": TEST, "url": settings.CONSOLE_URL}
     else:
-        moment = alert.created_at
+        moment = alert.last_at if alert.back_in else alert.created_at
         agent = alert.agent.slug if alert.agent is not None else None
-        data = {"id": alert.pk, "kind": alert.kind, "agent": agent, "title": alert.title, "url": alert.url}
+        build = alert.build or None
+        data = {
+            "id": alert.pk,
+            "kind": alert.kind,
+            "agent": agent,
+            "build": build,
+            "title": alert.title,
+            "url": alert.url,
+        }
     return {"type": f"alert.{data['kind']}", "timestamp": moment.isoformat(), "data": data}
 
 

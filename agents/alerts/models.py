@@ -21,6 +21,8 @@ from agents.kit.models.deliveries import Deliverable, ReceiverState
 from agents.kit.models.lease import Leasable
 from agents.models.conversations import Agent
 
+LONGEST_BUILD = 300  # characters of a build as a tag
+
 
 class Alert(models.Model):
     """Something that a person has to know of. Of one kind and object there is one until it is acknowledged and has ended."""
@@ -45,6 +47,32 @@ class Alert(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
     note = models.CharField(max_length=500, blank=True, default="", help_text="of who acknowledged it")
+    build = models.CharField(
+        max_length=LONGEST_BUILD,
+        blank=True,
+        default="",
+        help_text="the build that it is of, a tag such as build=41; empty = not known, or it is of none",
+    )
+    resolved_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        help_text="when a person said that a build resolves it; empty = not, or it came back since",
+    )
+    resolved_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    resolved_in = models.CharField(
+        max_length=LONGEST_BUILD,
+        blank=True,
+        default="",
+        help_text="the build that resolves it, such as build=42; empty = the next one",
+    )
+    resolved_after = models.CharField(
+        max_length=LONGEST_BUILD, blank=True, default="", help_text="the newest build when it was resolved"
+    )
+    back_in = models.CharField(
+        max_length=LONGEST_BUILD, blank=True, default="", help_text="the build in which it came back and was reopened"
+    )
 
     class Meta:
         db_table = "alerts"

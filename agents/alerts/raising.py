@@ -13,10 +13,13 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 from django.utils.text import capfirst
 
-from agents.alerts.models import Alert, Delivery, Receiver
+from agents.alerts.models import LONGEST_BUILD, Alert, Delivery, Receiver
+from agents.builds import tag_name, tag_of
 from agents.kit.capability import declared
 from agents.kit.work.queues import wake_workers
-from agents.models import Agent
+from agents.models import Agent, about_watched_agents
+
+NOT_RESOLVED = {"resolved_at": None, "resolved_by": None, "resolved_in": "", "resolved_after": ""}
 
 
 def raise_alert_if_watched(*, agent: Agent | None = None, **alert: Any) -> Alert | None:
@@ -27,7 +30,15 @@ def raise_alert_if_watched(*, agent: Agent | None = None, **alert: Any) -> Alert
 
 
 def raise_alert(
-    *, kind: str, about: str, title: str, agent: Agent | None = None, page: Model | None = None, lasts: bool = False
+    *,
+    kind: str,
+    about: str,
+    title: str,
+    agent: Agent | None = None,
+    page: Model | None = None,
+    lasts: bool = False,
+    build: str = "",
+    reopens: int | None = None,
 ) -> Alert:
     """Raise an alert, and queue it for its receivers; where one of the kind and object is open, only count that one up.
 
@@ -45,13 +56,19 @@ def raise_alert(
         "page": address,
         "ended_at": None if lasts else now,
     }
+    if len(build) > LONGEST_BUILD:
+        build = ""
     with transaction.atomic():
+        if reopens is not None:
+            reopened = _raise_again(reopens, build=build, fields=fields)
+            if reopened is not None:
+                return reopened
         open_alerts = Alert.objects.select_for_update().filter(Alert.open(), kind=kind, about=about)
         alert = open_alerts.first()
         if alert is None:
             try:
                 with transaction.atomic():
-                    alert = Alert.objects.create(kind=kind, about=about, agent=agent, **fields)
+                    alert = Alert.objects.create(kind=kind, about=about, agent=agent, build=build, **fields)
             except IntegrityError:  # another process was faster
                 return open_alerts.get()
             queue_deliveries(alert)
@@ -60,6 +77,33 @@ def raise_alert(
         if not lasts_since_then:
             open_alerts.update(times=F("times") + 1, last_at=now, **fields)
             alert.refresh_from_db()
+    return alert
+
+
+def _raise_again(pk: int, *, build: str, fields: Mapping[str, Any]) -> Alert | None:
+    """Reopen the alert with this key where a build resolved it, and queue it for its receivers; where it is open only count it up.
+
+    Returns:
+        The alert; None where it was acknowledged without a build, or is gone.
+    """
+    alert = Alert.objects.select_for_update().filter(pk=pk).first()
+    if alert is None:
+        return None
+    is_resolved = alert.resolved_at is not None
+    if alert.acknowledged_at is not None and not is_resolved:
+        return None
+    title = f"Back in {tag_name(tag_of(build))}: {fields['title']}"[:300]
+    columns = {**fields, "title": title, "times": F("times") + 1, "last_at": timezone.now()}
+    if is_resolved:
+        columns |= {"acknowledged_at": None, "acknowledged_by": None, "note": "", "resolved_at": None, "back_in": build}
+    try:
+        with transaction.atomic():
+            Alert.objects.filter(pk=pk).update(**columns)
+    except IntegrityError:  # another alert of the same object is open
+        return None
+    alert.refresh_from_db()
+    if is_resolved:
+        queue_deliveries(alert)
     return alert
 
 
@@ -76,12 +120,17 @@ def end_alerts(*, kind: str, still: Iterable[str] = (), about: str | None = None
     return over.update(ended_at=timezone.now())
 
 
+def unacknowledged() -> QuerySet[Alert]:
+    """Return the alerts that nobody has acknowledged, newest first; those of the examples only where a team has no agents of its own."""
+    return Alert.objects.filter(about_watched_agents(), acknowledged_at__isnull=True).order_by("-pk")
+
+
 def acknowledge(alerts: QuerySet[Alert], *, user: Any, note: str = "") -> int:
     """Note who has seen these alerts; those acknowledged before stay as they are. Returns how many were new."""
     state = {"acknowledged_at": timezone.now(), "acknowledged_by": user, "note": note.strip()[:500]}
     with transaction.atomic():
         waiting = Alert.objects.select_for_update().filter(pk__in=alerts.values("pk"), acknowledged_at__isnull=True)
-        return _write_state_and_tell_observers(dict(waiting.order_by("pk").values_list("pk", "kind")), state)
+        return write_state_and_tell_observers(dict(waiting.order_by("pk").values_list("pk", "kind")), state)
 
 
 def acknowledge_alerts(*, ids: Collection[int], user: Any, note: str = "") -> int:
@@ -89,8 +138,25 @@ def acknowledge_alerts(*, ids: Collection[int], user: Any, note: str = "") -> in
     return acknowledge(Alert.objects.filter(pk__in=ids), user=user, note=note)
 
 
+def acknowledge_build(*, build: str, user: Any, note: str = "") -> int:
+    """Note who has seen the alerts of a build, such as ``build=41``, that wait in the review queue; return how many."""
+    return acknowledge(unacknowledged().filter(build=build), user=user, note=note) if build else 0
+
+
+def acknowledged_together(alert: Alert) -> QuerySet[Alert]:
+    """Return the alerts of the same build that were acknowledged at once with this one, itself among them; none where it is not so."""
+    if not alert.build or alert.acknowledged_at is None:
+        return Alert.objects.none()
+    return Alert.objects.filter(build=alert.build, acknowledged_at=alert.acknowledged_at)
+
+
+def reopen_together(alert: Alert) -> int:
+    """Take the acknowledgement of `acknowledged_together` back; return of how many that was done, see `reopen`."""
+    return sum(reopen(acknowledged) for acknowledged in acknowledged_together(alert))
+
+
 def reopen(alert: Alert) -> bool:
-    """Take an acknowledgement back, with its note; return whether that was done.
+    """Take an acknowledgement back, with its note, and that a build resolves it; return whether that was done.
 
     False where the alert is not acknowledged, or a newer alert of the same object is open: only one may be open at a time.
     """
@@ -98,21 +164,22 @@ def reopen(alert: Alert) -> bool:
     try:
         with transaction.atomic():
             rows = Alert.objects.select_for_update().filter(pk=alert.pk, acknowledged_at__isnull=False)
-            return bool(_write_state_and_tell_observers(dict(rows.values_list("pk", "kind")), state))
+            return bool(write_state_and_tell_observers(dict(rows.values_list("pk", "kind")), state, **NOT_RESOLVED))
     except IntegrityError:
         return False
 
 
-def _write_state_and_tell_observers(kinds: Mapping[int, str], state: Mapping[str, Any]) -> int:
+def write_state_and_tell_observers(kinds: Mapping[int, str], state: Mapping[str, Any], **more: Any) -> int:
     """Write the columns of a state to alerts, and call what apps declare to observe alerts of a kind (`alert_observers`).
 
     Args:
         kinds: Id to kind of each alert.
+        more: Columns that observers are not told.
 
     Returns:
         How many alerts were changed.
     """
-    changed = Alert.objects.filter(pk__in=kinds).update(**state)
+    changed = Alert.objects.filter(pk__in=kinds).update(**state, **more)
     for kind, observer in declared("alert_observers").items():
         ids = [pk for pk, alert_kind in kinds.items() if alert_kind == kind]
         if ids:

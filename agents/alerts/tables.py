@@ -22,24 +22,25 @@ def _seen_alerts(before: datetime) -> QuerySet[Alert]:
 TABLES = (
     Table(
         model=Alert,
+        has_saved_views=True,
         operator="change",
-        order=1,
-        menu="More",
-        icon="notifications",
+        order=-2,
+        tab_of="admin:review",
+        title="All alerts",
         empty="Raised when a score or the gate's pass rate fell, the judge is down, a budget is reached or an evaluation failed. None is "
         "good news while a worker runs.",
-        columns="title=alert kind agent times created_at=raised state",
-        filters="acknowledged_at kind agent created_at",
+        columns="title=alert kind agent of_build times created_at=raised state",
+        filters="acknowledged_at kind agent build created_at",
         search="title*",
-        fields=(("", "kind agent times created_at=raised_at last_at=last_raised state deliveries_link"),),
+        fields=(("", "kind agent of_build times created_at=raised_at last_at=last_raised state deliveries_link"),),
         no_speech="title about page",
-        typed="note",
+        typed="note build resolved_in resolved_after back_in",
         prune=Prune(rows=_seen_alerts),
     ),
     Table(
         model=Receiver,
         editor="*",
-        tab_of="alerts.Alert",
+        tab_of="admin:review",
         title="Receivers",
         empty="Add one, and alerts are sent by e-mail, to a webhook, or to Slack, Teams and the like. Until then they are here, under the "
         "bell, and nowhere else.",
@@ -52,7 +53,7 @@ TABLES = (
     ),
     Table(
         model=Delivery,
-        tab_of="alerts.Alert",
+        tab_of="admin:review",
         title="Deliveries",
         empty="Each alert that is sent to a receiver leaves one, with every try.",
         columns="pk alert receiver status error tries tried_at=last_try created_at=queued",

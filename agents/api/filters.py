@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db.models import QuerySet
+
 from agents.bodies import the_agent, the_channel
-from agents.kit.api.filters import Parameter
+from agents.kit.api.filters import Filters, Parameter
+from agents.models import about_watched_agents
 
 _SLUG = {"type": "string", "pattern": "^[-a-zA-Z0-9_]+$"}
 
@@ -19,3 +22,13 @@ def of_channel(field: str = "channel", **more: Any) -> Parameter:
     """Return a parameter that is the slug of a channel."""
     about = "the slug of a channel"
     return Parameter(field, read=the_channel, allowed=about, schema=_SLUG, about=about, **more)
+
+
+class OfWatchedAgents(Filters):
+    """Rows about agents that are watched, as on the console's first page, or about none; with ``agent`` all of that agent's."""
+
+    agent = of_agent()
+
+    def filter_queryset(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        rows: QuerySet[Any] = super().filter_queryset(queryset)
+        return rows if self.form.cleaned_data["agent"] else rows.filter(about_watched_agents())

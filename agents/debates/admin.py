@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse, QueryDict
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
+from agents.admin.picking import AgentsField
 from agents.debates.debate import NOT_ENDED, DebateRefused, add_message, ask_rounds, cancel, lacks_lines
 from agents.debates.measures import STANCES
 from agents.debates.models import Debate
@@ -33,6 +36,7 @@ from agents.kit.admin.access import user_of
 from agents.kit.commands import Cell
 from agents.kit.console import display
 from agents.kit.console.charts import steps
+from agents.kit.console.filters import number_in
 from agents.kit.console.forms import refuse, request_form
 from agents.kit.console.logs import READING, LogAdmin
 from agents.kit.console.panels import table
@@ -41,23 +45,31 @@ from agents.kit.work.worker import alive
 from agents.models import Agent
 from agents.turn.send_message import SendRefused
 
+MOST_SILENT = 20  # agents without lines that the form names
+NEAR = 5_000  # debates before and after, among which others about the same question are looked for
+OTHERS_NAMED = 5  # of these
 PAGES = "admin/debates/debate/"
-STARTING, PLAYING, SPEAKING = "debates.add_debate", "debates.change_debate", "agents.add_message"
+STARTING = ("debates.add_debate", "agents.view_agent")
+PLAYING, SPEAKING = "debates.change_debate", "agents.add_message"
 STANCE_TONES: dict[str | None, display.Tone] = {"yes": "good", "no": "bad", "neutral": "plain"}
 
 
 ROUNDS = ("rounds", "poll", "judge", "real", "perspectives")
-StartForm = request_form(DebateRequest, "topic", "mode", "agents", *ROUNDS)
+StartForm = request_form(
+    DebateRequest,
+    *("topic", "mode", "agents", *ROUNDS),
+    agents=AgentsField(required=False),
+)
 
 
 @admin.register(Debate)
 class DebateAdmin(LogAdmin[Debate]):
-    """Users who may add debates start them; those who may change them ask for rounds and cancel."""
+    """Users who may add debates and view agents start them; those who may change them ask for rounds and cancel."""
 
     list_select_related = ("created_by",)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return request.user.has_perm(STARTING)
+        return request.user.has_perms(STARTING)
 
     @admin.display(description="mode", ordering="mode")
     def rules(self, debate: Debate) -> str | SafeString:
@@ -68,7 +80,8 @@ class DebateAdmin(LogAdmin[Debate]):
     ) -> HttpResponse:
         """Show the form of a new debate, and start it: it waits, or begins with the rounds that the pressed button asks for.
 
-        The button ``wait`` asks for none, ``next`` for one, any other for all. Users who may not ask for rounds only start it.
+        The address may name the topic, the mode and the agents. The button ``wait`` asks for no round, ``next`` for one, any other for
+        all. Users who may not ask for rounds only start it.
 
         Raises:
             PermissionDenied: The user may not start debates.
@@ -77,7 +90,7 @@ class DebateAdmin(LogAdmin[Debate]):
             raise PermissionDenied
         user = user_of(request)
         may_play = user.has_perm(PLAYING)
-        form = StartForm(request.POST or None)
+        form = StartForm(request.POST or None, initial=_named_in(request.GET))
         if request.method == "POST" and form.is_valid():
             try:
                 debate = request_debate(form.asked, user=user)
@@ -88,8 +101,8 @@ class DebateAdmin(LogAdmin[Debate]):
                 if may_play and "wait" not in request.POST:
                     ask_rounds(debate, rounds=1 if "next" in request.POST else None)
                 return HttpResponseRedirect(self.url("change", debate))
-        agents = Agent.objects.filter(is_active=True).only("slug", "model_id", "sample_lines").order_by("slug")
-        silent = [agent.slug for agent in agents if lacks_lines(agent)]
+        lineless = Agent.objects.in_use().filter(sample_lines=[]).only("slug", "model_id", "sample_lines")
+        silent = [agent.slug for agent in lineless.order_by("slug")[:MOST_SILENT] if lacks_lines(agent)]
         return self.page(
             request,
             f"{PAGES}start.html",
@@ -148,9 +161,55 @@ class DebateAdmin(LogAdmin[Debate]):
                 label="Results of each round",
                 stacking=False,
             ),
-            urls={name: self.url(name, debate) for name in ("next", "finish", "cancel", "message", "progress")},
+            urls={
+                name: self.url(name, debate) for name in ("next", "finish", "cancel", "message", "progress", "beside")
+            },
+            others=[(other, self.rules(other), self._beside_url(debate, other)) for other in _of_same_topic(debate)],
+            again=self._again_url(shown, debate) if self.has_add_permission(request) else "",
             export=reverse("debate-export", args=[debate.pk]),
         )
+
+    @console_page("<int:pk>/beside/", READING)
+    def beside_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Show a debate beside another one (``other`` in the address), round by round and agent by agent.
+
+        Raises:
+            PermissionDenied: The user may not view debates.
+            Http404: There is no debate of one of the two numbers.
+        """
+        sides = [self._side(self._visible(request, number)) for number in (pk, number_in(request.GET, "other") or 0)]
+        return self.page(
+            request,
+            f"{PAGES}beside.html",
+            f"Debates {sides[0].debate.pk} and {sides[1].debate.pk}",
+            left=sides[0],
+            right=sides[1],
+            sides=sides,
+            rounds=_aligned_rounds(*sides),
+        )
+
+    def _side(self, debate: Debate) -> _Side:
+        shown = report(debate)
+        rounds = sorted({response.round for response in shown.agent_responses})
+        return _Side(
+            debate=debate,
+            url=self.url("change", debate),
+            rules=self.rules(debate),
+            shown=shown,
+            exit_line=exit_line(shown),
+            actor_line=actor_line(shown),
+            talking=list(talking_lines(shown.decision.what_talking_changed)),
+            rounds=rounds,
+            matrix=_seats_by_rounds(debate, shown, rounds),
+        )
+
+    def _beside_url(self, debate: Debate, other: Debate) -> str:
+        return f"{self.url('beside', debate)}?other={other.pk}"
+
+    def _again_url(self, shown: DebateReport, debate: Debate) -> str:
+        """Return the address of the form of a new debate of the same agents about the same question."""
+        agents = [seat.agent for seat in shown.metadata.seats]
+        return f"{self.url('add')}?{urlencode({'topic': debate.topic, 'agents': agents}, doseq=True)}"
 
     @console_action("next", PLAYING)
     def next_view(self, request: HttpRequest, row: Debate) -> str:
@@ -191,6 +250,72 @@ class DebateAdmin(LogAdmin[Debate]):
             raise PermissionDenied
         debate: Debate = get_object_or_404(Debate.objects.select_related("channel"), pk=pk)
         return debate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    """A debate beside another one.
+
+    Attributes:
+        rounds: Numbers of those in which a seat had a turn. `matrix`: the seats with their answers, as `_seats_by_rounds` has them.
+    """
+
+    debate: Debate
+    url: str
+    rules: str | SafeString
+    shown: DebateReport
+    exit_line: str
+    actor_line: str
+    talking: list[str]
+    rounds: list[int]
+    matrix: list[dict[str, Any]]
+
+    def answers(self, number: int, *, by_agent: bool) -> dict[int, dict[str, Any]]:
+        """Return the answers of a round with their seats, by the agent's primary key or by the number of the seat."""
+        answers: dict[int, dict[str, Any]] = {}
+        if number not in self.rounds:
+            return answers
+        for row in self.matrix:
+            cell = row["cells"][self.rounds.index(number)]
+            if cell is not None:
+                key = row["seat"].agent_id if by_agent else row["seat"].number
+                answers[key] = {"seat": row["seat"], "cell": cell}
+        return answers
+
+    @property
+    def agents(self) -> set[int]:
+        """Return the primary keys of its agents."""
+        return {row["seat"].agent_id for row in self.matrix}
+
+
+def _aligned_rounds(left: _Side, right: _Side) -> list[dict[str, Any]]:
+    """Return the rounds of two debates, each with its pairs of answers (None: there is none): of the same agent, or of the same seat.
+
+    Seats are compared by their number where the debates have no agent in common.
+    """
+    by_agent = bool(left.agents & right.agents)
+    rounds = []
+    for number in sorted({*left.rounds, *right.rounds}):
+        left_answers = left.answers(number, by_agent=by_agent)
+        right_answers = right.answers(number, by_agent=by_agent)
+        keys = list(dict.fromkeys([*left_answers, *right_answers]))
+        rows = [(left_answers.get(key), right_answers.get(key)) for key in keys]
+        rounds.append({"name": round_name(number), "rows": rows})
+    return rounds
+
+
+def _of_same_topic(debate: Debate) -> list[Debate]:
+    """Return the newest other debates about the same question, among those that were started shortly before or after."""
+    near = Debate.objects.filter(pk__gt=debate.pk - NEAR, pk__lt=debate.pk + NEAR)
+    return list(near.filter(topic=debate.topic).exclude(pk=debate.pk).order_by("-pk")[:OTHERS_NAMED])
+
+
+def _named_in(query: QueryDict) -> dict[str, Any]:
+    """Return what the address names of a new debate."""
+    named: dict[str, Any] = {name: query[name] for name in ("topic", "mode") if name in query}
+    if "agents" in query:
+        named["agents"] = query.getlist("agents")
+    return named
 
 
 def _stances_chart(shown: DebateReport) -> SafeString:

@@ -233,7 +233,7 @@ class Mode:
     """The rules of a debate. Subclasses set the attributes and override the hooks they need; a mode holds no state of a debate.
 
     Attributes:
-        name: In settings, commands and the API. `title` and `about`: for people.
+        name: In settings, commands and the API. `title`, `about` and `when` (to use it): for people.
         stances: Whether answers take a stance (yes, no, neutral); then the topic has to be a question of yes or no.
         order: All seats side by side; one after the other; or the teams one after the other, the seats of a team side by side.
         roles: Every role there is, in the order of the teams.
@@ -246,6 +246,7 @@ class Mode:
     name: ClassVar[str]
     title: ClassVar[str]
     about: ClassVar[str] = ""
+    when: ClassVar[str] = ""
     stances: ClassVar[bool] = False
     order: ClassVar[Order] = "parallel"
     roles: ClassVar[tuple[str, ...]] = ()
@@ -254,6 +255,16 @@ class Mode:
     config: ClassVar[type[Config]] = Config
     processors: ClassVar[tuple[Processor, ...]] = ()
     validators: ClassVar[tuple[Validator, ...]] = (required_fields, confidence_range, required_stance)
+
+    @property
+    def cost(self) -> str:
+        """Return what a round takes, in calls of models and in time."""
+        pace = {
+            "parallel": "all at once",
+            "seats": "one after the other, so a round takes as long as all answers together",
+            "teams": "one team after the other",
+        }
+        return f"each round 1 call per agent, {pace[self.order]}, and 1 of the judge"
 
     @property
     def shape(self) -> str:
@@ -336,6 +347,7 @@ class Collaborative(Mode):
     name = "collaborative"
     title = "Collaborative"
     about = "All build on each other's answers and look for the best common one."
+    when = "You want one answer that all can carry, such as a plan or a text."
 
 
 @register
@@ -343,6 +355,7 @@ class Adversarial(Mode):
     name = "adversarial"
     title = "Adversarial"
     about = "Each in turn attacks the weakest point of the others and defends its own position."
+    when = "A question of yes or no, and you want to know which answer survives attacks."
     stances = True
     order = "seats"
 
@@ -352,6 +365,7 @@ class Socratic(Mode):
     name = "socratic"
     title = "Socratic"
     about = "Each in turn questions the assumptions behind what was said, its own included."
+    when = "The question itself may be wrong, or rests on what nobody has checked."
     order = "seats"
 
 
@@ -360,6 +374,7 @@ class ExpertPanel(Mode):
     name = "expert-panel"
     title = "Expert panel"
     about = "Each looks at the question from an assigned perspective."
+    when = "A decision has several sides, such as technology, money and ethics, and none may be forgotten."
     config = Perspectives
 
     def perspectives(self, seats: int, config: Mapping[str, Any]) -> list[str]:
@@ -373,6 +388,7 @@ class DevilsAdvocate(Mode):
     name = "devils-advocate"
     title = "Devil's advocate"
     about = "One argues for yes, one for no, and the others weigh both."
+    when = "All would agree too easily: somebody has to argue for the other side."
     stances = True
     order = "seats"
     roles = ("primary", "opposition", "evaluator")
@@ -387,6 +403,7 @@ class Delphi(Mode):
     name = "delphi"
     title = "Delphi"
     about = "Nobody knows who said what; each sees the answers and their statistics, and answers again."
+    when = "You want an estimate or a vote in which no name and no loud voice decides."
     stances = True
     processors = (anonymous, with_statistics)
 
@@ -396,6 +413,7 @@ class RedTeamBlueTeam(Mode):
     name = "red-team-blue-team"
     title = "Red team, blue team"
     about = "The red team attacks what is proposed, then the blue team answers."
+    when = "A plan has to be tested for its weak points before it is carried out."
     order = "teams"
     roles = ("red", "blue")
 

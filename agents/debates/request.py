@@ -10,10 +10,10 @@ from pydantic import AfterValidator, Field, ValidationInfo
 from agents.debates.debate import MOST_SEATS, TOPIC_CHARACTERS, ExtraRounds, start_debate
 from agents.debates.measures import MOST_ROUNDS, ConvergenceRounds, Criteria, Rounds, Share
 from agents.debates.models import Debate
-from agents.debates.modes import MODES, MOST_PERSPECTIVES, PERSPECTIVES, Assignment, Perspective, Seed
+from agents.debates.modes import MODES, MOST_PERSPECTIVES, PERSPECTIVES, Assignment, Mode, Perspective, Seed
 from agents.kit.bodies import ABSENT, Body, OneOf, Reads, is_local
 from agents.kit.llm.providers import reads_files
-from agents.kit.use_cases import Shown
+from agents.kit.use_cases import Card, Shown
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agent
 
@@ -41,6 +41,10 @@ def _model(name: str, info: ValidationInfo) -> str:
     return name
 
 
+def _card(mode: Mode) -> Card:
+    return Card(value=mode.name, title=mode.title, about=mode.about, when=mode.when, cost=mode.cost)
+
+
 NamedAgent = Annotated[Agent, Reads(_agent, "the slug of an agent", maxLength=200)]
 ActingModel = Annotated[str, AfterValidator(_model)]
 
@@ -55,7 +59,7 @@ class DebateRequest(Body):
     mode: Annotated[
         str,
         OneOf(*MODES),
-        Shown(choices=lambda: [(mode.name, f"{mode.title}: {mode.about}") for mode in MODES.values()]),
+        Shown(cards=lambda: [_card(mode) for mode in MODES.values()]),
     ] = Field(
         USUAL_MODE,
         description=f"the rules: who speaks after whom, in which role, and who sees what (default: {USUAL_MODE})",
@@ -63,8 +67,8 @@ class DebateRequest(Body):
     agents: Annotated[list[NamedAgent], Shown(metavar="SLUGS")] = Field(
         [],
         max_length=MOST_SEATS,
-        description="slugs in the order of the seats, such as michael,dwight,pam; active, and not busy elsewhere. The mode gives the roles "
-        "in this order: in devil's advocate the first argues for yes, the second for no",
+        description="in the order of the seats, by slug, such as michael,dwight,pam; active, and not busy elsewhere. The mode gives the "
+        "roles in this order: in devil's advocate the first argues for yes, the second for no",
     )
     rounds: Rounds = Field(
         CRITERIA.max_rounds,

@@ -27,8 +27,8 @@ TABLES = (
     Table(
         model=Debate,
         operator="add change",
-        menu="",
-        icon="balance",
+        order=-1,
+        tab_of="agents.Channel",
         empty="Start one with the + above, or with manage.py debate QUESTION --agents michael,dwight.",
         columns="topic=question rules status rounds_asked=rounds exit_reason=ended_by created_by=started_by created_at=started",
         filters="status mode exit_reason created_at",

@@ -5,6 +5,9 @@ The app that stores and sends alerts declares what is called here, in its `apps.
 
 An app that keeps the state of its alerts in rows of its own declares a function for their kind, ``alert_observers = {"drift": "…"}``. It is
 called in the transaction that acknowledges or reopens alerts, with their ids and the new `acknowledged_at`, `acknowledged_by` and `note`.
+
+An app that knows what an alert rests on declares what shows it on the alert's card and page, ``alert_evidence = {"drift": "…"}``: a
+function of the request and the alert's id that returns HTML, empty where there is nothing to show.
 """
 
 from __future__ import annotations
@@ -37,6 +40,8 @@ def raise_alert(
     agent: models.Model | None = None,
     page: models.Model | None = None,
     lasts: bool = False,
+    build: str = "",
+    reopens: int | None = None,
 ) -> int | None:
     """Tell people of something, once: while an alert of the kind and object is open, it only counts up.
 
@@ -49,13 +54,27 @@ def raise_alert(
         agent: Whose alert it is; None = of the installation.
         page: A row whose page in the console shows it.
         lasts: Whether it lasts until `end_alerts` is called; else it is something that happened.
+        build: The build that it is of, a tag such as ``build=41``; empty = not known, or of none.
+        reopens: Id of an alert that came back in this build (see `came_back`): it is opened again instead of a new one. Where it is open
+            it only counts up.
 
     Returns:
         The id of the alert that is open now: a new one, or the one that was. None where no app has alerts, and for agents that nobody
         is told of: an experiment's, and the examples beside a team's own.
     """
-    alert = _call_declared("raise_alert", kind=kind, about=about, title=title, agent=agent, page=page, lasts=lasts)
+    given = {"kind": kind, "about": about, "title": title, "agent": agent, "page": page, "lasts": lasts}
+    alert = _call_declared("raise_alert", **given, build=build, reopens=reopens)
     return None if alert is None else int(alert.pk)
+
+
+def came_back(pk: int, *, build: str) -> bool | None:
+    """Return whether an alert that a build resolves came back in a build, a tag such as ``build=43``.
+
+    True in the build that resolves it and in later ones, False in earlier ones. None where that is not known: nothing resolves it, `build`
+    is empty, or no app has alerts.
+    """
+    is_back: bool | None = _call_declared("came_back", pk=pk, build=build)
+    return is_back
 
 
 def end_alerts(*, kind: str, still: Iterable[str] = (), about: str | None = None) -> int:

@@ -123,14 +123,17 @@ class Table:
     Attributes:
         operator, editor: What these groups may do besides viewing, e.g. ``add change``, or ``*``; editors may all that operators may.
         menu, icon: Group of the sidebar (of the setting CONSOLE_MENU; "" is the one without a title) and icon of Material Symbols.
-            Without a group the table is a tab of another one, or reached by links only.
-        tab_of: The table whose list has this one as a tab, such as ``agents.Run``; without that table it has no place of its own.
+            Without a group the table is a tab, or below another one, or has no list.
+        tab_of: The entry of the sidebar that has this list as a tab: a table, such as ``agents.Run``, or a page by the name of its URL,
+            such as ``admin:review``; without that entry the list has no place of its own.
+        below: The table from whose rows this list is opened, such as ``evaluation.EvaluationRun``; it has neither entry nor tab.
         order: Its place in its group of the sidebar, or among the tabs: smaller numbers first, then as they are registered.
         title: Its name in sidebar, tabs and breadcrumbs; default: the model's plural.
         entry: The name of its entry in the sidebar, where that stands for more than this table.
         empty: What an empty list says: what fills it, and what to do next.
         start: Where that can be done, as buttons below: label, name of the URL, and the permission it takes.
         deleting: What the page that asks before a row is deleted says of it.
+        has_saved_views: Whether users may save what the list shows under a name; see `agents.kit.console.saved_views`.
         columns, filters: Of the list, names separated by spaces; see `agents.kit.console.columns`. Empty where an admin class says it.
         search: Columns that a search finds exactly, or, with a star at the end, by a part; separated by spaces.
         fields: Of a row's page: groups of a title and names separated by spaces.
@@ -148,12 +151,14 @@ class Table:
     menu: str | None = None
     icon: str = ""
     tab_of: str = ""
+    below: str = ""
     order: int = 0
     title: str = ""
     entry: str = ""
     empty: str = ""
     start: tuple[tuple[str, str, str], ...] = ()
     deleting: str = ""
+    has_saved_views: bool = False
     columns: str = ""
     filters: str = ""
     search: str = ""
@@ -168,12 +173,6 @@ class Table:
     def name(self) -> str:
         """Return its title, with a capital."""
         return self.title or capfirst(str(self.model._meta.verbose_name_plural))
-
-    @property
-    def family(self) -> list[Table]:
-        """Return the table and its tabs, in their order."""
-        tabs = [table for table in tables().values() if table.tab_of == self.model._meta.label]
-        return [self, *sorted(tabs, key=lambda table: table.order)]
 
 
 def homes() -> list[Capability]:
@@ -195,6 +194,17 @@ def in_menu(group: str) -> list[Table]:
     """Return the tables that have an entry in a group of the sidebar, in their order."""
     members = [table for table in tables().values() if table.menu == group]
     return sorted(members, key=lambda table: table.order)
+
+
+def tabs_of(entry: str) -> list[Table]:
+    """Return the tables that are tabs of an entry of the sidebar, in their order; see `Table.tab_of`."""
+    members = [table for table in tables().values() if table.tab_of == entry]
+    return sorted(members, key=lambda table: table.order)
+
+
+def below(table: Table) -> list[Table]:
+    """Return the tables whose lists are opened from rows of this one."""
+    return [other for other in tables().values() if other.below == table.model._meta.label]
 
 
 def table_of(model: type[Model]) -> Table:

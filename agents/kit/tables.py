@@ -22,6 +22,7 @@ from agents.kit.models import (
     ModelPrice,
     ReviewItem,
     Rollup,
+    SavedView,
     TraceSpan,
     WorkerHeartbeat,
 )
@@ -32,6 +33,11 @@ from agents.kit.registry import Prune, Table, export_of
 def _their_requests(person: Person) -> Q:
     """Select the answered requests of the person's account."""
     return Q(user=person.user.pk if person.user is not None else None, status__isnull=False)
+
+
+def _their_views(person: Person) -> Q:
+    """Select the saved views of the person's account."""
+    return Q(owner=person.user.pk if person.user is not None else None, owner__isnull=False)
 
 
 def _answered_since(person: Person) -> Q:
@@ -134,9 +140,7 @@ TABLES = (
     Table(
         model=ApiToken,
         operator="add delete",
-        order=4,
-        menu="More",
-        icon="vpn_key",
+        tab_of="auth.User",
         title="API tokens",
         empty="A program needs one to use the API.",
         deleting="Programs that use this token are refused from now on. A new one has another key.",
@@ -189,6 +193,13 @@ TABLES = (
         operator="change",
         no_speech="kind key",
         prune=Prune(rows=lambda before: ReviewItem.objects.filter(created_at__lt=before)),
+    ),
+    Table(
+        model=SavedView,
+        operator="share",
+        erase=(Erase(columns="name query", rows=(matching(_their_views),), delete=True),),
+        typed="name query",
+        no_speech="table",
     ),
     Table(model=LedgerHour, no_speech="purpose mechanism model role provider status"),
     Table(model=Rollup, no_speech="name"),

@@ -49,12 +49,31 @@ OFF = "off"  # typed where JSON has null
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """A choice that a form explains.
+
+    Attributes:
+        title: Its name. `about`: what it does, a sentence.
+        when: When to use it. `cost`: what it takes, in calls of models.
+    """
+
+    value: str
+    title: str
+    about: str
+    when: str = ""
+    cost: str = ""
+
+    def __str__(self) -> str:
+        return self.title
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
     """Annotation that says how a field is shown, where that does not follow from its name and type.
 
     Attributes:
         option: Of a command, such as ``--bins``; without dashes an argument. `metavar`: what stands for its value in the command's help.
-        label: In a form. `choices`: what a form offers, value and label, asked for each time.
+        label: In a form. `choices`: what a form offers, value and label, asked for each time. `cards`: the same, each with its explanation.
         is_yaml: An object that is typed as YAML. `is_long`: a text of several lines.
     """
 
@@ -62,6 +81,7 @@ class Shown:
     metavar: str = ""
     label: str = ""
     choices: Callable[[], Sequence[tuple[str, str]]] | None = None
+    cards: Callable[[], Sequence[Card]] | None = None
     is_yaml: bool = False
     is_long: bool = False
 

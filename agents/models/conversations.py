@@ -424,6 +424,10 @@ def new_external_id() -> str:
     return uuid.uuid4().hex
 
 
+CHAT_PREFIX = "chat-"  # of the slugs of chats
+COPY_PREFIX = "talk-"  # of the slugs of copies of chats, in which a question is answered again
+
+
 class Channel(models.Model):
     """A conversation: its messages have one order, their `position`."""
 
@@ -474,6 +478,12 @@ class Channel(models.Model):
 
     def __str__(self) -> str:
         return self.name if self.kind == self.Kind.DM else f"#{self.name}"
+
+    @property
+    def is_scratch(self) -> bool:
+        """Return whether it is a chat, or a copy of one: a person watches its turns."""
+        is_direct = self.synthetic and self.kind == self.Kind.DM
+        return is_direct and self.slug.startswith((CHAT_PREFIX, COPY_PREFIX))
 
     @property
     def inclusion_weight(self) -> float:

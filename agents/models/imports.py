@@ -32,6 +32,9 @@ class Import(Leasable):
         blank=True,
         help_text="what was chosen: format, channel, speakers, tags, columns, time zone",
     )
+    answers = models.JSONField(
+        default=dict, blank=True, help_text="which questions about the file were answered, and how"
+    )
     contents = models.JSONField(default=dict, blank=True, help_text="what is in the file, as far as it was read")
     result = models.JSONField(default=dict, blank=True, help_text="what was imported")
     doing = models.CharField(max_length=60, blank=True, default="", help_text="what the worker does with it")

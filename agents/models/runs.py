@@ -50,7 +50,9 @@ class Run(Leasable):
         default=dict, blank=True, help_text="settings for this run only, read by the stages above"
     )
     trace = models.JSONField(
-        default=list, blank=True, help_text="per stage: ran, skipped or failed, milliseconds, counters"
+        default=list,
+        blank=True,
+        help_text="per stage: ran, running, interrupted, skipped or failed, milliseconds, counters",
     )
 
     class Meta:

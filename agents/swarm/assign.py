@@ -11,6 +11,7 @@ from pydantic import Field, StringConstraints
 
 from agents.kit.bodies import Body, validate
 from agents.kit.capability import declared
+from agents.kit.use_cases import Shown
 from agents.models import Agent
 from agents.models.conversations import FieldRefused
 from agents.swarm.intents import intents as known_intents
@@ -30,13 +31,24 @@ def _about(model: type[Model], name: str) -> str:
 Name = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 
 
+MOST_PHASES = 50  # of a swarm
+
+
+def _moments() -> Sequence[tuple[str, str]]:
+    return SwarmPhase.Phase.choices
+
+
 class PhaseRequest(Body):
     """A phase as it is to be. One whose prompt or temperature is new gets its next version."""
 
     name: Name = Field(description=_about(SwarmPhase, "name"))
-    phase: Literal["pre", "main", "post"] = Field(description=_about(SwarmPhase, "phase"))
+    phase: Annotated[Literal["pre", "main", "post"], Shown(choices=_moments)] = Field(
+        description=_about(SwarmPhase, "phase")
+    )
     order: int = Field(ge=1, le=1000, description=_about(SwarmPhase, "order"))
-    prompt: str = Field(min_length=1, max_length=20_000, description=_about(SwarmPhase, "prompt"))
+    prompt: Annotated[str, Shown(is_long=True)] = Field(
+        min_length=1, max_length=20_000, description=_about(SwarmPhase, "prompt")
+    )
     enabled: bool = Field(True, description=_about(SwarmPhase, "enabled"))
     temperature: float = Field(0.55, ge=0, le=2, allow_inf_nan=False, description=_about(SwarmPhase, "temperature"))
 
@@ -51,7 +63,7 @@ class SwarmRequest(Body):
     post_executor: Literal["combined", "sequential", "off"] = Field(
         "combined", description=_about(Swarm, "post_executor")
     )
-    phases: list[PhaseRequest] = Field([], max_length=50)
+    phases: list[PhaseRequest] = Field([], max_length=MOST_PHASES)
 
 
 def save_swarm(
@@ -83,6 +95,25 @@ def save_swarm(
         for agent in swarm.agents.order_by("pk"):  # in one order: two changes at a time wait for each other
             check_clashes(agent, agent.swarms.order_by("updated_at"))  # this one comes last
     return swarm
+
+
+def save_phase(values: Mapping[str, Any], *, swarm: Swarm, phase: SwarmPhase | None = None) -> SwarmPhase:
+    """Make a phase of a swarm, or change `phase`; the others stay. A new prompt or temperature makes its next version.
+
+    Args:
+        values: Fields of `PhaseRequest`.
+
+    Raises:
+        Refused: A value is not allowed, the name is in use in this swarm, or it has `MOST_PHASES` already; nothing is written.
+    """
+    checked = validate(PhaseRequest, dict(values))
+    if phase is None and swarm.phases.count() >= MOST_PHASES:
+        raise SwarmRefused("phases", f"{swarm.name!r} has {MOST_PHASES}; allowed: at most {MOST_PHASES}")
+    try:
+        with transaction.atomic():
+            return _store_phase(phase or SwarmPhase(swarm=swarm, version=0), checked)
+    except IntegrityError:
+        raise SwarmRefused("name", f"{checked.name!r} is in use; allowed: another name") from None
 
 
 def ensure_swarm(values: Mapping[str, Any]) -> Swarm:
@@ -162,12 +193,21 @@ def _save_phases(swarm: Swarm, phases: Sequence[PhaseRequest]) -> None:
     swarm.phases.exclude(name__in=[phase.name for phase in phases]).delete()
     before = {phase.name: phase for phase in swarm.phases.all()}
     for wanted in phases:
-        phase = before.get(wanted.name) or SwarmPhase(swarm=swarm, name=wanted.name, version=0)
-        values = wanted.model_dump()
-        changed = {name for name, value in values.items() if getattr(phase, name) != value}
-        if phase.version == 0 or changed & {"prompt", "temperature"}:
-            phase.version += 1
-        for name, value in values.items():
-            setattr(phase, name, value)
-        if phase.pk is None or changed:  # each save is an entry of its history
-            phase.save()
+        _store_phase(before.get(wanted.name) or SwarmPhase(swarm=swarm, name=wanted.name, version=0), wanted)
+
+
+def _store_phase(phase: SwarmPhase, wanted: PhaseRequest) -> SwarmPhase:
+    """Make a phase equal to what is wanted and save it, unless nothing changes: each save is an entry of its history.
+
+    Args:
+        phase: A new one has version 0.
+    """
+    values = wanted.model_dump()
+    changed = {name for name, value in values.items() if getattr(phase, name) != value}
+    if phase.version == 0 or changed & {"prompt", "temperature"}:
+        phase.version += 1
+    for name, value in values.items():
+        setattr(phase, name, value)
+    if phase.pk is None or changed:
+        phase.save()
+    return phase

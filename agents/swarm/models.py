@@ -257,6 +257,11 @@ class SwarmTurn(models.Model):
     message = models.ForeignKey(Message, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     intent = models.CharField(max_length=64, blank=True, default="")
     calibration = models.JSONField(default=dict, blank=True, help_text="what the phases before the answer said")
+    steps = models.JSONField(
+        default=list,
+        blank=True,
+        help_text="the calls of its phases, in order: which were asked, what came of it, the text and why; of drafts, the last one's",
+    )
     draft = models.TextField(blank=True, default="", help_text="as the agent wrote it")
     polished = models.TextField(blank=True, default="", help_text="as it was polished; empty = as it was written")
     rejected = models.JSONField(

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from django.conf import settings
 from pydantic import BaseModel, ConfigDict
@@ -65,25 +65,62 @@ class Material:
         return _WANTS_LIST.search(self.message) is not None
 
 
+@dataclass(frozen=True, slots=True)
+class PolishCall:
+    """The phases that one call asks, under the name that traces and the ledger use."""
+
+    name: str
+    phases: Sequence[SwarmPhase]
+
+
+Outcome = Literal["unchanged", "changed", "replaced", "refused", "failed", "skipped"]
+
+
+@dataclass(frozen=True, slots=True)
+class PolishStep:
+    """What became of one call, or of one that was not made (``skipped``).
+
+    Attributes:
+        text: That it answered, where that is another one than it was given. `why`: it was refused, failed or skipped.
+    """
+
+    call: PolishCall
+    outcome: Outcome
+    text: str = ""
+    why: str = ""
+
+
 @dataclass(slots=True)
 class PolishResult:
     """What polishing made of a draft.
 
     Attributes:
         text: To be sent.
-        replaced: Why safety or error recovery put another answer in the place of the draft; empty when they did not.
-        rejected: Each rewriting that was refused: phase, text, why.
-        failed: Calls without a usable answer: phase, status and error.
+        steps: One for each call, in order.
         milliseconds: By phase.
         heuristic: Made by rules, without a model.
     """
 
     text: str
-    replaced: str = ""
-    rejected: list[dict[str, str]] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
+    steps: list[PolishStep] = field(default_factory=list)
     milliseconds: dict[str, int] = field(default_factory=dict)
     heuristic: bool = False
+
+    @property
+    def replaced(self) -> str:
+        """Return why safety or error recovery put another answer in the place of the draft; empty when they did not."""
+        return next((step.why for step in self.steps if step.outcome == "replaced"), "")
+
+    @property
+    def rejected(self) -> list[dict[str, str]]:
+        """Return each rewriting that was refused: phase, text, why."""
+        refused = [step for step in self.steps if step.outcome == "refused"]
+        return [{"phase": step.call.name, "text": step.text, "why": step.why} for step in refused]
+
+    @property
+    def failed(self) -> list[str]:
+        """Return the calls without a usable answer: phase, status and error."""
+        return [f"{step.call.name}: {step.why}" for step in self.steps if step.outcome == "failed"]
 
 
 class PolishAnswer(BaseModel):
@@ -94,14 +131,6 @@ class PolishAnswer(BaseModel):
     text: str
     replaced_by: str = ""
     reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PolishCall:
-    """The phases that one call asks, under the name that traces and the ledger use."""
-
-    name: str
-    phases: Sequence[SwarmPhase]
 
 
 def executor_of(swarm: Swarm) -> str:
@@ -132,32 +161,46 @@ def polish(
         deadline: Seconds for all calls together.
     """
     result = PolishResult(draft)
+    if executor == Swarm.Executor.OFF and phases:
+        result.steps.append(PolishStep(PolishCall("post", phases), "skipped", why="polishing is off"))
     end = time.monotonic() + deadline
     for call in calls_for(phases, executor):
         begun = time.monotonic()
+        if result.replaced:
+            result.steps.append(PolishStep(call, "skipped", why="the draft was replaced before"))
+            continue
         if end <= begun:
-            result.failed.append(f"{call.name}: no time left")
-            break
+            result.steps.append(PolishStep(call, "failed", why="no time left"))
+            continue
         reply = llm.complete(_request(turn, result.text, call, material), deadline=end - begun)
         result.milliseconds[call.name] = round((time.monotonic() - begun) * 1000)
-        if not reply.ok:
-            result.failed.append(f"{call.name}: {reply.status}: {reply.error}")
-            continue
-        if is_heuristic(reply.model):
+        if reply.ok and is_heuristic(reply.model):
             result.heuristic = True
-        answer: PolishAnswer = reply.value
-        text = answer.text.strip()
-        if text == result.text.strip() and not answer.replaced_by:
-            continue
-        why_refused = _why_refused(draft, answer, call.phases, material)
-        if why_refused:
-            result.rejected.append({"phase": call.name, "text": text, "why": why_refused})
-            continue
-        result.text = text
-        if answer.replaced_by:
-            result.replaced = f"{answer.replaced_by}: {' '.join(answer.reason.split())}"
-            break
+        step = _step_of(reply, call, before=result.text, draft=draft, material=material)
+        result.steps.append(step)
+        if step.outcome in ("changed", "replaced"):
+            result.text = step.text
     return result
+
+
+def _step_of(reply: llm.Reply, call: PolishCall, *, before: str, draft: str, material: Material) -> PolishStep:
+    """Return what became of a call.
+
+    Args:
+        before: The text that it was given. `draft`: what the agent wrote, to which its answer is held.
+    """
+    if not reply.ok:
+        return PolishStep(call, "failed", why=f"{reply.status}: {reply.error}")
+    answer: PolishAnswer = reply.value
+    text = answer.text.strip()
+    if text == before.strip() and not answer.replaced_by:
+        return PolishStep(call, "unchanged")
+    why_refused = _why_refused(draft, answer, call.phases, material)
+    if why_refused:
+        return PolishStep(call, "refused", text, why_refused)
+    if answer.replaced_by:
+        return PolishStep(call, "replaced", text, f"{answer.replaced_by}: {' '.join(answer.reason.split())}")
+    return PolishStep(call, "changed", text)
 
 
 def _why_refused(draft: str, answer: PolishAnswer, phases: Sequence[SwarmPhase], material: Material) -> str:

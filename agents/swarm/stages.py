@@ -269,11 +269,39 @@ def _read_message(turn: Turn, context: SwarmContext) -> ReadMessage:
     with updating(turn.agent, turn.channel, stored=not turn.preview) as state:
         row.calibration = _take_into_account(turn, context, state, result.calibration, transcript)
         row.calibration["failed"] = result.failure
+        row.steps = _steps_before_answer(context, row)
         if not turn.preview:
             row.save(force_insert=True)
     context.row = row
     turn.count(dropped=row.calibration["dropped"])
     return ReadMessage(row, state)
+
+
+def _steps_before_answer(context: SwarmContext, row: SwarmTurn) -> list[dict[str, Any]]:
+    """Return what a row stores of the calibrators' call, and of the main phases, whose prompts the agent is shown unless it asks back."""
+    failure = row.calibration["failed"]
+    steps: list[dict[str, Any]] = []
+    calibrators = context.phases("pre")
+    if calibrators:
+        steps.append(_step("pre", "pre", calibrators, outcome="failed" if failure else "read", why=failure))
+    main_phases = context.phases("main")
+    asks_back = row.calibration["decision"]["kind"] == "clarify"
+    if main_phases and asks_back:
+        steps.append(_step("main", "main", main_phases, outcome="skipped", why="the swarm asked back instead"))
+    elif main_phases:
+        steps.append(_step("main", "main", main_phases, outcome="shown"))
+    polishers = context.phases("post")
+    if polishers and asks_back:
+        steps.append(_step("post", "post", polishers, outcome="skipped", why="a question back is not polished"))
+    return steps
+
+
+def _step(
+    kind: str, call: str, phases: Sequence[SwarmPhase], *, outcome: str, text: str = "", why: str = ""
+) -> dict[str, Any]:
+    """Return one of a row's `steps`."""
+    asked = [{name: getattr(phase, name) for name in ("id", "name", "order", "version")} for phase in phases]
+    return {"kind": kind, "call": call, "phases": asked, "outcome": outcome, "text": text, "why": why}
 
 
 def _calibrate(
@@ -453,6 +481,12 @@ def _note_polish(row: SwarmTurn, draft: Draft, result: PolishResult) -> None:
 
     Texts that were refused for earlier drafts stay; of a phase that was asked again only the last time stays.
     """
+    before_answer = [step for step in row.steps if step["kind"] != "post"]
+    polishing = [
+        _step("post", step.call.name, step.call.phases, outcome=step.outcome, text=step.text, why=step.why)
+        for step in result.steps
+    ]
+    row.steps = before_answer + polishing
     row.draft = draft.text
     row.polished = result.text if result.text != draft.text else ""
     row.replaced = result.replaced

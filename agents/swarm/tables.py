@@ -37,7 +37,7 @@ TABLES = (
         editor="*",
         tab_of="agents.Agent",
         empty="manage.py seed stores the default swarm. Add one of your own with the + above; it takes part once an agent has it.",
-        columns="name intents tools enabled post_executor updated_at=changed",
+        columns="name having intents tools enabled post_executor updated_at=changed",
         filters="enabled post_executor",
         search="name*",
         deleting="Its phases and their versions go with it; its agents answer as if they did not have it. What it did in turns stays. To "
@@ -79,15 +79,15 @@ TABLES = (
         fields=(("", "agent channel swarm intent run created_at=time heuristic milliseconds"),),
         export=export_of(
             "id=pk created_at agent=agent.slug channel=channel.slug swarm=swarm.name run=run_id message=message_id intent heuristic "
-            "milliseconds replaced calibration draft polished rejected",
-            texts=("replaced", "calibration", "draft", "polished", "rejected"),
+            "milliseconds replaced calibration steps draft polished rejected",
+            texts=("replaced", "calibration", "steps", "draft", "polished", "rejected"),
         ),
         erase=(
             Erase(
-                columns="calibration draft polished rejected replaced",
+                columns="calibration steps draft polished rejected replaced",
                 rows=(there("channel"),),
                 emptied="calibration",
-                keep="phase",
+                keep="phase kind call outcome name",
             ),
         ),
         no_speech="intent milliseconds",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from agents.kit.files.source import Source
 from agents.kit.files.times import zone
@@ -56,6 +56,7 @@ class ImportReport(BaseModel):
     last_sent_at: str
     undated: int
     warnings: list[str]
+    skipped_lines: dict[str, list[int]] = Field(default={}, exclude=True)  # for the console's page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +211,7 @@ def import_transcript(
         **tally.times(),
         undated=tally.undated,
         warnings=tally.warnings(),
+        skipped_lines=tally.skipped_lines,
     )
 
 

@@ -173,10 +173,12 @@ class Tally:
     """Counts what is in a file. ``read = messages + system_prompts + skipped``.
 
     Attributes:
-        skipped: How many entries are no messages, by reason.
+        skipped: How many entries are no messages, by reason. `skipped_lines`: the lines of the first `MOST_LINES` of each.
+        first_system_prompt: How the first of the system prompts begins.
         not_understood: How many of them are lines that the reader could not read. `first_not_understood`: the first three.
         guesses: What the reader had to assume about the file.
         first, last: When the first and the last message with a time were sent. `undated`: how many messages have none.
+        without_zone: How many times have no offset. `first_without_zone`: the first of them.
         speakers: By name.
         authors: Who speaks in which channel (slug), in order; outsiders are one empty author.
     """
@@ -184,13 +186,17 @@ class Tally:
     read: int = 0
     messages: int = 0
     system_prompts: int = 0
+    first_system_prompt: str = ""
     skipped: Counter[str] = field(default_factory=Counter)
     not_understood: int = 0
     first_not_understood: list[str] = field(default_factory=list)
-    guesses: list[str] = field(default_factory=list)
+    skipped_lines: dict[str, list[int]] = field(default_factory=dict)
+    guesses: list[Guess] = field(default_factory=list)
     first: datetime | None = None
     last: datetime | None = None
     undated: int = 0
+    without_zone: int = 0
+    first_without_zone: datetime | None = None
     speakers: dict[str, SpeakerCount] = field(default_factory=dict)
     authors: dict[tuple[str, Author], None] = field(default_factory=dict)
 
@@ -211,9 +217,19 @@ class Tally:
         self.speakers[speaker] = SpeakerCount(author.slug or None, 1 + (counted.messages if counted else 0))
         self.authors[channel, Author() if author.outsider else author] = None
 
+    def count_zone(self, sent_at: datetime | None) -> None:
+        """Count a time as the source has it, if it has no offset."""
+        if sent_at is None or sent_at.tzinfo is not None:
+            return
+        self.without_zone += 1
+        self.first_without_zone = self.first_without_zone or sent_at
+
     def skip(self, entry: Skipped) -> None:
         """Count something that is no message."""
         self.skipped[entry.reason] += 1
+        lines = self.skipped_lines.setdefault(entry.reason, [])
+        if len(lines) < MOST_LINES:
+            lines.append(entry.line)
         if not entry.text:
             return
         self.not_understood += 1
@@ -240,9 +256,10 @@ class Tally:
 
     def warnings(self) -> list[str]:
         """Return what a person should look at before the messages are measured."""
+        guesses = [guess.text for guess in self.guesses]
         if self.not_understood > WARN_NOT_UNDERSTOOD * self.read:
-            return [f"{self._not_understood_sentence()}.", *self.guesses]
-        return list(self.guesses)
+            return [f"{self._not_understood_sentence()}.", *guesses]
+        return guesses
 
     def _not_understood_sentence(self) -> str:
         share = 100 * self.not_understood / self.read
@@ -254,6 +271,8 @@ def _as_text(moment: datetime | None) -> str:
     return moment.isoformat().replace("+00:00", "Z") if moment else ""
 
 
+MOST_LINES = 5
+PROMPT_KEPT = 1_000  # characters
 WARN_NOT_UNDERSTOOD = 0.02  # share of the entries of a file
 MOST_NOT_UNDERSTOOD = 0.2  # share of them
 SLUG_LIMIT = 120
@@ -345,7 +364,7 @@ ID_LIMIT = 200
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A message that can be stored as it is. `key` is its identity in its channel."""
+    """A message that can be stored as it is. `key` is its identity in its channel. `speaker` and `role` are as in the file."""
 
     target: Target
     key: str
@@ -357,6 +376,8 @@ class Prepared:
     payload: dict[str, Any]
     synthetic: bool
     idempotency_key: str
+    speaker: str = ""
+    role: str = ""
 
 
 class Preparer:
@@ -388,11 +409,12 @@ class Preparer:
                 if isinstance(record, ChannelInfo):
                     self.targets.announce(record)
                 elif isinstance(record, Guess):
-                    self.tally.guesses.append(record.text)
+                    self.tally.guesses.append(record)
                 elif isinstance(record, Skipped):
                     self.tally.skip(record)
                 elif record.kind == "system":
                     self.tally.system_prompts += 1
+                    self.tally.first_system_prompt = self.tally.first_system_prompt or record.text[:PROMPT_KEPT]
                 else:
                     yield self._prepared(record)
             except (OptionError, ValueError) as error:
@@ -413,6 +435,7 @@ class Preparer:
         text = self.cleaner.text(message.text)
         target = self.targets.target_of(message.channel, message.conversation)
         self.tally.count(speaker, author, target.slug, sent_at)
+        self.tally.count_zone(message.sent_at)
         if author.outsider:  # under the cleaned name
             author = Author(outsider=self.speakers.outsider(speaker))
         return Prepared(
@@ -426,6 +449,8 @@ class Preparer:
             payload=self.cleaner.value(message.payload),
             synthetic=message.synthetic,
             idempotency_key=self._checked_id(message.idempotency_key),
+            speaker=speaker,
+            role=message.role,
         )
 
     def _checked_id(self, text: str) -> str:

@@ -76,10 +76,19 @@ class ChannelInfo:
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What a reader had to assume about the whole file, and the option that decides it: a warning of the report."""
+    """What a reader had to assume about the whole file, and the option that decides it: a warning of the report.
+
+    Attributes:
+        question: The field of `ReadOptions`, or of a CSV file, that was assumed; empty where the console does not ask for it.
+        answer: What was assumed.
+        example: Where the file leaves it open.
+    """
 
     text: str
     line: int
+    question: str = ""
+    answer: str = ""
+    example: str = ""
 
 
 Record = SourceMessage | Skipped | ChannelInfo | Guess

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -17,7 +17,7 @@ from typing import Any
 
 import sentry_sdk
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
 from agents.kit import llm
@@ -225,6 +225,15 @@ class LeasedTurn:
         if row is None:
             raise LeaseLost(f"run {self.run.pk} is not held by {self.owner} any more")
         self.cancelled = bool(row[0])
+
+    def show_stage(self) -> None:
+        """Store the trace as a stage begins, for a person who watches. Where the database is away the next renewal says so.
+
+        Raises:
+            LeaseLost: The run has ended, or another worker has leased it.
+        """
+        with suppress(DatabaseError):
+            self.renew()
 
     def begin(self, prompt: Prompt, draft: Draft | None) -> None:
         """Record what the agent is shown, and what a stage answers in place of the model.
@@ -527,7 +536,9 @@ def _columns_of_end(run: Run, owner: str) -> dict[str, Any]:
         return {"status": Status.FAILED, "error": hindrance, "stop_reason": StopReason.ERROR}
     assert run.channel is not None  # noqa: S101 (for the type checker)
     turn = new_turn(agent=run.agent, channel=run.channel, run=run, trigger=run.trigger, overrides=run.overrides)
-    leased = LeasedTurn(run, owner, turn, list(run.trace))
+    leased = LeasedTurn(run, owner, turn, _ended_entries(run.trace))
+    if run.channel.is_scratch:
+        turn.stage_begins = leased.show_stage
     try:
         leased.load()
         ending = _begin_or_resume(leased)
@@ -551,6 +562,15 @@ def _columns_of_end(run: Run, owner: str) -> dict[str, Any]:
         "stop_reason": ending.stop_reason,
         "trace": leased.trace,
     }
+
+
+def _ended_entries(trace: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Return what an earlier lease stored of the stages; one that was at work when its worker stopped is interrupted."""
+    entries = []
+    for entry in trace:
+        is_cut_off = entry["status"] == "running"
+        entries.append({**entry, "status": "interrupted"} if is_cut_off else entry)
+    return entries
 
 
 def _hindrance(run: Run) -> str:

@@ -91,7 +91,7 @@ def speaker_of(agent: Agent, overrides: Mapping[str, Any]) -> Agent:
 
 
 Phase = Literal["received", "ingested", "prepare", "review", "committed", "finish"]
-StageStatus = Literal["ran", "skipped", "failed"]
+StageStatus = Literal["running", "ran", "skipped", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class Section:
 
 @dataclass(slots=True)
 class TraceEntry:
-    """An entry of the trace for one stage in one phase: ran, skipped (why), failed (error), milliseconds, and its counters."""
+    """An entry of the trace for one stage in one phase: running, ran, skipped (why), failed (error), milliseconds, and its counters."""
 
     stage: str
     phase: Phase
@@ -208,6 +208,7 @@ class Turn:
         reports: Stage name to what callers above may want to show (the gate's scores); opaque to this layer.
         kept: Stage name to what it keeps from `prepare` for `review`. A turn that another process resumes has none.
         trace: What the stages did, in order. `running`: the entries of the stages at work now, innermost last.
+        stage_begins: Called before each stage of `prepare` and `review`, e.g. to store the trace for a person who watches.
     """
 
     agent: Agent
@@ -235,6 +236,7 @@ class Turn:
     kept: dict[str, Any] = field(default_factory=dict)
     trace: list[TraceEntry] = field(default_factory=list)
     running: list[TraceEntry] = field(default_factory=list)
+    stage_begins: Callable[[], object] = lambda: None
 
     @property
     def session(self) -> str:
@@ -352,7 +354,7 @@ class Pipeline:
             StageFailed: A required stage raised. An exception of another stage is noted on the trace, and the next one goes on.
         """
         for stage, method in self._having("prepare"):
-            with _trace_and_catch(stage, "prepare", turn.trace, turn.running):
+            with _trace_and_catch(stage, "prepare", turn.trace, turn.running, begins=turn.stage_begins):
                 if _skip_for_lacking_fact(stage, turn):
                     continue
                 answer = method(turn)
@@ -373,7 +375,7 @@ class Pipeline:
         turn.original = draft
         accepted = Accept(draft)
         for stage, method in self._having("review"):
-            with _trace_and_catch(stage, "review", turn.trace, turn.running):
+            with _trace_and_catch(stage, "review", turn.trace, turn.running, begins=turn.stage_begins):
                 if _skip_for_lacking_fact(stage, turn):
                     continue
                 answer = _checked_type(method(turn, accepted.draft), Accept, Revise)
@@ -468,18 +470,27 @@ def agent_facts() -> dict[str, Exists]:
 
 
 @contextmanager
-def _trace_and_catch(stage: Any, phase: Phase, trace: list[TraceEntry], running: list[TraceEntry]) -> Iterator[None]:
+def _trace_and_catch(
+    stage: Any,
+    phase: Phase,
+    trace: list[TraceEntry],
+    running: list[TraceEntry],
+    *,
+    begins: Callable[[], object] = lambda: None,
+) -> Iterator[None]:
     """Add an entry for the stage to the trace, with its time; catch an exception of the block, note it there, log it and send it to Sentry.
 
     Args:
         running: The entries of the stages at work, to which it belongs meanwhile.
+        begins: Called once the entry is there; what it raises is raised on.
 
     Raises:
         StageFailed: The block raised, and the stage is required.
     """
-    entry = TraceEntry(stage_name(stage), phase)
+    entry = TraceEntry(stage_name(stage), phase, "running")
     trace.append(entry)
     running.append(entry)
+    begins()
     begun = time.perf_counter()
     try:
         yield
@@ -490,6 +501,9 @@ def _trace_and_catch(stage: Any, phase: Phase, trace: list[TraceEntry], running:
         sentry_sdk.capture_exception(error)
         if getattr(stage, "required", False):
             raise StageFailed(f"{entry.stage}: {entry.why}") from error
+    else:
+        if entry.status == "running":  # not skipped
+            entry.status = "ran"
     finally:
         running.pop()
         entry.ms += (time.perf_counter() - begun) * 1000

@@ -24,7 +24,7 @@ from evaluation.change.admin.home import RowButton, add_row_button
 __all__ = ["agents", "config", "home", "logs", "review"]
 
 add_steps(gate_steps)
-add_row_button(RowButton("Gate", "correction.view_agentevaluationconfig", gate_url))
+add_row_button(RowButton("Set the gate", "correction.view_agentevaluationconfig", gate_url))
 add_choice("gate_mode", gate_in_chat, gate_overrides)
 extend(
     Agent,

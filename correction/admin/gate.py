@@ -67,7 +67,12 @@ def kind_of_judge() -> str:
 def gate_buttons(request: HttpRequest, agent: Agent) -> list[Button]:
     """Return the buttons of an agent's page that lead here."""
     buttons = [
-        Button(label="Gate", url=gate_url(agent), why="what it would send back; off, observe or enforce", main=True)
+        Button(
+            label="Set the gate",
+            url=gate_url(agent),
+            why="what it would send back; off, observe or enforce",
+            main=True,
+        )
     ]
     if request.user.has_perm(CHECK_PERMISSION):
         why = "the gate's verdict on a sentence that you type"

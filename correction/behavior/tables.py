@@ -59,9 +59,9 @@ TABLES = (
     Table(
         model=BehaviorRequest,
         editor="change",
-        menu="Gate",
-        icon="psychology_alt",
-        title="Requests",
+        order=-1,
+        tab_of="admin:review",
+        title="All requests",
         columns="when agent state changed confidence said reason judge",
         filters="status operation confidence automatic judge agent created_at",
         search="trait_name*",

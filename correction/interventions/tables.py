@@ -18,8 +18,7 @@ TABLES = (
     Table(
         model=Intervention,
         editor="*",
-        menu="Gate",
-        icon="campaign",
+        tab_of="correction.AgentEvaluationConfig",
         columns="slug=intervention is_enabled=enabled function textual_claim proposition_claim nudge_type nudge reach",
         filters="is_enabled dm_allowed",
         search="slug* description* textual_claim* proposition_claim*",
@@ -30,7 +29,7 @@ TABLES = (
     ),
     Table(
         model=InterventionLog,
-        tab_of="interventions.Intervention",
+        tab_of="correction.CorrectionLog",
         title="Log of interventions",
         empty="Every look at an intervention before a turn leaves one: switch one on in an agent's configuration, or add one of your own.",
         columns="created_at name agent fired_mark why nudge channel",

@@ -8,7 +8,8 @@ from correction.sending.models import ScoreDelivery, ScoreReceiver
 TABLES = (
     Table(
         model=ScoreReceiver,
-        tab_of="sending.ScoreDelivery",
+        order=2,
+        tab_of="agents.Run",
         title="Receivers of scores",
         empty="The settings SCORES_OTLP_ENDPOINT and LANGFUSE_BASE_URL name them; one is listed from its first delivery on.",
         columns="name failures=failed_in_a_row retry_at=left_alone_until created_at=since",
@@ -17,9 +18,8 @@ TABLES = (
     Table(
         model=ScoreDelivery,
         operator="change",
-        menu="More",
-        icon="upload",
-        order=2,
+        order=1,
+        tab_of="agents.Run",
         title="Scores sent",
         empty="Each evaluation, attempt at the gate and change makes one, once the settings name a receiver: see Send scores in the "
         "documents.",

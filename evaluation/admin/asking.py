@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Self
+from urllib.parse import urlencode
 
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from pydantic import Field, model_validator
@@ -110,6 +112,24 @@ def refusing_files() -> Iterator[None]:
         yield
     except PropositionError as error:
         raise ValueError(f"proposition files cannot be used: {error}") from None
+
+
+def ways_to_evaluate(agent: Agent, builds: Sequence[str]) -> list[tuple[str, str]]:
+    """Return address and label of what can be evaluated: the two newest builds to compare them, all messages, the newest build.
+
+    Args:
+        builds: As ``build=41``, the newest first; empty without tags.
+    """
+    url = reverse("admin:evaluation_agent_evaluate", args=[agent.pk])
+    ways = []
+    if len(builds) > 1:
+        query = urlencode({"tag": builds[0], "against": builds[1]})
+        ways.append((f"{url}?{query}", f"Evaluate {builds[1]} and {builds[0]}, to compare them"))
+    ways.append((url, "Evaluate all"))
+    if builds:
+        query = urlencode({"tag": builds[0]})
+        ways.append((f"{url}?{query}", f"Evaluate {builds[0]}"))
+    return ways
 
 
 # -- what it takes

@@ -1,4 +1,4 @@
-"""The newest job of a kind, shown on the page that asks for such jobs: how far it is, and its result."""
+"""Jobs, which have no list: the page that asks for them shows the newest one, how far it is, and its result."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
+from agents.kit.console.filters import number_in
 from agents.kit.console.site import add_pages
 from agents.kit.work.worker import alive
 from evaluation.admin.display import evaluation_link, judge_badge
@@ -20,7 +21,7 @@ from evaluation.models import Job
 from evaluation.runs.control import progress_of
 
 VIEW_JOBS = "evaluation.view_job"
-
+PAGES = {Job.Kind.SUGGESTIONS: "admin:evaluation_job_suggest", Job.Kind.JUDGE_CHECK: "admin:evaluation_job_check"}
 MOST_JOBS = 10  # of a kind, to choose from: the newest
 
 
@@ -36,11 +37,14 @@ def newest_job(request: HttpRequest, kind: Job.Kind, render_result: Callable[[Jo
     """
     if not request.user.has_perm(VIEW_JOBS):
         return ""
-    jobs = list(Job.objects.filter(kind=kind).select_related("created_by").order_by("-pk")[:MOST_JOBS])
-    wanted = [job for job in jobs if str(job.pk) == request.GET.get("job")]
-    job = next(iter(wanted or jobs), None)
-    if job is None:
+    jobs_of_kind = Job.objects.filter(kind=kind).select_related("created_by").order_by("-pk")
+    jobs = list(jobs_of_kind[:MOST_JOBS])
+    if not jobs:
         return ""
+    chosen = number_in(request.GET, "job")
+    job = jobs[0]
+    if chosen is not None:
+        job = jobs_of_kind.filter(pk=chosen).first() or job
     runs = list(job.evaluations.select_related("agent").order_by("pk"))
     context = {
         "job": job,
@@ -73,9 +77,19 @@ def job_progress(request: HttpRequest, pk: int) -> HttpResponse:
     return JsonResponse({"status": job.status, "done": job.done, "settled": settled})
 
 
+def job_page(request: HttpRequest, pk: int) -> HttpResponse:
+    """Lead to the page that asks for such jobs, which shows this one; 403 for users who may not see jobs, 404 for no job."""
+    if not request.user.has_perm(VIEW_JOBS):
+        raise PermissionDenied
+    job = get_object_or_404(Job, pk=pk)
+    return HttpResponseRedirect(f"{reverse(PAGES[Job.Kind(job.kind)])}?job={job.pk}")
+
+
 def _urls() -> list[URLPattern]:
-    page = admin.site.admin_view(job_progress)
-    return [path("evaluation/job/<int:pk>/progress/", page, name="evaluation_job_progress")]
+    return [
+        path("evaluation/job/<int:pk>/change/", admin.site.admin_view(job_page), name="evaluation_job_change"),
+        path("evaluation/job/<int:pk>/progress/", admin.site.admin_view(job_progress), name="evaluation_job_progress"),
+    ]
 
 
 add_pages(_urls)

@@ -225,6 +225,7 @@ class PropositionAnswer(Row):
         lambda proposition, context: proposition.rule.checks() if proposition.rule else None,
         "checked exactly, without a judge",
     )
+    of_ten: int | None = Field(description="in how many of 10 messages its rule should hold; null = in every one")
     cues: CuesAnswer | None
     measure: str | None = Field(description="counted, without a judge")
     trait: str = Field(description="the trait it speaks of; mostly none")

@@ -55,6 +55,7 @@ TABLES = (
         columns="judge_mark dimension_mark verdict agreement swap computed_at",
         filters="dimension judge procedure",
         empty="A judge has its row when its first evaluation has completed: evaluate an agent on its page.",
+        start=(("Check a judge", "admin:evaluation_job_check", "evaluation.view_evaluationrun"),),
         no_speech="judge figures swap_test order_test observed identity",
     ),
 )

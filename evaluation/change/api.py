@@ -13,7 +13,7 @@ from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agents.api.filters import of_agent
+from agents.api.filters import OfWatchedAgents, of_agent
 from agents.bodies import the_agent
 from agents.kit.api import filters
 from agents.kit.api.filters import Filters, InTime
@@ -347,8 +347,7 @@ class DriftAlertRow(
     acknowledged_by: str | None = shown("acknowledged_by.username", "see `alerts`, where it is acknowledged")
 
 
-class AlertFilters(InTime):
-    agent = of_agent()
+class AlertFilters(OfWatchedAgents, InTime):
     dimension = by_dimension()
     acknowledged = filters.flag(method="by_acknowledgement")
 
@@ -358,7 +357,7 @@ class AlertFilters(InTime):
 
 class Alerts(Listed):
     """Falls that lasted, newest first. Filters: agent (slug), dimension, acknowledged, since, until (ISO times, of the alert);
-    `ordering=id` for the oldest first."""
+    `ordering=id` for the oldest first. Those of the examples are listed where there are no agents of your own, or with `agent`."""
 
     queryset = DriftAlert.objects.select_related("agent", "schedule", "acknowledged_by")
     answer_class = DriftAlertRow

@@ -10,10 +10,11 @@ from typing import Any
 
 import sentry_sdk
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.utils import timezone
 
-from agents.kit.alerting import AlertKind, acknowledge_alerts, raise_alert
+from agents.builds import BUILD_TAGS, tag_name, tag_of, tag_text
+from agents.kit.alerting import AlertKind, acknowledge_alerts, came_back, raise_alert
 from agents.models import Message
 from evaluation.calibration.passport import passport_text, passports
 from evaluation.change.change import ChangeResult, fell_sharply
@@ -23,6 +24,7 @@ from evaluation.change.measurements import measurement_of
 from evaluation.change.models import Baseline, Change, DriftAlert, Evidence
 from evaluation.change.series import Drop, Series, end_of_window, series_of, series_points
 from evaluation.models import EvaluationRun, EvaluationSchedule
+from evaluation.statistics.difference import MARGIN
 
 log = logging.getLogger("evaluation.drift")
 
@@ -86,6 +88,9 @@ def look_for_drift(run: EvaluationRun) -> list[DriftAlert]:
 def look_for_sharp_fall(run: EvaluationRun) -> list[DriftAlert]:
     """Raise an alert at once for each dimension in which a completed evaluation fell sharply (`fell_sharply`).
 
+    An alert that a build resolved is opened again where the same fell again in that build or a later one, be it less sharply (see
+    `_fell_again`); in an earlier build it is no news.
+
     Once for a fall: not again while the same baseline stands, or the same evaluation comes before it; and outside of schedules not where
     a message has no time: an old transcript that was imported now is no news. None where the judge changed; while a judge is being checked
     nothing is looked at, and the check looks at it when it has ended. Call it when the evaluation's changes are stored; it does the same
@@ -95,8 +100,6 @@ def look_for_sharp_fall(run: EvaluationRun) -> list[DriftAlert]:
         return []
     alerts = []
     for change in _changes_to_judge(run):
-        if not fell_sharply(change.result):
-            continue
         alert = _new_alert_for_sharp_fall(run, change)
         if alert is not None:
             alerts.append(alert)
@@ -109,17 +112,19 @@ class _NewChange:
 
     Attributes:
         newest_before: When the newest message was said that it is compared with.
+        is_stored: Whether it is a stored row, of a change from the baseline.
     """
 
     result: ChangeResult
     newest_before: datetime
+    is_stored: bool
 
 
 def _new_alert_for_sharp_fall(run: EvaluationRun, change: _NewChange) -> DriftAlert | None:
-    """Store, send and return the alert for a sharp fall; None where it is known, or may be old news.
+    """Store, send and return the alert for a sharp fall, or for one that came back; None where it is known, or may be old news.
 
-    It is known where this evaluation raised one, or one says that a fall began after the messages it is compared with. It may be old
-    where no schedule asked for the evaluation and a message has no time.
+    It is known where this evaluation raised one, or one says that a fall began after the messages it is compared with, and in the builds
+    before the one that resolves it. It may be old where no schedule asked for the evaluation and a message has no time.
     """
     line = {
         "agent": run.agent,
@@ -127,7 +132,18 @@ def _new_alert_for_sharp_fall(run: EvaluationRun, change: _NewChange) -> DriftAl
         "judge": run.judge,
         "procedure": run.procedure,
     }
-    if DriftAlert.objects.filter(Q(since__gte=change.newest_before) | Q(evaluation_run=run), **line).exists():
+    raised = DriftAlert.objects.filter(**line)
+    if raised.filter(evaluation_run=run).exists():
+        return None
+    is_sharp = fell_sharply(change.result)
+    earlier = raised.order_by("-pk").first()
+    if not is_sharp and not _fell_again(run, change, earlier):
+        return None
+    build = build_of(run, change.result.dimension)
+    is_back = _came_back(earlier, build)
+    if is_back is False:
+        return None
+    if not is_back and (not is_sharp or raised.filter(since__gte=change.newest_before).exists()):
         return None
     messages = _messages_behind(run, change)
     if run.schedule_id is None and messages.filter(sent_at__isnull=True).exists():
@@ -141,7 +157,41 @@ def _new_alert_for_sharp_fall(run: EvaluationRun, change: _NewChange) -> DriftAl
             remark = "the messages are undated, that is when they were stored"
     scores: dict[str, Any] = {"before": change.result.baseline, "after": change.result.candidate}
     alert = DriftAlert(evaluation_run=run, schedule=run.schedule, since=since, **scores, **line)
-    return _store_and_announce(alert, remark=remark)
+    return _store_and_announce(alert, build=build, reopens=earlier if is_back else None, remark=remark)
+
+
+def build_of(run: EvaluationRun, dimension: str) -> str:
+    """Return the build whose messages an evaluation judged in a dimension, such as ``build=41``: the first of `BUILD_TAGS` that all share.
+
+    Where no message was judged alone: the tag that was asked for. Empty where they share none.
+    """
+    judged = Message.objects.filter(evaluation_scores__evaluation_run=run, evaluation_scores__dimension=dimension)
+    all_tags = list(judged.order_by().values_list("tags", flat=True).distinct()) or [run.where]
+    for key in BUILD_TAGS:
+        values = {tags.get(key) for tags in all_tags}
+        value = values.pop()
+        if value and not values:
+            return tag_text((key, value))
+    return ""
+
+
+def _fell_again(run: EvaluationRun, change: _NewChange, earlier: DriftAlert | None) -> bool:
+    """Return whether the stored changes say that the dimension fell significantly, or a proposition that fell when the alert was raised."""
+    if earlier is None or not change.is_stored:
+        return False
+    if change.result.verdict == "drifted":
+        return True
+    same_way = {"agent": run.agent, "dimension": change.result.dimension}
+    fell_before = Change.objects.filter(evaluation_run=earlier.evaluation_run_id, points__lte=-MARGIN, **same_way)
+    fell_now = Change.objects.filter(evaluation_run=run, verdict="drifted", **same_way).exclude(proposition="")
+    return fell_now.filter(proposition__in=fell_before.values("proposition")).exists()
+
+
+def _came_back(earlier: DriftAlert | None, build: str) -> bool | None:
+    """Return whether a fall that a build resolves came back in `build`, see `agents.kit.alerting.came_back`; None without one."""
+    if earlier is None or earlier.alert_id is None:
+        return None
+    return came_back(earlier.alert_id, build=build)
 
 
 def _messages_behind(run: EvaluationRun, change: _NewChange) -> QuerySet[Message]:
@@ -183,7 +233,7 @@ def _changes_to_judge(run: EvaluationRun) -> list[_NewChange]:
             result = stored[name].result
         else:
             continue
-        changes.append(_NewChange(result=result, newest_before=before.newest_message_at))
+        changes.append(_NewChange(result=result, newest_before=before.newest_message_at, is_stored=name in captured))
     return changes
 
 
@@ -195,9 +245,9 @@ def _change_since(before: EvaluationRun, run: EvaluationRun, dimension: str) -> 
 
 
 def _new_alert_for(series: Series, drop: Drop) -> DriftAlert | None:
-    """Store, send and return the alert for a fall; None where one was raised already.
+    """Store, send and return the alert for a fall; None where one was raised already, or in a build before the one that resolves it.
 
-    That is one of the same series that began before this fall was noticed, and was itself noticed after this one began.
+    One was raised where the same series has one that began before this fall was noticed, and was itself noticed after this one began.
     """
     line = {
         "schedule": series.schedule,
@@ -209,13 +259,25 @@ def _new_alert_for(series: Series, drop: Drop) -> DriftAlert | None:
     raised = DriftAlert.objects.filter(**line, since__lte=drop.noticed).select_related("evaluation_run")
     if any((alert.evaluation_run.window_end or alert.created_at) >= drop.since for alert in raised):
         return None
+    noticed_in = EvaluationRun.objects.get(pk=drop.run)
+    build = build_of(noticed_in, series.dimension)
+    earlier = (
+        DriftAlert.objects.filter(
+            agent=series.agent, dimension=series.dimension, judge=series.judge, procedure=series.procedure
+        )
+        .order_by("-pk")
+        .first()
+    )
+    is_back = _came_back(earlier, build)
+    if is_back is False:
+        return None
     remark = ""
     if drop.correlation >= ALIKE_NEIGHBOURS:
         remark = (
             f"neighbouring evaluations are alike (correlation {drop.correlation:.1f}), so a false alarm is likelier"
         )
-    alert = DriftAlert(evaluation_run_id=drop.run, since=drop.since, before=drop.before, after=drop.after, **line)
-    return _store_and_announce(alert, remark=remark)
+    alert = DriftAlert(evaluation_run=noticed_in, since=drop.since, before=drop.before, after=drop.after, **line)
+    return _store_and_announce(alert, build=build, reopens=earlier if is_back else None, remark=remark)
 
 
 def _trust_in_judge(alert: DriftAlert) -> str:
@@ -224,24 +286,31 @@ def _trust_in_judge(alert: DriftAlert) -> str:
     return "; ".join(f"its judge: {passport_text(passport)}" for passport in found)
 
 
-def _store_and_announce(alert: DriftAlert, *, remark: str = "") -> DriftAlert:
+def _store_and_announce(alert: DriftAlert, *, build: str, reopens: DriftAlert | None, remark: str = "") -> DriftAlert:
     """Store an alert, and tell people, Sentry and the log.
 
     Sent before the commit: an alert that is sent twice after a crash is better than one that is never sent.
 
     Args:
+        build: The build that it is of, see `build_of`.
+        reopens: The fall that came back, whose alert is opened again.
         remark: What people must know to believe it.
     """
     alert.save()
     series = f"{alert.schedule_id} {alert.agent_id} {alert.dimension} {alert.judge} {alert.procedure}"
     fell = f"fell from {alert.before:.1f} to {alert.after:.1f}"
     believed = "; ".join(filter(None, (remark, _trust_in_judge(alert))))
+    since = f"{alert.since:%d %b %Y}"
+    if build:
+        since = f"{since}, {tag_name(tag_of(build))}"
     alert.alert_id = raise_alert(
         kind=AlertKind.DRIFT,
         about=f"{series} {alert.since.isoformat()}",
-        title=f"{alert.dimension} of {alert.agent.display_name} {fell} (of 9) since {alert.since:%d %b %Y}; {believed}",
+        title=f"{alert.dimension} of {alert.agent.display_name} {fell} (of 9) since {since}; {believed}",
         agent=alert.agent,
         page=alert,
+        build=build,
+        reopens=reopens.alert_id if reopens is not None else None,
     )
     alert.save(update_fields=["alert_id"])
     schedule = alert.schedule.name if alert.schedule is not None else ""

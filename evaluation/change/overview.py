@@ -19,7 +19,7 @@ from django.db.models import Max, OuterRef, Q, Subquery
 from django.utils import timezone
 from django.utils.dateformat import format as date_format
 
-from agents.builds import Tag
+from agents.builds import Tag, tag_name
 from agents.models import Agent, Message
 from evaluation.change.change import ChangeResult, corrected, fell_sharply
 from evaluation.change.choosing import chosen_measurements
@@ -213,6 +213,38 @@ def drift_of_comparison(agent: Agent, comparison: Comparison) -> AgentDrift:
     drift.propositions.sort(key=_largest_fall_first)
     drift.state, drift.main = state_of(drift)
     _describe([drift], quotes=False, stored=False)
+    return drift
+
+
+def drift_at(run: EvaluationRun, dimension: str, *, quotes: bool) -> AgentDrift | None:
+    """Return how an agent had changed in a dimension when an evaluation ended, as stored; None where nothing of it is stored.
+
+    Verdicts allow for all that was compared in that evaluation, and for all that is current of other active agents. It takes seven
+    statements at most.
+
+    Args:
+        run: The evaluation of the agent. quotes: Whether to look for the messages that show it.
+    """
+    rows = list(Change.objects.filter(evaluation_run=run).order_by("dimension", "proposition"))
+    if run.agent is None or all(row.dimension != dimension for row in rows):
+        return None
+    judged = Judged(judge=run.judge, procedure=run.procedure)
+    drift = AgentDrift(agent=run.agent, judged=judged, has_baseline=True)
+    runs = _runs(rows)
+    _add_changes(drift, rows, runs)
+    _correct_together([drift], p_values_elsewhere([run.agent.pk], judged))
+    drift.dimensions = [change for change in drift.dimensions if change.dimension == dimension]
+    drift.propositions = [row for row in drift.propositions if row.dimension == dimension]
+    drift.lost = [lost for lost in drift.lost if lost.dimension == dimension]
+    drift.halved = {name: shares for name, shares in drift.halved.items() if name == dimension}
+    drift.baseline_runs = {name: of_name for name, of_name in drift.baseline_runs.items() if name == dimension}
+    drift.candidate_runs = {name: of_name for name, of_name in drift.candidate_runs.items() if name == dimension}
+    for baseline in drift.baseline_runs.values():
+        captured_at = baseline.finished_at or baseline.created_at
+        drift.baseline_name = f"the baseline of {date_format(timezone.localtime(captured_at), 'j M Y')}"
+    drift.state, drift.main = state_of(drift)
+    drift.judge_changed = _judge_changed(drift, moments_of_change())
+    _describe([drift], quotes=quotes, stored=True)
     return drift
 
 
@@ -509,9 +541,3 @@ def _claims(rows: Iterable[Change]) -> dict[tuple[int, str, str], str]:
     ).annotate(last_claim=Max("claim")):
         claims[run, dimension, proposition] = claim
     return claims
-
-
-def tag_name(tag: Tag) -> str:
-    """Return a tag as people say it: ``build 41``."""
-    name, value = tag
-    return f"{name} {value}"

@@ -10,13 +10,14 @@ import re
 from django.utils import timezone
 from django.utils.dateformat import format as date_format
 
+from agents.builds import tag_name
 from agents.kit.text.wording import counted, decimal, interval_text
 from evaluation.change.change import ChangeResult
 from evaluation.change.comparison import Comparison
 from evaluation.change.evidence import MEASURE_NEWER
 from evaluation.change.lost import Lost
 from evaluation.change.models import Change
-from evaluation.change.overview import AgentDrift, tag_name
+from evaluation.change.overview import AgentDrift
 from evaluation.models import EvaluationRun
 from evaluation.runs.summary import TOO_LITTLE
 

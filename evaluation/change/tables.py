@@ -52,8 +52,7 @@ TABLES = (
     Table(
         model=DriftAlert,
         operator="change",
-        order=4,
-        tab_of="evaluation.EvaluationRun",
+        below="alerts.Alert",
         title="Drift alerts",
         empty="A schedule makes one when a score fell and stayed down; from its ninth measurement on it can tell. None is good news once "
         "schedules run.",

@@ -265,6 +265,11 @@ def _subject(agent: Agent, *, n: int, seed: int, window: MessageWindow | None) -
     return Subject(agent=agent, persona=persona, window=window or MessageWindow(), where={}, samples=n, seed=seed)
 
 
+def messages_said(agent: Agent, *, n: int, window: MessageWindow) -> list[Message]:
+    """Return up to `n` messages of what an agent said in a window, in order of time; drawn where there are more."""
+    return _drawn_messages(_subject(agent, n=n, seed=0, window=window))
+
+
 def _drawn_messages(subject: Subject) -> list[Message]:
     """Return the messages of a trial, in order of time."""
     sample = subject.sample()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
@@ -10,11 +11,16 @@ from urllib.parse import urlencode
 from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
+from agents.admin.picking import AgentsField
+from agents.admin.side_by_side import Row as AlignedRow
+from agents.admin.side_by_side import aligned_page
+from agents.admin.transcript import channel_url
 from agents.kit.admin.access import user_of
 from agents.kit.commands import Cell
 from agents.kit.console import display
@@ -29,28 +35,41 @@ from agents.kit.llm.endpoints import problem_of
 from agents.kit.text.wording import signed
 from agents.models import Channel
 from evaluation.admin.display import judge_badge
+from evaluation.dimensions import Dimension
 from evaluation.experiments.compare import Row
 from evaluation.experiments.estimate import ExperimentEstimate, estimate_experiment
 from evaluation.experiments.lab import LabRequest, request_lab
-from evaluation.experiments.models import Experiment
+from evaluation.experiments.models import Experiment, ExperimentEnvironment
+from evaluation.experiments.pairs import (
+    MeasuredPair,
+    Pair,
+    control_of,
+    find_pair,
+    measured_pair,
+    message_scores,
+    treatments_of,
+)
 from evaluation.experiments.play import cancel, resume_experiment
 from evaluation.experiments.printed import ReportTable, headline, outcome_lines, tables
 from evaluation.experiments.repairs import LabReport
 from evaluation.experiments.report import ExperimentReport, report, rounded
 from evaluation.experiments.request import ExperimentRequest, request_experiment
 from evaluation.experiments.scenario import Scenario
+from evaluation.models import is_heuristic
 
 MAY_START = "experiments.add_experiment"
 MAY_CHANGE = "experiments.change_experiment"
+READS_CONVERSATIONS = ("agents.view_channel", "agents.view_message")
+PAIRS_SHOWN = 10  # on the page of an experiment
 MOST_BYTES = 200_000  # of a scenario that is uploaded
-MOST_FORKS_SHOWN = 12  # of a laboratory, as links
 FIRST_CHOICE = "gate-on-off"  # the scenario that is chosen at first
 TONES_OF_VERDICT: dict[str, display.Tone] = {"gain": "good", "harm": "bad", "repairs": "good", "harms": "bad"}
 TONES: dict[str, display.Tone] = {"good": "good", "better": "good", "bad": "bad", "warning": "warning"}
 
 StartingForm = request_form(
     ExperimentRequest,
-    *("shipped", "file", "scenario", "scale", "seed", "judge", "actor_model"),
+    *("shipped", "agents", "file", "scenario", "scale", "seed", "judge", "actor_model"),
+    agents=AgentsField(required=False),
     file=forms.FileField(
         label="Scenario of your own",
         required=False,
@@ -100,6 +119,8 @@ class ExperimentAdmin(LogAdmin[Experiment]):
         if not self.has_add_permission(request):
             raise PermissionDenied
         form = StartingForm(_starting_data(request))
+        if not request.user.has_perm("agents.view_agent"):
+            del form.fields["agents"]
 
         def start() -> str:
             experiment = request_experiment(form.asked, user=user_of(request))
@@ -141,13 +162,18 @@ class ExperimentAdmin(LogAdmin[Experiment]):
         """
         experiment_report = report(obj)
         may_change = request.user.has_perm(MAY_CHANGE) and obj.cancelled_at is None
+        reads = request.user.has_perms(READS_CONVERSATIONS)
+        listed = _listed_pairs(obj, experiment_report)
         context: dict[str, Any] = {
             "report": experiment_report,
             "lines": list(headline(experiment_report)),
             "outcome": list(outcome_lines(experiment_report)),
             "pictures": _pictures(experiment_report),
             "tables": [(report_table.title, _html_table(report_table)) for report_table in tables(experiment_report)],
-            "conversations": _conversation_links(experiment_report),
+            "reads": reads,
+            "pairs": _pairs_table(listed, obj, pair_url=self.url("pair", obj), reads=reads) if listed else "",
+            "pairs_shown": len(listed),
+            "pairs_total": obj.scenario["environments"] * len(treatments_of(obj)),
             "export": reverse("experiment-export", args=[obj.pk]),
             "forms": ("markdown", "csv"),
             "urls": {name: self.url(name, obj) for name in ("cancel", "resume")},
@@ -156,6 +182,62 @@ class ExperimentAdmin(LogAdmin[Experiment]):
         }
         panel = render_to_string("admin/experiments/experiment.html", context, request)
         return [panel, *super().get_panels(request, obj)]
+
+    @console_page("<int:pk>/pair/", *READS_CONVERSATIONS)
+    def pair_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Show two conversations of a pair side by side, messages aligned by position, and what differs.
+
+        The address names the treatment (``arm``), the ``repeat`` and the ``number`` of the pair, default the first of each, and the
+        position ``after`` which the messages begin.
+
+        Raises:
+            PermissionDenied: The user may not view experiments.
+            Http404: There is no such experiment or pair.
+        """
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        experiment = get_object_or_404(Experiment, pk=pk)
+        pairs = experiment.scenario["environments"]
+        arm = request.GET.get("arm") or treatments_of(experiment)[0]
+        repeat = number_in(request.GET, "repeat") or 1
+        number = number_in(request.GET, "number") or 1
+        pair = find_pair(experiment, arm=arm, repeat=repeat, number=number)
+        if pair is None:
+            raise Http404(f"There is no pair {number} of {arm!r:.80}, repeat {repeat}; allowed: 1 to {pairs}.")
+        aligned = aligned_page(
+            request,
+            left=pair.control.channel,
+            right=pair.treatment.channel,
+            after=number_in(request.GET, "after") or 0,
+        )
+        messages = [line["message"].pk for row in aligned.rows for line in row.lines]
+        measured = measured_pair(experiment, pair)
+        _add_scores(aligned.rows, message_scores(experiment, pair, messages))
+
+        def url(**changed: Any) -> str:
+            query = {"arm": arm, "repeat": repeat, "number": number, **changed}
+            return f"{self.url('pair', experiment)}?{urlencode(query)}"
+
+        return self.page(
+            request,
+            "admin/experiments/pair.html",
+            f"Experiment {experiment.pk}, pair {number}",
+            pair=pair,
+            number=number,
+            pairs=pairs,
+            environments=(pair.control, pair.treatment),
+            measures=_measures_table([measure for measure in measured if not measure.is_same], pair),
+            same=[measure.label.lower() for measure in measured if measure.is_same],
+            heuristic=is_heuristic(experiment.judge),
+            experiment_url=self.url("change", experiment),
+            arms=[(name, url(arm=name)) for name in treatments_of(experiment)],
+            repeats=[(each, url(repeat=each)) for each in range(1, experiment.scenario["repeats"] + 1)],
+            previous=url(number=number - 1) if number > 1 else "",
+            next=url(number=number + 1) if number < pairs else "",
+            aligned=aligned,
+            older="" if aligned.older is None else url(after=aligned.older),
+            newer="" if aligned.newer is None else url(after=aligned.newer),
+        )
 
     @console_action("cancel", MAY_CHANGE)
     def cancel_view(self, request: HttpRequest, row: Experiment) -> str:
@@ -269,15 +351,106 @@ def _html_cell(cell: Cell) -> object:
     return display.visible(value)
 
 
-def _conversation_links(experiment_report: ExperimentReport) -> list[SafeString]:
-    """Return links to the channels of the conversations that speak most for and against, by slug; deleted ones are left out."""
-    if experiment_report.lab is not None:
-        forks = Channel.objects.filter(experiment_environment__experiment=experiment_report.id)
-        first = forks.order_by("experiment_environment__repeat", "experiment_environment__arm")[:MOST_FORKS_SHOWN]
-        return [display.page_of(fork, f"{fork.tags['arm']} {fork.tags['repeat']}") for fork in first]
-    slugs: set[str] = set()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ListedPair:
+    """A pair on the page of an experiment. `speaks`: in which measure it speaks most for or against the treatment, and how much."""
+
+    arm: str
+    number: int
+    speaks: str = ""
+
+
+def _listed_pairs(experiment: Experiment, experiment_report: ExperimentReport) -> list[_ListedPair]:
+    """Return the pairs that speak most for and against, then the first ones, together at most `PAIRS_SHOWN` and each once."""
+    listed: dict[tuple[str, int], _ListedPair] = {}
     for conversation in (*experiment_report.most_for, *experiment_report.most_against):
-        slugs.update(conversation.treatment)
-        slugs.update(conversation.control)
-    channels = Channel.objects.filter(slug__in=slugs).order_by("slug")
-    return [display.page_of(channel, channel.slug) for channel in channels]
+        label = Dimension(conversation.measure).label
+        speaks = f"{label} {conversation.difference:+.2f}"
+        pair = _ListedPair(arm=conversation.arm, number=conversation.environment, speaks=speaks)
+        listed.setdefault((pair.arm, pair.number), pair)
+    for number in range(1, experiment.scenario["environments"] + 1):
+        for arm in treatments_of(experiment):
+            if len(listed) >= PAIRS_SHOWN:
+                return list(listed.values())
+            listed.setdefault((arm, number), _ListedPair(arm=arm, number=number))
+    return list(listed.values())
+
+
+def _pairs_table(listed: Sequence[_ListedPair], experiment: Experiment, *, pair_url: str, reads: bool) -> SafeString:
+    """Return a row per pair: the conversation of the control beside that of the treatment, in the first repeat.
+
+    Args:
+        pair_url: Of the pages of pairs. `reads`: whether the user may read conversations: then they are linked.
+    """
+    control = control_of(experiment)
+    environments = {
+        (environment.arm, environment.number): environment
+        for environment in experiment.environments.filter(
+            repeat=1, number__in={pair.number for pair in listed}
+        ).select_related("channel")
+    }
+    rows = []
+    for pair in listed:
+        cells: list[object] = []
+        for arm in (control, pair.arm):
+            cells.append(_conversation_cell(environments.get((arm, pair.number)), reads=reads))
+        name: object = f"Pair {pair.number}"
+        is_there = all((arm, pair.number) in environments for arm in (control, pair.arm))
+        if reads and is_there:
+            query = urlencode({"arm": pair.arm, "number": pair.number})
+            name = display.link(f"{pair_url}?{query}", f"Pair {pair.number}, side by side")
+        rows.append((name, *cells, pair.arm, pair.speaks or display.EMPTY))
+    heads = ("Pair", f"Control: {control}", "Treatment", "Arm", "Speaks most by")
+    return table(heads, rows, label="Pairs of conversations")
+
+
+def _conversation_cell(environment: ExperimentEnvironment | None, *, reads: bool) -> object:
+    """Return an environment's conversation and how many messages it has; a dash where it was deleted."""
+    if environment is None:
+        return display.EMPTY
+    slug = environment.channel.slug
+    said = display.link(channel_url(environment.channel_id), slug) if reads else display.visible(slug)
+    messages = environment.figures.get("messages")
+    return display.lines(said, "" if messages is None else f"{messages:,} messages")
+
+
+def _measures_table(measured: Sequence[MeasuredPair], pair: Pair) -> SafeString:
+    rows = []
+    for measure in measured:
+        name = display.lines(measure.label, measure.unit)
+        rows.append((name, rounded(measure.control), rounded(measure.treatment), _difference(measure)))
+    heads = ("Measure", pair.control.arm, pair.treatment.arm, "Difference")
+    return table(heads, rows, label="What differs", stacking=False)
+
+
+def _difference(measure: MeasuredPair) -> object:
+    """Return how much more the treatment has; green where that is the way of a gain, red where it is that of a harm."""
+    difference = measure.difference
+    if difference is None:
+        return display.EMPTY
+    tone: display.Tone = "plain"
+    if measure.better:
+        is_gain = (difference > 0) == (measure.better == "higher")
+        tone = "good" if is_gain else "bad"
+    return display.badge(f"{difference:+.2f}", tone)
+
+
+def _add_scores(rows: Sequence[AlignedRow], scores: Mapping[int, Mapping[str, float]]) -> None:
+    """Put the scores of each message before its notes; the treatment's with the difference from the control's of the same author."""
+    for row in rows:
+        control_scores: Mapping[str, float] = {}
+        for line in row.lines:
+            message = line["message"]
+            own = scores.get(message.pk, {})
+            badges = []
+            for dimension, score in own.items():
+                text = f"{Dimension(dimension).label} {score:.1f}"
+                tone: display.Tone = "plain"
+                if line is row.right and dimension in control_scores:
+                    difference = score - control_scores[dimension]
+                    text = f"{text} ({difference:+.1f})"
+                    tone = "plain" if round(difference, 1) == 0 else "good" if difference > 0 else "bad"
+                badges.append(display.badge(text, tone, "score of 0 to 9, mean of the propositions"))
+            line["notes"] = [*badges, *line["notes"]]
+            if row.right and row.right["message"].agent_id == message.agent_id:
+                control_scores = own

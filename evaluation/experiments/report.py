@@ -18,6 +18,7 @@ from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.published import Figure, figures
 from evaluation.experiments.repairs import LabReport, lab_report
 from evaluation.experiments.scenario import Arm, Measured, Scenario
+from evaluation.experiments.starting import BEFORE_TAG
 from evaluation.judge.passport import Passport
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.runs.summary import summarize_all
@@ -375,7 +376,7 @@ def _judged_values(
     runs = list(
         evaluations(experiment).filter(judge=judge).select_related("environment_link__environment").order_by("pk")
     )
-    values = _scores_of(runs, scenario)
+    values = scores_of(runs, scenario)
     by_measure: dict[str, dict[str, Values]] = {}
     for measured in scenario.dimensions:
         dimension = str(measured.id)
@@ -407,7 +408,7 @@ def _count_values(values: Mapping[int, Sequence[float]]) -> int:
     return sum(len(of_environment) for of_environment in values.values())
 
 
-def _scores_of(runs: Sequence[EvaluationRun], scenario: Scenario) -> dict[tuple[str, str], dict[int, list[float]]]:
+def scores_of(runs: Sequence[EvaluationRun], scenario: Scenario) -> dict[tuple[str, str], dict[int, list[float]]]:
     """Return the scores of completed evaluations, by dimension and arm, and there by the environment's number.
 
     A dimension that is counted by the judge has its count for a score. What was not scored is left out, and so are scores that were not
@@ -415,7 +416,9 @@ def _scores_of(runs: Sequence[EvaluationRun], scenario: Scenario) -> dict[tuple[
     """
     hard = {str(measured.id): measured.hard for measured in scenario.dimensions}
     scores: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    completed = [run for run in runs if run.status == EvaluationRun.Status.COMPLETED]
+    # What was said before the fork of a laboratory is of no arm.
+    after = [run for run in runs if BEFORE_TAG not in run.where]
+    completed = [run for run in after if run.status == EvaluationRun.Status.COMPLETED]
     for start in range(0, len(completed), MOST_AT_ONCE):
         for summary in summarize_all(completed[start : start + MOST_AT_ONCE]):
             environment = summary.run.environment_link.environment

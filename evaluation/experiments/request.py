@@ -7,13 +7,14 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
+from agents.bodies import AgentSlug
 from agents.kit.bodies import ABSENT, Body, OneOf, fault, is_local, not_there
 from agents.kit.llm.endpoints import problem_of
 from agents.kit.llm.providers import is_heuristic, reads_files
 from agents.kit.llm.providers.base import OFFLINE_MODELS
 from agents.kit.llm.providers.replay import replay_file
 from agents.kit.llm.requests import Role
-from agents.kit.use_cases import Shown
+from agents.kit.use_cases import Card, Shown
 from evaluation.experiments.models import Experiment
 from evaluation.experiments.problems import problems_here
 from evaluation.experiments.scenario import Scenario, read_scenario
@@ -21,6 +22,9 @@ from evaluation.experiments.scenario import shipped as shipped_scenarios
 from evaluation.experiments.starting import start_experiment
 from evaluation.propositions.files import YamlProblems
 from evaluation.runs.request import judge_choices
+from evaluation.simulation.situations import CALLS_PER_LINE
+
+MOST_PICKED = 200  # agents of one request
 
 
 def _read_yaml(value: Any) -> Any:
@@ -68,6 +72,31 @@ def why_not_callable(role: Role, name: str, *, may_be_file: bool) -> str:
     return problem_of(role, name)
 
 
+def scenario_cards() -> list[Card]:
+    """Return a card for each scenario that comes with Plumbline, and one for a scenario of one's own (empty value)."""
+    cards = [_card(name, read_scenario(path)) for name, path in shipped_scenarios().items()]
+    own = Card(
+        value="",
+        title="A scenario of your own",
+        about="A YAML file, or its text, in the fields below.",
+        when="your question, your conversations or your arms are others than these.",
+        cost="as many conversations as it has environments, arms and repeats",
+    )
+    return [*cards, own]
+
+
+def _card(name: str, scenario: Scenario) -> Card:
+    when = f"you have no agents to test: {scenario.people} people are made for it."
+    if scenario.published:
+        when = f"you want to see whether what the paper found holds here; {scenario.people} people are made for it."
+    elif scenario.population is None:
+        when = f"you want to test agents of your own, which you pick below; else its cast of {scenario.people} plays."
+    turns = scenario.conversations * scenario.agents * len(scenario.steps)
+    conversations = f"{scenario.conversations} conversations in {len(scenario.arms)} arms"
+    cost = f"{conversations}, about {turns * CALLS_PER_LINE:,} calls for {turns:,} turns, and those of the judge"
+    return Card(value=name, title=scenario.title, about=scenario.about, when=when, cost=cost)
+
+
 class ModelsRequest(Body):
     """The part of a request that says what is drawn, who judges and who acts."""
 
@@ -88,6 +117,12 @@ class ModelsRequest(Body):
 class PlayingRequest(ModelsRequest):
     """The part of a request that says how a scenario is played and judged."""
 
+    agents: Annotated[list[AgentSlug], Shown(metavar="SLUGS")] = Field(
+        [],
+        max_length=MOST_PICKED,
+        description="play it instead of its cast, by slug, such as michael,dwight,pam; each in one conversation of an arm "
+        "(default: its cast)",
+    )
     scale: float = Field(1.0, gt=0, le=1, description="a share of its conversations, above 0, at most 1 (default: 1)")
 
 
@@ -100,7 +135,7 @@ class ExperimentRequest(PlayingRequest):
         ABSENT,
         description="what is played; its fields are those of the YAML file that docs/how-to/experiment.md describes",
     )
-    shipped: Annotated[str, OneOf(*shipped_scenarios()), Shown(label="Scenario")] = Field(
+    shipped: Annotated[str, OneOf(*shipped_scenarios()), Shown(label="Scenario", cards=scenario_cards)] = Field(
         ABSENT, description="a scenario that comes with Plumbline"
     )
 
@@ -110,9 +145,28 @@ class ExperimentRequest(PlayingRequest):
             raise fault("scenario", "exactly one of scenario and shipped is needed")
         return self
 
+    @model_validator(mode="after")
+    def _agents_can_play_it(self) -> Self:
+        try:
+            self._recast_scenario()
+        except ValueError as error:
+            raise fault("agents", str(error)) from None
+        return self
+
+    def _recast_scenario(self) -> Scenario:
+        """Return the scenario, with the agents that were picked instead of its cast.
+
+        Raises:
+            ValueError: They cannot play it.
+        """
+        scenario = self.scenario or read_scenario(shipped_scenarios()[self.shipped])
+        if not self.agents:
+            return scenario
+        return scenario.with_cast(list(dict.fromkeys(agent.slug for agent in self.agents)))
+
     def scaled_scenario(self) -> Scenario:
         """Return what is played."""
-        scenario = self.scenario or read_scenario(shipped_scenarios()[self.shipped])
+        scenario = self._recast_scenario()
         if self.seed is not None:
             scenario = scenario.model_copy(update={"seed": self.seed})
         return scenario.scaled(self.scale)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -270,6 +270,29 @@ class Scenario(ScenarioModel):
         if self.population is not None:
             changes["population"] = self.population.resized(environments * self.agents)
         return self.model_copy(update=changes)
+
+    def with_cast(self, slugs: Sequence[str]) -> Scenario:
+        """Return the same scenario played by these agents, each in one environment, in as many environments as they fill.
+
+        Lines of the scripted actor stay where they are of one of these agents.
+
+        Raises:
+            ValueError: It makes its own people, or they are too few.
+        """
+        named = f"agents {', '.join(slugs):.80}"
+        if self.population is not None:
+            raise ValueError(f"{named}: {self.name} makes its own people; allowed: none, or a scenario with a cast")
+        environments = min(len(slugs) // self.agents, MOST_ENVIRONMENTS)
+        if environments < 2:
+            fewest = 2 * self.agents
+            raise ValueError(
+                f"{named}: {len(slugs)} picked; allowed: at least {fewest}, for two conversations of an arm"
+            )
+        steps = []
+        for step in self.steps:
+            lines = {slug: texts for slug, texts in step.lines.items() if slug in slugs}
+            steps.append(step.model_copy(update={"lines": lines}))
+        return self.model_copy(update={"cast": list(slugs), "environments": environments, "steps": steps})
 
 
 def _error_details(problem: ScenarioProblem) -> InitErrorDetails:

@@ -325,7 +325,7 @@ def check_draft(
     Returns:
         Every proposition that could be looked at, in order, with its verdict: scored, trivial where its precondition is false,
         or unscored where no cue occurs or a pattern cannot say. Judged claims without cues, or at action level, are among them only
-        where their precondition is false.
+        where their precondition is false. A rule that need not hold in every message (`of_ten`) is not among them.
 
     Raises:
         PropositionError: A file cannot be used.
@@ -336,6 +336,8 @@ def check_draft(
         precondition = proposition.precondition
         if precondition and not PRECONDITIONS[precondition](target, {}, variables or {}):
             verdict = trivial(f"its precondition {precondition} does not hold")
+        elif proposition.of_ten is not None:  # one message cannot break it
+            continue
         elif proposition.rule is not None:
             rule: Rule | None = proposition.rule
             if growing:
@@ -380,7 +382,7 @@ def rules_of(agent: Agent) -> list[Callable[[str], bool]]:
     """
     rules: list[Callable[[str], bool]] = []
     for _, proposition in _propositions_about_messages(agent.slug, files=load_all(), seeded=agent.seeded):
-        if proposition.rule:
+        if proposition.rule and proposition.of_ten is None:  # what may be broken now and then is nothing to keep
             rules.append(partial(_keeps_rule, proposition, proposition.rule))
     return rules
 

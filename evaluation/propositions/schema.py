@@ -342,6 +342,13 @@ class PropositionSpec(BaseModel):
     rule: Rule | None = Field(
         None, description="an exact check of the message instead of a judge: 9 when it holds, 0 when not"
     )
+    of_ten: int | None = Field(
+        None,
+        ge=1,
+        le=9,
+        description="of a rule that need not hold in every message: in how many of 10 it should; each message scores 9 or "
+        "0, so the mean is 9 times their share, and no single draft is held to it",
+    )
     cues: Cues | None = Field(None, description="what the offline judge may go by")
     measure: Literal["repetition", "phrases", "voice", "voices"] | None = Field(
         None, description="the statistic the offline judge may answer from: in fluency, consistency, convergence"
@@ -371,6 +378,8 @@ class PropositionSpec(BaseModel):
             )
         if self.rule and (self.cues or self.hard or self.measure):
             raise ValueError("rule stands alone: cues, hard and measure are for judged claims")
+        if self.of_ten is not None and (self.rule is None or self.inverted):
+            raise ValueError("of_ten says in how many of 10 messages a rule should hold: give a rule, without inverted")
         if self.trait_stopped and not self.trait:
             raise ValueError("trait_stopped: true says of which trait: give trait, too")
         if self.rejected and self.active:
@@ -461,6 +470,8 @@ class PropositionFile(BaseModel):
             last_n = first_given(spec.last_n, self.last_n, default_last_n)
             if first_n + last_n < 2:
                 yield f"first_n + last_n is {first_n + last_n}; {self.dimension} needs at least 2 events to judge"
+        if spec.of_ten is not None and self.level == "action":
+            yield "a draft is one message, and of_ten speaks of several; write it at evaluation level"
         if spec.trait and (self.dimension, self.level) != (OF_PERSONA, "evaluation"):
             yield f"traits are measured in {OF_PERSONA}, at evaluation level; leave trait out"
         measured_in = MEASURED_IN.get(spec.measure or "", self.dimension)
@@ -496,6 +507,7 @@ class Proposition:
     """A proposition with everything inherited and merged; immutable, so that no two runs can disturb each other.
 
     Attributes:
+        of_ten: Of a rule that need not hold in every message: in how many of 10 it should; None: in every one.
         trait: Name of the trait it speaks of (`trait_stopped`: at strength 0); empty for most.
         trait_now: That trait as the agent has it: a change of it makes this another proposition.
         over_window: Judged once over the window instead of message by message.
@@ -515,6 +527,7 @@ class Proposition:
     recommendations: str = ""
     precondition: str | None = None
     rule: Rule | None = None
+    of_ten: int | None = None
     cues: Cues | None = None
     measure: str | None = None
     source: str = ""
@@ -557,6 +570,8 @@ class Proposition:
             "cues": self.cues.model_dump() if self.cues else None,
             "measure": self.measure,
         }
+        if self.of_ten is not None:
+            content["of_ten"] = self.of_ten
         if self.trait_now:  # only one of a trait can be judged over the window
             content["trait"] = self.trait_now
             content["over_window"] = self.over_window
@@ -597,6 +612,7 @@ def resolve(spec: PropositionSpec, file: PropositionFile, source: str, *, for_al
         recommendations=spec.recommendations_for_improvement.strip(),
         precondition=spec.precondition,
         rule=spec.rule,
+        of_ten=spec.of_ten,
         cues=spec.cues,
         measure=spec.measure,
         source=source,

@@ -85,7 +85,12 @@ def test_only_the_tab_with_the_form_offers_to_save(root: Client, ada: Agent) -> 
 def test_four_buttons_are_in_sight_and_the_others_in_a_menu(root: Client, ada: Agent) -> None:
     buttons, _, menu = read(root, page_of(ada)).partition("pl-toolbar")[2].partition("<details")
 
-    assert re.findall(r'class="pl-button" href="[^"]*"[^>]*>([^<]*)<', buttons) == ["Chat", "Check", "Evaluate", "Gate"]
+    assert re.findall(r'class="pl-button" href="[^"]*"[^>]*>([^<]*)<', buttons) == [
+        "Chat",
+        "Check",
+        "Evaluate",
+        "Set the gate",
+    ]
     for view in ("prompt", "turn", "versions"):
         assert page_of(ada, view) in menu
 

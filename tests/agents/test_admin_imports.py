@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
@@ -11,7 +9,7 @@ from pytest_django import Settings
 
 from agents.kit.models import owner_name
 from agents.models import Agent, Import, Message
-from agents.transcripts.imports.jobs import LEASE
+from agents.transcripts.imports.jobs import LEASE, MOST_UNFINISHED
 from tests.agents.transcripts.imports.uploading import (
     ADD,
     file,
@@ -50,16 +48,31 @@ def choose(client: Client, job: Import, **given: str) -> str:
     return answer.content.decode()
 
 
+def answered(client: Client, job: Import, question: str, *answers: str) -> str:
+    """Answer the question of an import's page; returns the page that follows."""
+    answer = {"question": question, "answer": list(answers)}
+    html = client.post(page_of(job).replace("change", "answer"), answer, follow=True).content.decode()
+    job.refresh_from_db()
+    return html
+
+
+def import_it(client: Client, job: Import) -> str:
+    """Press Import; returns the page that follows."""
+    answer = client.post(page_of(job).replace("change", "answer"), {"import": "1"}, follow=True)
+    job.refresh_from_db()
+    return answer.content.decode()
+
+
 def test_a_transcript_goes_all_the_way(console: Client) -> None:
     make_agent()
     job = upload(console, file(TALK, "harbour talk.jsonl"))
     assert [name for name, _ in job.contents["channels"]] == ["harbour-talk"]
     html = plain(read(console, page_of(job)))
-    assert "2 new messages by 2 speakers into 1 channel" in html
+    assert "2 messages, 1 conversation, 2 speakers in talk.jsonl".replace("talk", "harbour talk") in html
     assert "Read as JSON Lines" in html
     assert "Is the ferry late?" in html
 
-    waits = plain(choose(console, job, **{"import": "1"}))
+    waits = plain(import_it(console, job))
     assert "none is running: manage.py work" in waits
     assert work()
 
@@ -76,7 +89,8 @@ def test_choices_count_at_once_and_the_preview_shows_them(console: Client) -> No
     assert 'value="build=41"' in html
     assert (job.status, job.choices["channel"], job.contents["channels"]) == ("waiting", "quay", [["quay", 2]])
 
-    choose(console, job, tags="build=42", **{"import": "1"})
+    choose(console, job, tags="build=42")
+    import_it(console, job)
     assert work()
     assert Message.objects.filter(channel__slug="quay", tags__build="42").count() == 2
 
@@ -84,8 +98,8 @@ def test_choices_count_at_once_and_the_preview_shows_them(console: Client) -> No
 def test_speakers_are_chosen_and_an_import_is_undone_on_its_page(console: Client) -> None:
     make_agent("guide")
     job = upload(console, file(TALK))
-    assert "No speaker is one of your agents" in plain(read(console, page_of(job)))
-    choose(console, job, **{"s0-who": "agent", "s0-agent": "guide", "s1-who": "outsider", "import": "1"})
+    choose(console, job, **{"s0-who": "agent", "s0-agent": "guide", "s1-who": "outsider"})
+    import_it(console, job)
     assert job.choices["speaker_map"] == {"Ada": "guide", "Pat": ""}
     assert work()
     assert list(Message.objects.order_by("position").values_list("agent__slug", "outsider")) == [
@@ -131,36 +145,13 @@ def test_csv_columns_are_chosen_among_those_of_the_file(console: Client) -> None
     assert job.choices["columns"] == {"speaker": "Wer", "text": "Was", "tags.build": "Build"}
 
 
-def test_a_ticket_column_is_proposed_as_conversation_and_none_can_be_chosen(console: Client) -> None:
-    rows = "".join(f"T{n // 2},{'Pat' if n % 2 else 'Kim'},Line {n}\n" for n in range(6))
-    job = upload(console, file(f"Ticket,Author,Message\n{rows}", "t.csv"))
-    html = read(console, page_of(job))
-    assert [name for name, _ in job.contents["channels"]] == ["T0", "T1", "T2"]
-    assert "choose none as its column below" in plain(html)
-
-    choose(console, job, column_channel=filled_in_option(html, "none: it is one conversation"))
-
-    assert job.choices["columns"] == {"channel": ""}
-    assert [name for name, _ in job.contents["channels"]] == ["t"]
-    assert "none: it is one conversation" in re.findall(
-        r"<option[^>]* selected[^>]*>([^<]*)", read(console, page_of(job))
-    )
-
-
-def filled_in_option(html: str, label: str) -> str:
-    """The value that a browser sends for an option."""
-    found = re.search(rf'<option value="([^"]*)"[^>]*>{re.escape(label)}', html)
-    assert found is not None
-    return found.group(1)
-
-
 def test_texts_of_strangers_stay_texts(console: Client) -> None:
     text = lines((HOSTILE, HOSTILE), ("a\u202eb", "\u202egnp.exe"), channel=HOSTILE)
     job = upload(console, file(text, f"{HOSTILE}.jsonl"))
     for page in (page_of(job), list_of(Import)):
         assert HOSTILE not in read(console, page)
         assert "\u202e" not in read(console, page)
-    choose(console, job, **{"import": "1"})
+    import_it(console, job)
     assert work()
     assert HOSTILE not in read(console, page_of(job))
     broken = upload(console, file(f'{{"text": "{HOSTILE}"', f"{HOSTILE}.jsonl"))
@@ -172,7 +163,7 @@ def test_uploads_of_none_empty_several_or_too_large_files_are_refused(console: C
     for files, says in (
         ([], "choose at least one file"),
         ([file("", "empty.jsonl")], "choose at least one file"),
-        ([file(TALK), file(TALK)], "one transcript at a time"),
+        ([file(TALK) for _ in range(MOST_UNFINISHED + 1)], "more than 10"),
         ([file(b"x" * 90_000, "a.md"), file(b"x" * 90_000, "b.md")], "larger than 97.7\xa0KB together"),
     ):
         assert says in console.post(ADD, {"files": files}).content.decode()

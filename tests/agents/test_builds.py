@@ -57,3 +57,27 @@ def test_a_build_that_began_before_the_messages_looked_at_has_no_date(
 
     with django_assert_num_queries(1):
         assert first_said_with_tag([ada.pk]) == {(ada.pk, ("build", "41")): MONDAY + 5 * DAY}
+
+
+@pytest.mark.parametrize(
+    ("tag", "than", "later"),
+    [
+        (("build", "41"), ("build", "40"), True),
+        (("build", "40"), ("build", "41"), False),
+        (("build", "9"), ("build", "41"), True),  # it began later, whatever its number
+        (("build", "41"), ("build", "41"), False),
+        (("build", "42"), ("build", "41"), True),  # nothing was said with it yet
+        (("build", "v41.1"), ("build", "42"), False),
+        (("build", "nightly"), ("build", "41"), None),
+        (("model", "42"), ("build", "41"), None),
+    ],
+)
+def test_of_two_builds_the_one_that_began_later_is_later_and_numbers_decide_before(
+    tag: builds.Tag, than: builds.Tag, later: bool | None
+) -> None:
+    ada = make_agent()
+    for day, build in enumerate(("40", "41", "40", "9")):
+        said(ada, day, build=build)
+
+    assert builds.is_later(ada.pk, tag, than) is later
+    assert builds.newest_of_key(ada.pk, "build") == "9"

@@ -66,6 +66,8 @@ NEEDS = [  # route, body, what it needs beyond being signed in, and the answer
     ("experiments/{experiment}/cancel/", {}, "experiments.change_experiment", 200),
     ("experiments/{experiment}/resume/", {}, "experiments.change_experiment", 202),
     ("alerts/{alert}/acknowledge/", {}, "alerts.change_alert", 200),
+    ("alerts/{alert}/resolve/", {}, "alerts.change_alert", 200),
+    ("alerts/acknowledge-build/", {"build": "build=41"}, "alerts.change_alert", 200),
     ("messages/send/", DRAFT, "agents.add_message", 201),
     ("quality-checks/", CHECK, "correction.add_correctionlog", 200),
     ("evaluations/correction-logs/{log}/results/fluency/mark/", {"mark": "right"}, "correction.change_gatedimensionresult", 200),
@@ -91,7 +93,7 @@ def test_a_route_needs_one_permission_and_no_other_will_do(
         "failed": make_run(ada, status="failed").pk,
         "debate": make_debate([]).pk,
         "log": make_log(ada, {"fluency": 2.0}).pk,
-        "alert": raise_alert(kind="drift", about="a", title="x").pk,
+        "alert": raise_alert(kind="drift", about="a", title="x", agent=ada, build="build=41").pk,
         "experiment": start_experiment(Scenario.model_validate(EXPERIMENT["scenario"])).pk,
     }
     sent = {name: rows["score"] if value == "{score}" else value for name, value in (body or {}).items()}

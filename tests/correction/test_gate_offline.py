@@ -92,6 +92,11 @@ def test_a_false_precondition_makes_a_rule_trivial(
     assert [(v.status, v.value) for p, v in got if p.id == "ada-own"] == [expected]
 
 
+def test_no_single_draft_is_held_to_a_rule_of_several_messages(tmp_path: Path, settings: Settings) -> None:
+    team_file(settings, tmp_path, "adherence/ada.yaml", "of_ten: 5\n    rule: {contains_any: [ahoy]}")
+    assert "ada-own" not in verdicts("ada", "two words", cues=True)
+
+
 def test_an_inverted_rule_is_turned_over(tmp_path: Path, settings: Settings) -> None:
     team_file(settings, tmp_path, "adherence/ada.yaml", "inverted: true\n    rule: {max_words: 1}")
     assert verdicts("ada", "two words", cues=False)["ada-own"] == ("scored", 9)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from typing import ClassVar
 
 import pytest
 from django.contrib.auth.models import User
@@ -14,8 +16,11 @@ from agents.kit.models import WorkerHeartbeat, owner_name
 from agents.kit.work.worker import Worker
 from agents.models import Channel, PersonaVersion, Run
 from agents.turn.orchestrator import run_turn, work_one
+from agents.turn.pipeline import Accept, Draft, Revise, Turn
+from correction.behavior.work import work_one as read_one_request
 from tests.agents.turn.playing import plays
 from tests.console import HOSTILE, page_of
+from tests.correction.behavior.asking import judge
 from tests.e2e.axe import grave_faults
 from tests.e2e.conftest import Visitor
 from tests.factories import make_agent
@@ -68,6 +73,95 @@ def test_a_person_talks_by_keyboard_and_hears_the_answer(visit: Callable[..., Vi
     for tab in (page, second):
         expect(tab.locator(".pl-by-agent")).to_have_count(2)
     assert Run.objects.count() == 2
+
+
+class Watched:
+    """A stage during which the test looks at the page: it runs in the test's thread, so nothing goes on meanwhile."""
+
+    name = "watched"
+    looks: ClassVar[dict[str, Callable[[], object]]] = {}
+
+    def prepare(self, turn: Turn) -> None:
+        if not turn.preview:  # the page asks for one, too
+            self.looks["prepare"]()
+
+    def review(self, turn: Turn, draft: Draft) -> Accept | Revise:
+        attempt = "review again" if turn.revisions else "review"
+        self.looks[attempt]()
+        return Accept(draft) if turn.revisions else Revise(f"Shorter, please. {HOSTILE}")
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_steps_appear_while_the_turn_runs_and_are_folded_afterwards(
+    visit: Callable[..., Visitor], operator: User, settings: Settings, width: int
+) -> None:
+    settings.TURN_PIPELINE = [f"{__name__}.Watched"]
+    ada = make_agent(sample_lines=LINES)
+    chat = begin_chat(ada, user=operator)
+    visitor = visit(operator, page_of(chat, "chat"), width=width)
+    page = visitor.page
+    steps = page.locator(".pl-steps > li")
+
+    def preparing() -> None:
+        expect(steps.last).to_contain_text("watched running since")
+
+    def reviewing() -> None:
+        expect(steps.filter(has_text="asked the model")).to_have_count(1)
+        expect(steps.last).to_contain_text("watched running since")
+        assert visitor.faults() == []
+
+    def reviewing_again() -> None:
+        expect(steps.filter(has_text="sent back")).to_contain_text("Shorter, please.")
+        expect(steps.filter(has_text="attempt 2")).to_have_count(1)
+
+    Watched.looks = {"prepare": preparing, "review": reviewing, "review again": reviewing_again}
+    page.get_by_label("Your message").fill("Good morning.")
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    assert work_one(owner=owner_name())
+    expect(page.locator(".pl-by-agent")).to_have_count(1)
+    expect(steps.first).to_be_hidden()
+    page.get_by_text(re.compile(r"^\d+ steps")).click()
+    expect(steps.filter(has_text="sent back")).to_be_visible()
+    expect(page.get_by_role("link", name="the turn, with its prompt")).to_be_visible()
+    assert visitor.faults() == []
+
+
+def test_what_was_heard_as_a_request_is_undone_in_the_chat(
+    visit: Callable[..., Visitor], operator: User, llm_server: LLMServer
+) -> None:
+    ada = make_agent()
+    chat = begin_chat(ada, user=operator)
+    page = visit(operator, page_of(chat, "chat"), width=390).page
+    page.get_by_label("Your message").fill("Be shorter from now on.")
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_text("not read for requests yet")).to_be_visible()
+    llm_server.respond = judge()
+    assert read_one_request(owner=owner_name())
+    expect(page.get_by_text("Heard as a request")).to_be_visible()
+    expect(page.get_by_text("for you, in this conversation")).to_be_visible()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_text("behaves as before the request")).to_be_visible()
+    expect(page.get_by_role("button", name="Undo")).to_have_count(0)
+    assert page.url.endswith(page_of(chat, "chat"))
+
+
+def test_an_answer_is_made_a_test_that_can_be_copied(visit: Callable[..., Visitor], operator: User) -> None:
+    ada = make_agent(sample_lines=LINES)
+    chat = begin_chat(ada, user=operator)
+    run_turn(ask(ada, chat, HOSTILE, user=operator), owner=owner_name())
+    visitor = visit(operator, page_of(chat, "chat"), width=390, scheme="dark")
+    page = visitor.page
+    expect(page.get_by_role("link", name="Make this a rule")).to_be_visible()
+    page.get_by_role("link", name="Make this a test").click()
+    page.get_by_label("No answer says").fill("sorry")
+    page.get_by_role("button", name="Update the test").click()
+    expect(page.locator("pre")).to_contain_text("'contains_none': ['sorry']")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert "def test_chat_ada_1_2(" in page.evaluate("navigator.clipboard.readText()")
+    assert visitor.faults() == []
 
 
 def test_a_model_that_hangs_or_talks_nonsense_is_named_and_asked_again(

@@ -16,6 +16,7 @@ from correction.models import AgentEvaluationConfig
 from evaluation.propositions.files import load_file
 from tests.correction.judged_drafts import MODEL, make_log, verdict
 from tests.e2e.conftest import Visitor
+from tests.e2e.test_product_owner import PATIENCE, work
 from tests.factories import make_agent, make_channel, say, talk
 
 pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
@@ -44,16 +45,18 @@ def test_a_draft_is_tried_edited_and_accepted(
     page = visitor.page
     card = page.locator("#proposition-ada-brief")
     card.get_by_role("link", name="Edit or try").click()
-    expect(page.get_by_text("2 messages of Ada, no call")).to_be_visible()
+    expect(page.locator("#pl-holds")).to_contain_text("Holds in 1 of Ada’s last 2 messages.")
+    page.get_by_role("button", name="YAML", exact=True).click()
     page.get_by_role("button", name="Try on 10 messages, without saving").click()
     expect(page.locator("#trial")).to_contain_text("2 scored")
     expect(page.locator("#trial tbody tr").first).to_contain_text("never again")
     assert visitor.fits
 
-    page.locator("[name=prop-rule]").fill("max_words: 7")
-    page.get_by_role("button", name="Try on 10 messages, without saving").click()
-    expect(page.locator("#trial")).to_contain_text("Mean, 0 to 99.0")
+    page.get_by_role("button", name="Sentence").click()
+    page.get_by_role("spinbutton", name="words").fill("7")
+    expect(page.locator("#pl-holds")).to_contain_text("Holds in 2 of Ada’s last 2 messages.")
     assert path.read_text() == DRAFT
+    assert visitor.faults() == []
     assert visitor.fits
     page.get_by_role("button", name="Save and accept").click()
     expect(page.get_by_text("ada-brief is saved to")).to_be_visible()
@@ -67,6 +70,43 @@ def test_a_draft_is_tried_edited_and_accepted(
     card.get_by_role("button", name="Retire ada-brief").click()
     expect(card.get_by_role("button", name="Ask it again")).to_be_visible()
     assert load_file(path).propositions == ()
+
+
+def test_a_sentence_is_typed_counted_saved_and_says_what_drifted_between_two_builds(
+    visit: Callable[..., Visitor], operator: User, settings: Settings, tmp_path: Path
+) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    settings.PROPOSITION_DIRS = [tmp_path]
+    nora = make_agent("nora", system_prompt="You are Nora, a baker. You often say “fresh at seven”. Never say sorry.")
+    for number in range(24):
+        talk(nora, [f"Loaf {number}, fresh at seven."], channel=make_channel(f"old-{number}"), tags={"build": "40"})
+    for number in range(24):
+        talk(nora, [f"Loaf {number}. Sorry."], channel=make_channel(f"new-{number}"), tags={"build": "41"})
+    visitor = visit(operator, "/admin/evaluation/proposition/nora/change/", width=390)
+    page = visitor.page
+    expect(page.locator(".pl-offered")).to_contain_text("Nora never says “sorry”")
+    page.get_by_role("button", name="Add Nora never says “sorry”").click()
+    expect(page.get_by_text("nora-never-says-sorry is saved to")).to_be_visible()
+    page.get_by_role("link", name="New proposition").click()
+    count = page.locator("#pl-holds")
+    page.get_by_role("textbox", name="words or phrases").nth(1).press_sequentially("fresh at s", delay=20)
+    expect(count).to_contain_text("In 0 of Nora’s last 48 messages")
+    page.get_by_role("textbox", name="words or phrases").nth(1).press_sequentially("even")
+    expect(count).to_contain_text("In 24 of Nora’s last 48 messages, 5 of 10; it asks for 5 of 10.")
+    expect(count.get_by_role("listitem")).to_have_count(3)
+    assert visitor.faults() == []
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("is saved to adherence/nora.yaml")).to_be_visible()
+    assert visitor.faults() == []
+    assert [found.of_ten for found in load_file(tmp_path / "adherence" / "nora.yaml").propositions] == [None, 5]
+
+    page.get_by_role("link", name="Evaluate build=40 and build=41, to compare them").click()
+    page.get_by_role("button", name="Evaluate now").click()
+    expect(page.get_by_text("Being evaluated")).to_be_visible(timeout=PATIENCE)
+    work()
+    expect(page.get_by_role("heading", name="Every proposition")).to_be_visible(timeout=PATIENCE)
+    for claim in ("Nora never says “sorry”", "Nora says one of “fresh at seven” in at least 5 of 10 messages"):
+        expect(page.get_by_role("row").filter(has_text=claim).first).to_contain_text("drifted")
 
 
 def test_a_typed_threshold_counts_at_once_with_its_messages_and_is_saved(

@@ -31,7 +31,7 @@ def test_a_product_owner_has_messages_judged_and_chooses_a_threshold(
     visitor = visit(operator, page_of(ada), width=390, scheme="dark")
     page = visitor.page
 
-    page.locator(".pl-toolbar").get_by_role("link", name="Gate").click()
+    page.locator(".pl-toolbar").get_by_role("link", name="Set the gate").click()
     expect(page.get_by_text("None of the last 4 messages is scored")).to_be_visible()
     page.get_by_role("button", name="Judge the 4 not judged").click()
     expect(page.get_by_role("status")).to_contain_text("4 of them wait to be judged")

@@ -110,7 +110,7 @@ def test_an_operator_sees_who_fell_what_the_night_cost_and_opens_both(
     assert [round(ratio, 2) for ratio in contrasts if ratio < 4.5] == []
     assert grave_faults(page) == []
 
-    row.get_by_role("link", name="Gate").click()
+    row.get_by_role("link", name="Set the gate").click()
     page.wait_for_url(f"**{gate_url(morning)}")
     page.go_back()
     row.get_by_role("link", name="Read").click()

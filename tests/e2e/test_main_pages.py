@@ -110,7 +110,7 @@ def test_home_says_who_drifted_since_when(visit: Callable[..., Visitor], site: s
         row = now.get_by_role("listitem").filter(has_text=name)
         expect(row).to_contain_text(re.compile(r"since build 41\. From \d+ \w+ \d{4}"))
         expect(row.get_by_role("link", name="Read")).to_have_attribute("href", re.compile("#change$"))
-        expect(row.get_by_role("link", name="Gate")).to_be_visible()
+        expect(row.get_by_role("link", name="Set the gate")).to_be_visible()
 
 
 def test_an_agents_overview_says_what_happened_within_three_screens(visit: Callable[..., Visitor], site: str) -> None:

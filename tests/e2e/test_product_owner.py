@@ -95,14 +95,14 @@ def test_from_files_to_a_comparison_of_builds_and_a_threshold(
 
     click(page.get_by_role("link", name="Import personas"))
     click(page.get_by_label("Files"), file=persona)
-    click(page.get_by_role("button", name="Look at the personas"))
     expect(page.get_by_text("What its model reads")).to_be_visible()
     assert visitor.faults() == []
     click(page.get_by_role("button", name="Import 1 persona"))
     click(page.get_by_role("link", name="Import its conversations"))
     click(page.get_by_label("Files"), file=log)
-    click(page.get_by_role("button", name="Upload a transcript", exact=True))
-    expect(page.get_by_text("Each message keeps its build as a tag")).to_be_visible()
+    expect(page.get_by_text("Is build a tag?")).to_be_visible()
+    assert visitor.faults() == []
+    click(page.get_by_role("button", name="Next"))
     click(page.get_by_role("button", name="Import 96 messages"))
     work()
     both = page.get_by_role("link", name="Evaluate build=40 and build=41, to compare them")
@@ -122,7 +122,7 @@ def test_from_files_to_a_comparison_of_builds_and_a_threshold(
     assert visitor.faults() == []
 
     click(page.locator("#content").get_by_role("link", name="Pia").first)
-    click(page.locator(".pl-toolbar").get_by_role("link", name="Gate"))
+    click(page.locator(".pl-toolbar").get_by_role("link", name="Set the gate"))
     card = page.locator("#threshold-adherence")
     expect(card).to_contain_text("scored messages would have been sent back")
     card.get_by_label("Lowest score that passes").fill("5")

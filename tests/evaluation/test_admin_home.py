@@ -105,7 +105,7 @@ def test_each_agent_that_drifted_has_one_row_with_what_since_when_and_what_to_do
     assert list(found) == ["ada"]
     assert "8.1 → 3.1 since build 41" in found["ada"].text
     assert "2 Nov 2026" in found["ada"].text
-    assert found["ada"].buttons == {"Read": f"{page_of(ada)}#change", "Gate": gate_url(ada)}
+    assert found["ada"].buttons == {"Read": f"{page_of(ada)}#change", "Set the gate": gate_url(ada)}
     assert "1 steady" in now(html)
     assert "1 never measured" in now(html), "who was not measured is counted"
     assert "last measured" in now(html)

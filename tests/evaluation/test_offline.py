@@ -64,6 +64,7 @@ def test_a_polish_keeps_the_rules_that_the_draft_keeps(propositions: Proposition
         agent_id: ada
         propositions:
           - {id: calm, claim: "{{agent_name}} is calm", rule: {contains_none: ["!"]}}
+          - {id: often, claim: "{{agent_name}} often says ahoy", rule: {contains_any: [ahoy]}, of_ten: 5}
           - {id: loud, claim: "{{agent_name}} shouts", inverted: true, rule: {matches: shout}}
           - {id: asks, claim: "{{agent_name}} asks briefly", precondition: asks_something, rule: {max_words: 4}}
         """,

@@ -1,5 +1,5 @@
-"""The console's pages of the kit's tables, of help and of access, one module per group."""
+"""The console's pages of the kit's tables, of help, of access and of saved views, one module per group."""
 
-from agents.kit.admin import access, help_pages, ledger
+from agents.kit.admin import access, help_pages, ledger, saved_views
 
-__all__ = ["access", "help_pages", "ledger"]
+__all__ = ["access", "help_pages", "ledger", "saved_views"]

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_safe
 from agents.kit.console import help
 from agents.kit.console.help import document, documents, glossary, help_of, resolve_link
 from agents.kit.console.site import add_pages, console_response
-from agents.kit.registry import Table, in_menu
+from agents.kit.registry import Table, below, in_menu, tabs_of
 
 # Who administers access may know how the installation is set up; no group gives it.
 SETTINGS_PERMISSION = "auth.view_user"
@@ -25,20 +25,27 @@ SETTINGS_PERMISSION = "auth.view_user"
 def help_overview(request: HttpRequest) -> HttpResponse:
     """Show every help page that the user may open, and the documents."""
     groups = []
-    for group, *_ in settings.CONSOLE_MENU:
+    for group, pages_before, pages_after in settings.CONSOLE_MENU:
         rows = []
+        for url_name, *_ in pages_before:
+            rows += _help_rows(request, tabs_of(url_name))
         for table in in_menu(group):
-            rows += _help_rows(request, table)
+            rows += _help_rows(request, [table, *tabs_of(table.model._meta.label)])
+        for url_name, *_ in pages_after:
+            rows += _help_rows(request, tabs_of(url_name))
         if rows:
-            groups.append((group or "Agents and conversations", rows))
+            groups.append((group or "Agents, conversations and what waits", rows))
     titles = [(name, _title(name)) for name in documents()]
     return console_response(request, "admin/help/overview.html", "Help", groups=groups, documents=titles)
 
 
-def _help_rows(request: HttpRequest, main: Table) -> list[dict[str, Any]]:
-    """Return the help pages of a table and of its tabs that the user may open, each with its first paragraph, its links as text."""
+def _help_rows(request: HttpRequest, tables: list[Table]) -> list[dict[str, Any]]:
+    """Return the help pages of tables and of those below them that the user may open, each with its first paragraph, its links as text."""
+    with_below = []
+    for table in tables:
+        with_below += [table, *below(table)]
     rows = []
-    for table in main.family:
+    for table in with_below:
         options = table.model._meta
         url = resolve_link(request, f"help:{options.label}")
         intro = help_of(table.model).partition("\n\n")[0]

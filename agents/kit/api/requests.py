@@ -296,11 +296,13 @@ class Tokens(TokenAuthentication):
         """
         token = ApiToken.objects.select_related("user").filter(digest=ApiToken.digest_of(key)).first()
         if token is None or not token.user.is_active:
-            raise AuthenticationFailed("this token is not known; make one in the console under More › API tokens.")
+            raise AuthenticationFailed(
+                "this token is not known; make one in the console under More › Access › API tokens."
+            )
         if token.is_expired:
             ended = timezone.localtime(token.expires_at)
             raise AuthenticationFailed(
-                f"this token expired on {ended:%Y-%m-%d %H:%M %Z}; make a new one in the console under More › API tokens."
+                f"this token expired on {ended:%Y-%m-%d %H:%M %Z}; make a new one in the console under More › Access › API tokens."
             )
         return token.user, token
 

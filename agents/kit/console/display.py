@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.db.models import Model
-from django.urls import reverse
+from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.dateformat import format as date_format
 from django.utils.html import conditional_escape, format_html, format_html_join
@@ -279,6 +279,15 @@ def list_url(model: type[Model], **filters: object) -> str:
 def page_url(row: Model) -> str:
     """Return the URL of the row's page in the console."""
     return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
+
+
+def has_page(model: type[Model]) -> bool:
+    """Return whether rows of the model have a page in the console."""
+    try:
+        reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_change", args=[1])
+    except NoReverseMatch:
+        return False
+    return True
 
 
 def page_of(row: Model, label: object | None = None) -> SafeString:

@@ -22,7 +22,7 @@ from agents.kit.bodies import Body, Refused
 from agents.kit.console import display
 from agents.kit.console.site import GrowingTextarea, InlineFormSet, NumberInput, Select, TextInput
 from agents.kit.models import WorkerHeartbeat
-from agents.kit.use_cases import UseCaseField, fields_of, read_texts
+from agents.kit.use_cases import Card, UseCaseField, fields_of, read_texts
 from agents.kit.work.worker import alive
 
 
@@ -209,15 +209,30 @@ class _Choices(forms.MultipleChoiceField):
         pass
 
 
+class CardSelect(forms.RadioSelect):
+    """Radio buttons, each on a `Card` that explains its choice; ``admin/form_field.html`` draws them."""
+
+    has_cards = True
+
+    def create_option(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return an option whose card describes the radio button to users who hear the page."""
+        option = super().create_option(*args, **kwargs)
+        option["attrs"]["aria-describedby"] = f"{option['attrs']['id']}_about"
+        return option
+
+
 def request_form(kind: type[Body], *names: str, **own: forms.Field) -> type[RequestForm]:
     """Return the form of a use case.
 
     Args:
         kind: Its model.
         names: The fields that are shown, in this order; all without any.
-        own: Further fields of the page, which the model does not know.
+        own: Form fields of the page: of its own, which the model does not know, or for a field of the model, whose help they get.
     """
     use_case_fields = fields_of(kind)
+    for name, form_field in own.items():
+        if name in use_case_fields:
+            form_field.help_text = use_case_fields[name].help
     form_fields = {}
     for name in names or use_case_fields:
         form_fields[name] = own[name] if name in own else _form_field(use_case_fields[name])
@@ -229,6 +244,8 @@ def _form_field(field: UseCaseField) -> forms.Field:
     settings: dict[str, Any] = {"help_text": field.help, "required": False, "initial": field.default or None}
     if field.shown.label:
         settings["label"] = field.shown.label
+    if field.shown.cards:
+        return _card_field(field.shown.cards, settings)
     if field.kind in ("choice", "choices") or field.shown.choices:
         return _choice_field(field, settings)
     match field.kind:
@@ -260,6 +277,15 @@ def _choice_field(field: UseCaseField, settings: dict[str, Any]) -> forms.Field:
     elif not has_default:
         choices.insert(0, ("", "–"))
     return _Choice(choices=choices, widget=Select, **settings)
+
+
+def _card_field(cards: Callable[[], Sequence[Card]], settings: dict[str, Any]) -> forms.Field:
+    """Return the form field of a choice among cards, which are asked for each time."""
+
+    def choices() -> list[tuple[str, Any]]:
+        return [(card.value, card) for card in cards()]
+
+    return _Choice(choices=choices, widget=CardSelect, **settings)
 
 
 def _number_attributes(field: UseCaseField) -> dict[str, Any]:

@@ -233,11 +233,13 @@ def _url_of_page(request: HttpRequest | None, url_name: str) -> str | None:
 
     A page that is not in the sidebar is for everybody.
     """
+    permissions = {name: permission for _, name, _, permission in settings.CONSOLE_TABS}
     for _, pages_before, pages_after in settings.CONSOLE_MENU:
         for name, _, _, permission in (*pages_before, *pages_after):
-            is_refused = request is not None and permission and not request.user.has_perm(permission)
-            if name == url_name and is_refused:
-                return None
+            permissions[name] = permission
+    permission = permissions.get(url_name, "")
+    if request is not None and permission and not request.user.has_perm(permission):
+        return None
     try:
         return reverse(url_name)
     except NoReverseMatch:

@@ -22,7 +22,7 @@ from django.utils.safestring import SafeString
 
 from agents.kit.console import display
 from agents.kit.models.lease import Leasable
-from agents.kit.registry import Table, in_menu
+from agents.kit.registry import Table, below, in_menu, tabs_of
 
 HomePlace = Literal["header", "first", "setup", "waiting", "cards"]
 PLACES: tuple[HomePlace, ...] = get_args(HomePlace)
@@ -130,8 +130,8 @@ def count_of_work(model: type[Leasable], *statuses: str, since: datetime | None 
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     """Return the sidebar (``UNFOLD["SIDEBAR"]``): the pages of `CONSOLE_MENU` and the registered tables that the user may view.
 
-    An entry with `tabs` stands for several tables; it leads to the first one that the user may view. It is made once for a request:
-    the theme asks for the sidebar, and twice for the tabs, and the header for the breadcrumbs.
+    An entry leads to the first of its `tabs` that the user may view; the lists `below` a tab are opened from its rows. It is made once
+    for a request: the theme asks for the sidebar, and twice for the tabs, and the header for the breadcrumbs.
     """
     groups: list[dict[str, Any]] | None = getattr(request, "console_navigation", None)
     if groups is None:
@@ -147,68 +147,107 @@ def _sidebar_groups(request: HttpRequest) -> list[dict[str, Any]]:
     if not admin.site.has_permission(request):
         return groups
     for title, pages_before, pages_after in settings.CONSOLE_MENU:
-        items = _page_entries(request, pages_before)
-        for table in in_menu(title):
-            items += _table_entries(request, table)
-        items += _page_entries(request, pages_after)
+        entries = [_page_entry(request, *page) for page in pages_before]
+        entries += [_table_entry(request, table) for table in in_menu(title)]
+        entries += [_page_entry(request, *page) for page in pages_after]
+        items = [entry for entry in entries if entry["tabs"]]
+        for item in items:
+            item["link"] = item["tabs"][0]["link"]
         if items:
             groups.append({"title": title, "items": items})
     return groups
 
 
+def _page_entry(request: HttpRequest, url_name: str, icon: str, title: str, permission: str) -> dict[str, Any]:
+    """Return the entry of a page that belongs to no table, without the tabs that the user may not view."""
+    tabs = _page_tab(request, url_name, title, permission) + _further_tabs(request, url_name)
+    return {"key": url_name, "title": title, "icon": icon, "tabs": tabs}
+
+
+def _table_entry(request: HttpRequest, table: Table) -> dict[str, Any]:
+    """Return the entry of a table, without the tabs that the user may not view."""
+    label = table.model._meta.label
+    tabs = _table_tab(request, table) + _further_tabs(request, label)
+    return {"key": label, "title": table.entry or table.name, "icon": table.icon, "tabs": tabs}
+
+
+def _further_tabs(request: HttpRequest, entry: str) -> list[dict[str, Any]]:
+    """Return the tables and then the pages that are further tabs of an entry, as far as the user may view them."""
+    further = []
+    for table in tabs_of(entry):
+        further += _table_tab(request, table)
+    for tab_of, url_name, title, permission in settings.CONSOLE_TABS:
+        if tab_of == entry:
+            further += _page_tab(request, url_name, title, permission)
+    return further
+
+
+def _page_tab(request: HttpRequest, url_name: str, title: str, permission: str) -> list[dict[str, Any]]:
+    """Return the one tab of a page; none where the user may not open it."""
+    if permission and not request.user.has_perm(permission):
+        return []
+    return [{"title": title, "link": reverse(url_name), "models": [], "below": []}]
+
+
+def _table_tab(request: HttpRequest, table: Table) -> list[dict[str, Any]]:
+    """Return the one tab of a table, with the lists below it; none where the user may not view the table."""
+    if not admin.site.get_model_admin(table.model).has_view_permission(request):
+        return []
+    tab = {"title": table.name, "link": display.list_url(table.model), "models": [table.model._meta.label_lower]}
+    lists_below: list[dict[str, Any]] = []
+    for other in below(table):
+        lists_below += _table_tab(request, other)
+    return [{**tab, "below": lists_below}]
+
+
 def _mark_active(groups: list[dict[str, Any]], path: str) -> None:
-    """Set `active` of each entry and tab: true for the page with this address, and for the entry of an active tab.
+    """Set `active` of each entry, tab and list below a tab: true for the page with this address, and for what it is in.
 
     A page below another one's address belongs to the longer address alone. All pages are below the first page, which is therefore left out.
     """
-    items = [item for group in groups for item in group["items"]]
+    tabs = [tab for group in groups for item in group["items"] for tab in item["tabs"]]
     links = set()
-    for item in items:
-        links.add(item["link"])
-        links.update(tab["link"] for tab in item["tabs"])
+    for tab in tabs:
+        links.add(tab["link"])
+        links.update(listed["link"] for listed in tab["below"])
     links.discard(reverse("admin:index"))
     # On the first page no other link fits, so that its own address is compared.
     here = max((link for link in links if path.startswith(link)), key=len, default=path)
-    for item in items:
-        for tab in item["tabs"]:
-            tab["active"] = tab["link"] == here
-        item["active"] = item["link"] == here or any(tab["active"] for tab in item["tabs"])
-
-
-def _page_entries(request: HttpRequest, pages: list[tuple[str, str, str, str]]) -> list[dict[str, Any]]:
-    """Return the entries of pages that belong to no table, as far as the user may open them."""
-    return [
-        {"title": title, "icon": icon, "link": reverse(url_name), "tabs": []}
-        for url_name, icon, title, permission in pages
-        if not permission or request.user.has_perm(permission)
-    ]
-
-
-def _table_entries(request: HttpRequest, table: Table) -> list[dict[str, Any]]:
-    """Return the one entry of a table and its tabs; none where the user may view none of them."""
-    tabs = []
-    for member in table.family:
-        if admin.site.get_model_admin(member.model).has_view_permission(request):
-            url = display.list_url(member.model)
-            tabs.append({"title": member.name, "link": url, "models": [member.model._meta.label_lower]})
-    if not tabs:
-        return []
-    return [{"title": table.entry or table.name, "icon": table.icon, "link": tabs[0]["link"], "tabs": tabs}]
+    for tab in tabs:
+        for listed in tab["below"]:
+            listed["active"] = listed["link"] == here
+        tab["active"] = tab["link"] == here or any(listed["active"] for listed in tab["below"])
+    for group in groups:
+        for item in group["items"]:
+            item["active"] = any(tab["active"] for tab in item["tabs"])
 
 
 def tabs(request: HttpRequest) -> list[dict[str, Any]]:
-    """Return the tabs of lists (``UNFOLD["TABS"]``): the tables that share an entry of the sidebar, where the user may view several."""
+    """Return the tabs of lists (``UNFOLD["TABS"]``): what shares an entry of the sidebar, where the user may view several.
+
+    The templates of pages that are tabs name the entry: ``{% tab_list "admin:help" %}``.
+    """
     families = []
     for group in navigation(request):
         for item in group["items"]:
             if len(item["tabs"]) > 1:
-                families.append(
-                    {
-                        "models": [model for tab in item["tabs"] for model in tab["models"]],
-                        "items": [_tab_item(tab) for tab in item["tabs"]],
-                    }
-                )
+                families.append({"page": item["key"], "models": _models_of(item), "items": _tab_items(item)})
     return families
+
+
+def _models_of(item: dict[str, Any]) -> list[str]:
+    """Return the models on whose lists the tabs of an entry are shown."""
+    models = []
+    for tab in item["tabs"]:
+        models += tab["models"]
+        for listed in tab["below"]:
+            models += listed["models"]
+    return models
+
+
+def _tab_items(item: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the tabs of an entry as the theme takes them."""
+    return [_tab_item(tab) for tab in item["tabs"]]
 
 
 def _tab_item(tab: dict[str, Any]) -> dict[str, Any]:
@@ -220,7 +259,7 @@ def _tab_item(tab: dict[str, Any]) -> dict[str, Any]:
 
 
 def breadcrumbs(request: HttpRequest, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the way to a page as the sidebar shows it: group, entry and tab, then what the theme names below the list.
+    """Return the way to a page as the sidebar shows it: group, entry, tab and list below it, then what the theme names below the list.
 
     Args:
         parts: Those of the theme: app, table and object, or one without a link.
@@ -235,7 +274,10 @@ def breadcrumbs(request: HttpRequest, parts: list[dict[str, Any]]) -> list[dict[
                 continue
             crumbs = [{"title": group["title"]}] if group["title"] else []
             crumbs.append(item)
-            crumbs += [tab for tab in item["tabs"] if tab["active"] and tab["title"] != item["title"]]
+            for tab in item["tabs"]:
+                if tab["active"] and tab["title"] != item["title"]:
+                    crumbs.append(tab)
+                crumbs += [listed for listed in tab["below"] if listed["active"]]
             if "link" in parts[0]:  # else the one part is the page, which the sidebar has already
                 crumbs += parts[2:]  # app and table are in the sidebar
             return crumbs
@@ -286,14 +328,20 @@ def _pages_like(request: HttpRequest, typed: str) -> list[Hit]:
     hits = []
     for group in navigation(request):
         for item in group["items"]:
-            for page in item["tabs"] or [item]:
-                way = [group["title"]]
-                if page["title"] != item["title"]:
-                    way.append(item["title"])
-                description = " › ".join(title for title in way if title)
-                if typed.lower() in f"{description} {page['title']}".lower():
-                    hits.append(Hit(page["title"], description or "page", page["link"], item["icon"]))
-    return hits
+            for tab in item["tabs"]:
+                way = [group["title"], item["title"]]
+                hits.append(_page_hit(way, tab, item["icon"]))
+                hits += [_page_hit([*way, tab["title"]], listed, item["icon"]) for listed in tab["below"]]
+    return [hit for hit in hits if typed.lower() in f"{hit.description} {hit.title}".lower()]
+
+
+def _page_hit(way: Iterable[str], page: dict[str, Any], icon: str) -> Hit:
+    """Return a page of the sidebar as a hit; `way` are the titles on the way to it, where a title that says the same is left out."""
+    titles = []
+    for title in way:
+        if title and title != page["title"] and title not in titles:
+            titles.append(title)
+    return Hit(page["title"], " › ".join(titles) or "page", page["link"], icon)
 
 
 def card(

@@ -14,6 +14,7 @@ from unfold.paginator import InfinitePaginator
 
 from agents.kit.console.display import EMPTY
 from agents.kit.console.extensions import extensions_for_user
+from agents.kit.console.saved_views import views_of_list
 from agents.kit.registry import table_of
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class PagedList(ChangeList):
     """A list that reads the keys of a page first, then these rows alone with everything that its columns join and sum up."""
 
     def get_results(self, request: HttpRequest) -> None:
-        """Set what the list's template shows: the rows of the page, filled in, the note above them, and ways to start for an empty list.
+        """Set what the list's template shows: the rows of the page, filled in, the note above them, saved views, and ways to start.
 
         The note is the column that says the same in all rows, else the first that an extension's `fill` returned; None without one.
         """
@@ -88,6 +89,7 @@ class PagedList(ChangeList):
         notes.insert(0, self._take_out_common_column(rows))
         self.note_above = next((note for note in notes if note is not None), None)
         self.starts = self._ways_to_start(request)
+        self.views = views_of_list(request, self.model) if table_of(self.model).has_saved_views else None
 
     def _rows_of_page(self) -> list[Any]:
         """Return the rows of this page in the order of the list."""

@@ -55,6 +55,7 @@ class Decision(NamedTuple):
         decide: Carries it out for the request, the row and a note; a `ValueError` says why not, e.g. that it is decided already.
         undo: Takes it back.
         main: Whether it is what most items need.
+        label_for: What the button says for a row, where that differs; empty = the decision is not offered for it.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Decision(NamedTuple):
     decide: Callable[[HttpRequest, Any, str], object]
     undo: Callable[[HttpRequest, Any], object]
     main: bool = False
+    label_for: Callable[[Any], str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,7 @@ class ReviewKind:
         line: A row in a line, without the words of a message. `show`: all that is needed to decide.
         decisions: What can be decided. `url`: where more of it is; by default the row's own page.
         note: What a note with the decision is for; empty = none is asked for.
+        fields: Inputs of a row that decisions read from the form, as HTML behind the last decision's button.
         seen: Digest of what a person sees of a row that others may change: a decision is refused where it is not that of the page.
     """
 
@@ -100,6 +103,7 @@ class ReviewKind:
     counts_exactly: bool = True
     url: Callable[[Any], str] = display.page_url
     note: str = ""
+    fields: Callable[[Any], SafeString] = lambda row: SafeString("")
     seen: Callable[[Any], str] = lambda row: ""
 
 
@@ -359,11 +363,23 @@ def _open_item(request: HttpRequest, items: Sequence[_Item], place: int, filters
         kind = current.kind
         context |= {
             "body": kind.show(request, row),
+            "decisions": _offered_decisions(kind, row),
+            "fields": kind.fields(row),
             "line": kind.line(row),
             "seen": kind.seen(row),
             "url": kind.url(row),
         }
     return context
+
+
+def _offered_decisions(kind: ReviewKind, row: Any) -> list[Decision]:
+    """Return the decisions that are offered for a row, with what their buttons say."""
+    offered = []
+    for decision in kind.decisions:
+        label = decision.label if decision.label_for is None else decision.label_for(row)
+        if label:
+            offered.append(decision._replace(label=label))
+    return offered
 
 
 def _rows_of(items: Iterable[_Item]) -> dict[str, Any]:

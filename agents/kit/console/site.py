@@ -135,13 +135,16 @@ if TYPE_CHECKING:  # the theme is untyped; its classes keep the interface of Dja
     from django.contrib.admin import ModelAdmin as ThemedModelAdmin
     from django.contrib.admin import StackedInline as ThemedStackedInline
     from django.contrib.admin import TabularInline as ThemedTabularInline
+    from django.forms import SelectMultiple
     from django.forms.models import BaseInlineFormSet
 
     InlineFormSet = BaseInlineFormSet[Any, Any, Any]
+    SearchSelect = SelectMultiple
 else:
     from unfold import admin as themed
     from unfold.forms import PaginationInlineFormSet as InlineFormSet  # noqa: F401
     from unfold.sites import UnfoldAdminSite as ThemedSite
+    from unfold.widgets import UnfoldAdminMultipleAutocompleteModelChoiceFieldWidget as SearchSelect  # noqa: F401
 
     class _Subscriptable:
         def __class_getitem__(cls, item):

@@ -250,6 +250,25 @@ class Migration(FirstMigration):
             },
         ),
         migrations.CreateModel(
+            name='SavedView',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('table', models.CharField(help_text='whose list: label of the model, such as agents.agent', max_length=80)),
+                ('name', models.CharField(max_length=60)),
+                ('query', models.CharField(help_text="filters, search and order, as the list's address has them", max_length=2000)),
+                ('is_shared', models.BooleanField(default=False, help_text='whether everyone sees it who may see the list')),
+                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('owner', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='saved_views', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'db_table': 'saved_views',
+                'ordering': ['-pk'],
+                'permissions': [('share_savedview', 'Can share views of lists with everyone')],
+                'default_permissions': (),
+                'constraints': [models.UniqueConstraint(fields=('table', 'owner', 'name'), name='saved_view_once_per_name')],
+            },
+        ),
+        migrations.CreateModel(
             name='TraceSpan',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),

@@ -28,6 +28,7 @@ for show in (
     display.status_badge,
     display.tags,
     display.visible,
+    display.word_diff,
     display.words,
 ):
     register.filter(show.__name__, show)

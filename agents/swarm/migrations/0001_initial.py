@@ -159,6 +159,7 @@ class Migration(FirstMigration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('intent', models.CharField(blank=True, default='', max_length=64)),
                 ('calibration', models.JSONField(blank=True, default=dict, help_text='what the phases before the answer said')),
+                ('steps', models.JSONField(blank=True, default=list, help_text="the calls of its phases, in order: which were asked, what came of it, the text and why; of drafts, the last one's")),
                 ('draft', models.TextField(blank=True, default='', help_text='as the agent wrote it')),
                 ('polished', models.TextField(blank=True, default='', help_text='as it was polished; empty = as it was written')),
                 ('rejected', models.JSONField(blank=True, default=list, help_text='polished texts that were refused: phase, text, why')),

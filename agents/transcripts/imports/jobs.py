@@ -1,4 +1,4 @@
-"""What users do with an uploaded transcript (upload, choose, cancel, discard, undo), and what a worker does for it."""
+"""What users do with an uploaded transcript (upload, answer, choose, cancel, discard, undo), and what a worker does for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
@@ -17,7 +17,7 @@ from typing import Any
 from django.contrib.auth.models import AnonymousUser, User
 from django.core.files import File
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef
+from django.db.models import Exists, F, OuterRef, QuerySet
 from django.utils import timezone
 
 from agents.kit.files.source import FileError, Source
@@ -27,10 +27,12 @@ from agents.kit.ops.telemetry import logging_about
 from agents.kit.running import check_stop, retry_on_outage
 from agents.kit.work.queues import do_next, wake_workers
 from agents.models import Channel, ChannelMember, Import, ImportChunk, Message
-from agents.transcripts.importer import BATCH, PreparedTranscript, ReadOptions, Transcript, import_transcript
+from agents.transcripts.importer import AUTO, BATCH, PreparedTranscript, ReadOptions, Transcript, import_transcript
+from agents.transcripts.imports.questions import BOT, NotAnAnswer, options_with, questions_of
 from agents.transcripts.imports.uploads import drop, is_stored, plain_name, store, write_out
 from agents.transcripts.prepare import Prepared, Preparer
-from agents.transcripts.readers.csv_table import header_of, usual_tags
+from agents.transcripts.readers import detect
+from agents.transcripts.readers.csv_table import columns_of, header_of, usual_tags
 from agents.transcripts.records import OptionError
 from agents.transcripts.store import NotEntitled, check_rights, count_batch, rights_of
 
@@ -42,6 +44,7 @@ MOST_UNFINISHED = 10
 PREVIEWED = 2_000  # messages a preview reads; the worker reads all
 MOST_SPEAKERS, MOST_CHANNELS, MOST_COLUMNS = 100, 50, 60  # that are shown
 SAMPLE, SAMPLE_CHARACTERS = 8, 400
+EXAMPLES, EXAMPLE_CHARACTERS = 2, 120  # of a speaker
 _AT_REST: dict[str, Any] = {"doing": "", "done": 0, "total": 0}
 
 
@@ -58,22 +61,36 @@ def may_import(user: User | AnonymousUser) -> bool:
     return user.has_perm("agents.add_message")
 
 
+def stored_of(user: User) -> QuerySet[Import]:
+    """Return the imports of a user whose file is still stored, the oldest first."""
+    pieces = ImportChunk.objects.filter(of=OuterRef("pk"))
+    return Import.objects.filter(Exists(pieces), created_by=user).order_by("pk")
+
+
+def check_room(*, user: User, files: int) -> None:
+    """Refuse files that would make more unfinished imports of a user than there may be.
+
+    Raises:
+        NotNow: More than `MOST_UNFINISHED`; names the oldest.
+    """
+    if files > MOST_UNFINISHED:
+        raise NotNow(f"{files} conversations at once are more than {MOST_UNFINISHED}, the most there may be")
+    unfinished = list(stored_of(user).values_list("pk", flat=True))
+    if len(unfinished) + files > MOST_UNFINISHED:
+        oldest = ", ".join(f"import {pk}" for pk in unfinished[:3])
+        raise NotNow(
+            f"you have {len(unfinished)} imports that are not done; at most {MOST_UNFINISHED} may be: import or discard some "
+            f"first, e.g. {oldest}"
+        )
+
+
 def upload(*, upload: File[bytes], user: User) -> Import:
     """Store a file and what `preview` finds in it. A worker imports it after `submit`, with the permissions of `user`.
 
     Raises:
         NotNow: The user has `MOST_UNFINISHED` imports whose file is still stored.
     """
-    pieces = ImportChunk.objects.filter(of=OuterRef("pk"))
-    unfinished = list(
-        Import.objects.filter(Exists(pieces), created_by=user).order_by("pk").values_list("pk", flat=True)
-    )
-    if len(unfinished) >= MOST_UNFINISHED:
-        oldest = ", ".join(f"import {pk}" for pk in unfinished[:3])
-        raise NotNow(
-            f"you have {len(unfinished)} imports that are not done, the most there may be: import or discard some first, "
-            f"e.g. {oldest}"
-        )
+    check_room(user=user, files=1)
     with transaction.atomic():
         job: Import = Import.objects.create(
             name=plain_name(upload.name or ""), size=upload.size, created_by=user, choices=asdict(ReadOptions())
@@ -83,23 +100,45 @@ def upload(*, upload: File[bytes], user: User) -> Import:
     return job
 
 
-def preview(job: Import, options: ReadOptions, *, first: bool = False) -> None:
+def answer(job: Import, *, question_id: str, values: Sequence[str]) -> None:
+    """Store the answer to a question about the file, and what the file holds with it.
+
+    Raises:
+        NotNow: The question is not asked or has no such answer; or the import is in progress or done, or its file is gone.
+    """
+    question = next((question for question in questions_of(job) if question.id == question_id), None)
+    if question is None:
+        raise NotNow("that question is not asked any more")
+    try:
+        options = options_with(job, question, values)
+    except NotAnAnswer as error:
+        raise NotNow(str(error)) from None
+    preview(job, options, answers={**job.answers, question.id: list(values)})
+
+
+def preview(
+    job: Import, options: ReadOptions, *, answers: Mapping[str, Any] | None = None, first: bool = False
+) -> None:
     """Store other choices and what the file holds with them, read up to `PREVIEWED` messages; at first usual columns become tags.
 
-    Where the file cannot be read with these choices, the import is stored as failed, with the reason.
+    Who is who is forgotten when the file has other speakers with these choices. Where it cannot be read with them, the import is
+    stored as failed, with the reason.
 
     Raises:
         NotNow: The import is in progress or done, or its file is not stored any more.
     """
-    before = ReadOptions(**job.choices)
-    if (before.format, before.columns) != (options.format, options.columns):  # the file has other speakers then
+    answers = dict(job.answers if answers is None else answers)
+    if _who_speaks(ReadOptions(**job.choices)) != _who_speaks(options):
         options = replace(options, speaker_map={})
-    fields: dict[str, Any] = {"status": Import.WAITING, "error": "", "choices": asdict(options), "contents": {}}
+        answers.pop(BOT, None)
+    fields: dict[str, Any] = {"status": Import.WAITING, "error": "", "contents": {}}
+    fields |= {"choices": asdict(options), "answers": answers}
     with tempfile.TemporaryDirectory(prefix="plumbline-import-") as folder:
         try:
             path = _written_out(job, folder)
             header = _columns(job, path)
             fields["contents"] = {"header": header}  # to choose among, also when it cannot be read with these
+            fields["contents"]["columns"] = _column_values(job, path, header)
             tags = usual_tags(header) if first else {}
             if tags:
                 options = replace(options, columns=tags)
@@ -179,7 +218,7 @@ def _carry_out(job: Import, owner: str) -> dict[str, Any] | None:
             ended = carry_out(job, _Report(job, owner))
         except NotPossible as problem:
             return {"status": Status.FAILED, "error": str(problem), "contents": job.contents}
-    quoting_the_file = ("sample", "warnings")
+    quoting_the_file = ("sample", "warnings", "examples", "columns", "asks", "first_system_prompt")
     contents = {key: value for key, value in job.contents.items() if key not in quoting_the_file}
     if not job.finish(owner=owner, contents=contents, **_AT_REST, **ended):
         raise LeaseLost("another worker has it, or it was cancelled")
@@ -208,6 +247,7 @@ def _import(job: Import, report: _Report) -> dict[str, Any]:
     result = imported.model_dump(exclude={"speakers", "dry_run", "warnings"})
     result |= {"channels": imported.channels[:MOST_CHANNELS], "channels_total": len(imported.channels)}
     agents = {speaker.agent for speaker in imported.speakers.values() if speaker.agent}
+    result["skipped_lines"] = imported.skipped_lines
     result["spoke"] = sorted(agents)[:MOST_SPEAKERS]
     return {"status": Status.COMPLETED, "result": result}
 
@@ -269,12 +309,45 @@ class _Report:
             raise LeaseLost("another worker has it, or it was cancelled")
 
 
+def _who_speaks(options: ReadOptions) -> tuple[str, ...]:
+    """Return the choices by which the speakers of a file are read."""
+    form = "csv" if options.format == AUTO else options.format  # columns alone make it CSV, too
+    columns = [options.columns.get(name, "") for name in ("speaker", "role", "text")]
+    return (form, *columns)
+
+
+def _column_values(job: Import, path: Path, header: Sequence[str]) -> dict[str, Any]:
+    """Return what the columns of a CSV file hold, those that are shown; empty for every other file, and for one that is malformed."""
+    if not header:
+        return {}
+    with suppress(FileError):
+        columns = columns_of(Source(path, name=job.name))
+        return {name: columns[name].model_dump() for name in header if name in columns}
+    return {}
+
+
 def _columns(job: Import, path: Path) -> list[str]:
-    """Return the columns of a CSV file; empty for every other."""
-    if path.suffix in (".csv", ".tsv"):
-        with suppress(FileError):
-            return [name[:100] for name in header_of(Source(path, name=job.name))[:MOST_COLUMNS]]
+    """Return the columns of a CSV file, by its name or by what it holds; empty for every other."""
+    with suppress(FileError):
+        source = Source(path, name=job.name)
+        if path.suffix in (".csv", ".tsv") or detect(source) == "csv":
+            return [name[:100] for name in header_of(source)[:MOST_COLUMNS]]
     return []
+
+
+@dataclass(slots=True)
+class SpeakerContents:
+    """What a speaker says in a file: with which role, in which channels, and how it begins."""
+
+    role: str = ""
+    channels: set[str] = field(default_factory=set)
+    examples: list[str] = field(default_factory=list)
+
+    def add(self, message: Prepared) -> None:
+        self.role = self.role or message.role
+        self.channels.add(message.target.slug)
+        if len(self.examples) < EXAMPLES:
+            self.examples.append(message.text[:EXAMPLE_CHARACTERS])
 
 
 @dataclass(slots=True)
@@ -286,6 +359,7 @@ class FileContents:
         unknown: Speaker to why it is not known who that is.
         channels: How many messages each channel has.
         sample: The first messages.
+        speakers: What each speaker says, by name.
         new: How many messages are not stored yet.
         complete: Whether all of the file was read.
     """
@@ -294,6 +368,7 @@ class FileContents:
     unknown: dict[str, str]
     channels: Counter[str] = field(default_factory=Counter)
     sample: list[Prepared] = field(default_factory=list)
+    speakers: dict[str, SpeakerContents] = field(default_factory=dict)
     new: int = 0
     complete: bool = True
 
@@ -316,6 +391,8 @@ def _inspect(job: Import, path: Path, options: ReadOptions, *, most: int | None)
     except (FileError, OptionError) as error:
         raise NotPossible(_in_words_of_the_page(error)) from None
     speakers = _speaker_rows(contents)
+    asked = [guess for guess in tally.guesses if guess.question]
+    asked_texts = [guess.text for guess in asked]
     return {
         "format": transcript.format,
         "complete": contents.complete,
@@ -323,15 +400,21 @@ def _inspect(job: Import, path: Path, options: ReadOptions, *, most: int | None)
         "new": contents.new,
         "speakers": speakers[:MOST_SPEAKERS],
         "speakers_total": len(speakers),
+        "examples": {row["name"]: contents.speakers[row["name"]].examples for row in speakers[:MOST_SPEAKERS]},
         "undecided": sum(bool(row["why"]) for row in speakers),
         "no_agent": bool(speakers) and not any(row["slug"] for row in speakers),
         "channels": contents.channels.most_common(MOST_CHANNELS),
         "channels_total": len(contents.channels),
         "skipped_by_reason": dict(tally.skipped),
+        "skipped_lines": tally.skipped_lines,
         **tally.times(),
         "undated": tally.undated,
-        "warnings": [_in_words_of_the_page(warning) for warning in tally.warnings()],
+        "without_zone": tally.without_zone,
+        "first_without_zone": tally.first_without_zone.isoformat() if tally.first_without_zone else "",
+        "asks": {guess.question: {"answer": guess.answer, "example": guess.example} for guess in asked},
+        "warnings": [_in_words_of_the_page(warning) for warning in tally.warnings() if warning not in asked_texts],
         "system_prompts": tally.system_prompts,
+        "first_system_prompt": preparer.cleaner.text(tally.first_system_prompt),
         "replaced_characters": preparer.cleaner.replaced,
         "cut_texts": preparer.cleaner.cut,
         "sample": [_sample_row(message) for message in contents.sample],
@@ -352,6 +435,8 @@ def _read_contents(transcript: Transcript, most: int | None) -> FileContents:
     while batch := list(islice(contents.prepared.messages, BATCH)):
         contents.channels.update(message.target.slug for message in batch)
         contents.sample += batch[: SAMPLE - len(contents.sample)]
+        for message in batch:
+            contents.speakers.setdefault(message.speaker, SpeakerContents()).add(message)
         contents.new += count_batch(batch).imported
         if most is not None and tally.messages >= most:
             contents.complete = False
@@ -372,8 +457,17 @@ def _speaker_rows(contents: FileContents) -> list[dict[str, Any]]:
     """Return the speakers of a file, unknown ones first, then by how much they say."""
     rows: list[dict[str, Any]] = []
     for name, counted in contents.prepared.preparer.tally.speakers.items():
-        why_unknown = contents.unknown.get(name, "")
-        rows.append({"name": name, "messages": counted.messages, "slug": counted.slug or "", "why": why_unknown})
+        said = contents.speakers[name]
+        rows.append(
+            {
+                "name": name,
+                "messages": counted.messages,
+                "slug": counted.slug or "",
+                "why": contents.unknown.get(name, ""),
+                "role": said.role,
+                "conversations": len(said.channels),
+            }
+        )
     return sorted(rows, key=lambda row: (not row["why"], -row["messages"]))
 
 

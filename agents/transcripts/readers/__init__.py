@@ -107,11 +107,16 @@ _OTHER_TEXTS = {
 }
 
 
+class NotRecognised(FileError):
+    """A file that is neither a transcript nor of another kind that is known: it may be a persona."""
+
+
 def detect(source: Source) -> str:
     """Return the name of the format, by the file's first bytes and lines, not by its name; only CSV may be told by its ending at last.
 
     Raises:
-        FileError: It is not recognised, empty, of a kind that is known but not read, or a first value that is no JSON though the file
+        NotRecognised: It is not recognised.
+        FileError: It is empty, of a kind that is known but not read, or a first value that is no JSON though the file
             begins like JSON.
     """
     for start, what in _OTHER_STARTS.items():
@@ -135,7 +140,7 @@ def detect(source: Source) -> str:
         return "chat"
     if source.name.lower().endswith((".csv", ".tsv")) and len(header_of(source)) > 1:
         return "csv"  # its reader says which column is missing
-    raise FileError(
+    raise NotRecognised(
         source.name, 1, f"not recognised as a transcript ({head.splitlines()[0][:60]!r}); name it: --format"
     )
 
@@ -176,12 +181,12 @@ def _json_format(source: Source) -> str:
         if form.in_json(value):
             return name
     if {"persona", "system_prompt", "spec"} & set(value):
-        raise FileError(source.name, 1, "this is a persona, not a transcript; use manage.py import_agents")
+        raise NotRecognised(source.name, 1, "this is a persona, not a transcript; use manage.py import_agents")
     for known_keys, what in _OTHER_KEYS.items():
         if set(known_keys) <= set(value):
             advice = "" if ";" in what else f", which is not read; {_INSTEAD}"
             raise FileError(source.name, 1, f"this is {what}{advice}")
     keys = ", ".join(map(str, value))[:200] or "no object"
-    raise FileError(
+    raise NotRecognised(
         source.name, 1, f"JSON, but no transcript format that is known (its keys: {keys}); name it: --format"
     )

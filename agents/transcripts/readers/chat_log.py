@@ -420,6 +420,9 @@ def _guess(line: int, text: str, day: date, order: DateOrder) -> Guess:
         f"Dates are read {form} ({text} as {day}), which is a guess: {order.guessed_because}. "
         f"If that is wrong: --dates {other_option}",
         line,
+        question="dates",
+        answer="day-first" if order.day_first else "month-first",
+        example=text,
     )
 
 

@@ -9,6 +9,8 @@ from itertools import islice
 from typing import Any
 from unicodedata import normalize
 
+from pydantic import BaseModel
+
 from agents.kit.files.json_input import Row, parse
 from agents.kit.files.source import MAX_LINE, FileError, Source
 from agents.kit.text.tags import TAG_KEY
@@ -55,6 +57,7 @@ CONVERSATION = re.compile(
 )
 YES_OR_NO = {"", "0", "1", "yes", "no", "y", "n", "true", "false", "ja", "nein"}
 ROWS_LOOKED_AT = 2_000  # rows, for the values of such a column
+EXAMPLES, EXAMPLE_LENGTH = 3, 60  # values of a column, characters of one
 TAGS = ("build", "version", "release", "model", "prompt", "variant", "locale")  # columns that are usually of this kind
 DELIMITERS = ",;\t|"
 _GUARDED = re.compile(r"'*[=+\-@\t\r]")
@@ -87,6 +90,8 @@ def read_csv(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
                 f"Each value of the column {names[conversations]!r} is read as a conversation of its own. If the file is one "
                 "conversation: --columns channel=",
                 line,
+                question="channel",
+                answer=names[conversations],
             )
     _check_columns(source, line, names, index_of)
     if "sent_at" not in index_of:
@@ -148,6 +153,49 @@ def usual_tag(column: str) -> str:
     """Return the key under which a column of this name is usually stored as a tag; empty when it has another name."""
     key = column.lower()
     return key if key in TAGS else ""
+
+
+def tag_key(column: str) -> str:
+    """Return a tag key made of a column's name."""
+    key = re.sub(r"[^A-Za-z0-9_.-]+", "_", column).strip("_.-")[:64]
+    if TAG_KEY.fullmatch(key):
+        return key
+    return f"column_{key}"[:64]
+
+
+class Column(BaseModel):
+    """The values of a column: how long they are on average, how many differ, whether one comes again, and the first that differ."""
+
+    length: float
+    different: int
+    repeats: bool
+    examples: list[str]
+
+
+def columns_of(source: Source) -> dict[str, Column]:
+    """Return what the first `ROWS_LOOKED_AT` rows hold in each column, by its name; columns without a name are left out.
+
+    Raises:
+        FileError: A row is malformed.
+    """
+    rows = islice(csv_rows(source), ROWS_LOOKED_AT + 1)
+    header = next(rows, (1, []))[1]
+    values_of: dict[str, list[str]] = {name.strip(): [] for name in header if name.strip()}
+    for _, cells in rows:
+        for name, cell in zip(header, cells, strict=True):
+            if name.strip() and cell.strip():
+                values_of[name.strip()].append(cell.strip())
+    return {name: _column(values) for name, values in values_of.items()}
+
+
+def _column(values: list[str]) -> Column:
+    different = dict.fromkeys(values)
+    return Column(
+        length=sum(map(len, values)) / max(1, len(values)),
+        different=len(different),
+        repeats=1 < len(different) < len(values),
+        examples=[value[:EXAMPLE_LENGTH] for value in islice(different, EXAMPLES)],
+    )
 
 
 def header_of(source: Source) -> list[str]:

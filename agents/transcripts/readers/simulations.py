@@ -1,7 +1,8 @@
 """Runs of agents with simulated users: files of τ²-bench, of the ADK's evaluations, and of LangWatch Scenario.
 
 A run is a conversation whose channel is tagged with its ``task`` and with ``passed`` (``yes`` or ``no``; absent where the file does
-not say). The simulated user has the role ``user``, so ``--map user=SLUG`` measures it.
+not say); its topic is what the simulated user was instructed, where the file has it. The simulated user has the role ``user``, so
+``--map user=SLUG`` measures it.
 
 Read: `Results` and `SimulationRun` of https://github.com/sierra-research/tau2-bench (src/tau2/data_model/simulation.py), `EvalSetResult` of
 https://github.com/google/adk-python (src/google/adk/evaluation/eval_result.py), and the events and `ScenarioResult` of
@@ -42,15 +43,40 @@ def read_tau2(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
     number = 0
     for line, value in json_values(source):
         results = Row(value, path=source.name, line=line, what="results of τ²-bench")
+        instructions = _tau2_instructions(results)
         runs = results.list("simulations") if results.has("simulations") else [results.value]
         for entry in runs:
             number += 1
-            yield from _tau2_run(results.child(entry, f"run {number}"), number)
+            yield from _tau2_run(results.child(entry, f"run {number}"), number, instructions)
     if not number:
         raise FileError(source.name, 0, "the file holds no run")
 
 
-def _tau2_run(run: Row, number: int) -> Iterator[Record]:
+def _tau2_instructions(results: Row) -> dict[str, str]:
+    """Return what the user of each task was instructed, by the task's id; empty where the file holds no tasks."""
+    instructions: dict[str, str] = {}
+    for entry in results.list("tasks"):
+        task = results.child(entry, "a task")
+        lines: list[str] = []
+        scenario = task.value.get("user_scenario")
+        if isinstance(scenario, dict):
+            lines += _texts_in(scenario)
+        elif isinstance(scenario, str):
+            lines.append(scenario)
+        instructions[task.name("id")] = "\n".join(lines)
+    return instructions
+
+
+def _texts_in(scenario: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the texts of a scenario, also of the object with its instructions, each with what it is about."""
+    for name, value in scenario.items():
+        if isinstance(value, str) and value.strip():
+            yield f"{name.replace('_', ' ')}: {value.strip()}"
+        elif name == "instructions" and isinstance(value, dict):
+            yield from _texts_in({key: text for key, text in value.items() if isinstance(text, str)})
+
+
+def _tau2_run(run: Row, number: int, instructions: Mapping[str, str]) -> Iterator[Record]:
     """Yield the channel and the messages of a run; `number`, from 1, names one without an id."""
     task = run.name("task_id")
     channel = run.name("id") or f"{task or 'run'}-{run.name('trial') or number}"
@@ -58,7 +84,7 @@ def _tau2_run(run: Row, number: int) -> Iterator[Record]:
     passed = None
     if isinstance(reward, int | float) and not isinstance(reward, bool):
         passed = reward >= 1
-    yield _channel_of_run(channel, task, passed, run.line)
+    yield _channel_of_run(channel, task, passed, run.line, instructions.get(task, ""))
     for position, entry in enumerate(run.list("messages"), start=1):
         yield _message(run.child(entry, f"message {position} of run {number}"), channel, number)
 
@@ -173,7 +199,8 @@ def read_scenario(source: Source, columns: Mapping[str, str]) -> Iterator[Record
     for number, (name, values) in enumerate(runs.items(), start=1):
         run = Row(values, path=source.name, line=values["line"], what=f"run {name}")
         task = run.name("scenarioId") or run.name("test_name")
-        yield _channel_of_run(name, task, _scenario_passed(run), run.line)
+        instructions = run.child(run.object("metadata"), "'metadata'").text("description") or run.text("description")
+        yield _channel_of_run(name, task, _scenario_passed(run), run.line, instructions)
         for position, entry in enumerate(run.list("messages"), start=1):
             yield _message(run.child(entry, f"message {position} of run {name}"), name, number)
 
@@ -191,14 +218,14 @@ def _scenario_passed(run: Row) -> bool | None:
 
 
 # -- all of them
-def _channel_of_run(channel: str, task: str, passed: bool | None, line: int) -> ChannelInfo:
-    """Return the channel of a run with its tags."""
+def _channel_of_run(channel: str, task: str, passed: bool | None, line: int, instructions: str = "") -> ChannelInfo:
+    """Return the channel of a run with its tags, and what its user was instructed as its topic."""
     tags = {}
     if task:
         tags[TASK_TAG] = task
     if passed is not None:
         tags[PASSED_TAG] = "yes" if passed else "no"
-    return ChannelInfo(channel=channel, tags=tags, line=line)
+    return ChannelInfo(channel=channel, topic=instructions, tags=tags, line=line)
 
 
 def _message(row: Row, channel: str, number: int) -> Record:

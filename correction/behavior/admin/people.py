@@ -16,7 +16,7 @@ from agents.admin.display import agent_chip
 from agents.kit.console import display
 from agents.kit.console.panels import table
 from agents.kit.console.site import extend
-from correction.behavior.admin.requests import DECIDING, change, effect_badge, person_url, status_badge
+from correction.behavior.admin.lines import DECIDING, change, effect_badge, person_url, status_badge
 from correction.behavior.models import BehaviorEffect, BehaviorRequest
 from correction.behavior.scope import requests_of, user_key
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.auth.models import AnonymousUser, User
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -17,10 +18,12 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from agents.admin.chat import add_message_actions
+from agents.admin.personas import MAY_RUN
 from agents.admin.transcript import transcript_url
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
-from agents.kit.console.display import Tone, word_diff
+from agents.kit.console.display import word_diff
 from agents.kit.console.filters import number_in
 from agents.kit.console.forms import report_done
 from agents.kit.console.site import (
@@ -31,10 +34,13 @@ from agents.kit.console.site import (
     console_action,
     console_page,
     extend,
+    page_to_return_to,
 )
 from agents.kit.models import LLMCall
 from agents.models import Agent, Message
 from agents.personas.persona import TraitLike, TraitValue, render_persona, values_of
+from correction.behavior.admin.lines import DECIDING, EFFECT_TONES, change, person_url, status_badge, stored_strength
+from correction.behavior.admin.people import person_context
 from correction.behavior.applying import (
     APPLICABLE,
     RETRIABLE,
@@ -53,67 +59,12 @@ from correction.behavior.trait_change import stored_trait
 from evaluation.models import is_heuristic
 
 Status = BehaviorRequest.Status
-TONES: dict[str, Tone] = {
-    Status.QUEUED: "plain",
-    Status.RUNNING: "info",
-    Status.NO_REQUEST: "plain",
-    Status.DETECTED: "plain",
-    Status.APPLIED: "good",
-    Status.PENDING_REVIEW: "warning",
-    Status.REJECTED: "plain",
-    Status.REVERTED: "plain",
-    Status.FAILED: "bad",
-    Status.ERRORED: "bad",
-    Status.CANCELLED: "plain",
-    Status.PAUSED_BUDGET: "warning",
-}
-# By whether it went as requested; None: that cannot be said.
-EFFECT_TONES: dict[bool | None, Tone] = {True: "good", False: "warning", None: "plain"}
 TIERS = {"gate": "Does it ask for a change?", "extract": "Which change?", "map": "As which trait?"}
-DECIDING = ("behavior.change_behaviorrequest", "agents.change_agent")  # it changes a persona
 MEASURING = ("behavior.view_behaviorrequest", "evaluation.add_evaluationrun")
 READING = "agents.view_message"  # the words, and what was made of them: the tiers quote
 MOST_EFFECTS = 5  # shown
+MOST_OF_WHY = 160  # characters of a reason beside a message
 _SHOWN = ("reviewed_by", "message__channel", "message__user")  # of a request in a line
-
-
-def status_badge(row: BehaviorRequest) -> SafeString:
-    """Return its status; the title says whether a person or the policy decided."""
-    title = ""
-    if row.reviewed_by:
-        title = f"decided by {row.reviewed_by.get_username()}"
-    elif row.automatic:
-        title = "decided automatically"
-    return display.badge(row.get_status_display(), TONES.get(row.status, "plain"), title)
-
-
-def change(row: BehaviorRequest) -> SafeString:
-    """Return ``concise replies 0.5 → 0.9``, or that it is new, and where it holds if not in the whole persona; a dash for no change."""
-    if not row.trait_name:
-        return display.EMPTY
-    strength_before = _stored_strength(row.trait_before)
-    before = format_html("{} ", display.badge("new", "info"))
-    if strength_before:
-        before = format_html("{} → ", strength_before)
-    stops, where = SafeString(), SafeString()
-    if row.operation == BehaviorRequest.Operation.STOP:
-        stops = display.badge("stop", "accent")
-    if row.scope_key:
-        where = format_html(" <bdi>{}</bdi>", display.visible(holds_in(row)))
-    return format_html(
-        '<bdi>{}</bdi> <span class="pl-number">{}{}</span> {}{}',
-        display.visible(row.trait_name),
-        before,
-        _stored_strength(row.trait_after),
-        stops,
-        where,
-    )
-
-
-def _stored_strength(trait: object) -> str:
-    """Return the strength of a stored trait; empty where it has none."""
-    value = trait.get("strength") if isinstance(trait, dict) else None
-    return f"{value:g}" if isinstance(value, int | float) else ""
 
 
 def persona_diff(row: BehaviorRequest) -> SafeString | None:
@@ -143,13 +94,56 @@ def _diff_of_traits(before: Sequence[TraitLike], after: Sequence[TraitLike]) -> 
     return word_diff(text_before, text_after)
 
 
-def marks(rows: Iterable[BehaviorRequest]) -> SafeString:
-    """Return the mark beside a message: its requests that asked for something, with their status and change."""
+def marks(rows: Iterable[BehaviorRequest], user: User | AnonymousUser) -> SafeString:
+    """Return the line at a message: what of it was heard as a request, where that holds, and what became of it.
+
+    Nothing of one that is not read yet, or that asked for nothing.
+
+    Args:
+        user: Who reads it.
+    """
     lines = []
     for row in rows:
         if row.status not in (Status.NO_REQUEST, Status.QUEUED, Status.RUNNING):
-            lines.append((status_badge(row), change(row), display.page_of(row, "behaviour request")))
+            lines.append((_heard(row, user), status_badge(row), display.page_of(row, "behaviour request")))
     return format_html_join(" ", '<span class="pl-gate">{} {} {}</span>', lines)
+
+
+def _heard(row: BehaviorRequest, user: User | AnonymousUser) -> SafeString:
+    """Say which trait was heard as a request and where it holds; of one without a trait why nothing came of it."""
+    if not row.trait_name:
+        why = display.shortened(row.why or row.error, MOST_OF_WHY)
+        heard = "Heard as a request:" if row.status == Status.DETECTED else "Not heard as a request:"
+        return format_html('{} <span class="pl-text" dir="auto">{}</span>', heard, display.visible(why or "no reason"))
+    before, after = stored_strength(row.trait_before), stored_strength(row.trait_after)
+    strength = f"{before} → {after}" if before else after
+    if row.operation == BehaviorRequest.Operation.STOP:
+        strength += ", stopped"
+    return format_html(
+        "Heard as a request: <bdi>{}</bdi> (strength {}), <bdi>{}</bdi>.",
+        display.visible(row.trait_name),
+        strength or "not known",
+        display.visible(_place(row, user)),
+    )
+
+
+def _place(row: BehaviorRequest, user: User | AnonymousUser) -> str:
+    """Return where a request holds, as this user would say it at the message."""
+    message = row.message
+    is_own = message is not None and message.user_id is not None and message.user_id == user.pk
+    if message is not None and message.channel.is_scratch and row.scope_key:
+        return "for you, in this conversation" if is_own else "in this conversation"
+    if is_own and row.scope_key.startswith("user:"):
+        return "for you"
+    return holds_in(row)
+
+
+def may_undo(user: User | AnonymousUser, row: BehaviorRequest) -> bool:
+    """Return whether the user may undo a request: who may decide; of one that does not change the persona also its author."""
+    if user.has_perms(DECIDING):
+        return True
+    is_own = row.message is not None and row.message.user_id == user.pk
+    return is_own and bool(row.scope_key) and user.has_perm(MAY_RUN)
 
 
 class TraitForm(forms.Form):
@@ -259,17 +253,45 @@ def agent_behavior_panel(request: HttpRequest, agent: Agent) -> SafeString:
 
 def behavior_notes(request: HttpRequest, messages: list[Message]) -> dict[int, SafeString]:
     """Return the transcript's marks beside messages that asked for a change, by the message's key. One query for a page."""
-    by_message: dict[int, list[BehaviorRequest]] = {}
-    rows = BehaviorRequest.objects.filter(message__in=messages).select_related(*_SHOWN).order_by("pk")
-    for row in rows.defer("gate_result", "extract_result", "map_result", "error"):
-        if row.message_id is not None:
-            by_message.setdefault(row.message_id, []).append(row)
     notes = {}
-    for pk, requests in by_message.items():
-        note = marks(requests)
+    for pk, requests in _requests_at(messages).items():
+        note = marks(requests, request.user)
         if note:  # empty where none of them asked for anything
             notes[pk] = note
     return notes
+
+
+def chat_actions(request: HttpRequest, agent: Agent, messages: list[Message]) -> dict[int, SafeString]:
+    """Return what a chat shows at messages besides their marks: that one is not read yet, Apply and Undo. One query for a page."""
+    actions = {}
+    for pk, requests in _requests_at(messages).items():
+        parts = []
+        for row in requests:
+            if row.status in (Status.QUEUED, Status.RUNNING):
+                parts.append(format_html('<span class="pl-subtle">{}</span>', "It is not read for requests yet."))
+            elif row.status == Status.APPLIED and row.agent_id is not None and may_undo(request.user, row):
+                parts.append(_chat_button("undo", "Undo", row))
+            elif row.status == Status.PENDING_REVIEW and row.agent_id is not None and request.user.has_perms(DECIDING):
+                parts.append(_chat_button("apply", "Apply", row))
+        actions[pk] = format_html_join(" ", "{}", ((part,) for part in parts))
+    return actions
+
+
+def _chat_button(act: str, label: str, row: BehaviorRequest) -> SafeString:
+    """Return a button of the chat's form, which has the token and leads back to the chat."""
+    url = reverse(f"admin:behavior_behaviorrequest_{act}", args=[row.pk])
+    html = '<button class="pl-button pl-small" type="submit" form="chat-act" formaction="{}">{}</button>'
+    return format_html(html, url, label)
+
+
+def _requests_at(messages: Sequence[Message]) -> dict[int, list[BehaviorRequest]]:
+    """Return the requests that were read in these messages, by the message's key."""
+    by_message: dict[int, list[BehaviorRequest]] = {}
+    rows = BehaviorRequest.objects.filter(message__in=messages).select_related(*_SHOWN).order_by("pk")
+    for row in rows.defer("gate_result", "extract_result", "map_result"):
+        if row.message_id is not None:
+            by_message.setdefault(row.message_id, []).append(row)
+    return by_message
 
 
 def effect_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString | None:
@@ -296,21 +318,6 @@ def effect_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString | Non
         if request.user.has_perms(MEASURING) and not is_under_way and not plan.why_not:
             context["measure_url"] = reverse("admin:behavior_behaviorrequest_measure", args=[row.pk])
     return SafeString(render_to_string("admin/behavior/effect.html", context, request))
-
-
-def effect_badge(effect: BehaviorEffect | None) -> SafeString:
-    """Return whether a request changed anything, as far as that was judged."""
-    if effect is None:
-        return display.badge("not evaluated")
-    result = result_of(effect)
-    if result is None:
-        return display.status_badge(effect)
-    return display.badge(result.verdict, EFFECT_TONES[result.as_requested], result.verdict_words)
-
-
-def person_url(person: str) -> str:
-    """Return the page of what a person asked for; see `correction.behavior.scope.person_of`."""
-    return reverse("admin:behavior_behaviorrequest_person", args=[person])
 
 
 def _effect(effect: BehaviorEffect) -> dict[str, Any]:
@@ -381,6 +388,27 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
         revert_request(request=row, user=user_of(request), anyway=request.POST.get("anyway") == "1")
         return f"Behaviour request {row.pk} is reverted: the trait is what it was before."
 
+    @console_page("<int:pk>/undo/", "behavior.view_behaviorrequest", post=True)
+    def undo_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Undo an applied request from the conversation in which it was made, and lead back there (``next``).
+
+        Raises:
+            PermissionDenied: The user may neither decide about it nor made it.
+        """
+        row = get_object_or_404(BehaviorRequest.objects.select_related("agent", *_SHOWN), pk=pk)
+        if not may_undo(request.user, row):
+            raise PermissionDenied
+        try:
+            revert_request(request=row, user=user_of(request))
+        except BehaviorError as problem:
+            self.message_user(request, f"Nothing was undone: {str(problem).rstrip('.')}.", messages.ERROR)
+        else:
+            self.log_change(request, row, "undo pressed")
+            self.message_user(
+                request, f"{row.agent} behaves as before the request “{row.trait_name}”.", messages.SUCCESS
+            )
+        return HttpResponseRedirect(page_to_return_to(request, request.POST, self.url("change", row)))
+
     @console_action("retry", *DECIDING)
     def retry_view(self, request: HttpRequest, row: BehaviorRequest) -> str:
         retry_request(request=row)
@@ -398,8 +426,6 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
     @console_page("person/<str:person>/")
     def person_view(self, request: HttpRequest, person: str) -> HttpResponse:
         """Show what a person asked of agents (a key of `correction.behavior.scope.person_of`)."""
-        from correction.behavior.admin.people import person_context  # circular: its lines are drawn as the list's
-
         if not self.has_view_permission(request):
             raise PermissionDenied
         context = person_context(request, person)
@@ -460,3 +486,4 @@ extend(
     anchors=(("requests", "Requests"),),
 )
 extend(Message, "behavior.view_behaviorrequest", notes=(behavior_notes,))
+add_message_actions("behavior.view_behaviorrequest", chat_actions)

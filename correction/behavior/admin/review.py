@@ -12,7 +12,8 @@ from agents.kit.admin.access import user_of
 from agents.kit.console.home import CountUpTo
 from agents.kit.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest
 from agents.models import about_watched_agents
-from correction.behavior.admin.requests import DECIDING, change, request_panel
+from correction.behavior.admin.lines import DECIDING, change
+from correction.behavior.admin.requests import request_panel
 from correction.behavior.applying import apply_request, reject_request, reopen_request, revert_request
 from correction.behavior.models import BehaviorRequest
 

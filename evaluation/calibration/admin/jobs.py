@@ -22,6 +22,7 @@ from evaluation.admin.display import MEASURE, dimension_badge
 from evaluation.admin.jobs import newest_job
 from evaluation.calibration.agreement import OrderShown
 from evaluation.calibration.jobs import JudgeCheckRequest, parts_of, request_check, specs_to_queue
+from evaluation.calibration.models import JudgeCalibration
 from evaluation.calibration.swap_test import SwapTest
 from evaluation.models import BY_MESSAGE, Job
 from evaluation.propositions.files import PropositionError, default_dimensions
@@ -41,7 +42,7 @@ def check_page(request: HttpRequest) -> HttpResponse:
     """
     if not request.user.has_perm(VIEW):
         raise PermissionDenied
-    job_admin: Any = admin.site.get_model_admin(Job)
+    judge_admin: Any = admin.site.get_model_admin(JudgeCalibration)
     chosen = {"dimensions": [name for name in _default_dimensions() if name in BY_MESSAGE]}
     form = CheckingForm(as_query(request, CheckingForm, chosen))
 
@@ -52,7 +53,7 @@ def check_page(request: HttpRequest) -> HttpResponse:
         return reverse("admin:evaluation_job_check")
 
     return ask(
-        job_admin, request, form, title="Check a judge", verb="Check the judge", do=queue,
+        judge_admin, request, form, title="Check a judge", verb="Check the judge", do=queue,
         preview=lambda: _checking_preview(form.asked, may_ask=request.user.has_perm(MEASURE)),
         about="Can it tell agents' own words from those of others? Each agent is judged on its own messages, and on texts of others in "
         "their place. Or, as the order test: does it matter what else is asked in the same call? "
@@ -124,7 +125,7 @@ def _mean_text(mean: float | None) -> str:
 
 def _urls() -> list[URLPattern]:
     page = admin.site.admin_view(check_page)
-    return [path("evaluation/job/check/", page, name="evaluation_job_check")]
+    return [path("calibration/judgecalibration/check/", page, name="evaluation_job_check")]
 
 
 add_pages(_urls)

@@ -50,6 +50,7 @@ MEANINGS: dict[RowName, str] = {
 class JudgeAdmin(ReadOnlyAdmin[JudgeCalibration]):
     """A row is made by the first evaluation of a judge; a worker computes its figures."""
 
+    list_before_template = "admin/list_starts.html"
     ordering = ("judge", "procedure", "dimension")
 
     verdict = display.column("passport", lambda row: verdict_badge(_passport(row).verdict))

@@ -3,7 +3,7 @@
 from agents.kit.console.site import extend
 from agents.models import Agent, Import
 from evaluation.admin.display import MEASURE
-from evaluation.change.admin import changes, comparison, drift, evaluations, home, sentinel
+from evaluation.change.admin import alerts, changes, comparison, drift, evaluations, home, sentinel
 from evaluation.change.admin.baselines import (
     baseline_column,
     baseline_panel,
@@ -17,7 +17,7 @@ from evaluation.change.admin.evaluations import alerts_buttons, compare, compare
 from evaluation.change.admin.sentinel import held_panel, sentinel_cost_panel
 from evaluation.models import EvaluationRun, EvaluationSchedule
 
-__all__ = ["changes", "comparison", "drift", "evaluations", "home", "sentinel"]
+__all__ = ["alerts", "changes", "comparison", "drift", "evaluations", "home", "sentinel"]
 
 extend(
     Agent,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlencode
 
 from django.conf import settings
 from django.contrib import admin, messages
@@ -17,14 +16,21 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin.display import agent_chip
-from agents.builds import BUILD_TAGS
+from agents.builds import newest_builds
 from agents.kit.console import display
 from agents.kit.console.forms import CostPreview, ask, confirmed
 from agents.kit.console.panels import table
 from agents.kit.console.site import ReadOnlyAdmin, console_page
 from agents.kit.text.wording import counted
 from agents.models import Agent, Import, Message
-from evaluation.admin.asking import FOLDED, measuring_form, measuring_preview, refusing_files, requests_of
+from evaluation.admin.asking import (
+    FOLDED,
+    measuring_form,
+    measuring_preview,
+    refusing_files,
+    requests_of,
+    ways_to_evaluate,
+)
 from evaluation.admin.display import (
     MEASURE,
     dimension_badge,
@@ -51,7 +57,6 @@ from evaluation.runs.request import request_evaluation
 from evaluation.runs.summary import Share, shares_of
 
 BASELINE_HEADINGS = ("Dimension", "Score", "Judge", "Captured", "Evaluation")
-TAGS_READ = 1_000  # messages of an agent
 # As many as three judges leave in each dimension.
 NEWEST_BASELINES: Prefetch[Any] = Prefetch(
     "baselines", queryset=Baseline.objects.order_by("-captured_at", "-pk")[:15], to_attr="newest_baselines"
@@ -290,43 +295,18 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
 
 # -- on an import's page
 def imported_panel(request: HttpRequest, job: Import) -> SafeString:
-    """Return the evaluations that an import makes possible: of each agent that speaks in it, and of its two newest builds."""
+    """Return the evaluations that an import makes possible: of each agent that speaks in it, and of its two newest builds.
+
+    Who may write propositions is led to those of the agent, too.
+    """
     rows = []
     for agent in Agent.objects.filter(slug__in=job.result.get("spoke", ())).order_by("slug"):
-        rows.append((agent_chip(agent), _evaluations_of_builds(agent, _newest_builds(agent, job))))
+        spoken = Message.objects.filter(imported_by=job, agent=agent).exclude(tags={}).order_by("-sent_at", "-pk")
+        rules_url = ""
+        if request.user.has_perm("evaluation.change_proposition"):
+            rules_url = reverse("admin:evaluation_proposition_change", args=[agent.slug])
+        rows.append((agent_chip(agent), ways_to_evaluate(agent, newest_builds(spoken)), rules_url))
     return render_to_string("admin/change/imported.html", {"rows": rows}) if rows else SafeString("")
-
-
-def _newest_builds(agent: Agent, job: Import) -> list[str]:
-    """Return the builds of what the agent said in an import, e.g. ``build=41``, the newest first.
-
-    They are the values of the first of `BUILD_TAGS` that its newest 1,000 messages with tags have; empty where they have none.
-    """
-    spoken = Message.objects.filter(imported_by=job, agent=agent).exclude(tags={}).order_by("-sent_at", "-pk")
-    newest_tags = list(spoken.values_list("tags", flat=True)[:TAGS_READ])
-    for key in BUILD_TAGS:
-        values = [tags[key] for tags in newest_tags if key in tags]
-        if values:
-            return [f"{key}={value}" for value in dict.fromkeys(values)]
-    return []
-
-
-def _evaluations_of_builds(agent: Agent, builds: Sequence[str]) -> list[tuple[str, str]]:
-    """Return address and label of what can be evaluated: the two newest builds to compare them, all messages, the newest build.
-
-    Args:
-        builds: As ``build=41``, the newest first; empty without tags.
-    """
-    url = reverse("admin:evaluation_agent_evaluate", args=[agent.pk])
-    links = []
-    if len(builds) > 1:
-        query = urlencode({"tag": builds[0], "against": builds[1]})
-        links.append((f"{url}?{query}", f"Evaluate {builds[1]} and {builds[0]}, to compare them"))
-    links.append((url, "Evaluate all"))
-    if builds:
-        query = urlencode({"tag": builds[0]})
-        links.append((f"{url}?{query}", f"Evaluate {builds[0]}"))
-    return links
 
 
 # -- the action of the list of agents

@@ -1,26 +1,21 @@
-"""Drift over time and by position on an agent's page, and the alerts that schedules raised."""
+"""Drift over time and by position on an agent's page."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 
-from django.contrib import admin
-from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin.markers import builds
 from agents.admin.transcript import channel_url, position_url
 from agents.builds import Tag, first_said_with_tag
-from agents.kit.admin.access import user_of
-from agents.kit.alerting import alert_url
 from agents.kit.console import display
 from agents.kit.console.charts import (
     MOST_OF_A_KIND,
@@ -33,13 +28,11 @@ from agents.kit.console.charts import (
     line_chart,
     markers_of,
 )
-from agents.kit.console.forms import report_done
 from agents.kit.console.panels import table
-from agents.kit.console.site import ReadOnlyAdmin
 from agents.kit.text.wording import counted, interval_text, signed
 from agents.models import Agent
 from evaluation.admin.display import MEASURE, TONES, dimension_badge, evaluation_link, judged_by, meter
-from evaluation.calibration.admin.trust import not_usable, passport_badge, trust
+from evaluation.calibration.admin.trust import not_usable, passport_badge
 from evaluation.calibration.agreement import all_agreements
 from evaluation.calibration.labels import Key
 from evaluation.calibration.passport import passport_of, passports
@@ -47,7 +40,6 @@ from evaluation.change.admin.sentinel import judge_notices
 from evaluation.change.evidence import Judged
 from evaluation.change.history import ROLLING, History, Scored, histories
 from evaluation.change.models import Baseline, DriftAlert
-from evaluation.change.over_time import acknowledge_drifts
 from evaluation.change.position import PositionDimension, position_profile
 from evaluation.models import EvaluationRun, EvaluationSchedule
 
@@ -282,60 +274,3 @@ def _position_context(dimension: PositionDimension) -> dict[str, Any]:
         "conversations": counted(change.conversations, "conversation"),
         "reason": display.visible(change.interval_note or change.reason),
     }
-
-
-# -- alerts
-@admin.register(DriftAlert)
-class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
-    own_filters: ClassVar = {"acknowledged": ("acknowledged_at", admin.EmptyFieldListFilter)}
-    list_select_related = ("agent", "schedule", "acknowledged_by")
-    actions = ("acknowledge",)  # type: ignore[assignment]
-
-    def get_panels(self, request: HttpRequest, obj: DriftAlert) -> list[SafeString]:
-        """Return the panels of an alert: its fields, then the agent's scores until now in its dimension and by its judge, and what to do.
-
-        The second one is missing where nothing has a score any more.
-        """
-        panels = super().get_panels(request, obj)
-        judged = Judged(judge=obj.judge, procedure=obj.procedure)
-        chart = dimension_chart(request, obj.agent, obj.dimension, judged)
-        found = passports(obj.judge, obj.procedure, [obj.dimension], agent=obj.agent.slug)
-        context = {
-            "evaluation": evaluation_link(obj.evaluation_run_id),
-            "not_usable": not_usable(found),
-            "trust": trust(found, request.user),
-            "changed": display.link(
-                f"{display.page_url(obj.agent)}#change", f"what changed in {obj.agent.display_name}, and what to do"
-            ),
-            "waiting": self._acknowledge_link(request, obj),
-        }
-        if chart is not None:
-            panels.append(render_to_string("admin/change/drift/alert.html", {**context, "chart": chart}))
-        return panels
-
-    def _acknowledge_link(self, request: HttpRequest, alert: DriftAlert) -> SafeString | str:
-        """Return the way to the alert that was sent, for those who may acknowledge it; empty when there is nothing to do."""
-        if alert.acknowledged_at is not None or alert.alert_id is None:
-            return ""
-        if not self.has_acknowledge_permission(request):
-            return ""
-        url = alert_url(alert.alert_id)
-        return display.link(url, "acknowledge the alert") if url else ""
-
-    def has_acknowledge_permission(self, request: HttpRequest) -> bool:
-        if request.user.has_perm("alerts.change_alert"):
-            return True
-        return request.user.has_perm("change.change_driftalert")  # where nothing sends alerts
-
-    @admin.action(description="Acknowledge", permissions=["acknowledge"])
-    def acknowledge(self, request: HttpRequest, queryset: QuerySet[DriftAlert]) -> None:
-        done = acknowledge_drifts(queryset, user=user_of(request))
-        report_done(self, request, "alert", "acknowledged", done=done, chosen=queryset.count())
-
-    @admin.display(description="fell from, to")
-    def change(self, alert: DriftAlert) -> SafeString:
-        return format_html('<span class="pl-pair">{} → {}</span>', f"{alert.before:.1f}", meter(alert.after))
-
-    judge_mark = display.column("judge", judged_by, ordering="judge")
-
-    state = display.column("state", display.acknowledgement, ordering="acknowledged_at")

@@ -164,10 +164,10 @@ def _only_run(runs: Mapping[str, EvaluationRun]) -> int | None:
 def drift_cards(request: HttpRequest, drifts: Sequence[AgentDrift]) -> list[dict[str, Any]]:
     """Return the agents for the template, with what to do next."""
     steps = _steps_of(request, drifts)
-    return [_card(drift, steps[drift.agent.pk]) for drift in drifts]
+    return [change_card(drift, steps[drift.agent.pk]) for drift in drifts]
 
 
-def _card(drift: AgentDrift, steps: Sequence[Step]) -> dict[str, Any]:
+def change_card(drift: AgentDrift, steps: Sequence[Step] = ()) -> dict[str, Any]:
     """Return what the template of a card shows of an agent."""
     quotes = [("Baseline", drift.baseline_quote), ("Now", drift.candidate_quote)]
     dimensions = []
@@ -381,6 +381,7 @@ def change_panel(request: HttpRequest, agent: Agent) -> SafeString:
         "judge": judged_by(judged) if judged else "",
         "not_usable": not_usable(found),
         "trust": trust(found, request.user),
+        "trust_in_short": ", ".join(f"{passport.dimension} {passport.verdict}" for passport in found),
         "propositions": table(PROPOSITION_HEADINGS, rows, label="Every proposition"),
         "more": max(0, len(drift.propositions) - MOST_PROPOSITIONS),
         "changed": drift.changed,

@@ -3,9 +3,9 @@
 from agents.kit.console.site import extend
 from agents.models import Agent
 from evaluation.admin.display import MEASURE
-from evaluation.drafting.admin import jobs, propositions, review
+from evaluation.drafting.admin import chat, jobs, propositions, review
 from evaluation.drafting.admin.jobs import suggest_buttons
 
-__all__ = ["jobs", "propositions", "review"]
+__all__ = ["chat", "jobs", "propositions", "review"]
 
 extend(Agent, MEASURE, buttons=(suggest_buttons,))

@@ -26,7 +26,7 @@ from evaluation.admin.jobs import newest_job
 from evaluation.drafting.editing import NO_FOLDER, team_folder
 from evaluation.drafting.jobs import SuggestionsRequest, model_choices, queue_suggestions
 from evaluation.drafting.suggesting import suggestions_request
-from evaluation.models import Job
+from evaluation.models import Job, Proposition
 from evaluation.runs.request import refuse_judge
 
 WRITE = "evaluation.change_proposition"
@@ -42,11 +42,12 @@ def suggest_page(request: HttpRequest) -> HttpResponse:
     """Show the form of suggestions and the newest ones, then what they would cost; once that is confirmed, queue the job.
 
     Raises:
-        PermissionDenied: The user may not ask for evaluations, or not change propositions.
+        PermissionDenied: The user may not ask for evaluations; or confirms without the right to change propositions.
     """
-    if not request.user.has_perms((MEASURE, WRITE)):
+    if not request.user.has_perm(MEASURE):
         raise PermissionDenied
-    job_admin: Any = admin.site.get_model_admin(Job)
+    proposition_admin: Any = admin.site.get_model_admin(Proposition)
+    may_write = request.user.has_perm(WRITE)
     models = model_choices()
     form = SuggestingForm(as_query(request, SuggestingForm, {"model": models[0][0]} if models else {}))
 
@@ -55,14 +56,16 @@ def suggest_page(request: HttpRequest) -> HttpResponse:
         return asked.find_few_agents(MOST_AGENTS)
 
     def queue() -> str:
+        if not may_write:
+            raise PermissionDenied
         asked = form.asked
         refuse_judge(asked.model, field="model")
         queue_suggestions(agents=agents(), most=asked.max, model=asked.model, user=user_of(request))
         return reverse("admin:evaluation_job_suggest")
 
     return ask(
-        job_admin, request, form, title="Suggest propositions", verb="Suggest", do=queue,
-        preview=lambda: _suggesting_preview(agents(), form.asked.max, form.asked.model),
+        proposition_admin, request, form, title="Suggest propositions", verb="Suggest", do=queue,
+        preview=lambda: _suggesting_preview(agents(), form.asked.max, form.asked.model, may_write=may_write),
         about="A model reads each persona and suggests what to measure, with the words it comes from. Nothing is judged before you "
         "accept it.",
         back=(reverse("admin:evaluation_proposition_changelist"), "Back to the propositions"),
@@ -70,7 +73,7 @@ def suggest_page(request: HttpRequest) -> HttpResponse:
     )  # fmt: skip
 
 
-def _suggesting_preview(agents: list[Agent], most: int, model: str) -> CostPreview:
+def _suggesting_preview(agents: list[Agent], most: int, model: str, *, may_write: bool) -> CostPreview:
     """Estimate a call per agent; its tokens are a quarter of the persona's characters, and an assumption for the answer.
 
     Raises:
@@ -92,7 +95,7 @@ def _suggesting_preview(agents: list[Agent], most: int, model: str) -> CostPrevi
             ("Cost, estimated", display.money(cost, unpriced=unpriced_calls)),
         ],
         note=f"Assumed: {TOKENS_PER_SUGGESTION} tokens per suggestion. What you reject is not suggested again.",
-        why_not=_why_not_asked(model),
+        why_not=_why_not_asked(model) if may_write else "Asking for it takes the right to change propositions.",
     )
 
 
@@ -148,7 +151,7 @@ def suggest_buttons(request: HttpRequest, agent: Agent) -> list[Button]:
 
 def _urls() -> list[URLPattern]:
     page = admin.site.admin_view(suggest_page)
-    return [path("evaluation/job/suggest/", page, name="evaluation_job_suggest")]
+    return [path("evaluation/proposition/suggest/", page, name="evaluation_job_suggest")]
 
 
 add_pages(_urls)

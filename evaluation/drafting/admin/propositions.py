@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,24 +21,31 @@ from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin.display import agent_chip
+from agents.builds import newest_builds
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
 from agents.kit.console.display import Tone
+from agents.kit.console.filters import number_in
 from agents.kit.console.home import MOST_HITS, Hit, add_search
 from agents.kit.console.site import ModelAdmin, console_page
 from agents.kit.templatetags.display import register as templates
-from agents.models import Agent
+from agents.models import Agent, Message
 from agents.personas.persona import render_persona
 from evaluation import models
+from evaluation.admin.asking import ways_to_evaluate
 from evaluation.admin.display import MEASURE, dimension_badge
 from evaluation.dimensions import BY_ONE_MESSAGE, OF_PERSONA
-from evaluation.drafting.admin.proposition_form import PropositionForm
-from evaluation.drafting.editing import CHANGED, NO_FOLDER, CannotSave, Decision, decide, place_for
+from evaluation.drafting.admin.proposition_form import PropositionForm, SentenceForm, YamlForm, as_text, initial_of
+from evaluation.drafting.counting import RuleCount, count_rule, last_messages
+from evaluation.drafting.editing import CHANGED, NO_FOLDER, CannotSave, Decision, decide, place_for, team_folder
+from evaluation.drafting.offered import offered_sentences
+from evaluation.drafting.sentences import BY_NAME, Sentence, typed
 from evaluation.drafting.suggesting import find_quote
 from evaluation.drafting.trying import estimate_trial, try_proposition
 from evaluation.models import PatternTimeout
@@ -51,7 +59,7 @@ from evaluation.propositions.files import (
     own_agents_like_examples,
     propositions_for,
 )
-from evaluation.propositions.schema import AGENT_NAME, Proposition
+from evaluation.propositions.schema import AGENT_NAME, Proposition, Rule
 from evaluation.propositions.traits import FROM_A_TRAIT, with_traits
 from evaluation.windows import parse_window
 
@@ -59,8 +67,11 @@ PAGES = "admin/drafting/propositions/"
 CHARACTERS_AROUND_QUOTE = 240  # of the persona, before and after
 MOST_OTHERS = 50  # agents without propositions of their own that are listed
 TRIED_MESSAGES = 10
+MOST_OF_MESSAGE = 200  # characters of a message that fill in a sentence; the person shortens them
+NOT_IN_PHRASES = re.compile(r'["“”„]')  # they would end the phrase
 TRIED_WINDOW = parse_window("last:1000")  # of what the agent said: a trial is about how it speaks now
 TRIAL_DEADLINE = 20.0  # seconds for each call: a person waits for the page
+COUNT_PERMISSIONS = ("evaluation.change_proposition", "agents.view_message")
 TRIAL_PERMISSIONS = ("evaluation.add_evaluationrun", "agents.view_message")  # calls cost money, and messages are shown
 
 
@@ -154,7 +165,10 @@ def checked_by(proposition: Proposition) -> SafeString:
         checks = []
         for name, value in proposition.rule.checks().items():
             checks.append((name, display.visible(json.dumps(value, ensure_ascii=False))))
-        return format_html("an exact rule {}", format_html_join(" ", "<code>{}: {}</code>", checks))
+        shown = format_html_join(" ", "<code>{}: {}</code>", checks)
+        if proposition.of_ten is not None:
+            return format_html("an exact rule, in {} of 10 messages {}", proposition.of_ten, shown)
+        return format_html("an exact rule {}", shown)
     if proposition.measure:
         return format_html("a judge; offline by the statistic <code>{}</code>", proposition.measure)
     if proposition.cues is None:
@@ -293,10 +307,19 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             problems=read.problems,
             may_change=self.has_change_permission(request),
             new_url=page_url("new", owner),
+            offered=self._offered_on(request, agent, read),
+            may_add=team_folder() is not None,
+            ways=_ways_to_evaluate(request, agent, about),
             suggest_url=suggest_url,
             overview_url=self.url("changelist"),
             history_url=page_url("history", owner),
         )
+
+    def _offered_on(self, request: HttpRequest, agent: Agent | None, read: _ReadFiles) -> list[_OfferedRow]:
+        """Return the sentences that the persona suggests, for who may add them."""
+        if agent is None or read.problems or not self.has_change_permission(request):
+            return []
+        return _offered(request, agent, read.files)
 
     def _decide(self, request: HttpRequest, owner: str) -> HttpResponse:
         """Carry out ``accept=MARK``, ``reject=MARK``, ``undo=MARK``, ``retire=MARK`` or ``restore=MARK``; lead back to the propositions.
@@ -332,7 +355,9 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
     def edit_view(self, request: HttpRequest, owner: str) -> HttpResponse:
         """Show the form of a new proposition, or with ``?at=`` of one there is; POST saves, exports, or tries it as it is typed.
 
-        Where files are broken, or the proposition's file cannot be read, lead back to the agent's propositions, which say why.
+        It is shown as a sentence with blanks where one says all of it, and else as YAML; the buttons ``_yaml`` and ``_sentence`` change
+        between the two without saving. Where files are broken, or the proposition's file cannot be read, lead back to the agent's
+        propositions, which say why.
 
         Raises:
             PermissionDenied: The user may not change propositions.
@@ -343,21 +368,21 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         read = _read_files(owner)
         if read.problems:
             return HttpResponseRedirect(propositions_url(owner))
-        agent = _find_agent(owner)
-        if agent is None and owner != DEFAULT and not any(file.agent_id == owner for file in read.files):
-            raise Http404(f"There is no agent {owner!r}.")
-        entry = _entry_or_404(request, owner, read.files) if "at" in request.GET else None
-        data = request.POST if request.method == "POST" else None
+        agent, entry = _agent_and_entry(request, owner, read.files)
         try:
-            form = PropositionForm(data, owner=owner, agent=agent, entry=entry)
+            form = _form_of(request, owner, entry)
         except CannotSave as problem:
             self.message_user(request, str(problem), messages.ERROR)
             return HttpResponseRedirect(propositions_url(owner))
         trial = None
-        if data is not None and form.is_valid():
-            if "_export" in data:
-                return _download(form.as_yaml(), f"{form.cleaned_data['id']}.yaml")
-            if "_try" in data:
+        if request.method == "POST" and "_yaml" in request.POST:
+            form = _typed_as_yaml(form)
+        elif request.method == "POST" and "_sentence" in request.POST:
+            form = self._typed_as_sentence(request, form)
+        elif request.method == "POST" and form.is_valid():
+            if "_export" in request.POST:
+                return _download(form.as_yaml(), f"{form.id}.yaml")
+            if "_try" in request.POST:
                 trial = self._trial(request, form.proposition(), agent)
             else:
                 saved = self._save(request, form)
@@ -368,13 +393,45 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             f"{PAGES}edit.html",
             f"{agent or owner}: {'proposition' if entry else 'new proposition'}",
             name=_name_of(owner, agent),
+            sentence_name=agent.display_name if agent else "The agent",
             propositions_url=propositions_url(owner),
             agent=agent,
             form=form,
             entry=entry,
             trial=trial,
+            offered=_offered(request, agent, read.files) if agent is not None and entry is None else None,
+            may_add=team_folder() is not None,
             **_edit_context(request, form, agent, entry, has_trial=trial is not None),
         )
+
+    @console_page("about/<str:owner>/count/", *COUNT_PERMISSIONS, post=True)
+    def count_view(self, request: HttpRequest, owner: str) -> HttpResponse:
+        """Answer in how many of the agent's last 50 messages the rule as it is typed holds, as a piece of HTML; nothing is stored.
+
+        Raises:
+            Http404: There is no such agent or proposition.
+        """
+        owner = unquote(owner)
+        read = _read_files(owner)
+        agent, entry = _agent_and_entry(request, owner, read.files)
+        try:
+            counted = _counted(_form_of(request, owner, entry), agent)
+        except CannotSave as problem:
+            counted = _Counted(why_not=str(problem))
+        except PropositionError as problem:
+            counted = _Counted(why_not=f"Proposition files cannot be used: {problem}")
+        return render(request, f"{PAGES}count.html", {"counted": counted, "agent": agent})
+
+    def _typed_as_sentence(self, request: HttpRequest, form: PropositionForm) -> PropositionForm:
+        """Return the form of the sentence that says what is typed as YAML; the form as it is, and a message, where none does."""
+        if not isinstance(form, YamlForm) or not form.is_valid():
+            return form
+        sentence = form.sentence()
+        if sentence is None:
+            self.message_user(request, "None of the sentences says all of this: it stays YAML.", messages.WARNING)
+            return form
+        initial = initial_of(sentence) | {"source": form.cleaned_data["fields"].get("source", "")}
+        return SentenceForm(owner=form.owner, entry=form.entry, initial=initial)
 
     def _save(self, request: HttpRequest, form: PropositionForm) -> HttpResponse | None:
         """Save a proposition and return the way back; None where it cannot be, with the reasons in the form.
@@ -382,7 +439,7 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         The button ``_save`` puts it in use; any other saves it as a suggestion.
         """
         is_active = "_save" in request.POST
-        identifier, claim = form.cleaned_data["id"], form.cleaned_data["claim"]
+        identifier, claim = form.id, form.claim
         verb = "saved" if is_active else "saved as a suggestion"
         try:
             with transaction.atomic():  # the log entry first: nothing is saved without one
@@ -394,7 +451,10 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         state = "it is judged from the next evaluation on" if is_active else "it is a suggestion until you accept it"
         text = f"{identifier} is saved to {path.parent.name}/{path.name}: {state}."
         self.message_user(request, text, messages.SUCCESS)
-        return HttpResponseRedirect(f"{propositions_url(form.owner)}#proposition-{identifier}")
+        anchor = (
+            f"#proposition-{identifier}" if form.entry else ""
+        )  # after a new one the buttons to evaluate are at hand
+        return HttpResponseRedirect(propositions_url(form.owner) + anchor)
 
     def _trial(self, request: HttpRequest, proposition: Proposition, agent: Agent | None) -> dict[str, Any] | None:
         """Try a proposition and return what the template shows; None without an agent to try it on, or where a message says why not.
@@ -554,7 +614,11 @@ def _edit_context(
         entry: The proposition that is edited; None for a new one.
     """
     dimension, level = form.dimension_and_level()
-    context: dict[str, Any] = {"no_folder": NO_FOLDER}
+    context: dict[str, Any] = {"no_folder": NO_FOLDER, "may_count": agent is not None and _may_count(request)}
+    if context["may_count"]:
+        query = {"at": request.GET["at"]} if "at" in request.GET else {}
+        context["count_url"] = page_url("count", form.owner, **query)
+        context["counted"] = _counted(form, agent)
     place = place_for(owner=form.owner, dimension=dimension, level=level, entry=entry)
     if place is not None:
         context["place"] = path_shown(place.path)
@@ -564,15 +628,153 @@ def _edit_context(
         context["card"] = card_of(entry, agent, None, PatternTimeout.of([entry.proposition.id]))
     if agent is None:
         return context
-    quoted = str(form["source"].value() or "")
+    quoted = entry.proposition.quote if entry else str(request.GET.get("source", ""))
     if quoted:
         context["quoted"] = quoted_in(quoted, _persona(agent))
-    context["may_try"] = _may_try(request) and dimension in BY_ONE_MESSAGE and level == "evaluation"
+    context["may_try"] = form.is_yaml and _may_try(request) and dimension in BY_ONE_MESSAGE and level == "evaluation"
     if context["may_try"] and entry is not None and not has_trial:
         context["estimate"] = estimate_trial(
             proposition=entry.proposition, agent=agent, n=TRIED_MESSAGES, window=TRIED_WINDOW
         )
     return context
+
+
+def _agent_and_entry(
+    request: HttpRequest, owner: str, files: Sequence[LoadedFile]
+) -> tuple[Agent | None, Entry | None]:
+    """Return the agent of a page and the proposition that ``?at=`` names; None for an agent that is not there any more, and a new one.
+
+    Raises:
+        Http404: Neither agent nor file is about this owner, or there is no such proposition.
+    """
+    agent = _find_agent(owner)
+    if agent is None and owner != DEFAULT and not any(file.agent_id == owner for file in files):
+        raise Http404(f"There is no agent {owner!r}.")
+    return agent, _entry_or_404(request, owner, files) if "at" in request.GET else None
+
+
+def _form_of(request: HttpRequest, owner: str, entry: Entry | None) -> PropositionForm:
+    """Return the form that was sent, or that the proposition is shown in. The address may fill in the sentence of a new one.
+
+    Raises:
+        CannotSave: The proposition's file cannot be read.
+    """
+    if request.method == "POST":
+        form_class = YamlForm if "prop-yaml" in request.POST else SentenceForm
+        return form_class(request.POST, owner=owner, entry=entry)
+    if entry is None:
+        return SentenceForm(
+            owner=owner, entry=None, initial={**_typed_from_message(request, owner), **request.GET.dict()}
+        )
+    form = SentenceForm(owner=owner, entry=entry)
+    return form if form.sentence is not None else YamlForm(owner=owner, entry=entry)
+
+
+def _typed_from_message(request: HttpRequest, owner: str) -> dict[str, str]:
+    """Return the sentence that the agent never says what ``?from_message=`` says; empty where there is no such message to read."""
+    number = number_in(request.GET, "from_message")
+    if number is None or not request.user.has_perm("agents.view_message"):
+        return {}
+    text = Message.objects.filter(pk=number, agent__slug=owner).values_list("text", flat=True).first()
+    words = " ".join(NOT_IN_PHRASES.sub(" ", text or "").split())
+    if not words:
+        return {}
+    phrase = words[:MOST_OF_MESSAGE].rsplit(" ", 1)[0] if len(words) > MOST_OF_MESSAGE else words
+    never = BY_NAME["never"]
+    return initial_of(Sentence(never, {never.blanks[0].name: typed([phrase])}))
+
+
+def _typed_as_yaml(form: PropositionForm) -> YamlForm:
+    """Return the YAML of what is typed as a sentence; of what is saved, or an empty one, where a blank is empty."""
+    initial = {"yaml": as_text(form.cleaned_data["fields"])} if form.is_valid() else None
+    return YamlForm(owner=form.owner, entry=form.entry, initial=initial)
+
+
+# -- counts, and what the persona suggests
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """What the page says of the rule that is typed: the count, or why there is none."""
+
+    count: RuleCount | None = None
+    why_not: str = ""
+
+
+def _counted(form: PropositionForm, agent: Agent | None) -> _Counted:
+    """Count the rule that is typed, or that an unsent form is filled in with, on the agent's last 50 messages."""
+    if agent is None:
+        return _Counted(why_not="There is no agent to count on.")
+    if not form.is_bound:
+        filled = {f"{form.prefix}-{name}": form[name].value() for name in form.fields}
+        if not form.is_yaml and not form["kind"].value():
+            return _Counted(why_not="Fill in a sentence to see in how many messages it holds.")
+        form = type(form)(filled, owner=form.owner, entry=form.entry)
+    if not form.is_valid():
+        problems = [str(error) for errors in form.errors.values() for error in errors]
+        return _Counted(why_not=" ".join(problems))
+    proposition = form.proposition()
+    if proposition.rule is None:
+        return _Counted(why_not="It has no rule to count: a judge scores it. Try it on 10 messages.")
+    said = last_messages(agent)
+    if not said:
+        return _Counted(why_not=f"{agent.display_name} has said nothing yet, so there is nothing to count.")
+    return _Counted(count_rule(messages=said, rule=proposition.rule, of_ten=proposition.of_ten))
+
+
+@dataclass(frozen=True, slots=True)
+class _OfferedRow:
+    """A sentence that the persona suggests, as the page shows it.
+
+    Attributes:
+        claim: With the agent's name; empty where a blank is to be filled in first.
+        count: On the agent's last messages; None where the person may not read these, or there are none.
+        typed: The form's fields by their names in the page. `url`: of the page with these filled in.
+    """
+
+    quote: str
+    claim: str
+    count: RuleCount | None
+    typed: Mapping[str, str]
+    url: str
+
+
+def _offered(request: HttpRequest, agent: Agent, files: Sequence[LoadedFile]) -> list[_OfferedRow]:
+    """Return the sentences that the persona suggests and no proposition of the agent, in any state, says already."""
+    known = []
+    for entry in listed(agent.slug, files=files):
+        if entry.proposition.rule is not None:
+            known.append(entry.proposition.rule.checks())
+    said = last_messages(agent) if _may_count(request) else []
+    rows = []
+    for offer in offered_sentences(persona=agent.system_prompt, name=agent.display_name, known=known):
+        fields = offer.fields()
+        count = None
+        if fields is not None and said:
+            count = count_rule(messages=said, rule=Rule(**fields["rule"]), of_ten=fields.get("of_ten"))
+        typed = initial_of(offer.sentence) | {"source": offer.quote}
+        rows.append(
+            _OfferedRow(
+                quote=offer.quote,
+                claim=fields["claim"].replace(AGENT_NAME, agent.display_name) if fields else "",
+                count=count,
+                typed={f"{SentenceForm.prefix}-{name}": value for name, value in typed.items()},
+                url=page_url("new", agent.slug, **typed),
+            )
+        )
+    return rows
+
+
+def _ways_to_evaluate(request: HttpRequest, agent: Agent | None, about: Sequence[Entry]) -> list[tuple[str, str]]:
+    """Return address and label of the evaluations that ask what is in use here; none where nothing is, or for who may not evaluate."""
+    if agent is None or not request.user.has_perm(MEASURE):
+        return []
+    if not any(entry.proposition.active for entry in about):
+        return []
+    spoken = Message.objects.filter(agent=agent).order_by("-said_at")
+    return ways_to_evaluate(agent, newest_builds(spoken))
+
+
+def _may_count(request: HttpRequest) -> bool:
+    return request.user.has_perms(COUNT_PERMISSIONS)
 
 
 def _find_agent(slug: str) -> Agent | None:

@@ -112,3 +112,17 @@ def test_acknowledging_many_asks_for_a_note_first(root: Client) -> None:
     assert not Alert.objects.exclude(acknowledged_at=None).exists()
     root.post(list_of(Alert), {**chosen, "confirmed": "1", "note": "known"})
     assert list(Alert.objects.values_list("note", flat=True)) == ["known", "known"]
+
+
+def test_alerts_of_examples_are_not_listed_beside_a_team_s_own(root: Client) -> None:
+    kelly = make_agent("kelly", origin="seed")
+    raise_alert(kind="drift", about="k", title="Of Kelly", agent=kelly)
+    raise_alert(kind="judge_down", about="j", title="Of nobody")
+    assert "Of Kelly" in plain(read(root, list_of(Alert)))
+
+    raise_alert(kind="drift", about="a", title="Of Ada", agent=make_agent("ada"))
+    shown = plain(read(root, list_of(Alert)))
+    assert "Of Ada" in shown
+    assert "Of nobody" in shown
+    assert "Of Kelly" not in shown
+    assert "Of Kelly" in plain(read(root, f"{list_of(Alert)}?agent__id__exact={kelly.pk}"))

@@ -36,3 +36,34 @@ def test_alerts_are_listed_filtered_and_acknowledged_once(client: Program, ada: 
     assert client.post(f"{ALERTS}{one.pk}/acknowledge/").status_code == 409
     assert listed(client, f"{ALERTS}?acknowledged=true") == [one.pk]
     assert refused(client.get(f"{ALERTS}?kind=fire"))["kind"][0].endswith("evaluation_failed")
+
+
+def test_alerts_of_a_build_are_acknowledged_together_and_one_is_resolved_in_a_build(
+    client: Program, ada: Agent
+) -> None:
+    one = raise_alert(kind="drift", about="a", title="It fell", agent=ada, build="build=41")
+    two = raise_alert(kind="drift", about="b", title="It fell", agent=ada, build="build=41")
+    bare = raise_alert(kind="budget", about="c", title="It is used up", agent=ada)
+
+    assert listed(client, f"{ALERTS}?build=build%3D41") == [two.pk, one.pk]
+    answer = client.post(f"{ALERTS}acknowledge-build/", {"build": "build=41", "note": "on it"}, format="json")
+    assert (answer.status_code, answer.json()) == (200, {"acknowledged": 2})
+    assert listed(client, f"{ALERTS}?acknowledged=false") == [bare.pk]
+
+    answer = client.post(f"{ALERTS}{one.pk}/resolve/", {"in_build": "42"}, format="json")
+    assert (answer.status_code, answer.json()["resolved_in"], answer.json()["resolved_by"]) == (200, "build=42", "eve")
+    assert client.post(f"{ALERTS}{one.pk}/resolve/").status_code == 409
+    assert "a build after 41" in str(
+        refused(client.post(f"{ALERTS}{two.pk}/resolve/", {"in_build": "41"}, format="json"))
+    )
+    assert "acknowledge it" in str(refused(client.post(f"{ALERTS}{bare.pk}/resolve/")))
+
+
+def test_alerts_of_examples_are_listed_beside_a_team_s_own_only_by_agent(client: Program, ada: Agent) -> None:
+    kelly = make_agent("kelly", origin="seed")
+    hidden = raise_alert(kind="drift", about="k", title="It fell", agent=kelly)
+    own = raise_alert(kind="drift", about="a", title="It fell", agent=ada)
+
+    assert listed(client, ALERTS) == [own.pk]
+    assert listed(client, f"{ALERTS}?agent=kelly") == [hidden.pk]
+    assert client.get(f"{ALERTS}{hidden.pk}/").status_code == 200

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
+from django.utils.html import conditional_escape
 from pytest_django import Settings
 
 from agents.debates.debate import play
 from agents.debates.measures import Exit
 from agents.debates.models import Debate
-from agents.debates.modes import PERSPECTIVES
+from agents.debates.modes import MODES, PERSPECTIVES
 from agents.debates.report import report, talking_lines
 from agents.kit.models import owner_name
 from agents.models import Message
@@ -34,7 +36,7 @@ EXIT = Exit(ends=True, reason="max_rounds", details="round 1 of 1")
 
 def form(seats: list[Agent], **fields: Any) -> dict[str, Any]:
     usual = {"topic": TOPIC, "mode": "delphi", "rounds": "5", "poll": "on", "judge": "on"}
-    return {**usual, "agents": ", ".join(agent.slug for agent in seats), **fields}
+    return {**usual, "agents": [agent.slug for agent in seats], **fields}
 
 
 @pytest.fixture
@@ -44,7 +46,6 @@ def root() -> Client:
 
 def test_a_debate_is_started_in_the_form_and_played_round_by_round(root: Client) -> None:
     agents = seated(3)
-    assert "Devil&#x27;s advocate: " in read(root, ADD)
     answer = root.post(ADD, form(agents, next="1"))
 
     debate = Debate.objects.get()
@@ -74,7 +75,7 @@ def test_a_debate_is_started_in_the_form_and_played_round_by_round(root: Client)
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"agents": f"ada,{HOSTILE}"}, "there is no agent"),
+        ({"agents": ["ada", HOSTILE]}, f"there is no agent {HOSTILE!r}"[:30]),
         ({"mode": "expert-panel", "perspectives": " , "}, "perspectives []: allowed: at least 1"),
     ],
 )
@@ -87,6 +88,42 @@ def test_a_wrong_form_comes_back_with_the_reason_and_writes_nothing(
     assert said in plain(answer.content.decode())
     assert "<script>alert" not in answer.content.decode()
     assert not Debate.objects.exists()
+
+
+def test_each_mode_says_what_it_does_when_to_use_it_and_what_it_costs(root: Client) -> None:
+    html = read(root, ADD)
+
+    for mode in MODES.values():
+        radio = re.search(f'<input type="radio" name="mode" value="{mode.name}"[^>]*aria-describedby="([^"]+)"', html)
+        assert radio
+        card = html.split(f'id="{radio[1]}"')[1].split("</div>")[0]
+        assert all(conditional_escape(text) in card for text in (mode.about, mode.when, mode.cost))
+
+
+def test_agents_that_were_picked_stay_in_their_order_when_the_form_is_refused(root: Client) -> None:
+    ada, bob, cleo = seated(3)
+
+    html = root.post(ADD, form([cleo, ada, bob], topic="")).content.decode()
+
+    places = [html.index(f'<option value="{slug}"') for slug in ("cleo", "ada", "bob")]
+    assert places == sorted(places)
+
+
+def test_only_those_who_may_view_agents_start_a_debate() -> None:
+    without = signed_in(staff("debates.add_debate", "debates.view_debate"))
+    picks = signed_in(staff("debates.add_debate", *VIEWING, username="picks"))
+
+    assert without.get(ADD).status_code == 403
+    assert picks.get(ADD).status_code == 200
+
+
+def test_the_start_form_takes_as_many_statements_for_many_agents_as_for_one(root: Client) -> None:
+    make_agent("one", sample_lines=[])
+    few = len(queries(root, ADD))
+    for number in range(30):
+        make_agent(f"more-{number}", sample_lines=[])
+
+    assert len(queries(root, ADD)) == few
 
 
 @pytest.mark.parametrize(
@@ -197,4 +234,4 @@ def test_a_page_of_ten_rounds_takes_as_many_queries_as_two(root: Client) -> None
     rounds = [[says(seat, "yes", 0.7) for seat in range(1, 4)] for _ in range(11)]
     few, many = make_debate(rounds[:3], slug="few"), make_debate(rounds, slug="many")
 
-    assert len(queries(root, page_of(many))) == len(queries(root, page_of(few))) <= 13
+    assert len(queries(root, page_of(many))) == len(queries(root, page_of(few))) <= 14

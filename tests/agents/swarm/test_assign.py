@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agents.kit.refusals import Refused
-from agents.swarm.assign import SwarmRefused, SwarmRequest, assign_swarms, save_swarm
+from agents.swarm.assign import MOST_PHASES, SwarmRefused, SwarmRequest, assign_swarms, save_phase, save_swarm
 from agents.swarm.food import ensure_food_swarms
 from agents.swarm.intents import intents, swarms_for
 from agents.swarm.models import Swarm, SwarmPhase
@@ -19,7 +19,6 @@ from tests.factories import make_agent
 pytestmark = pytest.mark.django_db
 PHASE: dict[str, Any] = {"name": "voice", "phase": "pre", "order": 1, "prompt": "Say how the person talks."}
 GOOD: dict[str, Any] = {"name": "personality", "intents": ["general"], "tools": ["log"], "phases": [PHASE]}
-NO_PHASES = {"phases-TOTAL_FORMS": "0", "phases-INITIAL_FORMS": "0"}
 # Changes of a good swarm, the field that is named, and what the sentence says.
 CASES: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
     ({"intents": ["small_talk"]}, "intents", ("'small_talk'", "general", "food_log", "kpi_remaining")),
@@ -62,7 +61,7 @@ def test_page_and_route_refuse_the_same_field_of_a_swarm(
     Swarm.objects.create(name="taken", intents=["food_log"])
     asked, user = {**GOOD, **change}, superuser()
     typed = {name: json.dumps(value) if isinstance(value, list) else value for name, value in asked.items()}
-    typed |= {"post_executor": asked.get("post_executor", "combined"), **NO_PHASES}
+    typed |= {"post_executor": asked.get("post_executor", "combined")}
 
     by_route = refused(program(user).post("/api/swarms/", asked))
     page = signed_in(user).post("/admin/swarm/swarm/add/", typed)
@@ -97,6 +96,22 @@ def test_what_stays_the_same_leaves_no_entry_in_the_history() -> None:
 
     history: Any = SwarmPhase.history
     assert list(history.order_by("history_id").values_list("order", "version")) == [(1, 1), (2, 1)]
+
+
+def test_one_phase_is_saved_without_the_others() -> None:
+    swarm = save_swarm(GOOD)
+    voice = swarm.phases.get()
+
+    core = save_phase({**PHASE, "name": "core", "phase": "main"}, swarm=swarm)
+    save_phase({**PHASE, "prompt": "Say it shortly."}, swarm=swarm, phase=voice)
+
+    assert [(phase.name, phase.version) for phase in swarm.phases.all()] == [("voice", 2), ("core", 1)]
+    with pytest.raises(SwarmRefused, match="name: 'voice' is in use; allowed: another name"):
+        save_phase(PHASE, swarm=swarm, phase=core)
+    for number in range(MOST_PHASES - 2):
+        swarm.phases.create(name=f"more-{number}", phase="post", order=number, prompt="Be brief.")
+    with pytest.raises(SwarmRefused, match=f"at most {MOST_PHASES}"):
+        save_phase({**PHASE, "name": "one-more"}, swarm=swarm)
 
 
 def test_two_swarms_for_one_intent_of_an_agent_are_refused() -> None:

@@ -15,13 +15,16 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from agents.chat import ask, begin_chat
 from agents.erasure import ERASED, find_outsider, find_user, forget
+from agents.kit.models import owner_name
 from agents.models import Agent, Channel, Message, Run
 from agents.swarm.models import DialogEntry, DialogState, DialogSummary, Swarm, SwarmTurn, UserPreferences
 from agents.swarm.phases import ensure_default_swarm
 from agents.swarm.state import Entry, add_quoted, entries, updating
+from agents.turn.orchestrator import run_turn
 from tests.api_client import Program, program, refused
-from tests.console import list_of, page_of, plain, read, signed_in, staff, superuser, viewer
+from tests.console import HOSTILE, list_of, page_of, plain, read, signed_in, staff, superuser, viewer
 from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
 
@@ -310,21 +313,74 @@ def test_a_summary_that_fails_is_said_in_the_trace(ada: Agent, tmp_path: Path, l
     assert "summary: messages up to" in shown
 
 
-def test_what_a_swarm_did_is_shown_with_differences_and_refusals(ada: Agent) -> None:
-    row = SwarmTurn.objects.create(
-        agent=ada,
-        channel=make_channel(),
-        intent="general",
-        draft="It costs 40 euros.",
-        polished="It is 40 euros.",
-        rejected=[{"phase": "post", "text": "It costs 50 euros.", "why": "it changes the number 40"}],
+def test_the_list_of_turns_says_what_a_swarm_did(ada: Agent) -> None:
+    rejected = [{"phase": "post", "text": "It costs 50 euros.", "why": "it changes the number 40"}]
+    SwarmTurn.objects.create(agent=ada, channel=make_channel(), draft="It costs 40 euros.", rejected=rejected)
+
+    assert "polish refused" in plain(read(signed_in(superuser("d")), list_of(SwarmTurn)))
+
+
+def test_the_dialog_state_stands_beside_a_chat_and_is_followed(ada: Agent) -> None:
+    ensure_default_swarm().agents.add(ada)
+    chat, root = begin_chat(ada), signed_in(superuser("c"))
+    run = ask(ada, chat, "How much ibuprofen should I take?")
+    url = page_of(chat, "chat")
+    before_answer = read(root, url)
+    run_turn(run, owner=owner_name())
+    answered = read(root, url)
+    seen = read(root, f"{url}?progress=1")
+    with updating(ada, chat) as state:
+        add_quoted(
+            state, "facts", [Entry(text="takes ibuprofen", position=1, quote="ibuprofen")], list(chat.messages.all())
+        )
+    DialogSummary.objects.create(
+        agent=ada, channel=chat, from_position=1, to_position=1, status="failed", error="malformed: no JSON"
     )
 
-    page = read(signed_in(superuser("c")), page_of(row))
+    assert "What it remembers" in before_answer
+    assert "The question that waits" in answered
+    assert "How much does the person who takes it weigh?" in plain(answered.partition('id="beside-state"')[2])
+    assert read(root, f"{url}?progress=1") != seen, "the page fetches what changed"
+    assert "malformed: no JSON" in plain(read(root, url))
 
-    assert "<ins>is" in page
-    assert "it changes the number 40" in plain(page)
-    assert "polish refused" in plain(read(signed_in(superuser("d")), list_of(SwarmTurn)))
+
+def test_a_chat_shows_no_state_without_a_swarm_or_to_who_may_not_view_it(ada: Agent) -> None:
+    chat = begin_chat(ada)
+    ask(ada, chat, "Good morning.")
+    root, url = signed_in(superuser("c")), page_of(chat, "chat")
+    without_swarm = read(root, url)
+    ensure_default_swarm().agents.add(ada)
+    blind = staff("agents.view_agent", "agents.view_channel", "agents.view_message")
+
+    assert "beside-state" not in without_swarm
+    assert "beside-state" in read(root, url)
+    assert "beside-state" not in read(signed_in(blind), url)
+
+
+def test_hostile_text_in_a_dialog_state_is_shown_and_never_run(ada: Agent) -> None:
+    ensure_default_swarm().agents.add(ada)
+    chat = begin_chat(ada)
+    ask(ada, chat, HOSTILE)
+    state = DialogState.objects.create(
+        agent=ada,
+        channel=chat,
+        position=1,
+        pending={"question": HOSTILE},
+        preferences={HOSTILE: HOSTILE},
+        last_tool={"name": HOSTILE},
+    )
+    state.entries.create(kind="facts", text=HOSTILE, quote=HOSTILE, position=1, author=HOSTILE, pinned=True)
+    values = {"from_position": 1, "to_position": 1, "text": HOSTILE}
+    DialogSummary.objects.create(agent=ada, channel=chat, status="completed", **values)
+    DialogSummary.objects.create(agent=ada, channel=chat, status="failed", error=HOSTILE, **values | {"to_position": 2})
+    rejected = [{"phase": HOSTILE, "text": HOSTILE, "why": HOSTILE}]
+    SwarmTurn.objects.create(agent=ada, channel=chat, run=Run.objects.get(), intent=HOSTILE, rejected=rejected)
+    root = signed_in(superuser("c"))
+
+    for page in (page_of(chat, "chat"), page_of(state)):
+        html = read(root, page)
+        assert HOSTILE not in html
+        assert html.count("&lt;script&gt;") >= 8
 
 
 def test_a_conversation_says_beside_each_message_what_the_swarm_did_with_it(ada: Agent) -> None:
@@ -362,6 +418,7 @@ def test_a_persons_words_go_from_states_summaries_turns_and_preferences(ada: Age
         calibration={"reading": {"facts": [{"text": "peanut allergy", "quote": SAID}]}},
         draft=f"You said: {SAID} So take the other one.",
         rejected=[{"phase": "post", "text": SAID, "why": "it drops"}],
+        steps=[{"kind": "post", "call": "post", "phases": [{"name": "voice"}], "outcome": "refused", "text": SAID}],
         milliseconds={"pre": 3},
     )
 
@@ -371,7 +428,10 @@ def test_a_persons_words_go_from_states_summaries_turns_and_preferences(ada: Age
     assert [state.channel for state in DialogState.objects.all()] == [other]
     assert not DialogEntry.objects.exists()
     assert not DialogSummary.objects.exists()
-    assert "peanut" not in json.dumps([turn.calibration, turn.draft, turn.rejected])
+    assert "peanut" not in json.dumps([turn.calibration, turn.steps, turn.draft, turn.rejected])
+    assert [(step["call"], step["outcome"], step["phases"][0]["name"]) for step in turn.steps] == [
+        ("post", "refused", "voice")
+    ]
     assert (turn.milliseconds, turn.draft, turn.rejected[0]["phase"]) == ({"pre": 3}, ERASED, "post")
 
 

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils.html import conditional_escape
 from pytest_django import Settings
 
 from evaluation.experiments.models import Experiment
-from evaluation.experiments.request import ExperimentRequest
+from evaluation.experiments.request import ExperimentRequest, scenario_cards
 from tests.api_client import program
-from tests.console import confirm, signed_in, superuser
+from tests.console import confirm, read, signed_in, staff, superuser
 from tests.doors import CommandDoor, Door, PageDoor, RouteDoor
 from tests.evaluation.experiments.test_api import SCENARIO
+from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
 PAGE, ROUTE, SHIPPED = "/admin/experiments/experiment/add/", "/api/experiments/", "gate-on-off"
@@ -89,3 +91,50 @@ def test_the_help_of_a_field_is_the_same_at_every_door(doors: list[Door]) -> Non
     assert {name: route[name] for name in command if name in route} == {n: t for n, t in command.items() if n in route}
     assert {name: route[name] for name in page if name in route} == {n: t for n, t in page.items() if n in route}
     assert set(page) - set(route) == {"file"}
+
+
+def test_agents_that_are_picked_play_instead_of_the_cast() -> None:
+    for slug in ("ada", "bob", "cleo"):
+        make_agent(slug)
+
+    confirm(signed_in(superuser()), PAGE, shipped=SHIPPED, agents=["cleo", "ada", "bob"], scale="1")
+
+    experiment = Experiment.objects.get()
+    assert experiment.scenario["cast"] == ["cleo", "ada", "bob"]
+    assert experiment.environments.filter(arm="with-gate").count() == 3
+
+
+@pytest.mark.parametrize(
+    ("asked", "parts"),
+    [
+        ({"agents": ["ada"]}, ("ada", "allowed: at least 2")),
+        ({"agents": ["ada", "nobody"]}, ("'nobody'", "ada")),
+        ({"agents": ["ada", "bob"], "shipped": "swarm-on-off"}, ("swarm-on-off", "allowed: none, or")),
+    ],
+)
+def test_agents_that_cannot_play_it_are_refused_by_name(asked: dict[str, Any], parts: tuple[str, ...]) -> None:
+    user = superuser()
+    make_agent("ada")
+    make_agent("bob")
+    for door in (
+        PageDoor(signed_in(user), PAGE, {"shipped": SHIPPED}),
+        RouteDoor(program(user), ROUTE, {"shipped": SHIPPED}),
+    ):
+        field, sentence = door.refusal(asked)
+        assert (field, [part for part in parts if part not in sentence]) == ("agents", []), sentence
+
+
+def test_each_scenario_says_what_it_asks_whom_it_takes_and_what_it_costs() -> None:
+    html = read(signed_in(superuser()), PAGE)
+
+    for card in scenario_cards():
+        assert f'name="shipped" value="{card.value}"' in html
+        assert all(conditional_escape(text) in html for text in (card.title, card.about, card.when, card.cost))
+
+
+def test_only_those_who_may_view_agents_are_asked_to_pick_some() -> None:
+    without = read(signed_in(staff("experiments.add_experiment")), PAGE)
+    picks = read(signed_in(staff("experiments.add_experiment", "agents.view_agent", username="picks")), PAGE)
+
+    assert 'name="agents"' not in without
+    assert 'name="agents"' in picks

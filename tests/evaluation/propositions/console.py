@@ -32,13 +32,21 @@ def filled_in(html: str) -> dict[str, str]:
     sent = {}
     for tag in re.findall(r"<input[^>]*>", form):
         result = {key: unescape(value) for key, value in re.findall(r'([\w-]+)="([^"]*)"', tag)}
-        if not re.search(r"\sdisabled[\s>]", tag) and (result["type"] != "checkbox" or " checked" in tag):
+        is_switch = result["type"] in ("checkbox", "radio")
+        if not re.search(r"\sdisabled[\s>]", tag) and (not is_switch or " checked" in tag):
             sent[result["name"]] = result.get("value", "on" if result["type"] == "checkbox" else "")
     for name, inside in re.findall(r'<textarea[^>]*name="([\w-]+)"[^>]*>(.*?)</textarea>', form, re.DOTALL):
         sent[name] = unescape(inside).strip()
     for name, inside in re.findall(r'<select[^>]*name="([\w-]+)"[^>]*>(.*?)</select>', form, re.DOTALL):
         sent[name] = (re.findall(r'value="([^"]*)"[^>]*selected', inside) or [""])[0]
     return sent
+
+
+def write(client: Client, url: str, button: str = "_save", **typed: str) -> str:
+    """As `change`, on the tab with the YAML."""
+    as_yaml = client.post(url, {**filled_in(read(client, url)), "_yaml": ""}).content.decode()
+    shown = as_yaml if 'name="_sentence"' in as_yaml else read(client, url)
+    return str(client.post(url, {**filled_in(shown), **named(typed), button: ""}, follow=True).content.decode())
 
 
 def change(client: Client, url: str, button: str = "_save", **typed: str) -> str:

@@ -17,7 +17,7 @@ from tests.console import HOSTILE, Browser, list_of, plain, read, signed_in, sta
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import make_ada
 from tests.evaluation.judging import entry
-from tests.evaluation.propositions.console import EDITOR, TRIAL, ada, change, filled_in, url_of
+from tests.evaluation.propositions.console import EDITOR, TRIAL, ada, change, filled_in, url_of, write
 from tests.factories import MONDAY, talk
 from tests.llm_server import LLMServer
 
@@ -26,7 +26,8 @@ pytestmark = pytest.mark.django_db
 
 # -- writing and changing
 def test_a_new_proposition_gets_an_id_of_its_claim_and_is_judged(root: Client, team: PropositionFolder) -> None:
-    html = change(root, url_of("new"), claim="{{agent_name}} stays dry", weight="1.5", supports="to be fair\n\n/dry+/")
+    typed = "claim: '{{agent_name}} stays dry'\nweight: 1.5\ncues: {supports: [to be fair, /dry+/]}\n"
+    html = write(root, url_of("new"), yaml=typed)
 
     path = team.path / "adherence" / "ada.yaml"
     assert "ada-stays-dry is saved to" in plain(html)
@@ -60,21 +61,17 @@ def test_saving_what_was_not_changed_leaves_the_file_byte_for_byte(root: Client,
     assert path.read_text() == before
 
 
-def test_a_rule_is_typed_comes_back_so_and_is_taken_away_again(root: Client, team: PropositionFolder) -> None:
-    rule = "max_words: 5\r\nno_emoji: true\r\nonly: {numbers: '9:00 to 17:30', links: ''}"
-    change(root, url_of("new"), claim="{{agent_name}} is brief", id="brief", rule=rule)
+def test_yaml_is_typed_comes_back_so_and_a_rule_is_taken_away_again(root: Client, team: PropositionFolder) -> None:
+    rule = "rule:\r\n  max_words: 5\r\n  only: {numbers: '9:00 to 17:30', links: ''}"
+    write(root, url_of("new"), yaml=f"id: brief\r\nclaim: '{{{{agent_name}}}} is brief'\r\n{rule}\r\n")
     path = team.path / "adherence" / "ada.yaml"
-    change(root, url_of("edit", name="brief"), weight="2")
+    shown = filled_in(read(root, url_of("edit", name="brief")))
+    write(root, url_of("edit", name="brief"), yaml=f"{shown['prop-yaml']}\nweight: 2\n")
     [proposition] = load_file(path).propositions
     assert proposition.weight == 2
     assert proposition.rule is not None
-    assert proposition.rule.checks() == {
-        "max_words": 5,
-        "no_emoji": True,
-        "only": {"numbers": "9:00 to 17:30", "links": ""},
-    }
-    sent = filled_in(read(root, url_of("edit", name="brief"))) | {"prop-rule": "", "_save": ""}
-    root.post(url_of("edit", name="brief"), sent)
+    assert proposition.rule.checks() == {"max_words": 5, "only": {"numbers": "9:00 to 17:30", "links": ""}}
+    write(root, url_of("edit", name="brief"), yaml="id: brief\nclaim: '{{agent_name}} is brief'\n")
 
     assert load_file(path).propositions[0].rule is None
 
@@ -82,15 +79,21 @@ def test_a_rule_is_typed_comes_back_so_and_is_taken_away_again(root: Client, tea
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
-        ({"claim": ""}, "This field is required"),
-        ({"rule": "max_words: 5", "supports": "dry"}, "rule stands alone"),
-        ({"rule": "only: {prices: 5 dollars}"}, "unknown guard 'prices'; allowed: form, links"),
+        ("", "This field is required"),
+        ("- a", "line 1: expected a mapping"),
+        ("claim: &a x\nid: *a", "line 2: not valid YAML: aliases are not allowed"),
+        ("claim: [", "not valid YAML"),
+        ("1: 2", "claim"),
+        ("claim: c\nid: [a]", "id"),
+        ("claim: c\nrule: {max_words: 5}\ncues: {supports: [dry]}", "rule stands alone"),
+        ("claim: c\nrule: {only: {prices: 5 dollars}}", "unknown guard 'prices'; allowed: form, links"),
+        ("claim: c\nof_ten: 3", "of_ten says in how many of 10 messages a rule should hold"),
     ],
 )
 def test_what_the_loader_refuses_is_said_and_nothing_is_saved(
-    root: Client, team: PropositionFolder, typed: dict[str, str], message: str
+    root: Client, team: PropositionFolder, typed: str, message: str
 ) -> None:
-    html = change(root, url_of("new"), **{"claim": "{{agent_name}} is dry", **typed})
+    html = write(root, url_of("new"), yaml=typed)
 
     assert message in plain(html)
     assert 'role="alert"' in html
@@ -104,7 +107,7 @@ def test_without_a_folder_of_ones_own_it_can_only_be_exported(root: Client, prop
 
     assert "No folder for propositions of your own is set" in plain(html)
     assert 'name="_save"' not in html
-    answer = root.post(url_of("new"), {"prop-claim": "{{agent_name}} is dry", "prop-id": "dry", "_export": ""})
+    answer = root.post(url_of("new"), {"prop-yaml": "{id: dry, claim: '{{agent_name}} is dry'}", "_export": ""})
     assert answer["Content-Disposition"] == 'attachment; filename="dry.yaml"'
     path = propositions.write("adherence/dry.yaml", answer.content.decode())
     assert [(p.id, p.active) for p in load_file(path).propositions] == [("dry", True)]
@@ -118,13 +121,13 @@ def test_an_editor_without_the_right_to_evaluate_only_saves(team: PropositionFol
     team.claims("adherence/ada.yaml", "dry")
     editor = signed_in(staff(*EDITOR))
     assert 'name="_try"' not in read(editor, url_of("edit", name="dry"))
-    assert editor.post(url_of("new"), {"prop-claim": "{{agent_name}} is x", "_try": ""}).status_code == 403
-    assert "is saved" in change(editor, url_of("edit", name="dry"), claim="{{agent_name}} is bone dry")
+    assert editor.post(url_of("new"), {"prop-yaml": "claim: x", "_try": ""}).status_code == 403
+    assert "is saved" in write(editor, url_of("edit", name="dry"), yaml="{id: dry, claim: bone dry}")
 
 
 def test_who_may_not_view_messages_tries_nothing(team: PropositionFolder) -> None:
     talk(ada(), ["The secret."])
-    team.write("adherence/ada.yaml", "propositions:\n- {id: brief, claim: c, rule: {max_words: 2}}\n")
+    team.write("adherence/ada.yaml", "propositions:\n- {id: brief, claim: c, rule: {min_words: 2}}\n")
     half = signed_in(staff(*EDITOR, TRIAL[0]))
     assert 'name="_try"' not in read(half, url_of("edit", name="brief"))
     typed = {**filled_in(read(half, url_of("edit", name="brief"))), "_try": ""}
@@ -141,7 +144,7 @@ def test_strangers_see_nothing_and_forms_from_elsewhere_are_refused(team: Propos
 
     assert {stranger.get(url).status_code for url in urls} == {403}
     for client in (stranger, elsewhere):
-        sent = {"prop-claim": "x", "_save": "", "accept": "x"}
+        sent = {"prop-yaml": "claim: x", "_save": "", "accept": "x"}
         assert {client.post(url, sent).status_code for url in urls[:3]} == {403}
 
 
@@ -155,7 +158,8 @@ def test_an_address_of_nothing_is_not_found(root: Client, team: PropositionFolde
 # -- trying on ten messages
 def test_trying_says_before_what_it_costs_and_after_what_it_scored(root: Client, team: PropositionFolder) -> None:
     talk(make_ada("bob", display_name="Bob"), ["not hers"])
-    team.write("adherence/ada.yaml", "propositions:\n- {id: brief, claim: c, rule: {max_words: 2}}\n")
+    rule = "{max_words: 2, max_characters: 1000}"
+    team.write("adherence/ada.yaml", f"propositions:\n- {{id: brief, claim: c, rule: {rule}}}\n")
     assert "has said nothing yet" in plain(read(root, url_of("edit", name="brief")))
     [message, *_] = talk(ada(), ["Hello there.", f"Far too many words {HOSTILE}"])
     before = plain(read(root, url_of("edit", name="brief")))
@@ -173,7 +177,7 @@ def test_trying_says_before_what_it_costs_and_after_what_it_scored(root: Client,
 
 def test_what_is_typed_is_tried_and_not_saved(root: Client, team: PropositionFolder) -> None:
     talk(ada(), ["Hello there.", "One two three."])
-    html = change(root, url_of("new"), "_try", claim="{{agent_name}} is brief", rule="max_words: 2")
+    html = write(root, url_of("new"), "_try", yaml="claim: '{{agent_name}} is brief'\nrule: {max_words: 2}\n")
 
     assert "2 scored" in plain(html)
     assert "max_words: 2" in html

@@ -1,4 +1,4 @@
-// Says that files are too large before they are sent; the server says it again.
+// Sends files as soon as they are chosen. Says before that they are too large; the server says it again.
 (() => {
   "use strict";
   const input = document.querySelector("input[data-most-bytes]");
@@ -9,5 +9,6 @@
     const wrong = size > Number(input.dataset.mostBytes) ? `These files are larger than ${input.dataset.most} together.` : "";
     problem.textContent = wrong;
     input.setCustomValidity(wrong);
+    if (!wrong && input.files.length) input.form.requestSubmit();
   });
 })();

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from html import unescape
-
 import pytest
 from django.contrib.auth.models import User
 
@@ -12,7 +9,7 @@ from agents.admin.personas import AgentForm
 from agents.models import Agent, PersonaVersion
 from agents.personas.persona import save_persona
 from agents.transcripts.imports.personas import NotImported, import_uploaded
-from tests.agents.transcripts.imports.uploading import ADD, PERSONA, file, lines, somebody
+from tests.agents.transcripts.imports.uploading import ADD, PERSONA, file, held, lines, somebody
 from tests.console import plain, signed_in, staff
 
 pytestmark = pytest.mark.django_db
@@ -43,10 +40,11 @@ def test_personas_are_imported_together_and_one_that_was_edited_stays_unless_res
 def test_the_form_imports_personas_and_says_what_became_of_each() -> None:
     client = signed_in(somebody())
     files = [file(PERSONA, "guide.yaml"), file("# The Ghost\nYou are a ghost.", "ghost.md")]
-    html = plain(client.post(ADD, {"files": files, "personas": "1"}, follow=True).content.decode())
+    page = client.post(ADD, {"files": files}).content.decode()
+    html = plain(client.post(ADD, {"personas": "1", **held(page)}, follow=True).content.decode())
     assert "Harbour Guide: new" in html
     assert "The Ghost: new" in html
-    answer = signed_in(staff("agents.add_message", username="op")).post(ADD, {"files": file(CARD), "personas": "1"})
+    answer = signed_in(staff("agents.add_message", username="op")).post(ADD, {"files": file(CARD, "card.json")})
     assert "that needs agents.add_agent" in answer.content.decode()
 
 
@@ -86,18 +84,17 @@ def test_no_agent_has_the_id_that_stands_for_everybody() -> None:
 
 def test_the_preview_shows_personas_and_imports_the_same_files() -> None:
     client = signed_in(somebody())
-    page = client.post(ADD, {"preview": "1", "files": [file(PERSONA, "guide.yaml")]}).content.decode()
+    page = client.post(ADD, {"files": [file(PERSONA, "guide.yaml")]}).content.decode()
     assert "Dry and exact." in page
     assert not Agent.objects.exists()
 
-    held = {name: unescape(re.search(rf'name="{name}" value="([^"]*)"', page)[1]) for name in ("name", "content")}  # type: ignore[index]
-    client.post(ADD, {"personas": "1", **held})
+    client.post(ADD, {"personas": "1", **held(page)})
     assert Agent.objects.get().system_prompt.startswith("You are the harbour guide.")
 
 
 def test_a_preview_names_a_bad_file_and_one_that_came_back_damaged() -> None:
     client = signed_in(somebody())
-    page = client.post(ADD, {"preview": "1", "files": [file("slug: [", "guide.yaml")]}).content.decode()
+    page = client.post(ADD, {"files": [file("slug: [", "guide.yaml")]}).content.decode()
     assert "Nothing was stored: guide.yaml" in page
 
     page = client.post(ADD, {"personas": "1", "name": "guide.yaml", "content": "A"}).content.decode()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from html import unescape
 from html.parser import HTMLParser
 from typing import Any
 
@@ -32,6 +34,16 @@ ADD = "/admin/agents/import/add/"
 def lines(*said: tuple[str, str], **more: Any) -> str:
     """JSON Lines of (speaker, text)."""
     return "".join(json.dumps({"speaker": who, "text": text, **more}) + "\n" for who, text in said)
+
+
+def support_log(tickets: int = 26) -> str:
+    """A CSV file of customers, one a ticket, and of nora, who answers in all of them; its times have no zone."""
+    rows = ["time,author,ticket,build,message"]
+    for number in range(tickets):
+        build = 41 if 2 * number < tickets else 42
+        rows.append(f"2026-11-01 08:{number:02},customer {number},T{number},{build},Where is order {number}?")
+        rows.append(f"2026-11-01 09:{number:02},nora,T{number},{build},It left this morning.")
+    return "\n".join(rows) + "\n"
 
 
 def file(text: str | bytes, name: str = "talk.jsonl") -> SimpleUploadedFile:
@@ -71,6 +83,12 @@ def upload(client: Client, *files: SimpleUploadedFile) -> Import:
     job: Import = Import.objects.latest("pk")
     assert answer["Location"] == reverse("admin:agents_import_change", args=[job.pk])
     return job
+
+
+def held(page: str) -> dict[str, list[str]]:
+    """The files and imports that the preview of personas holds, as its button sends them."""
+    names = ("name", "content", "import")
+    return {name: [unescape(value) for value in re.findall(rf'name="{name}" value="([^"]*)"', page)] for name in names}
 
 
 class _Form(HTMLParser):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 from pytest_django.plugin import DjangoDbBlocker
 
 from agents.alerts.models import Alert
-from agents.models import Agent
+from agents.alerts.resolving import resolve
+from agents.models import Agent, Message
 from evaluation.change.models import DriftAlert
 from evaluation.change.over_time import look_for_drift, next_to_look_at
 from evaluation.change.series import series_of
@@ -57,6 +58,21 @@ def days(
         assert schedules.work_one(owner="test")
 
 
+def days_of_build(
+    schedule: EvaluationSchedule,
+    agent: Agent,
+    first: int,
+    scores: Sequence[tuple[int, ...]],
+    build: str,
+    **fields: Any,
+) -> None:
+    """The same for days whose messages carry the tag of a build."""
+    for number, day_scores in enumerate(scores):
+        run = measured_day(schedule, agent, first + number, day_scores[: 5 + number % 2], **fields)
+        Message.objects.filter(evaluation_scores__evaluation_run=run).update(tags={"build": build})
+        assert schedules.work_one(owner="test")
+
+
 def look_at_all() -> None:
     while schedules.work_one(owner="test"):
         pass
@@ -98,6 +114,22 @@ def test_a_lasting_fall_is_reported_to_people_log_and_sentry(
     assert "secret" not in caplog.text
     for run in EvaluationRun.objects.all():
         assert look_for_drift(run) == [], "it is reported once"
+
+
+def test_a_lasting_fall_reopens_the_alert_in_the_build_after_the_one_that_resolved_it(
+    ada: Agent, nightly: EvaluationSchedule
+) -> None:
+    days_of_build(nightly, ada, 14, [LOW] * 6, "41")
+    alert = Alert.objects.get()
+    assert alert.build == "build=41"
+    resolve(alert, in_build="42", user=None)
+    days_of_build(nightly, ada, 20, [GOOD] * 14, "42", persona_digest="p2")  # the fix is a new persona
+    assert Alert.objects.get().acknowledged_at is not None
+    days_of_build(nightly, ada, 34, [LOW] * 6, "43", persona_digest="p2")
+
+    alert.refresh_from_db()
+    assert (alert.acknowledged_at, alert.back_in) == (None, "build=43")
+    assert list(DriftAlert.objects.values_list("alert_id", flat=True)) == [alert.pk] * 2
 
 
 def test_a_look_that_crashed_is_made_again(
