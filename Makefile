@@ -78,9 +78,10 @@ screenshots: $(VENV)/.dev ## photograph the main pages with the demo's data into
 e2e-local: $(VENV)/.dev ## measure one agent with a real small model on this machine (downloads about 200 MB)
 	@$(BIN)/python -m tests.local_model
 
-audit: $(VENV)/.dev ## ask the public advisory database about every locked dependency (needs the network)
+audit: $(VENV)/.dev ## ask OSV about every locked dependency (needs the network; OSV_URL=… for a mirror)
 	@$(BIN)/python -m pip install --quiet pip-audit
-	@$(BIN)/pip-audit --strict --requirement requirements.lock --require-hashes --disable-pip
+	@$(BIN)/pip-audit --strict --requirement requirements.lock --require-hashes --disable-pip \
+	  --vulnerability-service osv $(if $(OSV_URL),--osv-url $(OSV_URL))
 
 lock: $(VENV)/.dev ## resolve the dependencies anew
 	@$(BIN)/python -m pip install --quiet uv
