@@ -221,7 +221,7 @@ def test_a_round_in_which_all_fail_ends_the_debate_as_failed(
     debate = debated(2, poll=poll)
 
     assert (debate.status, debate.exit_reason) == ("failed", "")
-    assert debate.error.startswith(f"no seat answered {words} (ada: the model call failed: rejected")
+    assert debate.error.startswith(f"no seat answered {words} (Ada: the model call failed: rejected")
     last = debate.rounds.order_by("number").last()
     assert last is not None
     assert last.statistics["answers"] == 0
@@ -241,7 +241,7 @@ def test_an_agent_that_leaves_during_the_debate_fails_its_rounds_only() -> None:
 
     assert debate.status == "completed"
     turn = debate.turns.get(round=2, seat__number=2)
-    assert (turn.status, turn.error) == ("failed", "Bob is inactive; allowed: active agents")
+    assert (turn.status, turn.error) == ("failed", "agent 'bob' is inactive; allowed: active agents")
 
 
 def test_an_agent_in_another_turn_is_waited_for_or_given_up() -> None:
