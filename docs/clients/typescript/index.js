@@ -58,16 +58,13 @@ export class Client {
     let answer;
     try {
       answer = await this.#request("POST", "/api/quality-checks/", body, seconds, crypto.randomUUID());
+      if (!answer?.verdict) throw new Refused("this is no answer of Plumbline's gate; is the address right?", 200);
     } catch (error) {
       if (!(error instanceof PlumblineError)) throw error;
       const refused = error instanceof Refused;
       if (refused) this.#log.error(`Plumbline refuses this, nothing is checked: ${error.message}`);
       else this.#log.warn(`unchecked: ${error.message}`);
       return { verdict: "unchecked", reason: error.message, refused, answer: {} };
-    }
-    if (!answer?.verdict) {
-      const reason = `this is no answer of Plumbline's gate: ${JSON.stringify(answer).slice(0, 100)}`;
-      return { verdict: "unchecked", reason, refused: true, answer: {} };
     }
     if (answer.verdict === "passed" && !answer.fully_judged) {
       return { verdict: "unchecked", reason: answer.outcome, refused: false, answer };

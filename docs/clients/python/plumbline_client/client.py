@@ -97,14 +97,14 @@ class Client:
             body["session"] = session
         try:
             answer = self.http.request("POST", "/api/quality-checks/", body, seconds=seconds)
+            if not isinstance(answer, dict) or "verdict" not in answer:
+                raise Refused("this is no answer of Plumbline's gate; is the address right?", status=200)
         except Refused as error:
             logger.error("Plumbline refuses this, nothing is checked: %s", error)
             return Check("unchecked", str(error), refused=True)
         except Unavailable as error:
             logger.warning("unchecked: %s", error)
             return Check("unchecked", str(error))
-        if not isinstance(answer, dict) or "verdict" not in answer:
-            return Check("unchecked", f"this is no answer of Plumbline's gate: {str(answer)[:100]}", refused=True)
         if answer["verdict"] == "passed" and not answer["fully_judged"]:
             return Check("unchecked", answer["outcome"], answer=answer)
         return Check(answer["verdict"], answer=answer)
