@@ -2,6 +2,7 @@
 // Its twin in Python: docs/clients/python. Types and what each thing does: index.d.ts.
 
 const LONGEST_ATTEMPT = 30; // seconds; then the same request is sent again, with the same Idempotency-Key
+const SHORTEST_PAUSE = 0.1; // seconds
 const LONGEST_PAUSE = 30; // seconds, where the server does not say how long to wait
 const LONGEST_REASON = 1000; // characters
 const MOST_MESSAGES = 1000; // of a batch
@@ -150,7 +151,7 @@ export class Client {
       } catch (error) {
         const isStillAnswered = error instanceof Refused && error.status === 409 && sentBefore;
         if (!(error instanceof Unavailable) && !isStillAnswered) throw error;
-        const wait = (error.retryAfter ?? pause) * 1000;
+        const wait = Math.max(error.retryAfter ?? pause, SHORTEST_PAUSE) * 1000;
         if (performance.now() + wait >= deadline) throw error;
         await new Promise((resolve) => setTimeout(resolve, wait * (1 + Math.random() / 5)));
         pause = Math.min(2 * pause, LONGEST_PAUSE);

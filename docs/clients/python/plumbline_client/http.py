@@ -10,15 +10,14 @@ import threading
 import time
 from http.client import HTTPException
 from typing import Any
-from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import HTTPErrorProcessor, Request, build_opener
 from uuid import uuid4
 
 LONGEST_ATTEMPT = 30.0  # seconds; then the same request is sent again, with the same Idempotency-Key
+SHORTEST_PAUSE = 0.1  # seconds
 LONGEST_PAUSE = 30.0  # seconds, where the server does not say how long to wait
 LONGEST_REASON = 1_000  # characters
-LONGEST_PROBLEM = 100_000  # bytes that are read of an answer that is no success
 
 
 class PlumblineError(Exception):
@@ -47,11 +46,13 @@ class Unavailable(PlumblineError):
         self.retry_after = retry_after
 
 
-class _NoRedirects(HTTPRedirectHandler):
-    """Keeps the token from another host, and a POST from becoming a GET."""
+class _EveryAnswer(HTTPErrorProcessor):
+    """Returns every answer as it is. No redirect is followed, which would carry the token to another host."""
 
-    def redirect_request(self, *_: Any) -> None:
-        """Follow none."""
+    def http_response(self, request: Request, response: Any) -> Any:
+        return response
+
+    https_response = http_response
 
 
 class Http:
@@ -59,19 +60,14 @@ class Http:
 
     def __init__(self, base_url: str, token: str) -> None:
         parts = urlsplit(base_url)
-        if (
-            parts.scheme not in ("http", "https")
-            or not parts.hostname
-            or parts.username
-            or parts.query
-            or parts.fragment
-        ):
+        is_plain = not (parts.query or parts.fragment or "@" in parts.netloc)
+        if parts.scheme not in ("http", "https") or not parts.hostname or not is_plain:
             raise ValueError("base_url: allowed: http:// or https:// with host, port and path, and no user or query")
         if not re.fullmatch(r"[\x21-\x7e]+", token):
             raise ValueError("token: allowed: visible ASCII characters without spaces")
         self.base_url = base_url.rstrip("/")
         self._authorization = f"Token {token}"
-        self._opener = build_opener(_NoRedirects)
+        self._opener = build_opener(_EveryAnswer)
 
     def request(self, method: str, path: str, body: object = None, *, seconds: float, key: str = "") -> Any:
         """Send one request and return its JSON; the whole answer comes within so many seconds.
@@ -116,7 +112,7 @@ class Http:
                 wait = pause
             except Unavailable as error:
                 problem = error
-                wait = pause if error.retry_after is None else error.retry_after
+                wait = pause if error.retry_after is None else max(error.retry_after, SHORTEST_PAUSE)
             if time.monotonic() + wait >= deadline:
                 raise problem
             sent_before = True
@@ -130,10 +126,7 @@ class Http:
         def ask() -> None:
             try:
                 with self._opener.open(request, timeout=seconds) as response:
-                    outcomes.put((response.status, "", response.read()))
-            except HTTPError as error:
-                with error:
-                    outcomes.put((error.code, error.headers.get("Retry-After", ""), error.read(LONGEST_PROBLEM)))
+                    outcomes.put((response.status, response.headers.get("Retry-After", ""), response.read()))
             except (OSError, HTTPException) as error:
                 outcomes.put(Unavailable(f"{type(error).__name__}: {error}"))
 
