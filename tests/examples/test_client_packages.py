@@ -180,6 +180,9 @@ def test_a_test_of_another_suite_asserts_over_http_that_an_agent_is_in_character
     client.http.request("POST", "/api/evaluations/baselines/", baseline, seconds=30)
     wait_until(lambda: bool(server.rows("select 1 from baselines")), timeout=60, what="there is a baseline")
     (tmp_path / "test_personas.py").write_text(SUITE)
+    (tmp_path / "ci").mkdir()
+    shutil.copy(tmp_path / "main.jsonl", tmp_path / "ci" / "conversation.jsonl")
+    (tmp_path / "test_readme.py").write_text(examples(PYTHON / "README.md", 'python title="test_personas.py"'))
 
     command = [
         sys.executable,
@@ -195,9 +198,11 @@ def test_a_test_of_another_suite_asserts_over_http_that_an_agent_is_in_character
         "--rootdir",
         ".",
     ]
-    done = run([*command, "test_personas.py"], tmp_path, environment(server, PYTHONPATH=str(installed)))
+    done = run(
+        [*command, "test_personas.py", "test_readme.py"], tmp_path, environment(server, PYTHONPATH=str(installed))
+    )
 
-    assert "2 failed, 2 passed" in done.stdout, done.stdout + done.stderr
+    assert "2 failed, 3 passed" in done.stdout, done.stdout + done.stderr
     failed = set(re.findall(r"^FAILED \S+::(\w+)", done.stdout, re.MULTILINE))
     assert failed == {"test_branch", "test_branch_against_the_baseline"}
     assert "ada-brief" in done.stdout
