@@ -345,7 +345,7 @@ def _show(request: HttpRequest, alert: Alert) -> SafeString:
 
 
 def _acknowledge(request: HttpRequest, alert: Alert, note: str) -> None:
-    """Acknowledge an alert; a ValueError where a build was typed that resolves it, or somebody else was faster."""
+    """Acknowledge an alert; a ValueError where a build was typed that resolves it, or another person was faster."""
     if request.POST.get("in_build", "").strip():  # Enter in that field presses the first button
         raise ValueError("a build is named that resolves it: press Resolve, or clear it")
     if not acknowledge(Alert.objects.filter(pk=alert.pk), user=user_of(request), note=note):

@@ -156,25 +156,25 @@ Scores = dict[int, dict[str, float]]
 
 def stored_scores(run: EvaluationRun) -> Scores:
     """Return what an evaluation scored of adherence."""
-    found: Scores = defaultdict(dict)
+    lowest: Scores = defaultdict(dict)
     scores = EvaluationScore.objects.filter(
         evaluation_run=run, dimension=Dimension.ADHERENCE.value, status=EvaluationScore.Status.SCORED
     )
     for message_id, proposition, score in scores.order_by().values_list("message", "proposition_id", "score"):
         if score is not None:
-            found[message_id][proposition] = min(score, found[message_id].get(proposition, score))
-    return found
+            lowest[message_id][proposition] = min(score, lowest[message_id].get(proposition, score))
+    return lowest
 
 
 def offline_scores(agent: Agent) -> Scores:
     """Return what rules and cues say of each message of an agent: as the offline judge scores them, in a hundredth of the time."""
     files = load_all()
-    found: Scores = {}
+    scores: Scores = {}
     for pk, text in Message.objects.filter(agent=agent).values_list("pk", "text").iterator():
         checked = check_draft(agent_slug=agent.slug, text=text, channel_kind="", is_reply=False, cues=True, files=files)
         scored = {proposition.id: verdict.value for proposition, verdict in checked if verdict.status == "scored"}
-        found[pk] = {name: float(value) for name, value in scored.items() if value is not None}
-    return found
+        scores[pk] = {name: float(value) for name, value in scored.items() if value is not None}
+    return scores
 
 
 def report_simulated_users(agent: Agent, scores: Scores, *, judge: str) -> SimulatedUserReport:
@@ -218,31 +218,31 @@ def _report(
     runs: Sequence[_Run], claims: dict[str, str], scored: Counter[str], *, judge: str, messages_scored: int
 ) -> SimulatedUserReport:
     """Return the report of counted runs; `scored` counts the messages that were scored by each proposition."""
-    first_turns = [one.first_turn for one in runs if one.first_turn is not None]
+    first_turns = [run.first_turn for run in runs if run.first_turn is not None]
     return SimulatedUserReport(
         judge=judge,
         heuristic=is_heuristic(judge),
-        messages=sum(one.turns for one in runs),
+        messages=sum(run.turns for run in runs),
         messages_scored=messages_scored,
         all_runs=_broken(runs),
-        passed_runs=_broken(one for one in runs if one.passed is True),
-        failed_runs=_broken(one for one in runs if one.passed is False),
+        passed_runs=_broken(run for run in runs if run.passed is True),
+        failed_runs=_broken(run for run in runs if run.passed is False),
         first_turn=median(first_turns) if first_turns else None,
         propositions=[_of_proposition(name, claim, runs, scored[name]) for name, claim in claims.items()],
-        throw_away=[_to_throw_away(one, one.first_turn) for one in runs if one.first_turn is not None],
+        throw_away=[_to_throw_away(run, run.first_turn) for run in runs if run.first_turn is not None],
     )
 
 
 def _broken(runs: Iterable[_Run]) -> BrokenRuns:
     counted_runs = list(runs)
-    return BrokenRuns.of(sum(1 for one in counted_runs if one.broken), len(counted_runs))
+    return BrokenRuns.of(sum(1 for run in counted_runs if run.broken), len(counted_runs))
 
 
 def _of_proposition(name: str, claim: str, runs: Sequence[_Run], scored: int) -> BrokenProposition:
     """Return in how many runs a proposition was broken, and when first."""
     first_turns = []
-    for one in runs:
-        turns = [turn for turn, names in one.broken.items() if name in names]
+    for run in runs:
+        turns = [turn for turn, names in run.broken.items() if name in names]
         if turns:
             first_turns.append(min(turns))
     return BrokenProposition(
@@ -254,14 +254,14 @@ def _of_proposition(name: str, claim: str, runs: Sequence[_Run], scored: int) ->
     )
 
 
-def _to_throw_away(one: _Run, turn: int) -> RunToThrowAway:
+def _to_throw_away(run: _Run, turn: int) -> RunToThrowAway:
     return RunToThrowAway(
-        run=one.channel.slug,
-        task=str(one.channel.tags.get(TASK_TAG, "")),
-        passed=one.passed,
+        run=run.channel.slug,
+        task=str(run.channel.tags.get(TASK_TAG, "")),
+        passed=run.passed,
         turn=turn,
-        propositions=one.broken[turn],
-        text=one.text_of_turn[turn],
+        propositions=run.broken[turn],
+        text=run.text_of_turn[turn],
     )
 
 

@@ -68,7 +68,7 @@ class Offered:
 def offered_sentences(*, persona: str, name: str, known: Collection[Mapping[str, Any]] = ()) -> list[Offered]:
     """Return up to eight sentences that a persona suggests, in its order, those with an empty blank last.
 
-    English only. What is said of somebody else ("Bob never uses question marks") is passed over.
+    English only. What is said of another person ("Bob never uses question marks") is passed over.
 
     Args:
         persona: The text a person wrote, which may be hostile: nothing of it is a pattern.

@@ -255,4 +255,4 @@ def _message(row: Row, channel: str, number: int) -> Record:
 
 def _in_snake_case(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object with its own keys written as ``eval_id``."""
-    return {re.sub(r"(?<=[a-z])([A-Z])", lambda found: f"_{found[1].lower()}", key): values[key] for key in values}
+    return {re.sub(r"(?<=[a-z])([A-Z])", lambda match: f"_{match[1].lower()}", key): values[key] for key in values}

@@ -48,7 +48,7 @@ class Command(CodedCommand):
         "Judge the simulated users of test runs: in how many runs they left their role (became the helper, knew too much, refused …), at "
         "which turn first, by which proposition, in passed and in failed runs; and which runs to throw away. Reads files of τ²-bench, the "
         "ADK and LangWatch Scenario, and others that are imported, in memory: the database is not touched. Exit code: 0; 1 where "
-        "--limit is surely exceeded; 2 where nothing could be judged; 3 where files cannot be used."
+        "--limit is significantly exceeded; 2 where nothing could be judged; 3 where files cannot be used."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -57,7 +57,7 @@ class Command(CodedCommand):
             "--persona",
             type=Path,
             metavar="FILE",
-            help="the simulated user's persona (default: somebody who wants something done)",
+            help="the simulated user's persona (default: a person who wants something done)",
         )
         parser.add_argument(
             "--speaker",
@@ -178,7 +178,7 @@ class Command(CodedCommand):
         """End with the exit code of what was found.
 
         Raises:
-            CommandError: Nothing could be judged, or the limit is surely exceeded.
+            CommandError: Nothing could be judged, or the limit is significantly exceeded.
         """
         runs = report.all_runs
         if runs.interval is None:
