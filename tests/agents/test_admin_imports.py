@@ -170,6 +170,13 @@ def test_uploads_of_none_empty_several_or_too_large_files_are_refused(console: C
     assert not Import.objects.exists()
 
 
+@pytest.mark.parametrize("text", ["hello world", "{broken", "5", "[1, 2]"])
+def test_a_file_that_is_called_json_and_is_none_says_so_on_its_page(console: Client, text: str) -> None:
+    job = upload(console, file(text, "notes.json"))
+
+    assert "cannot be read" in plain(read(console, page_of(job)))
+
+
 def test_a_form_without_its_token_does_nothing(olga: User) -> None:
     client = Client(enforce_csrf_checks=True, SERVER_PROTOCOL="HTTP/1.1", headers={"host": "localhost"})
     client.force_login(olga)
