@@ -12,7 +12,7 @@ from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Value
 from django.db.models.functions import Lower
 
 from agents.models import Agent, PersonaVersion
@@ -39,7 +39,7 @@ class SharedRequest:
     """A trait that several people asked for, or asked to stop, each for themself.
 
     Attributes:
-        name: Of the trait, in small letters.
+        name: Of the trait, in small letters as the database makes them.
         stops: Whether they asked the agent to stop it.
         people: Number of people for whom it holds now.
     """
@@ -84,7 +84,7 @@ def _adopt_locked(agent: Agent, name: str, stops: bool, user: AbstractBaseUser |
     lock_agent(agent.pk)
     trait_by_person: dict[str, TraitValue] = {}
     newest: TraitValue | None = None
-    for request in _held_by_people(agent).filter(name=name.lower(), stops=stops).order_by("applied_at", "pk"):
+    for request in _held_by_people(agent).filter(name=Lower(Value(name)), stops=stops).order_by("applied_at", "pk"):
         trait = stored_trait(request.trait_after)
         if trait is not None:
             trait_by_person[request.scope_key] = trait
@@ -111,8 +111,15 @@ def _adopt_locked(agent: Agent, name: str, stops: bool, user: AbstractBaseUser |
 
 
 def _held_by_people(agent: Agent) -> QuerySet[Any, Any]:
-    """Return the requests that hold towards one person each, with the trait's `name` in small letters and whether it `stops`."""
-    applied = BehaviorRequest.objects.filter(holds_for_a_person(), agent=agent, status=BehaviorRequest.Status.APPLIED)
+    """Return the requests that hold towards one person each, with the trait's `name` in small letters and whether it `stops`.
+
+    Of those of one person about one trait the newest alone holds.
+    """
+    applied = BehaviorRequest.objects.filter(agent=agent, status=BehaviorRequest.Status.APPLIED).order_by()
     is_stop = Q(operation=BehaviorRequest.Operation.STOP)
-    held: QuerySet[Any, Any] = applied.order_by().annotate(name=Lower("trait_name"), stops=is_stop)
+    named = applied.annotate(name=Lower("trait_name"), stops=is_stop)
+    later = named.filter(
+        scope_key=OuterRef("scope_key"), name=OuterRef("name"), applied_at__gt=OuterRef("applied_at")
+    ).exclude(scope_key="")
+    held: QuerySet[Any, Any] = named.filter(holds_for_a_person(), ~Exists(later))
     return held
