@@ -34,7 +34,8 @@ _SAYS = re.compile(
 )
 _BARE_WORDS = re.compile(r"\bsay(?:s|ing)?\s+(?:the words?\s+)?([^.!?:;]+)", re.IGNORECASE)
 _AT_MOST = re.compile(
-    r"\b(?:at most|no more than|not more than|(?:never|not|\w+n['’]t)(?: \w+)? more than|up to|maximum of|one or)\s+(\w+)\s+(?:\w+\s+)?(sentence|word)s?\b"
+    r"\b(?:at most|no more than|(?:never|not|\w+n['’]t)(?: \w+)? more than|up to|maximum of|one or)"
+    r"\s+(\w+)\s+(?:\w+\s+)?(sentence|word)s?\b"
     r"|\b(\w+)\s+(?:short\s+)?(sentence|word)s?\s+(?:at most|or less|or fewer|maximum|max)\b",
     re.IGNORECASE,
 )
