@@ -107,9 +107,12 @@ def requests_of(person: str) -> QuerySet[BehaviorRequest]:
     if kind == "user":
         return requests.filter(theirs | Q(message__user=int(number)))
     channel = int(number)
+    own = requests.filter(theirs, message__isnull=False).select_related("message").first()
+    if own is not None and own.message is not None:  # the key holds no name: one of their messages tells it
+        return requests.filter(theirs | Q(message__channel=channel, message__outsider=own.message.outsider))
     asked_there = requests.filter(message__channel=channel).exclude(message__outsider="")
     for name in asked_there.order_by().values_list("message__outsider", flat=True).distinct():
-        if outsider_key(channel, name) == person:  # the key holds no name
+        if outsider_key(channel, name) == person:
             theirs |= Q(message__channel=channel, message__outsider=name)
     return requests.filter(theirs)
 

@@ -6,12 +6,14 @@ should change: people see it on the agent's page and decide.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
+from django.db.models import Count, F, Q, QuerySet, Value, Window
+from django.db.models.functions import Lower, RowNumber
 
 from agents.models import Agent, PersonaVersion
 from agents.personas.persona import TraitValue, current_digest, record_version
@@ -25,7 +27,6 @@ from correction.behavior.applying import (
 from correction.behavior.models import BehaviorRequest
 from correction.behavior.policy import protected_names
 from correction.behavior.scope import holds_for_a_person
-from correction.behavior.signs import name_key
 from correction.behavior.trait_change import as_value, find_trait, stored_trait
 from correction.config.settings import resolve_config
 
@@ -38,7 +39,7 @@ class SharedRequest:
     """A trait that several people asked for, or asked to stop, each for themself.
 
     Attributes:
-        name: Of the trait, as the newest of them wrote it.
+        name: Of the trait, in small letters as the database makes them.
         stops: Whether they asked the agent to stop it.
         people: Number of people for whom it holds now.
     """
@@ -50,17 +51,9 @@ class SharedRequest:
 
 def shared_requests(*, agent: Agent) -> list[SharedRequest]:
     """Return what at least two people asked for, that of most people first; at most ten. One query."""
-    people: Counter[tuple[str, bool]] = Counter()
-    shown_as: dict[str, str] = {}
-    for name, request in _held_by_people(agent):
-        people[name, _stops(request)] += 1
-        shown_as[name] = request.trait_name
-    shared = []
-    for (name, stops), number in people.items():
-        if number >= LEAST_PEOPLE:
-            shared.append(SharedRequest(name=shown_as[name], stops=stops, people=number))
-    shared.sort(key=lambda request: (-request.people, request.name, request.stops))
-    return shared[:MOST_LISTED]
+    rows = _held_by_people(agent).values("name", "stops").annotate(people=Count("pk"))
+    rows = rows.filter(people__gte=LEAST_PEOPLE).order_by("-people", "name", "stops")
+    return [SharedRequest(**row) for row in rows[:MOST_LISTED]]
 
 
 def adopt_shared_request(*, agent: Agent, name: str, stops: bool, user: AbstractBaseUser | None) -> TraitValue:
@@ -91,9 +84,10 @@ def _adopt_locked(agent: Agent, name: str, stops: bool, user: AbstractBaseUser |
     lock_agent(agent.pk)
     trait_by_person: dict[str, TraitValue] = {}
     newest: TraitValue | None = None
-    for held_name, request in _held_by_people(agent):
+    asked = _held_by_people(agent).filter(name=Lower(Value(name)), stops=stops)  # the database's small letters
+    for request in asked.order_by("applied_at", "pk"):
         trait = stored_trait(request.trait_after)
-        if trait is not None and held_name == name_key(name) and _stops(request) == stops:
+        if trait is not None:
             trait_by_person[request.scope_key] = trait
             newest = trait
     if newest is None or len(trait_by_person) < LEAST_PEOPLE:
@@ -117,20 +111,18 @@ def _adopt_locked(agent: Agent, name: str, stops: bool, user: AbstractBaseUser |
     return wanted
 
 
-def _held_by_people(agent: Agent) -> list[tuple[str, BehaviorRequest]]:
-    """Return the requests that hold towards one person each with the `name_key` of their trait, oldest first.
+def _held_by_people(agent: Agent) -> QuerySet[Any, Any]:
+    """Return the requests that hold towards one person each, with the trait's `name` in small letters and whether it `stops`.
 
     Of those of one person about one trait the newest alone holds.
     """
     applied = BehaviorRequest.objects.filter(holds_for_a_person(), agent=agent, status=BehaviorRequest.Status.APPLIED)
-    columns = applied.only("scope_key", "trait_name", "trait_after", "operation")
-    newest: dict[tuple[str, str], BehaviorRequest] = {}
-    for request in columns.order_by("applied_at", "pk"):
-        key = (name_key(request.trait_name), request.scope_key)
-        newest.pop(key, None)
-        newest[key] = request
-    return [(name, request) for (name, _), request in newest.items()]
-
-
-def _stops(request: BehaviorRequest) -> bool:
-    return request.operation == BehaviorRequest.Operation.STOP
+    age = Window(
+        RowNumber(),
+        partition_by=[F("scope_key"), Lower("trait_name")],
+        order_by=[F("applied_at").desc(), F("pk").desc()],
+    )
+    newest = applied.order_by().annotate(age=age).filter(age=1)
+    is_stop = Q(operation=BehaviorRequest.Operation.STOP)
+    held: QuerySet[Any, Any] = BehaviorRequest.objects.filter(pk__in=newest.values("pk")).order_by()
+    return held.annotate(name=Lower("trait_name"), stops=is_stop)
