@@ -20,7 +20,7 @@ from correction.behavior.admin.lines import DECIDING, change, effect_badge, pers
 from correction.behavior.models import BehaviorEffect, BehaviorRequest
 from correction.behavior.scope import BY_NAME, requests_of, user_key
 
-MOST_REQUESTS = 100  # on the page of a person, newest first
+MOST_REQUESTS = 50  # on the page of a person, newest first
 HEADS = ("Time", "Agent", "Change", "Status", "Effect", "")
 
 
