@@ -77,7 +77,7 @@ def test_a_transcript_goes_all_the_way(console: Client) -> None:
     assert work()
 
     done = read(console, page_of(job))
-    assert "2 messages stored" in plain(done)
+    assert "2 messages in 1 conversation stored" in plain(done)
     assert page_of(Agent.objects.get()) in done
     assert "/transcript/" in done
     assert "Import 2 messages" not in done
