@@ -124,5 +124,6 @@ def _held_by_people(agent: Agent) -> QuerySet[Any, Any]:
     )
     newest = applied.order_by().annotate(age=age).filter(age=1)
     is_stop = Q(operation=BehaviorRequest.Operation.STOP)
-    held: QuerySet[Any, Any] = BehaviorRequest.objects.filter(pk__in=newest.values("pk")).order_by()
-    return held.annotate(name=Lower("trait_name"), stops=is_stop)
+    rows = BehaviorRequest.objects.filter(pk__in=newest.values("pk")).order_by()
+    held: QuerySet[Any, Any] = rows.annotate(name=Lower("trait_name"), stops=is_stop)
+    return held

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -249,7 +250,7 @@ def test_shares_have_intervals_and_none_without_runs(
         assert interval == pytest.approx((low, high), abs=0.01)
 
 
-WITHOUT_ID = {
+WITHOUT_ID: dict[str, Callable[[str], dict[str, Any]]] = {
     "tau2": lambda text: {"simulations": [{"task_id": "t", "messages": [{"role": "user", "content": text}]}]},
     "adk": lambda text: {
         "eval_case_results": [
