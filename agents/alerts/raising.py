@@ -95,7 +95,8 @@ def _raise_again(pk: int, *, build: str, fields: Mapping[str, Any]) -> Alert | N
     title = f"Back in {tag_name(tag_of(build))}: {fields['title']}"[:300]
     columns = {**fields, "title": title, "times": F("times") + 1, "last_at": timezone.now()}
     if is_resolved:
-        columns |= {"acknowledged_at": None, "acknowledged_by": None, "note": "", "resolved_at": None, "back_in": build}
+        columns |= {"acknowledged_at": None, "acknowledged_by": None, "note": "", "resolved_at": None}
+        columns |= {"build": build, "back_in": build}
     try:
         with transaction.atomic():
             Alert.objects.filter(pk=pk).update(**columns)
@@ -144,10 +145,13 @@ def acknowledge_build(*, build: str, user: Any, note: str = "") -> int:
 
 
 def acknowledged_together(alert: Alert) -> QuerySet[Alert]:
-    """Return the alerts of the same build that were acknowledged at once with this one, itself among them; none where it is not so."""
+    """Return the alerts of the same build that were acknowledged at once with this one, itself among them; none where it is not so.
+
+    One that a build resolves is not among them: that was said of it alone.
+    """
     if not alert.build or alert.acknowledged_at is None:
         return Alert.objects.none()
-    return Alert.objects.filter(build=alert.build, acknowledged_at=alert.acknowledged_at)
+    return Alert.objects.filter(build=alert.build, acknowledged_at=alert.acknowledged_at, resolved_at__isnull=True)
 
 
 def reopen_together(alert: Alert) -> int:
