@@ -32,12 +32,17 @@ from agents.kit.registry import tables
 
 
 def add_page(request: HttpRequest) -> HttpResponse:
-    """Save what the form says, and lead back to the list as it was; an error says why nothing was saved."""
+    """Save what the form says, and lead back to the list as it was; an error says why nothing was saved.
+
+    Where the list cannot read the filters, it leads to the list without any.
+    """
     form = request.POST
     list_admin = _admin_of(request, form.get("table", ""))
     typed = form.get("query", "").replace("\x00", "")
+    list_url = list_admin.url("changelist")
     try:
         query = _checked_query(request, list_admin, typed)
+        list_url = f"{list_url}?{query}"
         view = save_view(
             user=user_of(request),
             table=list_admin.opts.label_lower,
@@ -47,9 +52,9 @@ def add_page(request: HttpRequest) -> HttpResponse:
         )
     except ValueError as problem:
         messages.error(request, f"The view was not saved: {problem}.")
-        return HttpResponseRedirect(list_admin.url("changelist"))
-    messages.success(request, format_html("The view {} is saved.", isolated(view.name)))
-    return _list_of(list_admin, view)
+    else:
+        messages.success(request, format_html("The view {} is saved.", isolated(view.name)))
+    return HttpResponseRedirect(list_url)
 
 
 def change_page(request: HttpRequest, pk: int) -> HttpResponse:
@@ -98,9 +103,9 @@ def _checked_query(request: HttpRequest, list_admin: Any, typed: str) -> str:
     Raises:
         ValueError: It is too long, or has a parameter that is no filter of the list, or a value that no filter can read.
     """
-    if len(typed) > LONGEST_QUERY:
-        raise ValueError(f"the filters have {len(typed):,} characters; allowed: at most {LONGEST_QUERY:,}")
     query = query_of(QueryDict(typed))
+    if len(query) > LONGEST_QUERY:
+        raise ValueError(f"the filters have {len(query):,} characters; allowed: at most {LONGEST_QUERY:,}")
     try:
         known = _parameters(_read_list(request, list_admin, query))
     except (IncorrectLookupParameters, SuspiciousOperation, ValueError):
