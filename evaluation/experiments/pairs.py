@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from django.db.models import F, Sum
+from django.db.models import Count, F, Max, Min, Sum
 
 from evaluation.dimensions import COUNTED as COUNTED_BY_JUDGE
 from evaluation.experiments.measuring import evaluations
@@ -60,6 +60,16 @@ def find_pair(experiment: Experiment, *, arm: str, repeat: int, number: int) -> 
     if len(by_arm) < 2:
         return None
     return Pair(control=by_arm[control], treatment=by_arm[arm])
+
+
+def neighbours(experiment: Experiment, *, arm: str, repeat: int, number: int) -> tuple[int | None, int | None]:
+    """Return the numbers of the pairs before and after one, of those of which both conversations are there; None where there is none."""
+    environments = experiment.environments.filter(arm__in=(control_of(experiment), arm), repeat=repeat)
+    both = environments.order_by().values("number").annotate(arms=Count("pk")).filter(arms=2)
+    return (
+        both.filter(number__lt=number).aggregate(before=Max("number"))["before"],
+        both.filter(number__gt=number).aggregate(after=Min("number"))["after"],
+    )
 
 
 def control_of(experiment: Experiment) -> str:
