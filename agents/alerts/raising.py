@@ -147,9 +147,9 @@ def acknowledge_build(*, build: str, user: Any, note: str = "") -> int:
 def acknowledged_together(alert: Alert) -> QuerySet[Alert]:
     """Return the alerts of the same build that were acknowledged at once with this one, itself among them; none where it is not so.
 
-    One that a build resolves is not among them: that was said of it alone.
+    What a build resolves is not among them, and has none: that was said of it alone.
     """
-    if not alert.build or alert.acknowledged_at is None:
+    if not alert.build or alert.acknowledged_at is None or alert.resolved_at is not None:
         return Alert.objects.none()
     return Alert.objects.filter(build=alert.build, acknowledged_at=alert.acknowledged_at, resolved_at__isnull=True)
 

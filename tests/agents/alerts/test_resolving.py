@@ -163,6 +163,7 @@ def test_taking_back_what_was_acknowledged_at_once_leaves_alone_what_a_build_res
     acknowledge_build(build="build=41", user=None)
     resolve(resolved, in_build="42", user=None)
     other.refresh_from_db()
+    resolved.refresh_from_db()
 
-    assert reopen_together(other) == 1
+    assert (reopen_together(resolved), reopen_together(other)) == (0, 1)
     assert Alert.objects.get(resolved_at__isnull=False) == resolved
