@@ -90,7 +90,6 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
         found = passports(obj.judge, obj.procedure, [obj.dimension], agent=obj.agent.slug)
         context: dict[str, Any] = {
             "evidence": evidence_of_fall(request, obj),
-            "evaluation": evaluation_link(obj.evaluation_run_id),
             "not_usable": not_usable(found),
             "trust": trust(found, request.user),
             "changed": display.link(
