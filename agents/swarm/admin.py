@@ -155,6 +155,8 @@ class SwarmAdmin(ModelAdmin[Swarm]):
         """Add a phase to a swarm; ``?phase=`` says when it is asked, and it is the last one then."""
         swarm = get_object_or_404(Swarm, pk=pk)
         moment = request.GET.get("phase", "")
+        if moment not in SwarmPhase.Phase.values:
+            moment = ""
         last = swarm.phases.filter(phase=moment).order_by("order").last()
         initial = {"phase": moment, "order": last.order + 1 if last else 1, "enabled": True}
         return self._phase_page(request, swarm, None, initial)

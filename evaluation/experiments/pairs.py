@@ -53,7 +53,7 @@ class MeasuredPair:
 def find_pair(experiment: Experiment, *, arm: str, repeat: int, number: int) -> Pair | None:
     """Return the pair of a treatment's environment and its like in the control; None where one of them is not there."""
     control = control_of(experiment)
-    if arm == control:
+    if arm not in treatments_of(experiment):
         return None
     environments = experiment.environments.filter(arm__in=(control, arm), repeat=repeat, number=number)
     by_arm = {environment.arm: environment for environment in environments.select_related("channel")}
