@@ -16,6 +16,7 @@ from django.utils.text import capfirst
 from agents.alerts.models import LONGEST_BUILD, Alert, Delivery, Receiver
 from agents.builds import tag_name, tag_of
 from agents.kit.capability import declared
+from agents.kit.text.storable import storable
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent, about_watched_agents
 
@@ -128,10 +129,15 @@ def unacknowledged() -> QuerySet[Alert]:
 
 def acknowledge(alerts: QuerySet[Alert], *, user: Any, note: str = "") -> int:
     """Note who has seen these alerts; those acknowledged before stay as they are. Returns how many were new."""
-    state = {"acknowledged_at": timezone.now(), "acknowledged_by": user, "note": note.strip()[:500]}
+    state = {"acknowledged_at": timezone.now(), "acknowledged_by": user, "note": note_to_store(note)}
     with transaction.atomic():
         waiting = Alert.objects.select_for_update().filter(pk__in=alerts.values("pk"), acknowledged_at__isnull=True)
         return write_state_and_tell_observers(dict(waiting.order_by("pk").values_list("pk", "kind")), state)
+
+
+def note_to_store(note: str) -> str:
+    """Return a note as the database takes it: at most 500 characters."""
+    return storable(note).strip()[:500]
 
 
 def acknowledge_alerts(*, ids: Collection[int], user: Any, note: str = "") -> int:

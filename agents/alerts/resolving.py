@@ -8,7 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from agents.alerts.models import LONGEST_BUILD, Alert
-from agents.alerts.raising import write_state_and_tell_observers
+from agents.alerts.raising import note_to_store, write_state_and_tell_observers
 from agents.builds import Tag, is_later, newest_of_key, tag_name, tag_of, tag_text
 
 
@@ -45,7 +45,7 @@ def resolve(alert: Alert, *, in_build: str = "", user: Any, note: str = "") -> b
         state = {
             "acknowledged_at": unresolved.acknowledged_at or now,
             "acknowledged_by": unresolved.acknowledged_by if unresolved.acknowledged_at else user,
-            "note": note.strip()[:500] or unresolved.note,
+            "note": note_to_store(note) or unresolved.note,
         }
         return bool(write_state_and_tell_observers({alert.pk: alert.kind}, state, **resolution))
 

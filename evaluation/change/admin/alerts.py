@@ -17,7 +17,7 @@ from agents.kit.alerting import alert_url
 from agents.kit.console import display
 from agents.kit.console.forms import report_done
 from agents.kit.console.site import ReadOnlyAdmin
-from evaluation.admin.display import evaluation_link, judged_by, meter
+from evaluation.admin.display import judged_by, meter
 from evaluation.calibration.admin.trust import not_usable, trust
 from evaluation.calibration.passport import passports
 from evaluation.change.admin.drift import dimension_chart

@@ -167,3 +167,14 @@ def test_taking_back_what_was_acknowledged_at_once_leaves_alone_what_a_build_res
 
     assert (reopen_together(resolved), reopen_together(other)) == (0, 1)
     assert Alert.objects.get(resolved_at__isnull=False) == resolved
+
+
+def test_a_note_with_a_character_that_no_database_takes_is_stored_without_it(ada: Agent) -> None:
+    alert = fell(ada)
+
+    acknowledge(Alert.objects.all(), user=None, note="a\x00")
+    resolve(alert, user=None, note="on\x00it")
+
+    alert.refresh_from_db()
+    assert "\x00" not in alert.note
+    assert alert.note.startswith("on")

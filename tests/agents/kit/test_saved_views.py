@@ -111,6 +111,7 @@ def test_one_renames_and_deletes_ones_own_and_superusers_the_shared_ones() -> No
         ("?evaluation_config__daily_budget_usd__gt=1", "evaluation_config__daily_budget_usd__gt"),
         ("?is_active__exact=1&slug__startswith=a", "slug__startswith"),
         ("?is_active__exact=maybe", "cannot read"),
+        ("?q=%00", "cannot read"),
         ("", "nothing is filtered"),
         ("?p=3", "nothing is filtered"),
         ("?q=" + "x" * 2_001, "2,000"),
