@@ -137,7 +137,8 @@ def acknowledge(alerts: QuerySet[Alert], *, user: Any, note: str = "") -> int:
 
 def note_to_store(note: str) -> str:
     """Return a note as the database takes it: at most 500 characters."""
-    return storable(note).strip()[:500]
+    text: str = storable(note)
+    return text.strip()[:500]
 
 
 def acknowledge_alerts(*, ids: Collection[int], user: Any, note: str = "") -> int:

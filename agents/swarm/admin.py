@@ -133,7 +133,7 @@ class SwarmAdmin(ModelAdmin[Swarm]):
         if request.user.has_perms(("swarm.view_swarmturn", READING)):
             own = SwarmTurn.objects.filter(swarm=obj).select_related(*IN_LANE).order_by("-pk")
             turns = list(own[:MOST_TURNS])
-            chosen = own.filter(pk=number_in(request.GET, "turn")).first()
+            chosen = own.filter(pk=number_in(request.GET, "turn") or 0).first()
             if chosen is None and turns:
                 chosen = turns[0]
         lane = lane_of_turn(chosen) if chosen else lane_of_swarm(obj)
