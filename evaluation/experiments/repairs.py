@@ -16,7 +16,7 @@ from agents.kit.models import LLMCall
 from agents.kit.text.wording import counted
 from agents.models import Agent, Message
 from evaluation.change.change import ChangeResult, Sample, change_of, corrected, mean_of
-from evaluation.dimensions import BY_ONE_MESSAGE, Dimension
+from evaluation.dimensions import BY_ONE_MESSAGE, OF_PERSONA, Dimension
 from evaluation.experiments.asking import QuestionOutcome, asking_work_id
 from evaluation.experiments.measuring import evaluations
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
@@ -89,12 +89,14 @@ class AnswerAgreement(_Frozen):
 
     Attributes:
         agree: Pairs of answers that agree, of `pairs` of which that is known. `unknown`: of which it is not.
+        silent: How often it was asked and said nothing.
         heuristic: They were compared by their words alone.
     """
 
     agree: int = 0
     pairs: int = 0
     unknown: int = 0
+    silent: int = 0
     heuristic: bool = False
 
     @property
@@ -109,6 +111,7 @@ class RuleTable(_Frozen):
         states_breaks: It knows the rule and violates it.
         unknown: Rules that nothing was scored of, or of which the answers could not be judged.
         knows_but_violates: The rules (ids of propositions) that are most often stated and broken, with the number of forks.
+        heuristic: An offline judge looked for the rules in the answers, or scored what was said: no claim rests on it.
     """
 
     states_keeps: int = 0
@@ -117,6 +120,7 @@ class RuleTable(_Frozen):
     silent_breaks: int = 0
     unknown: int = 0
     knows_but_violates: dict[str, int] = Field(default_factory=dict)
+    heuristic: bool = False
 
     @property
     def n(self) -> int:
@@ -212,7 +216,15 @@ def lab_report(
         turn = said.count()
     dimensions = [str(measured.id) for measured in scenario.dimensions]
     effects = compare_arms(after, [arm.name for arm in scenario.arms], dimensions, judge=judge, seed=scenario.seed)
-    arms = _arms(scenario, environments, after, effects, heuristic=is_heuristic(judge))
+    # The answers were read by the experiment's own judge, whoever scored what was said.
+    arms = _arms(
+        scenario,
+        environments,
+        after,
+        effects,
+        answers_heuristic=is_heuristic(experiment.judge),
+        rules_heuristic=is_heuristic(experiment.judge) or is_heuristic(judge),
+    )
     made = LabReport(
         sentence="",
         agent=scenario.cast[0],
@@ -393,8 +405,10 @@ def _arms(
     judgements: Sequence[Judgement],
     effects: Mapping[str, list[RepairEffect]],
     *,
-    heuristic: bool,
+    answers_heuristic: bool,
+    rules_heuristic: bool,
 ) -> list[LabArm]:
+    asks = scenario.lab.asks if scenario.lab is not None else 0
     arms: list[LabArm] = []
     for arm in scenario.arms:
         forks = [environment for environment in environments if environment.arm == arm.name and environment.figures]
@@ -416,8 +430,8 @@ def _arms(
                 extra_usd=extra,
                 questions_usd=_questions_usd(forks),
                 effects=effects.get(arm.name, []),
-                answers=_agreement(forks, heuristic=heuristic),
-                rules=_rule_table(forks, judgements),
+                answers=_agreement(forks, asks=asks, heuristic=answers_heuristic),
+                rules=_rule_table(forks, judgements, heuristic=rules_heuristic),
                 by_turn=_by_turn(arm, scenario, judgements),
             )
         )
@@ -442,21 +456,25 @@ def _mean_by_turn(judgements: Sequence[Judgement], arm: str, dimension: str, *, 
     return means
 
 
-def _agreement(forks: Sequence[ExperimentEnvironment], *, heuristic: bool) -> AnswerAgreement:
-    agree = disagree = unknown = 0
+def _agreement(forks: Sequence[ExperimentEnvironment], *, asks: int, heuristic: bool) -> AnswerAgreement:
+    agree = disagree = unknown = silent = 0
     for fork in forks:
         for outcome in map(QuestionOutcome.model_validate, fork.answers):
             agree += outcome.agreements.count(True)
             disagree += outcome.agreements.count(False)
             unknown += outcome.agreements.count(None)
-    return AnswerAgreement(agree=agree, pairs=agree + disagree, unknown=unknown, heuristic=heuristic)
+            silent += asks - outcome.answers
+    return AnswerAgreement(agree=agree, pairs=agree + disagree, unknown=unknown, silent=silent, heuristic=heuristic)
 
 
-def _rule_table(forks: Sequence[ExperimentEnvironment], judgements: Sequence[Judgement]) -> RuleTable:
+def _rule_table(
+    forks: Sequence[ExperimentEnvironment], judgements: Sequence[Judgement], *, heuristic: bool
+) -> RuleTable:
     """Return whether rules were stated, and kept, on each fork; `KEPT_FROM` says from which mean score on a fork keeps one."""
     scores: dict[tuple[int, str], list[float]] = defaultdict(list)
     for judgement in judgements:
-        scores[judgement.fork, judgement.proposition].append(judgement.score)
+        if judgement.dimension == OF_PERSONA:  # another dimension may have a proposition of the same name
+            scores[judgement.fork, judgement.proposition].append(judgement.score)
     counts = {"states_keeps": 0, "states_breaks": 0, "silent_keeps": 0, "silent_breaks": 0}
     unknown = 0
     violated: dict[str, int] = defaultdict(int)
@@ -471,7 +489,9 @@ def _rule_table(forks: Sequence[ExperimentEnvironment], judgements: Sequence[Jud
             if stated and not is_kept:
                 violated[rule] += 1
     most_first = sorted(violated.items(), key=lambda item: (-item[1], item[0]))
-    return RuleTable(**counts, unknown=unknown, knows_but_violates=dict(most_first[:MOST_NAMED]))
+    return RuleTable(
+        **counts, unknown=unknown, knows_but_violates=dict(most_first[:MOST_NAMED]), heuristic=heuristic
+    )
 
 
 def _stated(fork: ExperimentEnvironment) -> dict[str, bool | None]:

@@ -7,6 +7,7 @@ import io
 import json
 import random
 import re
+from typing import Any
 
 import pytest
 from django.core.management import call_command
@@ -210,6 +211,39 @@ def test_asking_changes_neither_the_fork_nor_another_answer(
         said = list(fork.channel.messages.order_by("position").values_list("text", flat=True))
         copied = Message.objects.filter(channel__slug=f"{fork.channel.slug}-questions", run=None, idempotency_key=None)
         assert list(copied.order_by("position").values_list("text", flat=True)) == said
+
+
+def test_what_words_alone_say_of_answers_and_rules_stays_marked_when_a_model_judges_later(
+    propositions: PropositionFolder, llm_server: LLMServer
+) -> None:
+    conversation(propositions, turns=4, drifts_at=1)
+    llm_server.respond = actor()
+    experiment = play(request_lab(asked(turns=2, repeats=1, questions=QUESTIONS)))
+    judge_here(experiment)
+
+    for judge in ("", "judge-model"):
+        lab = report(experiment, judge=judge).lab
+        assert lab is not None
+        assert lab.arms[0].answers.heuristic
+        assert lab.arms[0].rules.heuristic
+
+
+def test_a_question_without_an_answer_is_counted_as_such(
+    propositions: PropositionFolder, llm_server: LLMServer
+) -> None:
+    conversation(propositions, turns=4, drifts_at=1)
+    answers = actor()
+
+    def silent_about_its_name(body: dict[str, Any]) -> dict[str, Any]:
+        if "What is your name?" in json.dumps(body["messages"]):
+            return {"tool_calls": [("do_nothing", {"reason": "no"})]}
+        return answers(body)
+
+    llm_server.respond = silent_about_its_name
+
+    lab = played(asked(turns=1, repeats=1, questions=QUESTIONS, asks=2))
+
+    assert [(arm.answers.silent, arm.answers.pairs) for arm in lab.arms] == [(2, 1), (2, 1)]
 
 
 def test_answers_that_words_alone_cannot_compare_are_not_counted() -> None:
