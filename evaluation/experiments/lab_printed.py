@@ -18,7 +18,15 @@ from evaluation.experiments.repairs import (
 EFFECT_HEADS = ["Repair", "Measure", ">Score", ">Control", ">Δ", "95 % interval", ">p", "Holds for", "Verdict"]
 COST_HEADS = ["Arm", ">Forks", ">Turns", ">US dollars", ">A turn", ">More a turn", ">Control questions"]
 ANSWER_HEADS = ["Arm", ">Same answer", ">Pairs", ">Not known", ">No answer"]
-RULE_HEADS = ["Arm", ">States, keeps", ">States, breaks", ">Silent, keeps", ">Silent, breaks", ">Rules, all forks", ">Not known"]
+RULE_HEADS = [
+    "Arm",
+    ">States, keeps",
+    ">States, breaks",
+    ">Silent, keeps",
+    ">Silent, breaks",
+    ">Rules, all forks",
+    ">Not known",
+]
 VIOLATED_HEADS = ["Arm", "Rule that is stated and broken", ">Forks"]
 TURN_HEADS = ["Arm", "Measure", "Mean score, turn by turn"]
 _EMPHASIS: dict[str, Emphasis] = {"repairs": "good", "harms": "bad"}
@@ -107,7 +115,13 @@ def _cost_row(arm: LabArm) -> list[Cell]:
 
 def _answer_row(arm: LabArm) -> list[Cell]:
     share = arm.answers.share
-    return [arm.label, "–" if share is None else f"{share:.0%}", arm.answers.pairs, arm.answers.unknown, arm.answers.silent]
+    return [
+        arm.label,
+        "–" if share is None else f"{share:.0%}",
+        arm.answers.pairs,
+        arm.answers.unknown,
+        arm.answers.silent,
+    ]
 
 
 def _rule_row(arm: LabArm) -> list[Cell]:

@@ -156,7 +156,7 @@ class DriftOnset(_Frozen):
 
     Attributes:
         turn: Of the agent, counted from the beginning of the conversation; None: no lasting fall was found, and `why` says more.
-        before, after: Mean scores. `of`: turns that were looked at, from turn `first` on.
+        before, after: Mean scores. `of`: turns that have a score, among those from `first` to `last`.
         after_fork: Whether it began on the forks, not in the real conversation.
     """
 
@@ -165,6 +165,7 @@ class DriftOnset(_Frozen):
     before: float | None = None
     after: float | None = None
     first: int = 1
+    last: int = 0
     of: int = 0
     after_fork: bool = False
     why: str = ""
@@ -237,7 +238,7 @@ def lab_report(
         questions=len(scenario.lab.questions) if scenario.lab else 0,
         heuristic=is_heuristic(judge),
         measuring_usd=_usd_of_work([run.work_id for run in runs]),
-        onsets=_onsets(judgements, scenario, turn, judge=judge),
+        onsets=_onsets(judgements, scenario, _turns_before(judgements, agent, turn), turn, judge=judge),
         arms=arms,
     )
     return made.model_copy(update={"sentence": sentence_of(made)})
@@ -489,9 +490,7 @@ def _rule_table(
             if stated and not is_kept:
                 violated[rule] += 1
     most_first = sorted(violated.items(), key=lambda item: (-item[1], item[0]))
-    return RuleTable(
-        **counts, unknown=unknown, knows_but_violates=dict(most_first[:MOST_NAMED]), heuristic=heuristic
-    )
+    return RuleTable(**counts, unknown=unknown, knows_but_violates=dict(most_first[:MOST_NAMED]), heuristic=heuristic)
 
 
 def _stated(fork: ExperimentEnvironment) -> dict[str, bool | None]:
@@ -530,8 +529,24 @@ def _sum_if_all_known(amounts: Sequence[float | None]) -> float | None:
 
 
 # -- onset
-def _onsets(judgements: Sequence[Judgement], scenario: Scenario, turn: int, *, judge: str) -> list[DriftOnset]:
+def _turns_before(judgements: Sequence[Judgement], agent: Agent | None, turn: int) -> dict[int, int]:
+    """Return which turn of the agent each message before the fork was, by its position in the fork that was judged.
+
+    Args:
+        turn: The agent's last one before the fork.
+    """
+    forks = {judgement.fork for judgement in judgements if judgement.turn is None}
+    channels = ExperimentEnvironment.objects.filter(pk__in=forks).values("channel")
+    said = Message.objects.filter(channel__in=channels, agent=agent, tags__has_key=BEFORE_TAG).order_by("-position")
+    positions = said.values_list("position", flat=True)
+    return {position: turn - number for number, position in enumerate(positions)}
+
+
+def _onsets(
+    judgements: Sequence[Judgement], scenario: Scenario, turns_before: Mapping[int, int], turn: int, *, judge: str
+) -> list[DriftOnset]:
     """Return since when the agent has drifted in each dimension that is judged message by message."""
+    control = scenario.arms[0].name
     onsets = []
     for measured in scenario.dimensions:
         name = str(measured.id)
@@ -541,51 +556,65 @@ def _onsets(judgements: Sequence[Judgement], scenario: Scenario, turn: int, *, j
         if is_heuristic(judge) and not is_exact:
             onsets.append(DriftOnset(dimension=name, why=HEURISTIC))
         else:
-            onsets.append(_onset(name, judgements, scenario, turn))
+            onsets.append(find_onset(name, judgements, control, turns_before, turn=turn, turns=len(scenario.steps)))
     return onsets
 
 
-def _onset(dimension: str, judgements: Sequence[Judgement], scenario: Scenario, turn: int) -> DriftOnset:
+def find_onset(
+    dimension: str,
+    judgements: Sequence[Judgement],
+    control: str,
+    turns_before: Mapping[int, int],
+    *,
+    turn: int,
+    turns: int,
+) -> DriftOnset:
     """Return since when the scores have been lower: of the real messages before the fork, then of the control's turns.
 
-    Of several lasting falls the last one is named.
+    Of several lasting falls the last one is named. Turns without a score are left out, and are counted all the same.
 
     Args:
-        turn: Of the agent, its last one before the fork.
+        control: The arm to which nothing is done.
+        turns_before: The agent's turns before the fork, by the position of their message.
+        turn: The last of these. `turns`: played on each fork.
     """
-    before = _means_before(dimension, judgements)
-    control = _mean_by_turn(judgements, scenario.arms[0].name, dimension, turns=len(scenario.steps))
-    scores = before + [score for score in control if score is not None]
-    first = turn - len(before) + 1
+    scores = _means_before(dimension, judgements, turns_before)
+    for number, mean in enumerate(_mean_by_turn(judgements, control, dimension, turns=turns), turn + 1):
+        if mean is not None:
+            scores[number] = mean
+    looked_at = list(scores)
+    first, last = (looked_at[0], looked_at[-1]) if looked_at else (1, 0)
     start = datetime(2000, 1, 1, tzinfo=UTC)
-    points = [Point(start + number * ONE_LOOK, score) for number, score in enumerate(scores)]
+    points = [Point(start + number * ONE_LOOK, score) for number, score in enumerate(scores.values())]
     # One false alarm in as many turns as give these a chance of 5 % to have one.
     turns_per_false_alarm = len(points) / ALPHA
     series = max(1, math.ceil(turns_per_false_alarm / (SAFETY * DAYS_PER_MONTH)))
     scan = find_drops(points, every=ONE_LOOK, series=series)
     if not scan.alarms:
-        return DriftOnset(
-            dimension=dimension, first=first, of=len(points), why=scan.reason or "no lasting fall was found"
-        )
+        why = scan.reason or "no lasting fall was found"
+        return DriftOnset(dimension=dimension, first=first, last=last, of=len(points), why=why)
     alarm = scan.alarms[-1]
+    since = looked_at[alarm.onset]
     return DriftOnset(
         dimension=dimension,
-        turn=first + alarm.onset,
+        turn=since,
         before=round(alarm.before, 2),
         after=round(alarm.after, 2),
         first=first,
+        last=last,
         of=len(points),
-        after_fork=alarm.onset >= len(before),
+        after_fork=since > turn,
     )
 
 
-def _means_before(dimension: str, judgements: Sequence[Judgement]) -> list[float]:
-    """Return the mean score of each message that the agent said before the fork, in order, as far as they were judged."""
+def _means_before(dimension: str, judgements: Sequence[Judgement], turns_before: Mapping[int, int]) -> dict[int, float]:
+    """Return the mean score of each turn before the fork, in order, as far as they were judged."""
     by_position: dict[int, list[Judgement]] = defaultdict(list)
     for judgement in judgements:
-        if judgement.turn is None and judgement.dimension == dimension:
+        is_before = judgement.turn is None and judgement.position in turns_before
+        if is_before and judgement.dimension == dimension:
             by_position[judgement.position].append(judgement)
-    return [_weighted_mean(by_position[position]) for position in sorted(by_position)]
+    return {turns_before[position]: _weighted_mean(by_position[position]) for position in sorted(by_position)}
 
 
 def _weighted_mean(judgements: Sequence[Judgement]) -> float:
@@ -643,7 +672,9 @@ def cost_text(arm: LabArm) -> str:
 def onset_text(onset: DriftOnset) -> str:
     """Return since when the agent has drifted, in a sentence."""
     label = Dimension(onset.dimension).label
-    looked_at = f"turns {onset.first} to {onset.first + onset.of - 1}"
+    looked_at = f"turns {onset.first} to {onset.last}"
+    if onset.of < onset.last - onset.first + 1:
+        looked_at += f", {onset.of} of which have a score"
     if onset.turn is None:
         return f"{label}: {onset.why} ({looked_at})." if onset.of else f"{label}: {onset.why}."
     where = "on the forks of the control" if onset.after_fork else "in the real conversation"

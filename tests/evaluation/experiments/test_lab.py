@@ -23,7 +23,7 @@ from evaluation.experiments.measuring import judge_here
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.play import play
 from evaluation.experiments.printed import as_markdown, show
-from evaluation.experiments.repairs import Judgement, LabReport, Lasting, compare_arms, lasting_text
+from evaluation.experiments.repairs import Judgement, LabReport, Lasting, compare_arms, find_onset, lasting_text
 from evaluation.experiments.report import report
 from evaluation.models import EvaluationRun
 from evaluation.propositions.files import YamlProblems
@@ -339,6 +339,35 @@ def test_at_most_one_null_arm_in_twenty_is_accused_or_praised(labs: int) -> None
         wrong += any(effect.verdict in ("repairs", "harms") for of_arm in effects.values() for effect in of_arm)
 
     assert wrong <= labs * 0.05, f"{wrong} of {labs} laboratories with two null arms have a verdict"
+
+
+def test_turns_without_a_score_are_counted_in_since_when_it_drifted() -> None:
+    generator = random.Random(3)
+    before = []
+    for turn in range(1, 61):
+        if turn % 3:  # every third has no score
+            level = 8 if turn < 40 else 2
+            score = level + generator.gauss(0, 0.5)
+            before.append(
+                Judgement(
+                    arm="control",
+                    fork=1,
+                    dimension="adherence",
+                    proposition="p",
+                    message=turn,
+                    turn=None,
+                    position=2 * turn,
+                    score=score,
+                    weight=1.0,
+                    exact=False,
+                )
+            )
+
+    onset = find_onset("adherence", before, "control", {2 * turn: turn for turn in range(1, 61)}, turn=60, turns=0)
+
+    assert onset.turn == 40
+    assert (onset.first, onset.last, onset.of) == (1, 59, 40)
+    assert not onset.after_fork
 
 
 def test_an_effect_that_decays_has_its_half_life_in_the_interval() -> None:
