@@ -7,6 +7,7 @@ from typing import Any
 
 from agents.kit.commands import Cell, Emphasis
 from agents.kit.text.wording import counted, decimal, money, signed
+from evaluation.dimensions import Dimension
 from evaluation.experiments.repairs import (
     LabArm,
     LabReport,
@@ -16,7 +17,7 @@ from evaluation.experiments.repairs import (
 )
 
 EFFECT_HEADS = ["Repair", "Measure", ">Score", ">Control", ">Δ", "95 % interval", ">p", "Holds for", "Verdict"]
-COST_HEADS = ["Arm", ">Forks", ">Turns", ">US dollars", ">A turn", ">More a turn", ">Control questions"]
+COST_HEADS = ["Arm", ">Forks", ">Turns", ">All turns", ">Per turn", ">Per turn, against control", ">Control questions"]
 ANSWER_HEADS = ["Arm", ">Same answer", ">Pairs", ">Not known", ">No answer"]
 RULE_HEADS = [
     "Arm",
@@ -28,7 +29,6 @@ RULE_HEADS = [
     ">Not known",
 ]
 VIOLATED_HEADS = ["Arm", "Rule that is stated and broken", ">Forks"]
-TURN_HEADS = ["Arm", "Measure", "Mean score, turn by turn"]
 _EMPHASIS: dict[str, Emphasis] = {"repairs": "good", "harms": "bad"}
 _BY_WORDS = "by words alone, heuristic"
 
@@ -53,7 +53,7 @@ def lab_lines(lab: LabReport) -> Iterator[str]:
 def lab_tables(lab: LabReport) -> Iterator[TableParts]:
     """Yield the tables of the report; those about control questions only where some were asked."""
     yield "Repairs", EFFECT_HEADS, [_effect_row(arm, effect) for arm in lab.repairs for effect in arm.effects]
-    yield "Cost", COST_HEADS, [_cost_row(arm) for arm in lab.arms]
+    yield "Cost in US dollars", COST_HEADS, [_cost_row(arm) for arm in lab.arms]
     if lab.questions:
         by_words = any(arm.answers.heuristic for arm in lab.arms)
         title = _title("Does it give the same answer when asked again?", heuristic=by_words)
@@ -64,9 +64,9 @@ def lab_tables(lab: LabReport) -> Iterator[TableParts]:
         violated = list(_violated_rows(lab))
         if violated:
             yield _title("Knows but violates", heuristic=by_words), VIOLATED_HEADS, violated
-    lines = list(_turn_rows(lab))
-    if lines:
-        yield "Turn by turn after the fork", TURN_HEADS, lines
+    for dimension in lab.arms[0].by_turn if lab.arms else ():
+        title = f"{Dimension(dimension).label}, mean score by turn after the fork"
+        yield title, [">Turn", *(f">{arm.label}" for arm in lab.arms)], list(_turn_rows(lab, dimension))
 
 
 def _title(title: str, *, heuristic: bool) -> str:
@@ -146,10 +146,9 @@ def _violated_rows(lab: LabReport) -> Iterator[list[Cell]]:
             yield [arm.label, rule, forks]
 
 
-def _turn_rows(lab: LabReport) -> Iterator[list[Cell]]:
-    for arm in lab.arms:
-        for dimension, means in arm.by_turn.items():
-            yield [arm.label, dimension, " ".join("–" if mean is None else decimal(mean, 1) for mean in means)]
+def _turn_rows(lab: LabReport, dimension: str) -> Iterator[list[Cell]]:
+    for turn in range(lab.turns):
+        yield [turn + 1, *(_score(arm.by_turn[dimension][turn]) for arm in lab.arms)]
 
 
 def lab_csv_fields(lab: LabReport) -> Iterator[dict[str, Any]]:
