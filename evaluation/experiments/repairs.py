@@ -30,7 +30,7 @@ from evaluation.statistics.half_life import HalfLife, half_life
 
 KEPT_FROM = 5.0  # mean score of a proposition over a fork, from which on its messages keep it
 MOST_NAMED = 5  # rules that are stated and broken
-HEURISTIC = "an offline judge's scores: no claim rests on them"
+HEURISTIC = "the scores are an offline judge's, and no claim rests on them"
 ONE_LOOK = timedelta(days=1)
 
 Verdict = Literal["repairs", "harms", "no effect", "not shown", "heuristic"]
@@ -339,7 +339,8 @@ def compare_arms(
     effects: dict[str, list[RepairEffect]] = {arm: [] for arm in repairs}
     for (arm, dimension), change in zip(places, changes, strict=True):
         if dimension in heuristics:
-            effect = _effect(change).model_copy(update={"verdict": "heuristic", "why": HEURISTIC, "p": None})
+            unclaimed = {"verdict": "heuristic", "why": HEURISTIC, "p": None, "interval": None}
+            effect = _effect(change).model_copy(update=unclaimed)
         else:
             effect = _effect(next(verdicts))
         if effect.verdict == "repairs" and dimension in BY_ONE_MESSAGE:
@@ -377,8 +378,21 @@ def _effect(change: ChangeResult) -> RepairEffect:
         forks=change.n,
         control_forks=change.baseline_n,
         verdict=verdict,
-        why=change.reason.replace(change.unit, "forks") if verdict == "not shown" else "",
+        why=_why_not_shown(change) if verdict == "not shown" else "",
     )
+
+
+def _why_not_shown(change: ChangeResult) -> str:
+    """Return what is lacking for a verdict, in the words of a laboratory."""
+    if change.baseline is None or change.candidate is None:
+        return "nothing was scored in one of the two"
+    if change.interval is None:
+        return "it takes at least 2 forks of each arm"
+    if change.n_more is not None:
+        return f"some {counted(change.n_more, 'more fork')} of each arm could decide it"
+    if change.interval.low > 0 or change.interval.high < 0:  # taken back, for all that is tested at once
+        return change.reason
+    return "the interval is too wide"
 
 
 def _ends(interval: Interval | None) -> tuple[float, float] | None:
@@ -554,7 +568,9 @@ def _onsets(
             continue
         is_exact = all(judgement.exact for judgement in judgements if judgement.dimension == name)
         if is_heuristic(judge) and not is_exact:
-            onsets.append(DriftOnset(dimension=name, why=HEURISTIC))
+            onsets.append(
+                DriftOnset(dimension=name, why="since when it is lower is not said of an offline judge's scores")
+            )
         else:
             onsets.append(find_onset(name, judgements, control, turns_before, turn=turn, turns=len(scenario.steps)))
     return onsets
@@ -628,6 +644,9 @@ def sentence_of(report: LabReport) -> str:
 
     E.g. "A reminder repairs Nora's persona adherence for 12 turns [8, 16], at $0.0040 more a turn; gate=enforce: not shown."
     """
+    verdicts = {effect.verdict for arm in report.repairs for effect in arm.effects}
+    if verdicts == {"heuristic"}:
+        return f"No repair is shown to work or not to: {HEURISTIC}."
     parts = [_arm_sentence(report, arm) for arm in report.repairs]
     sentence = "; ".join(parts)
     return f"{sentence[:1].upper()}{sentence[1:]}."
@@ -643,7 +662,8 @@ def _arm_sentence(report: LabReport, arm: LabArm) -> str:
     if shown:
         return f"{arm.label} {' and '.join(shown)}, {cost_text(arm)}"
     verdicts = list(dict.fromkeys(effect.verdict for effect in arm.effects))
-    return f"{arm.label}: {', '.join(verdicts) or 'not shown'}"
+    named = ["an offline judge's scores" if verdict == "heuristic" else verdict for verdict in verdicts]
+    return f"{arm.label}: {', '.join(named) or 'not shown'}"
 
 
 def _for_turns(lasting: Lasting | None) -> str:

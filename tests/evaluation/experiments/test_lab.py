@@ -341,6 +341,26 @@ def test_at_most_one_null_arm_in_twenty_is_accused_or_praised(labs: int) -> None
     assert wrong <= labs * 0.05, f"{wrong} of {labs} laboratories with two null arms have a verdict"
 
 
+def test_an_offline_judge_gets_neither_interval_nor_verdict() -> None:
+    generator = random.Random(1)
+    made = judgements("control", range(5), 2.0, generator) + judgements("a", range(5, 10), 8.0, generator)
+
+    (effect,) = compare_arms(made, ["control", "a"], ["adherence"], judge="offline:lexical-1")["a"]
+
+    assert effect.verdict == "heuristic"
+    assert (effect.interval, effect.p, effect.lasting) == (None, None, None)
+
+
+def test_a_single_fork_of_each_arm_is_told_that_it_takes_two() -> None:
+    generator = random.Random(1)
+    made = judgements("control", range(1), 2.0, generator) + judgements("a", range(5, 6), 8.0, generator)
+
+    (effect,) = compare_arms(made, ["control", "a"], ["adherence"], judge="judge-model")["a"]
+
+    assert effect.verdict == "not shown"
+    assert "2 forks" in effect.why
+
+
 def test_turns_without_a_score_are_counted_in_since_when_it_drifted() -> None:
     generator = random.Random(3)
     before = []
