@@ -45,6 +45,7 @@ NEEDED = {
     "prune_logs": "--older-than 90d",
     "say": "ada office text",
     "lab": "office",
+    "simulated_users": "runs",
     "schedule": "list",
     "turn": "ada --channel office",
 }

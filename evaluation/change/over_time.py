@@ -17,7 +17,7 @@ from agents.builds import BUILD_TAGS, tag_name, tag_of, tag_text
 from agents.kit.alerting import AlertKind, acknowledge_alerts, came_back, raise_alert
 from agents.kit.text.wording import day_text
 from agents.models import Message
-from evaluation.calibration.passport import passport_text, passports
+from evaluation.calibration.passport import JUDGE_IS, passports
 from evaluation.change.change import ChangeResult, fell_sharply
 from evaluation.change.comparison import compare
 from evaluation.change.judge_changes import change_holding, is_being_checked, open_checks, same_judge
@@ -282,9 +282,9 @@ def _new_alert_for(series: Series, drop: Drop) -> DriftAlert | None:
 
 
 def _trust_in_judge(alert: DriftAlert) -> str:
-    """Return the passport of the judge of an alert on one line: an alert is read where nothing else stands."""
+    """Return whether the judge of an alert may be used, in a few words: an alert is read where nothing else stands."""
     judge_passports = passports(alert.judge, alert.procedure, [alert.dimension], agent=alert.agent.slug)
-    return "; ".join(f"its judge: {passport_text(passport)}" for passport in judge_passports)
+    return "; ".join(JUDGE_IS[passport.verdict] for passport in judge_passports)
 
 
 def _store_and_announce(alert: DriftAlert, *, build: str, reopens: DriftAlert | None, remark: str = "") -> DriftAlert:

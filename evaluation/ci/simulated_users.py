@@ -84,10 +84,13 @@ class SimulatedUserReport(BaseModel):
 
     judge: str
     heuristic: bool = Field(
-        description="judged by rules and cues: what needs a model is unscored, and shares are at least so large"
+        description="judged by rules and cues: shares are of runs whose words show it, and what needs a model is not counted"
     )
     messages: int = Field(description="of simulated users")
     messages_scored: int = Field(description="of which the judge scored at least one proposition")
+    unjudged_runs: int = Field(
+        description="of whose messages the model that judges scored none; they are in no share. 0 offline"
+    )
     all_runs: BrokenRuns
     passed_runs: BrokenRuns
     failed_runs: BrokenRuns
@@ -101,12 +104,17 @@ class SimulatedUserReport(BaseModel):
         runs = self.all_runs
         if runs.share is None or runs.interval is None:
             return "No run with a simulated user was judged."
-        least = "at least " if self.heuristic else ""
         low, high = runs.interval
-        return (
-            f"The simulated user left its role in {least}{runs.broken:,} of {counted(runs.runs, 'run')}: {percent(runs.share)} "
+        share = (
+            f"{runs.broken:,} of {counted(runs.runs, 'run')}: {percent(runs.share)} "
             f"(95 % interval {percent(low)} to {percent(high)})."
         )
+        if self.heuristic:
+            return f"Words show that the simulated user left its role in {share} What only a model can judge is not counted."
+        text = f"The simulated user left its role in {share}"
+        if self.unjudged_runs:
+            text += f" {counted(self.unjudged_runs, 'run')} could not be judged."
+        return text
 
     @property
     def csv(self) -> str:
@@ -138,6 +146,7 @@ class _Run:
 
     channel: Channel
     turns: int = 0
+    is_scored: bool = False
     broken: dict[int, list[str]] = field(default_factory=dict)
     text_of_turn: dict[int, str] = field(default_factory=dict)
 
@@ -192,9 +201,11 @@ def report_simulated_users(agent: Agent, scores: Scores, *, judge: str) -> Simul
     for message in messages.order_by("channel", "position").iterator():
         of_message = {name: score for name, score in scores.get(message.pk, {}).items() if name in claims}
         scored.update(of_message.keys())
-        messages_scored += bool(of_message)
         run = runs.setdefault(message.channel_id, _Run(message.channel))
         run.turns += 1
+        if of_message:
+            messages_scored += 1
+            run.is_scored = True
         broken = [name for name, score in of_message.items() if score < BROKEN_BELOW]
         if broken:
             run.broken[run.turns] = sorted(broken)
@@ -217,12 +228,23 @@ def own_claims(agent: Agent) -> dict[str, str]:
 def _report(
     runs: Sequence[_Run], claims: dict[str, str], scored: Counter[str], *, judge: str, messages_scored: int
 ) -> SimulatedUserReport:
-    """Return the report of counted runs; `scored` counts the messages that were scored by each proposition."""
+    """Return the report of counted runs; `scored` counts the messages that were scored by each proposition.
+
+    Where words judge, a message without them is not scored, and its run counts; where a model judges, a run without any score does not.
+    """
+    heuristic = is_heuristic(judge)
+    messages = sum(run.turns for run in runs)
+    unjudged = 0
+    if not heuristic:
+        judged = [run for run in runs if run.is_scored]
+        unjudged = len(runs) - len(judged)
+        runs = judged
     first_turns = [run.first_turn for run in runs if run.first_turn is not None]
     return SimulatedUserReport(
         judge=judge,
-        heuristic=is_heuristic(judge),
-        messages=sum(run.turns for run in runs),
+        heuristic=heuristic,
+        messages=messages,
+        unjudged_runs=unjudged,
         messages_scored=messages_scored,
         all_runs=_broken(runs),
         passed_runs=_broken(run for run in runs if run.passed is True),

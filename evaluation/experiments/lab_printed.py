@@ -7,6 +7,7 @@ from typing import Any
 
 from agents.kit.commands import Cell, Emphasis
 from agents.kit.text.wording import counted, decimal, money, signed
+from evaluation.dimensions import Dimension
 from evaluation.experiments.repairs import (
     LabArm,
     LabReport,
@@ -16,13 +17,20 @@ from evaluation.experiments.repairs import (
 )
 
 EFFECT_HEADS = ["Repair", "Measure", ">Score", ">Control", ">Δ", "95 % interval", ">p", "Holds for", "Verdict"]
-COST_HEADS = ["Arm", ">Forks", ">Turns", ">US dollars", ">A turn", ">More a turn", ">Control questions"]
-ANSWER_HEADS = ["Arm", ">Same answer", ">Pairs", ">Not known"]
-RULE_HEADS = ["Arm", ">States, keeps", ">States, breaks", ">Silent, keeps", ">Silent, breaks", ">n", ">Not known"]
+COST_HEADS = ["Arm", ">Forks", ">Turns", ">All turns", ">Per turn", ">Per turn, against control", ">Control questions"]
+ANSWER_HEADS = ["Arm", ">Same answer", ">Pairs", ">Not known", ">No answer"]
+RULE_HEADS = [
+    "Arm",
+    ">States, keeps",
+    ">States, breaks",
+    ">Silent, keeps",
+    ">Silent, breaks",
+    ">Rules, all forks",
+    ">Not known",
+]
 VIOLATED_HEADS = ["Arm", "Rule that is stated and broken", ">Forks"]
-TURN_HEADS = ["Arm", "Measure", "Mean score, turn by turn"]
 _EMPHASIS: dict[str, Emphasis] = {"repairs": "good", "harms": "bad"}
-_HEURISTIC_ANSWERS = "Same answer (by words alone, heuristic)"
+_BY_WORDS = "by words alone, heuristic"
 
 TableParts = tuple[str, Sequence[str], list[list[Cell]]]  # title, heads, rows
 
@@ -45,18 +53,24 @@ def lab_lines(lab: LabReport) -> Iterator[str]:
 def lab_tables(lab: LabReport) -> Iterator[TableParts]:
     """Yield the tables of the report; those about control questions only where some were asked."""
     yield "Repairs", EFFECT_HEADS, [_effect_row(arm, effect) for arm in lab.repairs for effect in arm.effects]
-    yield "Cost", COST_HEADS, [_cost_row(arm) for arm in lab.arms]
+    yield "Cost in US dollars", COST_HEADS, [_cost_row(arm) for arm in lab.arms]
     if lab.questions:
-        is_heuristic = any(arm.answers.heuristic for arm in lab.arms)
-        heads = [ANSWER_HEADS[0], f">{_HEURISTIC_ANSWERS}", *ANSWER_HEADS[2:]] if is_heuristic else ANSWER_HEADS
-        yield "Does it give the same answer when asked again?", heads, [_answer_row(arm) for arm in lab.arms]
-        yield "Does it know its rules, and keep them?", RULE_HEADS, [_rule_row(arm) for arm in lab.arms]
+        by_words = any(arm.answers.heuristic for arm in lab.arms)
+        title = _title("Does it give the same answer when asked again?", heuristic=by_words)
+        yield title, ANSWER_HEADS, [_answer_row(arm) for arm in lab.arms]
+        by_words = any(arm.rules.heuristic for arm in lab.arms)
+        title = _title("Does it know its rules, and keep them?", heuristic=by_words)
+        yield title, RULE_HEADS, [_rule_row(arm) for arm in lab.arms]
         violated = list(_violated_rows(lab))
         if violated:
-            yield "Knows but violates", VIOLATED_HEADS, violated
-    lines = list(_turn_rows(lab))
-    if lines:
-        yield "Turn by turn after the fork", TURN_HEADS, lines
+            yield _title("Knows but violates", heuristic=by_words), VIOLATED_HEADS, violated
+    for dimension in lab.arms[0].by_turn if lab.arms else ():
+        title = f"{Dimension(dimension).label}, mean score by turn after the fork"
+        yield title, [">Turn", *(f">{arm.label}" for arm in lab.arms)], list(_turn_rows(lab, dimension))
+
+
+def _title(title: str, *, heuristic: bool) -> str:
+    return f"{title} ({_BY_WORDS})" if heuristic else title
 
 
 def _effect_row(arm: LabArm, effect: RepairEffect) -> list[Cell]:
@@ -101,12 +115,20 @@ def _cost_row(arm: LabArm) -> list[Cell]:
 
 def _answer_row(arm: LabArm) -> list[Cell]:
     share = arm.answers.share
-    return [arm.label, "–" if share is None else f"{share:.0%}", arm.answers.pairs, arm.answers.unknown]
+    return [
+        arm.label,
+        "–" if share is None else f"{share:.0%}",
+        arm.answers.pairs,
+        arm.answers.unknown,
+        arm.answers.silent,
+    ]
 
 
 def _rule_row(arm: LabArm) -> list[Cell]:
     rules = arm.rules
-    breaks: Cell = (str(rules.states_breaks), "bad") if rules.states_breaks else rules.states_breaks
+    breaks: Cell = rules.states_breaks
+    if rules.states_breaks and not rules.heuristic:
+        breaks = (str(rules.states_breaks), "bad")
     return [
         arm.label,
         rules.states_keeps,
@@ -124,10 +146,9 @@ def _violated_rows(lab: LabReport) -> Iterator[list[Cell]]:
             yield [arm.label, rule, forks]
 
 
-def _turn_rows(lab: LabReport) -> Iterator[list[Cell]]:
-    for arm in lab.arms:
-        for dimension, means in arm.by_turn.items():
-            yield [arm.label, dimension, " ".join("–" if mean is None else decimal(mean, 1) for mean in means)]
+def _turn_rows(lab: LabReport, dimension: str) -> Iterator[list[Cell]]:
+    for turn in range(lab.turns):
+        yield [turn + 1, *(_score(arm.by_turn[dimension][turn]) for arm in lab.arms)]
 
 
 def lab_csv_fields(lab: LabReport) -> Iterator[dict[str, Any]]:

@@ -16,7 +16,7 @@ from agents.kit.models import LLMCall
 from agents.kit.text.wording import counted
 from agents.models import Agent, Message
 from evaluation.change.change import ChangeResult, Sample, change_of, corrected, mean_of
-from evaluation.dimensions import BY_ONE_MESSAGE, Dimension
+from evaluation.dimensions import BY_ONE_MESSAGE, OF_PERSONA, Dimension
 from evaluation.experiments.asking import QuestionOutcome, asking_work_id
 from evaluation.experiments.measuring import evaluations
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
@@ -30,7 +30,7 @@ from evaluation.statistics.half_life import HalfLife, half_life
 
 KEPT_FROM = 5.0  # mean score of a proposition over a fork, from which on its messages keep it
 MOST_NAMED = 5  # rules that are stated and broken
-HEURISTIC = "an offline judge's scores: no claim rests on them"
+HEURISTIC = "the scores are an offline judge's, and no claim rests on them"
 ONE_LOOK = timedelta(days=1)
 
 Verdict = Literal["repairs", "harms", "no effect", "not shown", "heuristic"]
@@ -89,12 +89,14 @@ class AnswerAgreement(_Frozen):
 
     Attributes:
         agree: Pairs of answers that agree, of `pairs` of which that is known. `unknown`: of which it is not.
+        silent: How often it was asked and said nothing.
         heuristic: They were compared by their words alone.
     """
 
     agree: int = 0
     pairs: int = 0
     unknown: int = 0
+    silent: int = 0
     heuristic: bool = False
 
     @property
@@ -109,6 +111,7 @@ class RuleTable(_Frozen):
         states_breaks: It knows the rule and violates it.
         unknown: Rules that nothing was scored of, or of which the answers could not be judged.
         knows_but_violates: The rules (ids of propositions) that are most often stated and broken, with the number of forks.
+        heuristic: An offline judge looked for the rules in the answers, or scored what was said: no claim rests on it.
     """
 
     states_keeps: int = 0
@@ -117,6 +120,7 @@ class RuleTable(_Frozen):
     silent_breaks: int = 0
     unknown: int = 0
     knows_but_violates: dict[str, int] = Field(default_factory=dict)
+    heuristic: bool = False
 
     @property
     def n(self) -> int:
@@ -152,7 +156,7 @@ class DriftOnset(_Frozen):
 
     Attributes:
         turn: Of the agent, counted from the beginning of the conversation; None: no lasting fall was found, and `why` says more.
-        before, after: Mean scores. `of`: turns that were looked at, from turn `first` on.
+        before, after: Mean scores. `of`: turns that have a score, among those from `first` to `last`.
         after_fork: Whether it began on the forks, not in the real conversation.
     """
 
@@ -161,6 +165,7 @@ class DriftOnset(_Frozen):
     before: float | None = None
     after: float | None = None
     first: int = 1
+    last: int = 0
     of: int = 0
     after_fork: bool = False
     why: str = ""
@@ -212,7 +217,15 @@ def lab_report(
         turn = said.count()
     dimensions = [str(measured.id) for measured in scenario.dimensions]
     effects = compare_arms(after, [arm.name for arm in scenario.arms], dimensions, judge=judge, seed=scenario.seed)
-    arms = _arms(scenario, environments, after, effects, heuristic=is_heuristic(judge))
+    # The answers were read by the experiment's own judge, whoever scored what was said.
+    arms = _arms(
+        scenario,
+        environments,
+        after,
+        effects,
+        answers_heuristic=is_heuristic(experiment.judge),
+        rules_heuristic=is_heuristic(experiment.judge) or is_heuristic(judge),
+    )
     made = LabReport(
         sentence="",
         agent=scenario.cast[0],
@@ -225,7 +238,7 @@ def lab_report(
         questions=len(scenario.lab.questions) if scenario.lab else 0,
         heuristic=is_heuristic(judge),
         measuring_usd=_usd_of_work([run.work_id for run in runs]),
-        onsets=_onsets(judgements, scenario, turn, judge=judge),
+        onsets=_onsets(judgements, scenario, _turns_before(judgements, agent, turn), turn, judge=judge),
         arms=arms,
     )
     return made.model_copy(update={"sentence": sentence_of(made)})
@@ -326,7 +339,8 @@ def compare_arms(
     effects: dict[str, list[RepairEffect]] = {arm: [] for arm in repairs}
     for (arm, dimension), change in zip(places, changes, strict=True):
         if dimension in heuristics:
-            effect = _effect(change).model_copy(update={"verdict": "heuristic", "why": HEURISTIC, "p": None})
+            unclaimed = {"verdict": "heuristic", "why": HEURISTIC, "p": None, "interval": None}
+            effect = _effect(change).model_copy(update=unclaimed)
         else:
             effect = _effect(next(verdicts))
         if effect.verdict == "repairs" and dimension in BY_ONE_MESSAGE:
@@ -364,8 +378,21 @@ def _effect(change: ChangeResult) -> RepairEffect:
         forks=change.n,
         control_forks=change.baseline_n,
         verdict=verdict,
-        why=change.reason.replace(change.unit, "forks") if verdict == "not shown" else "",
+        why=_why_not_shown(change) if verdict == "not shown" else "",
     )
+
+
+def _why_not_shown(change: ChangeResult) -> str:
+    """Return what is lacking for a verdict, in the words of a laboratory."""
+    if change.baseline is None or change.candidate is None:
+        return "nothing was scored in one of the two"
+    if change.interval is None:
+        return "it takes at least 2 forks of each arm"
+    if change.n_more is not None:
+        return f"some {counted(change.n_more, 'more fork')} of each arm could decide it"
+    if change.interval.low > 0 or change.interval.high < 0:  # taken back, for all that is tested at once
+        return change.reason
+    return "the interval is too wide"
 
 
 def _ends(interval: Interval | None) -> tuple[float, float] | None:
@@ -393,8 +420,10 @@ def _arms(
     judgements: Sequence[Judgement],
     effects: Mapping[str, list[RepairEffect]],
     *,
-    heuristic: bool,
+    answers_heuristic: bool,
+    rules_heuristic: bool,
 ) -> list[LabArm]:
+    asks = scenario.lab.asks if scenario.lab is not None else 0
     arms: list[LabArm] = []
     for arm in scenario.arms:
         forks = [environment for environment in environments if environment.arm == arm.name and environment.figures]
@@ -416,8 +445,8 @@ def _arms(
                 extra_usd=extra,
                 questions_usd=_questions_usd(forks),
                 effects=effects.get(arm.name, []),
-                answers=_agreement(forks, heuristic=heuristic),
-                rules=_rule_table(forks, judgements),
+                answers=_agreement(forks, asks=asks, heuristic=answers_heuristic),
+                rules=_rule_table(forks, judgements, heuristic=rules_heuristic),
                 by_turn=_by_turn(arm, scenario, judgements),
             )
         )
@@ -442,21 +471,25 @@ def _mean_by_turn(judgements: Sequence[Judgement], arm: str, dimension: str, *, 
     return means
 
 
-def _agreement(forks: Sequence[ExperimentEnvironment], *, heuristic: bool) -> AnswerAgreement:
-    agree = disagree = unknown = 0
+def _agreement(forks: Sequence[ExperimentEnvironment], *, asks: int, heuristic: bool) -> AnswerAgreement:
+    agree = disagree = unknown = silent = 0
     for fork in forks:
         for outcome in map(QuestionOutcome.model_validate, fork.answers):
             agree += outcome.agreements.count(True)
             disagree += outcome.agreements.count(False)
             unknown += outcome.agreements.count(None)
-    return AnswerAgreement(agree=agree, pairs=agree + disagree, unknown=unknown, heuristic=heuristic)
+            silent += asks - outcome.answers
+    return AnswerAgreement(agree=agree, pairs=agree + disagree, unknown=unknown, silent=silent, heuristic=heuristic)
 
 
-def _rule_table(forks: Sequence[ExperimentEnvironment], judgements: Sequence[Judgement]) -> RuleTable:
+def _rule_table(
+    forks: Sequence[ExperimentEnvironment], judgements: Sequence[Judgement], *, heuristic: bool
+) -> RuleTable:
     """Return whether rules were stated, and kept, on each fork; `KEPT_FROM` says from which mean score on a fork keeps one."""
     scores: dict[tuple[int, str], list[float]] = defaultdict(list)
     for judgement in judgements:
-        scores[judgement.fork, judgement.proposition].append(judgement.score)
+        if judgement.dimension == OF_PERSONA:  # another dimension may have a proposition of the same name
+            scores[judgement.fork, judgement.proposition].append(judgement.score)
     counts = {"states_keeps": 0, "states_breaks": 0, "silent_keeps": 0, "silent_breaks": 0}
     unknown = 0
     violated: dict[str, int] = defaultdict(int)
@@ -471,7 +504,7 @@ def _rule_table(forks: Sequence[ExperimentEnvironment], judgements: Sequence[Jud
             if stated and not is_kept:
                 violated[rule] += 1
     most_first = sorted(violated.items(), key=lambda item: (-item[1], item[0]))
-    return RuleTable(**counts, unknown=unknown, knows_but_violates=dict(most_first[:MOST_NAMED]))
+    return RuleTable(**counts, unknown=unknown, knows_but_violates=dict(most_first[:MOST_NAMED]), heuristic=heuristic)
 
 
 def _stated(fork: ExperimentEnvironment) -> dict[str, bool | None]:
@@ -510,8 +543,24 @@ def _sum_if_all_known(amounts: Sequence[float | None]) -> float | None:
 
 
 # -- onset
-def _onsets(judgements: Sequence[Judgement], scenario: Scenario, turn: int, *, judge: str) -> list[DriftOnset]:
+def _turns_before(judgements: Sequence[Judgement], agent: Agent | None, turn: int) -> dict[int, int]:
+    """Return which turn of the agent each message before the fork was, by its position in the fork that was judged.
+
+    Args:
+        turn: The agent's last one before the fork.
+    """
+    forks = {judgement.fork for judgement in judgements if judgement.turn is None}
+    channels = ExperimentEnvironment.objects.filter(pk__in=forks).values("channel")
+    said = Message.objects.filter(channel__in=channels, agent=agent, tags__has_key=BEFORE_TAG).order_by("-position")
+    positions = said.values_list("position", flat=True)
+    return {position: turn - number for number, position in enumerate(positions)}
+
+
+def _onsets(
+    judgements: Sequence[Judgement], scenario: Scenario, turns_before: Mapping[int, int], turn: int, *, judge: str
+) -> list[DriftOnset]:
     """Return since when the agent has drifted in each dimension that is judged message by message."""
+    control = scenario.arms[0].name
     onsets = []
     for measured in scenario.dimensions:
         name = str(measured.id)
@@ -519,53 +568,69 @@ def _onsets(judgements: Sequence[Judgement], scenario: Scenario, turn: int, *, j
             continue
         is_exact = all(judgement.exact for judgement in judgements if judgement.dimension == name)
         if is_heuristic(judge) and not is_exact:
-            onsets.append(DriftOnset(dimension=name, why=HEURISTIC))
+            onsets.append(
+                DriftOnset(dimension=name, why="since when it is lower is not said of an offline judge's scores")
+            )
         else:
-            onsets.append(_onset(name, judgements, scenario, turn))
+            onsets.append(find_onset(name, judgements, control, turns_before, turn=turn, turns=len(scenario.steps)))
     return onsets
 
 
-def _onset(dimension: str, judgements: Sequence[Judgement], scenario: Scenario, turn: int) -> DriftOnset:
+def find_onset(
+    dimension: str,
+    judgements: Sequence[Judgement],
+    control: str,
+    turns_before: Mapping[int, int],
+    *,
+    turn: int,
+    turns: int,
+) -> DriftOnset:
     """Return since when the scores have been lower: of the real messages before the fork, then of the control's turns.
 
-    Of several lasting falls the last one is named.
+    Of several lasting falls the last one is named. Turns without a score are left out, and are counted all the same.
 
     Args:
-        turn: Of the agent, its last one before the fork.
+        control: The arm to which nothing is done.
+        turns_before: The agent's turns before the fork, by the position of their message.
+        turn: The last of these. `turns`: played on each fork.
     """
-    before = _means_before(dimension, judgements)
-    control = _mean_by_turn(judgements, scenario.arms[0].name, dimension, turns=len(scenario.steps))
-    scores = before + [score for score in control if score is not None]
-    first = turn - len(before) + 1
+    scores = _means_before(dimension, judgements, turns_before)
+    for number, mean in enumerate(_mean_by_turn(judgements, control, dimension, turns=turns), turn + 1):
+        if mean is not None:
+            scores[number] = mean
+    looked_at = list(scores)
+    first, last = (looked_at[0], looked_at[-1]) if looked_at else (1, 0)
     start = datetime(2000, 1, 1, tzinfo=UTC)
-    points = [Point(start + number * ONE_LOOK, score) for number, score in enumerate(scores)]
+    points = [Point(start + number * ONE_LOOK, score) for number, score in enumerate(scores.values())]
     # One false alarm in as many turns as give these a chance of 5 % to have one.
     turns_per_false_alarm = len(points) / ALPHA
     series = max(1, math.ceil(turns_per_false_alarm / (SAFETY * DAYS_PER_MONTH)))
     scan = find_drops(points, every=ONE_LOOK, series=series)
     if not scan.alarms:
-        return DriftOnset(
-            dimension=dimension, first=first, of=len(points), why=scan.reason or "no lasting fall was found"
-        )
+        why = scan.reason or "no lasting fall was found"
+        return DriftOnset(dimension=dimension, first=first, last=last, of=len(points), why=why)
     alarm = scan.alarms[-1]
+    since = looked_at[alarm.onset]
     return DriftOnset(
         dimension=dimension,
-        turn=first + alarm.onset,
+        turn=since,
         before=round(alarm.before, 2),
         after=round(alarm.after, 2),
         first=first,
+        last=last,
         of=len(points),
-        after_fork=alarm.onset >= len(before),
+        after_fork=since > turn,
     )
 
 
-def _means_before(dimension: str, judgements: Sequence[Judgement]) -> list[float]:
-    """Return the mean score of each message that the agent said before the fork, in order, as far as they were judged."""
+def _means_before(dimension: str, judgements: Sequence[Judgement], turns_before: Mapping[int, int]) -> dict[int, float]:
+    """Return the mean score of each turn before the fork, in order, as far as they were judged."""
     by_position: dict[int, list[Judgement]] = defaultdict(list)
     for judgement in judgements:
-        if judgement.turn is None and judgement.dimension == dimension:
+        is_before = judgement.turn is None and judgement.position in turns_before
+        if is_before and judgement.dimension == dimension:
             by_position[judgement.position].append(judgement)
-    return [_weighted_mean(by_position[position]) for position in sorted(by_position)]
+    return {turns_before[position]: _weighted_mean(by_position[position]) for position in sorted(by_position)}
 
 
 def _weighted_mean(judgements: Sequence[Judgement]) -> float:
@@ -579,6 +644,9 @@ def sentence_of(report: LabReport) -> str:
 
     E.g. "A reminder repairs Nora's persona adherence for 12 turns [8, 16], at $0.0040 more a turn; gate=enforce: not shown."
     """
+    verdicts = {effect.verdict for arm in report.repairs for effect in arm.effects}
+    if verdicts == {"heuristic"}:
+        return f"No repair is shown to work or not to: {HEURISTIC}."
     parts = [_arm_sentence(report, arm) for arm in report.repairs]
     sentence = "; ".join(parts)
     return f"{sentence[:1].upper()}{sentence[1:]}."
@@ -594,7 +662,8 @@ def _arm_sentence(report: LabReport, arm: LabArm) -> str:
     if shown:
         return f"{arm.label} {' and '.join(shown)}, {cost_text(arm)}"
     verdicts = list(dict.fromkeys(effect.verdict for effect in arm.effects))
-    return f"{arm.label}: {', '.join(verdicts) or 'not shown'}"
+    named = ["an offline judge's scores" if verdict == "heuristic" else verdict for verdict in verdicts]
+    return f"{arm.label}: {', '.join(named) or 'not shown'}"
 
 
 def _for_turns(lasting: Lasting | None) -> str:
@@ -623,7 +692,9 @@ def cost_text(arm: LabArm) -> str:
 def onset_text(onset: DriftOnset) -> str:
     """Return since when the agent has drifted, in a sentence."""
     label = Dimension(onset.dimension).label
-    looked_at = f"turns {onset.first} to {onset.first + onset.of - 1}"
+    looked_at = f"turns {onset.first} to {onset.last}"
+    if onset.of < onset.last - onset.first + 1:
+        looked_at += f", {onset.of} of which have a score"
     if onset.turn is None:
         return f"{label}: {onset.why} ({looked_at})." if onset.of else f"{label}: {onset.why}."
     where = "on the forks of the control" if onset.after_fork else "in the real conversation"

@@ -181,7 +181,7 @@ def _about_speakers(job: Import, options: ReadOptions) -> list[Question]:
         help="Its messages can be measured. Choose several if several speakers are agents of yours, none if nobody is.",
         several=True,
         folded=folded,
-        folded_as=f"{total:,} customers" if likely else f"{total:,} more speakers",
+        folded_as=f"{total:,} more speakers",
     )
     if who.is_open:
         return [who]

@@ -7,6 +7,7 @@ import io
 import json
 import random
 import re
+from typing import Any
 
 import pytest
 from django.core.management import call_command
@@ -22,7 +23,7 @@ from evaluation.experiments.measuring import judge_here
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.play import play
 from evaluation.experiments.printed import as_markdown, show
-from evaluation.experiments.repairs import Judgement, LabReport, Lasting, compare_arms, lasting_text
+from evaluation.experiments.repairs import Judgement, LabReport, Lasting, compare_arms, find_onset, lasting_text
 from evaluation.experiments.report import report
 from evaluation.models import EvaluationRun
 from evaluation.propositions.files import YamlProblems
@@ -212,6 +213,39 @@ def test_asking_changes_neither_the_fork_nor_another_answer(
         assert list(copied.order_by("position").values_list("text", flat=True)) == said
 
 
+def test_what_words_alone_say_of_answers_and_rules_stays_marked_when_a_model_judges_later(
+    propositions: PropositionFolder, llm_server: LLMServer
+) -> None:
+    conversation(propositions, turns=4, drifts_at=1)
+    llm_server.respond = actor()
+    experiment = play(request_lab(asked(turns=2, repeats=1, questions=QUESTIONS)))
+    judge_here(experiment)
+
+    for judge in ("", "judge-model"):
+        lab = report(experiment, judge=judge).lab
+        assert lab is not None
+        assert lab.arms[0].answers.heuristic
+        assert lab.arms[0].rules.heuristic
+
+
+def test_a_question_without_an_answer_is_counted_as_such(
+    propositions: PropositionFolder, llm_server: LLMServer
+) -> None:
+    conversation(propositions, turns=4, drifts_at=1)
+    answers = actor()
+
+    def silent_about_its_name(body: dict[str, Any]) -> dict[str, Any]:
+        if "What is your name?" in json.dumps(body["messages"]):
+            return {"tool_calls": [("do_nothing", {"reason": "no"})]}
+        return answers(body)
+
+    llm_server.respond = silent_about_its_name
+
+    lab = played(asked(turns=1, repeats=1, questions=QUESTIONS, asks=2))
+
+    assert [(arm.answers.silent, arm.answers.pairs) for arm in lab.arms] == [(2, 1), (2, 1)]
+
+
 def test_answers_that_words_alone_cannot_compare_are_not_counted() -> None:
     assert agree_by_words("My name is Ada.", "my name is ada") is True
     assert agree_by_words("I have been here for 3 years.", "I have been here for 12 years.") is False
@@ -305,6 +339,55 @@ def test_at_most_one_null_arm_in_twenty_is_accused_or_praised(labs: int) -> None
         wrong += any(effect.verdict in ("repairs", "harms") for of_arm in effects.values() for effect in of_arm)
 
     assert wrong <= labs * 0.05, f"{wrong} of {labs} laboratories with two null arms have a verdict"
+
+
+def test_an_offline_judge_gets_neither_interval_nor_verdict() -> None:
+    generator = random.Random(1)
+    made = judgements("control", range(5), 2.0, generator) + judgements("a", range(5, 10), 8.0, generator)
+
+    (effect,) = compare_arms(made, ["control", "a"], ["adherence"], judge="offline:lexical-1")["a"]
+
+    assert effect.verdict == "heuristic"
+    assert (effect.interval, effect.p, effect.lasting) == (None, None, None)
+
+
+def test_a_single_fork_of_each_arm_is_told_that_it_takes_two() -> None:
+    generator = random.Random(1)
+    made = judgements("control", range(1), 2.0, generator) + judgements("a", range(5, 6), 8.0, generator)
+
+    (effect,) = compare_arms(made, ["control", "a"], ["adherence"], judge="judge-model")["a"]
+
+    assert effect.verdict == "not shown"
+    assert "2 forks" in effect.why
+
+
+def test_turns_without_a_score_are_counted_in_since_when_it_drifted() -> None:
+    generator = random.Random(3)
+    before = []
+    for turn in range(1, 61):
+        if turn % 3:  # every third has no score
+            level = 8 if turn < 40 else 2
+            score = level + generator.gauss(0, 0.5)
+            before.append(
+                Judgement(
+                    arm="control",
+                    fork=1,
+                    dimension="adherence",
+                    proposition="p",
+                    message=turn,
+                    turn=None,
+                    position=2 * turn,
+                    score=score,
+                    weight=1.0,
+                    exact=False,
+                )
+            )
+
+    onset = find_onset("adherence", before, "control", {2 * turn: turn for turn in range(1, 61)}, turn=60, turns=0)
+
+    assert onset.turn == 40
+    assert (onset.first, onset.last, onset.of) == (1, 59, 40)
+    assert not onset.after_fork
 
 
 def test_an_effect_that_decays_has_its_half_life_in_the_interval() -> None:
