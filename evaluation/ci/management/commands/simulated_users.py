@@ -16,7 +16,7 @@ from rich.markup import escape
 from agents.kit.commands import NOT_ENOUGH, REGRESSION, CodedCommand, console_on, print_table, snippet, unusable, wrong
 from agents.kit.files.source import FileError
 from agents.kit.text.wording import counted
-from agents.models import Agent, Message
+from agents.models import Agent
 from agents.personas.reader import import_agents
 from agents.personas.shape import PersonaError
 from agents.transcripts.importer import ReadOptions, import_transcript
@@ -36,7 +36,7 @@ from evaluation.ci.simulated_users import (
 from evaluation.commands import ProgressBar, check_writable, measuring, write_text
 from evaluation.models import Dimension, EvaluationRun, is_heuristic
 from evaluation.runs.execute import capture
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.planning import MOST_SAMPLES, RunSpec
 from evaluation.runs.summary import refusal
 from evaluation.wording import judge_label
 
@@ -143,8 +143,7 @@ class Command(CodedCommand):
         judge = str(settings.JUDGE_MODEL)
         if is_heuristic(judge):
             return report_simulated_users(agent, offline_scores(agent), judge=judge)
-        messages = Message.objects.filter(agent=agent).count()
-        spec = RunSpec(agent=agent, dimensions=(Dimension.ADHERENCE.value,), samples=max(1, messages))
+        spec = RunSpec(agent=agent, dimensions=(Dimension.ADHERENCE.value,), samples=MOST_SAMPLES)
         with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
             captured = capture([spec], prepared=bar.prepared, progress=bar.progress)
         run: EvaluationRun = captured[0].summary.run
