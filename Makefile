@@ -9,7 +9,8 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --req
 export PYTHONDONTWRITEBYTECODE := # else every process would compile all that it imports, which takes seconds
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test check docs openapi fuzz chaos bench validity screenshots e2e e2e-local audit lock clean
+.PHONY: help demo run test check check-lint check-types check-migrations check-propositions check-deploy coverage docs openapi fuzz chaos bench \
+  validity screenshots e2e e2e-local audit lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -27,15 +28,29 @@ test: $(VENV)/.dev ## set everything up and run the tests but the slow ones and 
 e2e: $(VENV)/.dev ## only the tests in a real browser (Chromium)
 	@$(BIN)/python -m pytest -q -m e2e $(ARGS)
 
-check: $(VENV)/.dev ## lint, types, migrations, production settings, proposition files
+check: check-lint check-types check-migrations check-propositions check-deploy ## lint, types, migrations, proposition files, production settings
+
+check-lint: $(VENV)/.dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+
+check-types: $(VENV)/.dev
 	@DEBUG=1 $(BIN)/mypy .
+
+check-migrations: $(VENV)/.dev
 	@DEBUG=1 $(MANAGE) makemigrations --check --dry-run
+
+check-propositions: $(VENV)/.dev
 	@DEBUG=1 $(MANAGE) check_propositions > /dev/null && echo "proposition files are valid"
+
+check-deploy: $(VENV)/.dev
 	@SECRET_KEY=$$($(BIN)/python -c 'import secrets; print(secrets.token_urlsafe(64))') ALLOWED_HOSTS=plumbline.example.org \
 	  ANTHROPIC_API_KEY=for-the-check CELERY_BROKER_URL=redis://127.0.0.1:6379/0 DATABASE_URL=sqlite:///:memory: \
 	  $(MANAGE) check --deploy --fail-level WARNING
+
+coverage: $(VENV)/.dev ## which lines the tests of `make test` enter (installs pytest-cov, which is in no lock)
+	@$(BIN)/python -m pip install --quiet pytest-cov
+	@$(BIN)/python -m pytest -n auto --dist worksteal -q -m "not slow and not e2e" --cov --cov-report=term:skip-covered $(ARGS)
 
 docs: $(VENV)/.dev ## write the generated pages of docs/reference and build the site (ARGS=serve shows it while you write)
 	@DEBUG=1 $(BIN)/python -m tests.reference > /dev/null
@@ -63,9 +78,10 @@ screenshots: $(VENV)/.dev ## photograph the main pages with the demo's data into
 e2e-local: $(VENV)/.dev ## measure one agent with a real small model on this machine (downloads about 200 MB)
 	@$(BIN)/python -m tests.local_model
 
-audit: $(VENV)/.dev ## ask the public advisory database about every locked dependency (needs the network)
+audit: $(VENV)/.dev ## ask OSV about every locked dependency (needs the network; OSV_URL=… for a mirror)
 	@$(BIN)/python -m pip install --quiet pip-audit
-	@$(BIN)/pip-audit --strict --requirement requirements.lock --require-hashes --disable-pip
+	@$(BIN)/pip-audit --strict --requirement requirements.lock --require-hashes --disable-pip \
+	  --vulnerability-service osv $(if $(OSV_URL),--osv-url $(OSV_URL))
 
 lock: $(VENV)/.dev ## resolve the dependencies anew
 	@$(BIN)/python -m pip install --quiet uv

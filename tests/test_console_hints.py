@@ -32,6 +32,7 @@ DOORS = {
     "export_scores": "/evaluationscore/export/",
     "import_agents": "/import/add/",
     "import_transcript": "/import/add/",
+    "lab": "/experiment/lab/|/experiments/",
     "schedule": "/evaluationschedule/(add/)?",
     "try_proposition": "/try/",
     "turn": "/turn/|/agents/agent/",

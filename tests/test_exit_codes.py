@@ -44,6 +44,7 @@ NEEDED = {
     "make_token": "admin",
     "prune_logs": "--older-than 90d",
     "say": "ada office text",
+    "lab": "office",
     "schedule": "list",
     "turn": "ada --channel office",
 }
@@ -176,6 +177,7 @@ def test_a_name_that_is_nothings_is_3(line: str, tmp_path: Path) -> None:
         "export_transcript --channel office --where build",
         "forget --outsider Nobody --deactivate",
         "import_transcript chat.csv --tag build",
+        "lab office --arm hypnosis",
         "make_token admin --days -1",
         "prune_logs --older-than soon",
         "schedule add nightly --every soon",

@@ -40,7 +40,8 @@ evaluation.runs
 evaluation.commands evaluation.tables evaluation.api
 evaluation.admin evaluation.management evaluation.urls evaluation.apps
 evaluation.calibration evaluation.drafting
-evaluation.change evaluation.experiments
+evaluation.change
+evaluation.experiments
 evaluation.ci
 # Correcting.
 correction.config

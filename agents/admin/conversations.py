@@ -184,6 +184,7 @@ class ChannelAdmin(ChatPages, ModelAdmin[Channel]):
             page=page,
             at=at,
             live=live,
+            buttons=self.get_buttons(request, channel),
             list_url=display.list_url(Message, channel=channel.pk),
             members=[member.agent or member.user for member in channel.memberships.all()],
             kind_badge=self.kind_badge(channel),

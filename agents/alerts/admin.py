@@ -346,7 +346,7 @@ def _show(request: HttpRequest, alert: Alert) -> SafeString:
 
 
 def _acknowledge(request: HttpRequest, alert: Alert, note: str) -> None:
-    """Acknowledge an alert; a ValueError where a build was typed that resolves it, or somebody else was faster."""
+    """Acknowledge an alert; a ValueError where a build was typed that resolves it, or another person was faster."""
     _refuse_named_build(request)
     if not acknowledge(Alert.objects.filter(pk=alert.pk), user=user_of(request), note=note):
         raise ValueError("it is acknowledged already")

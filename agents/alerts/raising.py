@@ -185,7 +185,7 @@ def write_state_and_tell_observers(kinds: Mapping[int, str], state: Mapping[str,
 
     Args:
         kinds: Id to kind of each alert.
-        more: Columns that observers are not told.
+        more: Columns that observers do not get.
 
     Returns:
         How many alerts were changed.

@@ -388,7 +388,7 @@ class DevilsAdvocate(Mode):
     name = "devils-advocate"
     title = "Devil's advocate"
     about = "One argues for yes, one for no, and the others weigh both."
-    when = "all would agree too easily, and one of them has to argue for the other side."
+    when = "all would agree too easily, and one agent has to argue for the other side."
     stances = True
     order = "seats"
     roles = ("primary", "opposition", "evaluator")

@@ -236,5 +236,5 @@ def _message_answered(turn: SwarmTurn) -> Message | None:
     earlier = Message.objects.filter(
         channel=turn.channel_id, position__lt=turn.message.position, agent=None
     ).select_related("user")
-    found: Message | None = earlier.order_by("-position").first()
-    return found
+    newest: Message | None = earlier.order_by("-position").first()
+    return newest

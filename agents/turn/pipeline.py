@@ -1,6 +1,6 @@
-"""The stages a turn passes, as `TURN_PIPELINE` lists them (DESIGN §1), and the values that pass between a turn and its stages.
+"""The stages a turn passes, as `TURN_PIPELINE` lists them, and the values that pass between a turn and its stages.
 
-Fail-open: a stage that raises is noted and passed over.
+Fail-open: a stage that raises is noted and passed over. Why settings list the stages is in docs/adr/0001-layers.md.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from agents.models import Agent, Channel, Message, PersonaVersion, Run
 
 
 class Outcome(models.TextChoices):
-    """How an attempt ended (AC-7.0.10, DESIGN §4)."""
+    """How an attempt ended; docs/explanation/correction.md says what each means."""
 
     PASSED = "passed", "passed"
     CORRECTED = "corrected", "sent back with feedback"

@@ -25,16 +25,20 @@ from agents.kit.admin.access import user_of
 from agents.kit.commands import Cell
 from agents.kit.console import display
 from agents.kit.console.charts import Interval, intervals
+from agents.kit.console.extensions import Button
 from agents.kit.console.filters import number_in
 from agents.kit.console.forms import CostPreview, as_query, ask, request_form
 from agents.kit.console.logs import LogAdmin
 from agents.kit.console.panels import table
-from agents.kit.console.site import console_action, console_page
+from agents.kit.console.site import console_action, console_page, extend
 from agents.kit.llm.endpoints import problem_of
+from agents.kit.text.wording import signed
+from agents.models import Channel
 from evaluation.admin.display import judge_badge
 from evaluation.dimensions import Dimension
 from evaluation.experiments.compare import Row
 from evaluation.experiments.estimate import ExperimentEstimate, estimate_experiment
+from evaluation.experiments.lab import LabRequest, request_lab
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.pairs import (
     MeasuredPair,
@@ -48,8 +52,10 @@ from evaluation.experiments.pairs import (
 )
 from evaluation.experiments.play import cancel, resume_experiment
 from evaluation.experiments.printed import ReportTable, headline, outcome_lines, tables
+from evaluation.experiments.repairs import LabReport
 from evaluation.experiments.report import ExperimentReport, report, rounded
 from evaluation.experiments.request import ExperimentRequest, request_experiment
+from evaluation.experiments.scenario import Scenario
 from evaluation.models import is_heuristic
 
 MAY_START = "experiments.add_experiment"
@@ -58,7 +64,7 @@ READS_CONVERSATIONS = ("agents.view_channel", "agents.view_message")
 PAIRS_SHOWN = 10  # on the page of an experiment
 MOST_BYTES = 200_000  # of a scenario that is uploaded
 FIRST_CHOICE = "gate-on-off"  # the scenario that is chosen at first
-TONES_OF_VERDICT: dict[str, display.Tone] = {"gain": "good", "harm": "bad"}
+TONES_OF_VERDICT: dict[str, display.Tone] = {"gain": "good", "harm": "bad", "repairs": "good", "harms": "bad"}
 TONES: dict[str, display.Tone] = {"good": "good", "better": "good", "bad": "bad", "warning": "warning"}
 
 StartingForm = request_form(
@@ -72,6 +78,24 @@ StartingForm = request_form(
         help_text="a YAML file as docs/how-to/experiment.md describes it; empty = the one chosen above",
     ),
 )
+
+
+LabForm = request_form(LabRequest)
+
+
+def lab_buttons(request: HttpRequest, channel: Channel) -> list[Button]:
+    """Return the button that tries repairs on a real conversation."""
+    if channel.synthetic or channel.kind == Channel.Kind.DEBATE:
+        return []
+    chosen = {"channel": channel.slug}
+    at = number_in(request.GET, "at")
+    if at is not None:  # the page shows that message
+        chosen["at"] = str(at)
+    url = f"{reverse('admin:experiments_experiment_lab')}?{urlencode(chosen)}"
+    return [Button(label="Try repairs", url=url, why="Fork it and try what keeps the agent in character")]
+
+
+extend(Channel, MAY_START, buttons=(lab_buttons,))
 
 
 @admin.register(Experiment)
@@ -106,9 +130,29 @@ class ExperimentAdmin(LogAdmin[Experiment]):
 
         return ask(
             self, request, form, title="Start an experiment", verb="Start it", do=start,
-            preview=lambda: _cost_preview(form.asked), folded=("seed", "judge", "actor_model"),
+            preview=lambda: _cost_preview(form.asked.scaled_scenario(), form.asked.models),
+            folded=("seed", "judge", "actor_model"),
             about="The same conversations are played with and without a treatment: what did it gain, and what did it harm? Workers play "
             "them, marked synthetic, and judge them.",
+            back=(self.url("changelist"), "Back to the experiments"),
+        )  # fmt: skip
+
+    @console_page("lab/", MAY_START)
+    def lab_view(self, request: HttpRequest) -> HttpResponse:
+        """Show the form of a laboratory, then what it would cost; once that is confirmed, store it for workers to play and judge."""
+        form = LabForm(as_query(request, LabForm))
+
+        def start() -> str:
+            experiment = request_lab(form.asked, user=user_of(request))
+            self.log_addition(request, experiment, "started")
+            return self.url("change", experiment)
+
+        return ask(
+            self, request, form, title="Try repairs", verb="Try them", do=start,
+            preview=lambda: _cost_preview(form.asked.scenario(), form.asked.models),
+            folded=("dimensions", "ask", "questions", "asks", "seed", "judge", "actor_model"),
+            about="The conversation is forked at a message, and each fork is played on with one repair, or with none: which works, for how "
+            "many turns, and at what cost? The conversation itself is only read; forks are marked synthetic.",
             back=(self.url("changelist"), "Back to the experiments"),
         )  # fmt: skip
 
@@ -221,10 +265,9 @@ def _starting_data(request: HttpRequest) -> QueryDict:
     return data
 
 
-def _cost_preview(asked: ExperimentRequest) -> CostPreview:
+def _cost_preview(scenario: Scenario, models: Mapping[str, str]) -> CostPreview:
     """Return what the experiment would take and could show, with warnings where judge or actor cannot be called."""
-    scenario = asked.scaled_scenario()
-    estimate = estimate_experiment(scenario, **asked.models)
+    estimate = estimate_experiment(scenario, **models)
     acting = f"{display.visible(estimate.actor_model)}: about {estimate.actor_calls:,} calls, {estimate.actor_tokens:,} tokens"
     facts = [
         ("Scenario", display.visible(scenario.title or scenario.name)),
@@ -253,6 +296,8 @@ def _pictures(experiment_report: ExperimentReport) -> list[SafeString]:
 
     What is neither a gain nor a harm, and what has no interval, is in the tables alone.
     """
+    if experiment_report.lab is not None:
+        return _pictures_of_lab(experiment_report.lab)
     if experiment_report.void:
         return []
     pictures = []
@@ -261,6 +306,23 @@ def _pictures(experiment_report: ExperimentReport) -> list[SafeString]:
         rows = [interval for interval in drawn if interval is not None]
         pictures.append(intervals(rows, label=f"Gains and harms of {arm}", left="gain", right="harm"))
     return pictures
+
+
+def _pictures_of_lab(lab: LabReport) -> list[SafeString]:
+    """Return the differences of all repairs from the control, repairs to the left and harms to the right; none without an interval."""
+    drawn = []
+    for arm in lab.repairs:
+        for effect in arm.effects:
+            if effect.delta is None or effect.interval is None:
+                continue
+            low, high = effect.interval
+            text = f"{signed(effect.delta, 2)} [{signed(low, 2)}, {signed(high, 2)}], {effect.verdict}"
+            tone = TONES_OF_VERDICT.get(effect.verdict, "plain")
+            name = arm.label if len(arm.effects) == 1 else f"{arm.label}: {effect.label.lower()}"
+            drawn.append(Interval(name=name, low=-high, value=-effect.delta, high=-low, text=text, tone=tone))
+    if not drawn:
+        return []
+    return [intervals(drawn, label="Repairs against the control", left="repairs", right="harms")]
 
 
 def _interval_of(row: Row) -> Interval | None:

@@ -21,6 +21,7 @@ from agents.kit.api.requests import PAID, ActionPermissions
 from agents.kit.api.rows import Row
 from agents.kit.api.schema import answers
 from agents.kit.api.views import Rows
+from evaluation.experiments.lab import LabRequest, request_lab
 from evaluation.experiments.models import Experiment
 from evaluation.experiments.play import cancel, resume_experiment
 from evaluation.experiments.printed import as_csv, as_markdown
@@ -65,7 +66,7 @@ class Experiments(Rows):
     filterset_class = ExperimentFilters
     throttle_scope = PAID
     etags = ("retrieve",)
-    bodies: ClassVar = {"create": ExperimentRequest}
+    bodies: ClassVar = {"create": ExperimentRequest, "lab": LabRequest}
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
         """Answer an export in the form that `as` names and not in that of its `Accept`."""
@@ -75,6 +76,16 @@ class Experiments(Rows):
     def create(self, request: Request) -> Response:
         """Start an experiment: a worker plays it, then judges it. 201 with its row."""
         experiment = request_experiment(self.read_body(), user=request.user)
+        return located(self.shown(experiment))
+
+    @answers({201: ExperimentRow})
+    @action(detail=False, methods=["post"])
+    def lab(self, request: Request) -> Response:
+        """Start a laboratory: a conversation is forked at a message, and each fork is played on with one repair, or with none.
+
+        201 with its row; its report has what came of the repairs in `lab`.
+        """
+        experiment = request_lab(self.read_body(), user=request.user)
         return located(self.shown(experiment))
 
     @answers(ExperimentReport)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 
 from django.db import transaction
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from agents.kit.llm import ledger
 from agents.kit.text.wording import counted
@@ -15,13 +16,18 @@ from evaluation.experiments.compare import too_few
 from evaluation.experiments.measuring import specs
 from evaluation.experiments.models import ExperimentEnvironment
 from evaluation.experiments.scenario import Scenario
-from evaluation.experiments.starting import STEP_TAG, start_experiment
+from evaluation.experiments.starting import BEFORE_TAG, STEP_TAG, start_experiment
 from evaluation.models import is_heuristic
 from evaluation.runs.estimate import STAND_IN, estimate_all, estimated, prompt_tokens
 from evaluation.runs.summary import Spending
 from evaluation.simulation.conversations import actor_of
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
 from evaluation.statistics.arms import detectable_d, pairs_for_a_verdict, pairs_needed
+from evaluation.statistics.difference import ALPHA, smallest_detectable_change
+
+# Assumptions about the judging of one answer to a control question.
+ANSWER_PROMPT_TOKENS = 1_200
+ANSWER_VERDICT_TOKENS = 200
 
 
 class ExperimentEstimate(BaseModel):
@@ -37,6 +43,7 @@ class ExperimentEstimate(BaseModel):
         pairs_for_a_verdict: Below so many no difference, however large, could be significant.
         pairs_needed: So many find a difference of one standard deviation (of the pairs' differences) with power 0.8.
         detectable_d: The smallest difference found with power 0.8, in the same unit; None where none could be.
+        forks: Of an arm of a laboratory, which are compared in place of pairs, in standard deviations between forks; 0: it is none.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -57,12 +64,16 @@ class ExperimentEstimate(BaseModel):
     pairs_for_a_verdict: int
     pairs_needed: int | None
     detectable_d: float | None
+    forks: int = Field(0, exclude_if=lambda forks: forks == 0)
 
     def findings(self) -> Iterator[str]:
         """Yield what the experiment could show, in sentences.
 
         E.g. "20 conversations an arm, 3 comparisons: 80 % power to find a difference of 0.82 standard deviations of paired conversations."
         """
+        if self.forks:
+            yield from self._findings_of_lab()
+            return
         if self.heuristic:
             yield f"No verdict on scores is possible: {self.judge} is an offline heuristic. What is counted without a judge is compared."
         if self.detectable_d is None:
@@ -77,6 +88,15 @@ class ExperimentEstimate(BaseModel):
         if self.repeats > 1:
             yield f"{self.repeats} repeats make each conversation's scores steadier; they add no conversations to compare."
 
+    def _findings_of_lab(self) -> Iterator[str]:
+        if self.heuristic:
+            yield f"Verdicts are possible on propositions with an exact rule only: {self.judge} is an offline heuristic."
+        size = f"{counted(self.forks, 'fork')} of each arm, {counted(self.comparisons, 'comparison')}"
+        if self.detectable_d is None:
+            yield f"No verdict is possible: {size}; it takes 2 forks at least."
+            return
+        yield f"{size}: 80 % power to find a difference of {self.detectable_d:.2f} standard deviations between forks."
+
 
 def estimate_experiment(scenario: Scenario, *, judge: str = "", actor_model: str = "") -> ExperimentEstimate:
     """Estimate an experiment from one conversation of each; nothing stays in the database and no model is asked.
@@ -88,14 +108,21 @@ def estimate_experiment(scenario: Scenario, *, judge: str = "", actor_model: str
     """
     conversation = _estimate_conversation(scenario, judge=judge, actor_model=actor_model)
     conversations = scenario.conversations
-    turns = conversations * scenario.agents * len(scenario.steps)
-    actor_input_tokens = conversations * conversation.actor_tokens * CALLS_PER_LINE
+    turns = scenario.turns
+    tokens_per_turn = conversation.actor_tokens / (scenario.agents * len(scenario.steps))
+    actor_input_tokens = round(turns * tokens_per_turn * CALLS_PER_LINE)
     actor_output_tokens = turns * REPLY_TOKENS
-    judging = conversation.judging
+    judging = estimated(
+        [
+            *[conversation.judging] * conversations,
+            conversation.judging_once,
+            _judging_of_answers(scenario, conversation),
+        ]
+    )
     actor_usd = ledger.estimate_cost(conversation.actor_model, actor_input_tokens, actor_output_tokens)
     usd = None
     if actor_usd is not None and judging.cost_usd is not None:
-        usd = float(actor_usd + conversations * judging.cost_usd)
+        usd = float(actor_usd + judging.cost_usd)
     return ExperimentEstimate(
         conversations=conversations,
         turns=turns,
@@ -103,8 +130,8 @@ def estimate_experiment(scenario: Scenario, *, judge: str = "", actor_model: str
         actor_calls=turns * CALLS_PER_LINE,
         actor_tokens=actor_input_tokens + actor_output_tokens,
         judge=conversation.judge,
-        judge_calls=conversations * judging.calls,
-        judge_tokens=conversations * (judging.input_tokens + judging.output_tokens),
+        judge_calls=judging.calls,
+        judge_tokens=judging.input_tokens + judging.output_tokens,
         usd=usd,
         pairs=scenario.environments,
         repeats=scenario.repeats,
@@ -112,8 +139,16 @@ def estimate_experiment(scenario: Scenario, *, judge: str = "", actor_model: str
         heuristic=is_heuristic(conversation.judge),
         pairs_for_a_verdict=pairs_for_a_verdict(scenario.comparisons),
         pairs_needed=pairs_needed(1.0, scenario.comparisons),
-        detectable_d=detectable_d(scenario.environments, scenario.comparisons),
+        detectable_d=_detectable_d(scenario),
+        forks=scenario.repeats if scenario.lab is not None else 0,
     )
+
+
+def _detectable_d(scenario: Scenario) -> float | None:
+    """Return the smallest difference that is found with power 0.8: of pairs of conversations, or between the forks of a laboratory."""
+    if scenario.lab is None:
+        return detectable_d(scenario.environments, scenario.comparisons)
+    return smallest_detectable_change(scenario.repeats, 1.0, alpha=ALPHA / scenario.comparisons)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +157,35 @@ class _ConversationEstimate:
 
     Attributes:
         actor_tokens: Of the prompts that its turns begin with.
+        judging_once: Of what is judged in this conversation alone: the messages before the fork of a laboratory.
     """
 
     judge: str
     actor_model: str
     actor_tokens: int
     judging: Spending
+    judging_once: Spending
+
+
+def _judging_of_answers(scenario: Scenario, conversation: _ConversationEstimate) -> Spending:
+    """Estimate the judging of the answers to a laboratory's control questions; nothing where none are asked, or the judge is offline.
+
+    Each pair of answers to one question is compared, and rules are looked for in each answer about rules, in one call.
+    """
+    if scenario.lab is None or is_heuristic(conversation.judge):
+        return Spending(cost_usd=Decimal(0))
+    asks = scenario.lab.asks
+    calls = len(scenario.lab.questions) * asks * (asks - 1) // 2
+    calls += asks * sum(question.about == "rule" for question in scenario.lab.questions)
+    calls *= scenario.conversations
+    input_tokens = calls * ANSWER_PROMPT_TOKENS
+    output_tokens = calls * ANSWER_VERDICT_TOKENS
+    return Spending(
+        calls=calls,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cost_usd=ledger.estimate_cost(conversation.judge, input_tokens, output_tokens),
+    )
 
 
 def _estimate_conversation(scenario: Scenario, *, judge: str, actor_model: str) -> _ConversationEstimate:
@@ -152,11 +210,13 @@ def _estimate_conversation(scenario: Scenario, *, judge: str, actor_model: str) 
             ).delete()  # so that `specs` has the evaluations of this one only
             actor_tokens = _say_stand_ins(environment, scenario)
             agent = Agent.objects.get(pk=environment.agents[0])
+            planned = [spec for _, spec in specs(experiment)]
             return _ConversationEstimate(
                 judge=experiment.judge,
                 actor_model=actor_of(agent, str(scenario.arms[0].overrides.get("model", "")) or actor_model),
                 actor_tokens=actor_tokens,
-                judging=estimated(estimate_all([spec for _, spec in specs(experiment)])),
+                judging=estimated(estimate_all([spec for spec in planned if BEFORE_TAG not in spec.where])),
+                judging_once=estimated(estimate_all([spec for spec in planned if BEFORE_TAG in spec.where])),
             )
         finally:
             transaction.set_rollback(True)

@@ -11,10 +11,10 @@ from django.utils import timezone
 
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent
-from evaluation.dimensions import CHANNEL_DIMENSIONS, DEFAULT_DIMENSIONS
+from evaluation.dimensions import BY_ONE_MESSAGE, CHANNEL_DIMENSIONS, DEFAULT_DIMENSIONS
 from evaluation.experiments.models import EnvironmentEvaluation, Experiment, ExperimentEnvironment
 from evaluation.experiments.scenario import Measured, Scenario
-from evaluation.experiments.starting import ARM_TAG, REPEAT_TAG
+from evaluation.experiments.starting import ARM_TAG, BEFORE_TAG, MOST_JUDGED_BEFORE, REPEAT_TAG
 from evaluation.models import SIMULATION, EvaluationRun
 from evaluation.propositions.files import load_all
 from evaluation.runs.execute import execute
@@ -73,6 +73,20 @@ def environment_specs(
     for agent in agents:
         agent_spec = replace(channel_spec, agent=agent, channel=None, dimensions=DEFAULT_DIMENSIONS)
         yield from _specs_by_hardness(agent_spec, of_agents)
+        if scenario.lab is not None and _is_first_of_control(environment, scenario):
+            before_spec = replace(
+                agent_spec,
+                where={SIMULATION: tags[SIMULATION], Experiment.TAG: tags[Experiment.TAG], BEFORE_TAG: "yes"},
+                samples=MOST_JUDGED_BEFORE,
+            )
+            by_message = [measured for measured in of_agents if measured.id in BY_ONE_MESSAGE]
+            yield from _specs_by_hardness(before_spec, by_message)
+
+
+def _is_first_of_control(environment: ExperimentEnvironment, scenario: Scenario) -> bool:
+    """Return whether the messages before a laboratory's fork are judged in this environment: in one is enough."""
+    is_control = environment.arm == scenario.arms[0].name
+    return is_control and environment.repeat == 1 and environment.number == 1
 
 
 def _specs_by_hardness(spec: RunSpec, dimensions: Sequence[Measured]) -> Iterator[RunSpec]:

@@ -87,6 +87,11 @@ class ExperimentEnvironment(Leasable):
         help_text="what is counted without a judge, e.g. messages, silence, repetition, seconds, tokens",
     )
     missing = models.JSONField(default=list, blank=True, help_text="turns that failed: step, agent, why")
+    answers = models.JSONField(
+        default=list,
+        blank=True,
+        help_text="of a laboratory: what was found in the answers to each control question, in the order of asking",
+    )
 
     class Meta:
         db_table = "experiment_environments"

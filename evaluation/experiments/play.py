@@ -23,12 +23,14 @@ from django.utils import timezone
 from agents.kit.models import owner_name
 from agents.kit.models.lease import LeaseLost
 from agents.kit.running import check_stop, pause, retry_on_outage, side_by_side
+from agents.kit.text.fences import fault_of
 from agents.kit.work.queues import carry_out, do_next, wake_workers
 from agents.models import Agent, Message
 from agents.turn.orchestrator import TurnRefused, finish_turn, start_turn
 from agents.turn.orchestrator import cancel as cancel_turn
 from agents.turn.receive import receive_message
 from evaluation.budget import why_over_budget
+from evaluation.experiments.asking import Interview
 from evaluation.experiments.measuring import STOPPED, evaluations, plans_of, queue_evaluations
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.outcome import outcome_of, step_key, turn_key
@@ -216,8 +218,8 @@ def _play(environment: ExperimentEnvironment, *, owner: str) -> dict[str, Any] |
     """
     scenario = Scenario.model_validate(environment.experiment.scenario)
     arm = next(arm for arm in scenario.arms if arm.name == environment.arm)
-    found = Agent.objects.in_bulk(environment.agents)
-    agents = [found[pk] for pk in environment.agents if pk in found]
+    by_pk = Agent.objects.in_bulk(environment.agents)
+    agents = [by_pk[pk] for pk in environment.agents if pk in by_pk]
     budgets = _Budgets(agents, model=str(arm.overrides.get("model", "")) or environment.experiment.actor_model)
     over_budget = budgets.why_over()
     if over_budget:
@@ -226,6 +228,8 @@ def _play(environment: ExperimentEnvironment, *, owner: str) -> dict[str, Any] |
         _play_debate(environment, owner)
     else:
         over_budget = _play_steps(environment, scenario, arm, agents, budgets, owner)
+        if not over_budget and scenario.lab is not None:
+            over_budget = _ask_questions(environment, scenario, arm, agents, budgets, owner)
         if over_budget:
             return {"status": Status.PAUSED_BUDGET, "error": over_budget}
     outcome = outcome_of(environment, steps=0 if arm.debate else len(scenario.steps))
@@ -245,7 +249,7 @@ class _Budgets:
         self.agents = list(agents)
 
     def why_over(self) -> str:
-        """Return the first agent whose budget is used up, and why (``SLUG: WHY``); empty when nobody's is.
+        """Return the first agent whose budget is used up, and why (``NAME: WHY``); empty when nobody's is.
 
         Agents without a budget are not asked again.
         """
@@ -257,7 +261,7 @@ class _Budgets:
                 continue
             with_budget.append(agent)
             if why_agent and not why:
-                why = f"{agent.slug}: {why_agent}"
+                why = f"{agent}: {why_agent}"
         self.agents = with_budget
         return why
 
@@ -284,6 +288,42 @@ def _play_steps(
         _StepPlayer(environment, scenario, arm, number, step, owner).play(agents)
         _renew_lease(environment, owner, steps=number)
     return ""
+
+
+def _ask_questions(
+    environment: ExperimentEnvironment,
+    scenario: Scenario,
+    arm: Arm,
+    agents: Sequence[Agent],
+    budgets: _Budgets,
+    owner: str,
+) -> str:
+    """Ask the control questions that were not asked yet on a copy of the conversation, and store what each answer shows.
+
+    Returns:
+        Whose budget stopped it before a question, and why; empty when all were asked.
+    """
+    assert scenario.lab is not None  # noqa: S101 (the caller's condition)
+    if not agents or not scenario.lab.questions:
+        return ""
+    renew = partial(_renew_lease, environment, owner)
+    interview = Interview.of(environment, agents[0], _arm_overrides(environment, arm), asks=scenario.lab.asks)
+    answers = list(environment.answers)
+    for question in scenario.lab.questions[len(answers) :]:
+        over_budget = budgets.why_over()
+        if over_budget:
+            return over_budget
+        answers.append(interview.ask(question, facilitator=scenario.facilitator, renew=renew).model_dump(mode="json"))
+        renew(answers=answers)
+    return ""
+
+
+def _arm_overrides(environment: ExperimentEnvironment, arm: Arm) -> dict[str, Any]:
+    """Return the overrides that an arm gives to every turn. Its model goes before the experiment's."""
+    overrides: dict[str, Any] = {}
+    if environment.experiment.actor_model:
+        overrides["model"] = environment.experiment.actor_model
+    return overrides | arm.overrides
 
 
 def _play_debate(environment: ExperimentEnvironment, owner: str) -> None:
@@ -357,8 +397,10 @@ class _StepPlayer:
     def _facilitator_message(self) -> Message | None:
         """Store what the facilitator says before the step; return the stored message where it was said before a crash.
 
-        None: it says nothing.
+        None: it says nothing. Where the step replays messages their authors say them, and the last one is returned.
         """
+        if self.step.replays:
+            return self._replayed_messages()
         if not self.step.says:
             return None
         return receive_message(
@@ -368,6 +410,27 @@ class _StepPlayer:
             idempotency_key=step_key(self.environment, self.number),
             tags=self.tags,
         )
+
+    def _replayed_messages(self) -> Message | None:
+        """Store the messages that the step replays, and return the last; those deleted or emptied since are left out.
+
+        None: all of them are.
+        """
+        slug = self.scenario.start_from.rpartition("@")[0]
+        originals = Message.objects.filter(channel__slug=slug, position__in=self.step.replays)
+        last = None
+        for original in originals.select_related("agent", "user").order_by("position"):
+            if fault_of(original.text):
+                continue
+            last = receive_message(
+                channel=self.environment.channel,
+                user=original.user,
+                outsider="" if original.user else original.author_name,
+                text=original.text,
+                idempotency_key=f"{step_key(self.environment, self.number)}:{original.position}",
+                tags=self.tags,
+            )
+        return last
 
     def _ordered(self, agents: Sequence[Agent]) -> list[Agent]:
         """Return the agents in the order of speaking: drawn for each step, where one speaks after the other."""
@@ -380,12 +443,9 @@ class _StepPlayer:
     def _overrides(self) -> dict[str, Any]:
         """Return the overrides of every turn of the step.
 
-        The arm's model goes before the experiment's. `apart`: nobody reads what another says; `until`: the position up to which all read.
+        `apart`: nobody reads what another says; `until`: the position up to which all read.
         """
-        overrides: dict[str, Any] = {}
-        if self.environment.experiment.actor_model:
-            overrides["model"] = self.environment.experiment.actor_model
-        overrides |= self.arm.overrides
+        overrides = _arm_overrides(self.environment, self.arm)
         if self.scenario.order == "apart":
             overrides["apart"] = True
         elif self.scenario.order == "together":
@@ -421,6 +481,7 @@ class _StepPlayer:
             run = start_turn(
                 agent=agent,
                 channel=self.environment.channel,
+                prompt=self.arm.reminder_in(self.number),
                 trigger=trigger,
                 overrides=own_overrides,
                 idempotency_key=turn_key(self.environment, self.number, agent.pk),

@@ -14,6 +14,7 @@ from agents.kit.commands import Cell, Emphasis, in_line, markdown_table, print_t
 from evaluation.calibration.passport import not_usable_line, passport_lines
 from evaluation.experiments.compare import Cell as ArmCell
 from evaluation.experiments.compare import Row
+from evaluation.experiments.lab_printed import lab_csv_fields, lab_lines, lab_tables
 from evaluation.experiments.published import NO_CONVERSATIONS, Figure, PublishedRow
 from evaluation.experiments.report import Conversation, ExperimentReport, groups, p_text, rounded
 
@@ -49,7 +50,9 @@ def headline(report: ExperimentReport) -> Iterator[str]:
         yield f"VOID: {why}. Nothing is said of its effect."
     if report.unfinished:
         yield f"Not finished: {report.unfinished}."
-    if report.heuristic:
+    if report.heuristic and report.lab is not None:
+        yield f"The judge is {report.judge}, an offline heuristic: claims rest on exact rules alone."
+    elif report.heuristic:
         yield f"Scores are of {report.judge}, an offline heuristic: no claim rests on them. What is counted is exact."
 
 
@@ -58,6 +61,9 @@ def outcome_lines(report: ExperimentReport) -> Iterator[str]:
 
     E.g. "gate against plain: gain in adherence (+0.64); harm in repetition (+0.20); no verdict on silence, length."
     """
+    if report.lab is not None:
+        yield from lab_lines(report.lab)
+        return
     if report.void or not report.arms:
         return
     control = report.arms[0].name
@@ -85,7 +91,14 @@ def _named_outcome(row: Row) -> str:
 
 
 def tables(report: ExperimentReport) -> Iterator[ReportTable]:
-    """Yield the tables of the report: each group of rows that is not empty, the arms, and the conversations most for and against."""
+    """Yield the tables of the report: each group of rows that is not empty, the arms, and the conversations most for and against.
+
+    A laboratory has its own.
+    """
+    if report.lab is not None:
+        for title, heads, rows in lab_tables(report.lab):
+            yield ReportTable(title, heads, rows)
+        return
     control = report.arms[0].name if report.arms else ""
     for group in groups(report):
         if group.rows:
@@ -184,10 +197,11 @@ def _conversation_rows(conversations: Sequence[Conversation]) -> list[list[Cell]
 
 def show(report: ExperimentReport, console: Console) -> None:
     """Print the report for a person: what must be read first, the title, the tables, trust in the judge, cost of one point more."""
-    for line in headline(report):
+    first_lines, further_lines = _lines_in_order(report)
+    for line in first_lines:
         console.print(f"[bold yellow]{snippet(line, 1_000)}[/]")
     console.print(f"[bold]Experiment {report.id}, {snippet(report.name)}[/bold] {snippet(report.title)}".rstrip())
-    for line in outcome_lines(report):
+    for line in further_lines:
         console.print(snippet(line, 1_000))
     for table in tables(report):
         print_table(console, table.heads, table.rows, title=table.title, tight=True)
@@ -197,12 +211,23 @@ def show(report: ExperimentReport, console: Console) -> None:
         console.print(f"{snippet(name)}: {rounded(usd, 5)} US dollars a message for one point more.")
 
 
+def _lines_in_order(report: ExperimentReport) -> tuple[list[str], list[str]]:
+    """Return what must be read before the title, and what comes after it. What came of a finished laboratory is the very first line."""
+    first = list(headline(report))
+    further = list(outcome_lines(report))
+    if report.lab is not None and not report.unfinished:
+        first.insert(0, further.pop(0))
+    return first, further
+
+
 def as_markdown(report: ExperimentReport) -> str:
     """Return the report as a page of Markdown: what must be read first, the title, trust in the judge, the tables."""
-    lines = [f"**{in_line(line, 1_000)}**\n" for line in headline(report)]
+    first_lines, further_lines = _lines_in_order(report)
+    lines = [f"**{in_line(line, 1_000)}**\n" for line in first_lines]
     lines += [f"# Experiment {report.id}: {_markdown_value(report.title or report.name)}", ""]
-    lines += [f"{in_line(line, 1_000)}\n" for line in outcome_lines(report)]
-    lines += [f"Judge {report.judge}. Verdicts rest on p clustered by conversation and adjusted by Holm.", ""]
+    lines += [f"{in_line(line, 1_000)}\n" for line in further_lines]
+    unit = "fork" if report.lab is not None else "conversation"
+    lines += [f"Judge {report.judge}. Verdicts rest on p clustered by {unit} and adjusted by Holm.", ""]
     lines += [f"{in_line(line, 1_000)}\n" for line in passport_lines(report.passports)]
     for table in tables(report):
         rows = [[_markdown_cell(cell) for cell in row] for row in table.rows]
@@ -224,8 +249,14 @@ def _markdown_value(value: object) -> str | int | None:
 
 
 def as_csv(*reports: ExperimentReport) -> str:
-    """Return a line for each row of each report with all its figures; arms as ``treatment_…`` and ``control_…``."""
+    """Return a line for each row of each report with all its figures; arms as ``treatment_…`` and ``control_…``.
+
+    Of a laboratory a line for each repair and dimension.
+    """
     lines = [_csv_fields(report.judge, row) for report in reports for row in report.rows]
+    for report in reports:
+        if report.lab is not None:
+            lines += [{"judge": report.judge} | fields for fields in lab_csv_fields(report.lab)]
     out = io.StringIO()
     writer = csv.DictWriter(out, fieldnames=list(lines[0]) if lines else ["measure"])
     writer.writeheader()

@@ -21,7 +21,7 @@ from agents.turn.pipeline import pipeline, stage_name
 from evaluation.experiments.scenario import Arm, FieldPath, PlayedDebate, ScenarioProblem
 
 SET_BY_EXPERIMENT = ("tags", "scene", "lines", "until", "apart", "debate")  # overrides that an arm cannot set
-TURN_OVERRIDES = ("stages", "model")  # overrides of the turn itself; the others are settings
+TURN_OVERRIDES = ("stages", "model", "system_prompt")  # overrides of the turn itself; the others are settings
 SWARM_STAGES = {"calibration", "polish"}
 NO_DEBATES = "debates are not installed; allowed: arms without a debate, or agents.debates in INSTALLED_APPS"
 NO_SWARMS = "swarms are not installed; allowed: a population without swarms, or agents.swarm in INSTALLED_APPS"
@@ -90,9 +90,12 @@ def _arm_problems(arm: Arm) -> Iterator[ScenarioProblem]:
 def _override_problems(arm: Arm) -> Iterator[ScenarioProblem]:
     """Yield overrides that an arm cannot have: set by the experiment itself, of no use in a debate, or refused by the app of settings.
 
-    `stages` and `model` are checked elsewhere.
+    `stages` and `model` are checked elsewhere; a `system_prompt` is a text that is not blank.
     """
     settings = {name: value for name, value in arm.overrides.items() if name not in TURN_OVERRIDES}
+    system_prompt = arm.overrides.get("system_prompt", "a persona")
+    if not isinstance(system_prompt, str) or not system_prompt.strip():
+        yield ScenarioProblem(("overrides", "system_prompt"), f"{system_prompt!r:.80}; allowed: the text of a persona")
     reserved = settings.keys() & set(SET_BY_EXPERIMENT)
     if reserved:
         allowed = f"allowed: {', '.join(TURN_OVERRIDES)}, settings"

@@ -16,7 +16,9 @@ from evaluation.experiments.compare import Comparison, Measure, Row, Values, com
 from evaluation.experiments.measuring import STOPPED, evaluations
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.published import Figure, figures
+from evaluation.experiments.repairs import LabReport, lab_report
 from evaluation.experiments.scenario import Arm, Measured, Scenario
+from evaluation.experiments.starting import BEFORE_TAG
 from evaluation.judge.passport import Passport
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.runs.summary import summarize_all
@@ -94,6 +96,7 @@ class ExperimentReport(BaseModel):
         published: The paper's figures of the same experiment by dimension; another model played and judged, so only signs compare.
         unfinished: What is still to be played or judged, in a sentence; empty = all is done.
         passports: The judge's, in what it scored, as known when the report is read.
+        lab: What came of the forks, where the experiment is a laboratory; then there are no `rows`, for all is one conversation.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -114,12 +117,13 @@ class ExperimentReport(BaseModel):
     most_against: list[Conversation] = Field(default_factory=list)
     published: dict[str, Figure] = Field(default_factory=dict)
     passports: list[Passport] = Field(default_factory=list)
+    lab: LabReport | None = Field(None, exclude_if=lambda lab: lab is None)
 
 
 def report(experiment: Experiment, *, judge: str = "") -> ExperimentReport:
     """Return how the arms compare: the stored report where there is one, else a new one, stored once everything is judged.
 
-    `passports` are read anew each time, for the judge may have been checked since.
+    `passports` are read again each time, for the judge may have been checked since.
 
     Args:
         judge: Compares the evaluations of another judge, see `rescore`; such a report is never stored. Empty = the experiment's own.
@@ -138,10 +142,10 @@ def _passports(experiment: Experiment, judge: str) -> list[Passport]:
     dimensions: dict[str, list[str]] = {}  # by procedure
     for run in evaluations(experiment).filter(judge=judge):
         dimensions.setdefault(run.procedure, []).extend(run.dimensions)
-    found: list[Passport] = []
+    judge_passports: list[Passport] = []
     for procedure, names in sorted(dimensions.items()):
-        found += passports(judge, procedure, names)
-    return found
+        judge_passports += passports(judge, procedure, names)
+    return judge_passports
 
 
 def _compute_report(experiment: Experiment, judge: str) -> ExperimentReport:
@@ -151,9 +155,15 @@ def _compute_report(experiment: Experiment, judge: str) -> ExperimentReport:
     judged = _judged_values(experiment, environments, scenario, judge)
     counted = _counted_values(environments)
     arms = [_arm_report(arm, environments) for arm in scenario.arms]
-    rows = _rows(scenario, judged.values, counted, judge=judge, seed=experiment.seed)
     unplayed = _unplayed(environments)
-    differences = _differences(judged.values, scenario.arms[0].name, environments)
+    rows: list[Row] = []
+    differences: list[Conversation] = []
+    lab = None
+    if scenario.lab is None:
+        rows = _rows(scenario, judged.values, counted, judge=judge, seed=experiment.seed)
+        differences = _differences(judged.values, scenario.arms[0].name, environments)
+    else:
+        lab = lab_report(experiment, scenario, environments, judge)
     made = ExperimentReport(
         id=experiment.pk,
         name=experiment.name,
@@ -168,6 +178,7 @@ def _compute_report(experiment: Experiment, judge: str) -> ExperimentReport:
         most_for=_largest([conversation for conversation in differences if conversation.difference > 0]),
         most_against=_largest([conversation for conversation in differences if conversation.difference < 0]),
         published=figures().get(scenario.published, {}),
+        lab=lab,
     )
     if unplayed:  # what is still to be played may yet leave traces of a treatment
         return made
@@ -405,7 +416,9 @@ def scores_of(runs: Sequence[EvaluationRun], scenario: Scenario) -> dict[tuple[s
     """
     hard = {str(measured.id): measured.hard for measured in scenario.dimensions}
     scores: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    completed = [run for run in runs if run.status == EvaluationRun.Status.COMPLETED]
+    # What was said before the fork of a laboratory is of no arm.
+    after = [run for run in runs if BEFORE_TAG not in run.where]
+    completed = [run for run in after if run.status == EvaluationRun.Status.COMPLETED]
     for start in range(0, len(completed), MOST_AT_ONCE):
         for summary in summarize_all(completed[start : start + MOST_AT_ONCE]):
             environment = summary.run.environment_link.environment

@@ -97,16 +97,9 @@ def _card(name: str, scenario: Scenario) -> Card:
     return Card(value=name, title=scenario.title, about=scenario.about, when=when, cost=cost)
 
 
-class PlayingRequest(Body):
-    """The part of a request that says how a scenario is played and judged."""
+class ModelsRequest(Body):
+    """The part of a request that says what is drawn, who judges and who acts."""
 
-    agents: Annotated[list[AgentSlug], Shown(metavar="SLUGS")] = Field(
-        [],
-        max_length=MOST_PICKED,
-        description="play it instead of its cast, by slug, such as michael,dwight,pam; each in one conversation of an arm "
-        "(default: its cast)",
-    )
-    scale: float = Field(1.0, gt=0, le=1, description="a share of its conversations, above 0, at most 1 (default: 1)")
     seed: int = Field(ABSENT, ge=0, lt=2**63, description="of what is drawn (default: the scenario's)")
     judge: Annotated[str, _callable_as("judge"), Shown(choices=judge_choices, metavar="MODEL")] = Field(
         "", max_length=200, description="scores by different judges are never compared (default: the configured judge)"
@@ -119,6 +112,18 @@ class PlayingRequest(Body):
     def models(self) -> dict[str, str]:
         """Return who judges and who acts, as `start_experiment` takes them."""
         return {"judge": self.judge, "actor_model": self.actor_model}
+
+
+class PlayingRequest(ModelsRequest):
+    """The part of a request that says how a scenario is played and judged."""
+
+    agents: Annotated[list[AgentSlug], Shown(metavar="SLUGS")] = Field(
+        [],
+        max_length=MOST_PICKED,
+        description="play it instead of its cast, by slug, such as michael,dwight,pam; each in one conversation of an arm "
+        "(default: its cast)",
+    )
+    scale: float = Field(1.0, gt=0, le=1, description="a share of its conversations, above 0, at most 1 (default: 1)")
 
 
 class ExperimentRequest(PlayingRequest):

@@ -23,6 +23,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from agents.kit.text.fences import fault_of
 from evaluation.dimensions import Dimension
+from evaluation.experiments.control_questions import MOST_ASKS, MOST_QUESTIONS, ControlQuestion
 from evaluation.experiments.published import figures
 from evaluation.propositions.files import (
     FileProblem,
@@ -41,6 +42,7 @@ MOST_AGENTS = 50  # in one environment
 MOST_STEPS = 50
 MOST_ARMS = 8
 MOST_REPEATS = 20
+MOST_REPLAYED = 50  # messages in one step
 MOST_PEOPLE = 2_000
 MOST_LEVELS = 20  # of values inside each other
 _UNSTORABLE_CHARACTERS = re.compile(r"[\x00\ud800-\udfff]")
@@ -57,6 +59,7 @@ class ScenarioProblem:
 
 
 SwarmName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+AgentSlug = SwarmName
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
 
 
@@ -121,23 +124,54 @@ class Arm(ScenarioModel):
     """One way to play the conversations.
 
     Attributes:
+        label: For people; empty: its name.
         overrides: Of every turn (`Run.overrides`): stages, model, or any field of the configuration.
         debate: Its environments are debates about what the first step says, whose rounds take the place of further steps; else agents talk.
         treatment: Stages of which at least one must leave a trace, or the arm was not treated: gate, repetition, interventions,
             calibration, polish, debate. Empty = it is a control.
+        reminder: What an operator asks of the agents in the first step, and in every `reminder_every` steps after it (0: never again).
+            It is shown to them and not said in the conversation.
     """
 
     name: Slug
+    label: Annotated[str, StringConstraints(max_length=80)] = ""
     overrides: dict[str, Any] = Field(default_factory=dict)
     debate: PlayedDebate | None = None
     treatment: list[Slug] = Field(default_factory=list)
+    reminder: Text | Literal[""] = ""
+    reminder_every: Annotated[int, Field(ge=0, le=MOST_STEPS)] = 0
+
+    def reminder_in(self, step: int) -> str:
+        """Return the reminder that is shown in a step, from 1; empty where there is none."""
+        if step == 1:
+            return self.reminder
+        is_due = self.reminder_every > 0 and (step - 1) % self.reminder_every == 0
+        return self.reminder if is_due else ""
 
 
 class Step(ScenarioModel):
-    """One round of everybody's turns. `says`: what the facilitator says before it; `lines`: what the scripted actor says then, by agent."""
+    """One round of everybody's turns.
+
+    Attributes:
+        says: What the facilitator says before it.
+        replays: Positions of messages in the channel of `start_from`, which their authors say again before it; then nobody else does.
+        lines: What the scripted actor says in it, by agent.
+    """
 
     says: Text | Literal[""] = ""
+    replays: Annotated[list[Annotated[int, Field(ge=1)]], Field(max_length=MOST_REPLAYED)] = Field(default_factory=list)
     lines: dict[Slug, list[Text]] = Field(default_factory=dict)
+
+
+class LabPlan(ScenarioModel):
+    """The part of a scenario that makes it a laboratory: one agent, one conversation of `start_from`, forks of it in each arm.
+
+    Attributes:
+        questions: Asked on a copy of each fork once it was played. `asks`: how often each.
+    """
+
+    questions: Annotated[list[ControlQuestion], Field(max_length=MOST_QUESTIONS)] = Field(default_factory=list)
+    asks: Annotated[int, Field(ge=1, le=MOST_ASKS)] = 2
 
 
 class Scenario(ScenarioModel):
@@ -153,6 +187,7 @@ class Scenario(ScenarioModel):
         start_from: ``CHANNEL@POSITION``: environments begin with the last 200 messages up to that one.
         arms: The first is the control that others are compared with.
         repeats: How often everything is played: steadier scores of the same conversations, which count once.
+        lab: Makes it a laboratory, whose repeats are forks of one conversation; see `evaluation.experiments.lab`.
     """
 
     name: Slug
@@ -160,7 +195,7 @@ class Scenario(ScenarioModel):
     about: Annotated[str, StringConstraints(max_length=2_000)] = ""
     published: str = ""
     population: Population | None = None
-    cast: list[Slug] = Field(default_factory=list, max_length=MOST_PEOPLE)
+    cast: list[AgentSlug] = Field(default_factory=list, max_length=MOST_PEOPLE)
     environments: Annotated[int, Field(ge=1, le=MOST_ENVIRONMENTS)]
     agents: Annotated[int, Field(ge=1, le=MOST_AGENTS)]
     steps: Annotated[list[Step], Field(min_length=1, max_length=MOST_STEPS)]
@@ -171,6 +206,7 @@ class Scenario(ScenarioModel):
     dimensions: Annotated[list[Measured], Field(min_length=1)]
     repeats: Annotated[int, Field(ge=1, le=MOST_REPEATS)] = 1
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    lab: LabPlan | None = None
 
     @model_validator(mode="wrap")
     @classmethod
@@ -203,6 +239,14 @@ class Scenario(ScenarioModel):
     def conversations(self) -> int:
         """Return the number of environments of all arms and repeats."""
         return self.environments * len(self.arms) * self.repeats
+
+    @property
+    def turns(self) -> int:
+        """Return the number of turns of all conversations, those that answer control questions among them."""
+        turns = self.agents * len(self.steps)
+        if self.lab is not None:
+            turns += len(self.lab.questions) * self.lab.asks
+        return self.conversations * turns
 
     @property
     def comparisons(self) -> int:
@@ -303,6 +347,8 @@ def _contradictions(data: Any) -> Iterator[ScenarioProblem]:
     yield from _too_few_people(data)
     yield from _debates_from_a_message(data)
     yield from _lines_of_strangers(data)
+    if not data.get("start_from"):
+        yield from _nothing_to_start_from(data)
 
 
 def _repeated_names(data: Mapping[str, Any]) -> Iterator[ScenarioProblem]:
@@ -370,6 +416,16 @@ def _debates_from_a_message(data: Mapping[str, Any]) -> Iterator[ScenarioProblem
         if arm.get("debate"):
             text = "a debate begins with an empty channel; allowed: scenarios without start_from"
             yield ScenarioProblem(("arms", number, "debate"), text)
+
+
+def _nothing_to_start_from(data: Mapping[str, Any]) -> Iterator[ScenarioProblem]:
+    """Yield what only a scenario that starts from a message can have."""
+    if data.get("lab"):
+        yield ScenarioProblem(("lab",), "forks a conversation; allowed: scenarios with start_from")
+    for number, step in _mappings_in(data.get("steps")):
+        if step.get("replays"):
+            text = "replays messages of the channel of start_from; allowed: scenarios with start_from"
+            yield ScenarioProblem(("steps", number, "replays"), text)
 
 
 def _lines_of_strangers(data: Mapping[str, Any]) -> Iterator[ScenarioProblem]:
@@ -451,19 +507,21 @@ def read_scenario(source: Path | str, *, check: Check = _no_further_check) -> Sc
     return scenario
 
 
-_MODELS_BY_FIELD: Mapping[str, type[ScenarioModel]] = {
+_MODELS_BY_FIELD: Mapping[str, type[BaseModel]] = {
     "population": Population,
     "quotas": Quota,
     "steps": Step,
     "arms": Arm,
     "debate": PlayedDebate,
     "dimensions": Measured,
+    "lab": LabPlan,
+    "questions": ControlQuestion,
 }
 
 
 def _in_words(item: dict[str, Any]) -> str:
     """Return an error of pydantic in words, with the fields of the innermost model that it is in."""
-    model: type[ScenarioModel] = Scenario
+    model: type[BaseModel] = Scenario
     for field in location_of(item)[:-1]:
         model = _MODELS_BY_FIELD.get(field, model)
     return in_words(item, list(model.model_fields))

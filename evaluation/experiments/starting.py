@@ -30,6 +30,8 @@ ARM_TAG = "arm"
 REPEAT_TAG = "repeat"
 ENVIRONMENT_TAG = "environment"
 STEP_TAG = "step"
+BEFORE_TAG = "before"  # of the agent's messages that were said before a laboratory's fork, in one fork of its control
+MOST_JUDGED_BEFORE = 100
 
 
 def start_experiment(scenario: Scenario, *, judge: str = "", actor_model: str = "", user: Any = None) -> Experiment:
@@ -190,17 +192,28 @@ def _conversation_channel(
     )
     ChannelMember.objects.bulk_create(ChannelMember(channel=channel, agent=agent) for agent in plan.agents)
     if scenario.start_from:
-        _copy_messages_up_to(scenario.start_from, channel)
+        slug, _, position = scenario.start_from.rpartition("@")
+        copy_messages(slug, channel, until=int(position))
+    is_first_of_control = plan.arm.name == scenario.arms[0].name and plan.repeat == 1 and plan.number == 1
+    if scenario.lab is not None and is_first_of_control:
+        _tag_messages_before(channel, plan.agents)
     return channel
 
 
-def _copy_messages_up_to(start_from: str, channel: Channel) -> None:
-    """Copy the last `MOST_EARLIER_MESSAGES` messages up to ``CHANNEL@POSITION`` into an empty channel.
+def _tag_messages_before(channel: Channel, agents: Sequence[Agent]) -> None:
+    """Tag the last messages of these agents in a new channel, copies all, so that they can be judged apart from what is said later."""
+    copies = Message.objects.filter(channel=channel, agent__in=agents).order_by("-position")
+    newest = list(copies.values_list("pk", flat=True)[:MOST_JUDGED_BEFORE])
+    tags = {name: channel.tags[name] for name in (Experiment.TAG, SIMULATION)}
+    Message.objects.filter(pk__in=newest).update(tags={**tags, BEFORE_TAG: "yes"})
+
+
+def copy_messages(slug: str, channel: Channel, *, until: int) -> None:
+    """Copy the last `MOST_EARLIER_MESSAGES` messages of the channel `slug`, up to a position, into an empty channel.
 
     The copies have neither a run nor tags, so that no figure and no evaluation of the experiment counts them.
     """
-    slug, _, position = start_from.rpartition("@")
-    newest_first = Message.objects.filter(channel__slug=slug, position__lte=int(position)).order_by("-position")
+    newest_first = Message.objects.filter(channel__slug=slug, position__lte=until).order_by("-position")
     originals = list(newest_first[:MOST_EARLIER_MESSAGES])[::-1]
     copies = []
     for number, original in enumerate(originals, 1):

@@ -34,7 +34,7 @@ TABLES = (
     Table(
         model=ExperimentEnvironment,
         erase=(Erase(columns="error missing", rows=(there("channel", at="finished_at"),), keep="agent"),),
-        no_speech="arm agents counters figures",
+        no_speech="arm agents counters figures answers",
     ),
     Table(model=EnvironmentEvaluation),
 )

@@ -238,7 +238,7 @@ def _calls_for_ideas(
         yield Call(0, COLLAPSE_TOKENS + listed * TOKENS_PER_IDEA, compared * TOKENS_PER_IDEA // 2)
 
 
-def estimated(estimates: Sequence[Estimate]) -> Spending:
+def estimated(estimates: Sequence[Spending]) -> Spending:
     """Sum up what was estimated; one unpriced part leaves no cost."""
     return Spending(
         calls=sum(part.calls for part in estimates),

@@ -62,6 +62,7 @@ NEEDS = [  # route, body, what it needs beyond being signed in, and the answer
     ("debates/{debate}/rounds/", {}, "debates.change_debate", 202),
     ("debates/{debate}/cancel/", {}, "debates.change_debate", 200),
     ("experiments/", EXPERIMENT, "experiments.add_experiment", 201),
+    ("experiments/lab/", {"channel": "office"}, "experiments.add_experiment", 201),
     ("experiments/{experiment}/cancel/", {}, "experiments.change_experiment", 200),
     ("experiments/{experiment}/resume/", {}, "experiments.change_experiment", 202),
     ("alerts/{alert}/acknowledge/", {}, "alerts.change_alert", 200),

@@ -480,7 +480,7 @@ def _answer_form(
     """Carry out what a form of the page asks for: assign, undo or decide. Return the address to go on at.
 
     After a decision that is the next item, and so where the item is gone; after everything else the same one. None where a decision was
-    refused: the page is shown again with the note that was typed. The user is told what was not done.
+    refused: the page is shown again with the note that was typed, and says what was not done.
     """
     form = request.POST
     key = form.get("key", "")[:300]

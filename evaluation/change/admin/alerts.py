@@ -87,11 +87,11 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
         panels = super().get_panels(request, obj)
         judged = Judged(judge=obj.judge, procedure=obj.procedure)
         chart = dimension_chart(request, obj.agent, obj.dimension, judged)
-        found = passports(obj.judge, obj.procedure, [obj.dimension], agent=obj.agent.slug)
+        judge_passports = passports(obj.judge, obj.procedure, [obj.dimension], agent=obj.agent.slug)
         context: dict[str, Any] = {
             "evidence": evidence_of_fall(request, obj),
-            "not_usable": not_usable(found),
-            "trust": trust(found, request.user),
+            "not_usable": not_usable(judge_passports),
+            "trust": trust(judge_passports, request.user),
             "changed": display.link(
                 f"{display.page_url(obj.agent)}#change", f"what changed in {obj.agent.display_name}, and what to do"
             ),

@@ -68,6 +68,7 @@ class Migration(FirstMigration):
                 ('counters', models.JSONField(blank=True, default=dict, help_text='what the stages of its turns did: stage and counter to a number')),
                 ('figures', models.JSONField(blank=True, default=dict, help_text='what is counted without a judge, e.g. messages, silence, repetition, seconds, tokens')),
                 ('missing', models.JSONField(blank=True, default=list, help_text='turns that failed: step, agent, why')),
+                ('answers', models.JSONField(blank=True, default=list, help_text='of a laboratory: what was found in the answers to each control question, in the order of asking')),
                 ('channel', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='experiment_environment', to='agents.channel')),
                 ('experiment', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='environments', to='experiments.experiment')),
             ],

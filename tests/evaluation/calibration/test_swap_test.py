@@ -395,9 +395,9 @@ def test_it_stands_beside_every_verdict_with_the_agents_own_figure(llm_server: L
     pages = [compare_page, reverse("admin:evaluation_drift_overview"), page_of(ada), page_of(DriftAlert.objects.get())]
 
     assert all("swap test AUC 1.00 [" in plain(read(root, page)) for page in pages)
-    assert "ada alone 1.00" in plain(read(root, compare_page))
+    assert "the agent alone 1.00" in plain(read(root, compare_page))
     assert "no human labels yet" in plain(read(root, compare_page))
-    assert "ada alone 1.00" in " ".join(printed.getvalue().split())
+    assert "the agent alone 1.00" in " ".join(printed.getvalue().split())
     (comparison,) = json.loads(document.getvalue())["comparisons"]
     rows = {row["name"]: row for row in comparison["dimensions"]["adherence"]["passport"]["rows"]}
     assert (rows["swap test"]["value"], rows["agreement"]["value"]) == (1.0, None)

@@ -140,7 +140,7 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
         )
         try:
             with stopping_on_sigterm():
-                self._play_and_judge(experiment, quiet=options["json"])
+                play_and_judge(experiment, quiet=options["json"])
         except KeyboardInterrupt:
             raise CommandError(
                 f"Stopped. What was played is stored: manage.py experiment run {experiment.pk} resumes it.",
@@ -155,19 +155,9 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
             if options["dry_run"]:
                 self.stdout.write(estimate.model_dump_json(indent=2))
             return
-        self._print_line(_estimate_line(estimate), options)
+        self._print_line(estimate_line(estimate), options)
         for finding in estimate.findings():
             self._print_line(finding, options)
-
-    def _play_and_judge(self, experiment: Experiment, *, quiet: bool) -> None:
-        """Play and then judge what is left of an experiment, with two progress bars on stderr unless `quiet`."""
-        with ProgressBar("", sys.stderr, quiet=quiet) as bar:
-            ended = experiment.environments.filter(status__in=ExperimentEnvironment.FINAL).count()
-            task = bar.add_task("Playing", total=experiment.environments.count(), completed=ended)
-            experiment = play(experiment, progress=lambda environment: bar.update(task, advance=1))
-        with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
-            bar.prepared(list(evaluations(experiment).filter(judge=experiment.judge)))
-            judge_here(experiment, progress=bar.progress)
 
     def _print_line(self, line: str, options: dict[str, Any]) -> None:
         if not options["json"]:
@@ -295,6 +285,17 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
         console.print(f"No verdict rests on p naive, which takes each score for itself: {NO_CONVERSATIONS}.")
 
 
+def play_and_judge(experiment: Experiment, *, quiet: bool) -> None:
+    """Play and then judge what is left of an experiment, with two progress bars on stderr unless `quiet`."""
+    with ProgressBar("", sys.stderr, quiet=quiet) as bar:
+        ended = experiment.environments.filter(status__in=ExperimentEnvironment.FINAL).count()
+        task = bar.add_task("Playing", total=experiment.environments.count(), completed=ended)
+        experiment = play(experiment, progress=lambda environment: bar.update(task, advance=1))
+    with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
+        bar.prepared(list(evaluations(experiment).filter(judge=experiment.judge)))
+        judge_here(experiment, progress=bar.progress)
+
+
 def _add_json_option(parser: ArgumentParser) -> None:
     """Allow ``--json`` after the action, too; without a default, so that it does not undo one before the action."""
     parser.add_argument(
@@ -316,7 +317,7 @@ def _scenario_fields(what: str) -> dict[str, Any]:
         raise unusable(f"{what} cannot be used:\n{error}\nshipped scenarios: {', '.join(shipped())}") from None
 
 
-def _estimate_line(estimate: ExperimentEstimate) -> str:
+def estimate_line(estimate: ExperimentEstimate) -> str:
     """Say what would be played, asked and paid, in one sentence; "unpriced" where the cost is unknown."""
     if estimate.usd is None:
         cost = "unpriced"
