@@ -213,8 +213,11 @@ def test_all_alerts_of_a_build_are_acknowledged_with_one_button_and_taken_back(r
 def test_an_alert_is_resolved_in_a_build_says_so_and_reopens_with_undo(root: Client, ada: Agent) -> None:
     row = raise_alert(kind="drift", about="a", title="It fell", agent=ada, build="build=41")
     form = form_of(read(root, QUEUE), "resolve")
-    assert "Nothing was changed" in plain(after(root, form | {"in_build": "41"}))
-    assert "press Resolve" in plain(after(root, form | {"in_build": "42", "decide": "acknowledge"}))
+    refused = after(root, form | {"in_build": "41", "note": "the fix is in"})
+    assert "Nothing was changed" in plain(refused)
+    assert 'value="the fix is in"' in refused, "what was typed is kept"
+    for decision in ("acknowledge", "acknowledge_build"):
+        assert "press Resolve" in plain(after(root, form | {"in_build": "42", "decide": decision}))
     html = after(root, form | {"in_build": "42", "note": "fixed"})
 
     row.refresh_from_db()

@@ -278,7 +278,9 @@ def review_page(request: HttpRequest) -> HttpResponse:
         return HttpResponseRedirect(review_url())
     filters = _filters_of(request)
     if request.method == "POST":
-        return _answer_form(request, kinds, filters)
+        answer = _answer_form(request, kinds, filters)
+        if answer is not None:
+            return answer
     queue = _read_queue(request, kinds.values(), filters)
     chosen = queue
     if "kind" in filters:
@@ -301,15 +303,17 @@ def review_page(request: HttpRequest) -> HttpResponse:
 
 
 def _open_place(request: HttpRequest, items: Sequence[_Item]) -> int:
-    """Return the place of the item that the address names, from 0.
+    """Return the place of the item that the address, or the form that was refused, names, from 0.
 
     Where it waits no more, the place that it had: the item that followed has moved there. Without any, the first.
     """
     wanted = request.GET.get("item", "")
+    if request.method == "POST":
+        wanted = _item_of_form(request)
     for place, item in enumerate(items):
         if item.id == wanted:
             return place
-    former_place = number_in(request.GET, "place") or 0
+    former_place = number_in(request.POST or request.GET, "place") or 0
     return max(0, min(former_place, len(items) - 1))
 
 
@@ -366,10 +370,16 @@ def _open_item(request: HttpRequest, items: Sequence[_Item], place: int, filters
             "decisions": _offered_decisions(kind, row),
             "fields": kind.fields(row),
             "line": kind.line(row),
+            "typed_note": request.POST.get("note", "") if current.id == _item_of_form(request) else "",
             "seen": kind.seen(row),
             "url": kind.url(row),
         }
     return context
+
+
+def _item_of_form(request: HttpRequest) -> str:
+    """Return the id of the item that the form names."""
+    return f"{request.POST.get('kind', '')}:{request.POST.get('key', '')}"
 
 
 def _offered_decisions(kind: ReviewKind, row: Any) -> list[Decision]:
@@ -464,11 +474,13 @@ def _decision_named(kind: ReviewKind, name: str) -> Decision | None:
     return next((decision for decision in kind.decisions if decision.name == name), None)
 
 
-def _answer_form(request: HttpRequest, kinds: Mapping[str, ReviewKind], filters: Mapping[str, str]) -> HttpResponse:
+def _answer_form(
+    request: HttpRequest, kinds: Mapping[str, ReviewKind], filters: Mapping[str, str]
+) -> HttpResponse | None:
     """Carry out what a form of the page asks for: assign, undo or decide. Return the address to go on at.
 
-    After a decision that is the next item, and so where the item is gone; after everything else, also a refusal, the same one. The
-    page says what was not done.
+    After a decision that is the next item, and so where the item is gone; after everything else the same one. None where a decision was
+    refused: the page is shown again with the note that was typed, and says what was not done.
     """
     form = request.POST
     key = form.get("key", "")[:300]
@@ -489,7 +501,7 @@ def _answer_form(request: HttpRequest, kinds: Mapping[str, ReviewKind], filters:
         decision = _carry_out_decision(request, kind, row)
     except ValueError as problem:
         messages.warning(request, f"Nothing was changed: {problem}")
-        return HttpResponseRedirect(same_item)
+        return HttpResponseRedirect(same_item) if "undo" in form else None
     done = {"done": f"{kind.name}:{key}", "did": decision.name}
     return HttpResponseRedirect(review_url(**filters, item=form.get("next", ""), place=place, **done))
 
