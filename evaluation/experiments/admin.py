@@ -38,7 +38,7 @@ from evaluation.admin.display import judge_badge
 from evaluation.dimensions import Dimension
 from evaluation.experiments.compare import Row
 from evaluation.experiments.estimate import ExperimentEstimate, estimate_experiment
-from evaluation.experiments.lab import LabRequest, request_lab
+from evaluation.experiments.lab import LabRequest, request_lab, why_not_forked
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.pairs import (
     MeasuredPair,
@@ -84,7 +84,7 @@ LabForm = request_form(LabRequest)
 
 def lab_buttons(request: HttpRequest, channel: Channel) -> list[Button]:
     """Return the button that tries repairs on a real conversation."""
-    if channel.synthetic or channel.kind == Channel.Kind.DEBATE:
+    if why_not_forked(channel):
         return []
     chosen = {"channel": channel.slug}
     at = number_in(request.GET, "at")
