@@ -36,6 +36,7 @@ from agents.kit.text.wording import signed
 from agents.models import Channel
 from evaluation.admin.display import judge_badge
 from evaluation.dimensions import Dimension
+from evaluation.experiments.asking import asked_in
 from evaluation.experiments.compare import Row
 from evaluation.experiments.estimate import ExperimentEstimate, estimate_experiment
 from evaluation.experiments.lab import LabRequest, request_lab, why_not_forked
@@ -226,6 +227,7 @@ class ExperimentAdmin(LogAdmin[Experiment]):
             number=number,
             pairs=pairs,
             environments=(pair.control, pair.treatment),
+            answers=_answers_by_environment(pair),
             measures=_measures_table([measure for measure in measured if not measure.is_same], pair),
             same=[measure.label.lower() for measure in measured if measure.is_same],
             heuristic=is_heuristic(experiment.judge),
@@ -389,7 +391,7 @@ def _pairs_table(listed: Sequence[_ListedPair], experiment: Experiment, *, pair_
             repeat=1, number__in={pair.number for pair in listed}
         ).select_related("channel")
     }
-    rows = []
+    rows: list[list[object]] = []
     for pair in listed:
         cells: list[object] = []
         for arm in (control, pair.arm):
@@ -399,8 +401,12 @@ def _pairs_table(listed: Sequence[_ListedPair], experiment: Experiment, *, pair_
         if reads and is_there:
             query = urlencode({"arm": pair.arm, "number": pair.number})
             name = display.link(f"{pair_url}?{query}", f"Pair {pair.number}, side by side")
-        rows.append((name, *cells, pair.arm, pair.speaks or display.EMPTY))
-    heads = ("Pair", f"Control: {control}", "Treatment", "Arm", "Speaks most by")
+        rows.append([name, *cells, pair.arm])
+    heads = ["Pair", f"Control: {control}", "Treatment", "Arm"]
+    if any(pair.speaks for pair in listed):
+        heads.append("Speaks most by")
+        for pair, row in zip(listed, rows, strict=True):
+            row.append(pair.speaks or display.EMPTY)
     return table(heads, rows, label="Pairs of conversations")
 
 
@@ -412,6 +418,13 @@ def _conversation_cell(environment: ExperimentEnvironment | None, *, reads: bool
     said = display.link(channel_url(environment.channel_id), slug) if reads else display.visible(slug)
     messages = environment.figures.get("messages")
     return display.lines(said, "" if messages is None else f"{messages:,} messages")
+
+
+def _answers_by_environment(pair: Pair) -> list[tuple[str, str]]:
+    """Return the arm and the address of each conversation in which control questions were asked; none but in a laboratory."""
+    arms = {asked_in(each.channel.slug): each.arm for each in (pair.control, pair.treatment) if each.answers}
+    asked = Channel.objects.filter(slug__in=arms).order_by("pk") if arms else []
+    return [(arms[channel.slug], channel_url(channel.pk)) for channel in asked]
 
 
 def _measures_table(measured: Sequence[MeasuredPair], pair: Pair) -> SafeString:

@@ -196,6 +196,11 @@ class Interview:
         )
 
 
+def asked_in(fork: str) -> str:
+    """Return the slug of the copy of a fork in which control questions are asked."""
+    return f"{fork}-questions"
+
+
 def asking_work_id(environment: int) -> str:
     """Return the ledger's name for the judging of a fork's answers."""
     return f"experiment_environment:{environment}"
@@ -233,7 +238,7 @@ def _moment(agent: Agent, question: ControlQuestion, answer: str, facilitator: s
 def _copy_of(environment: ExperimentEnvironment, agent: Agent) -> Channel:
     """Return the copy of a fork in which questions are asked; it is stored with all its messages, or not at all."""
     fork = environment.channel
-    slug = f"{fork.slug}-questions"
+    slug = asked_in(fork.slug)
     with transaction.atomic():
         channel, is_new = Channel.objects.get_or_create(
             slug=slug,

@@ -127,7 +127,7 @@ class LabRequest(ModelsRequest):
         DEFAULT_ARMS,
         max_length=20_000,
         validate_default=True,
-        description=f"what is tried, beside a control to which nothing is done: {ALLOWED_ARMS}",
+        description=f"what is tried, beside a control that stays as it is: {ALLOWED_ARMS}",
     )
     turns: Annotated[int, Shown(label="Turns on each fork")] = Field(
         20, ge=1, le=MOST_STEPS, description=f"turns of the agent on each fork, 1 to {MOST_STEPS} (default: 20)"

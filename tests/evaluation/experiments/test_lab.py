@@ -14,6 +14,7 @@ from django.core.management import call_command
 from pytest_django import Settings
 from rich.console import Console
 
+from agents.admin.transcript import channel_url
 from agents.alerts.models import Alert
 from agents.models import Agent, Channel, Message, Reaction, Run
 from evaluation.experiments.asking import agree_by_words
@@ -272,6 +273,22 @@ def test_a_file_of_questions_that_cannot_be_used_is_refused_with_line_and_field(
     assert "3" in said
     assert "about" in said
     assert "fact" in said
+
+
+def test_the_answers_are_led_to_from_the_forks_side_by_side(
+    propositions: PropositionFolder, llm_server: LLMServer
+) -> None:
+    conversation(propositions, turns=4, drifts_at=1)
+    llm_server.respond = actor()
+    experiment = play(request_lab(asked(turns=1, repeats=1, questions=QUESTIONS)))
+    root = signed_in(superuser())
+
+    html = read(root, f"/admin/experiments/experiment/{experiment.pk}/pair/")
+
+    copies = Channel.objects.filter(slug__endswith="-questions")
+    assert copies.count() == 2
+    for copy in copies:
+        assert channel_url(copy.pk) in html
 
 
 # -- hostile text
