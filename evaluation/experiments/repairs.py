@@ -683,9 +683,11 @@ def cost_text(arm: LabArm) -> str:
     """Return what a turn of an arm costs more than one of the control, e.g. ``at $0.0040 more a turn``."""
     if arm.extra_usd is None:
         return "at an unpriced cost"
-    if abs(arm.extra_usd) < 0.00005:
+    if arm.extra_usd == 0:
         return "at no further cost"
     more_or_less = "more" if arm.extra_usd > 0 else "less"
+    if abs(arm.extra_usd) < 0.00005:  # it would read as nothing
+        return f"at under $0.0001 {more_or_less} a turn"
     return f"at ${abs(arm.extra_usd):.4f} {more_or_less} a turn"
 
 

@@ -24,7 +24,16 @@ from evaluation.experiments.measuring import judge_here
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.play import play
 from evaluation.experiments.printed import as_markdown, show
-from evaluation.experiments.repairs import Judgement, LabReport, Lasting, compare_arms, find_onset, lasting_text
+from evaluation.experiments.repairs import (
+    Judgement,
+    LabArm,
+    LabReport,
+    Lasting,
+    compare_arms,
+    cost_text,
+    find_onset,
+    lasting_text,
+)
 from evaluation.experiments.report import report
 from evaluation.models import EvaluationRun
 from evaluation.propositions.files import YamlProblems
@@ -405,6 +414,16 @@ def test_turns_without_a_score_are_counted_in_since_when_it_drifted() -> None:
     assert onset.turn == 40
     assert (onset.first, onset.last, onset.of) == (1, 59, 40)
     assert not onset.after_fork
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [(0.0, "no further cost"), (0.00002, "under $0.0001 more"), (-0.004, "$0.0040 less"), (None, "unpriced")],
+)
+def test_only_what_costs_nothing_more_is_said_to(extra: float | None, said: str) -> None:
+    arm = LabArm(name="reminder", label="a reminder", forks=2, turns=4, extra_usd=extra)
+
+    assert said in cost_text(arm)
 
 
 def test_an_effect_that_decays_has_its_half_life_in_the_interval() -> None:
