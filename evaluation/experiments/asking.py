@@ -141,7 +141,9 @@ class Interview:
 
     def _agree(self, question: ControlQuestion, first: str, second: str, facilitator: str) -> bool | None:
         """Return whether two answers agree; None where that cannot be known."""
-        if is_heuristic(self._judge) or _normalised(first) == _normalised(second):
+        if _have_same_words(first, second):
+            return True
+        if is_heuristic(self._judge):
             return agree_by_words(first, second)
         result = check_proposition(
             proposition=_claim("lab-agrees", AGREES),
@@ -262,9 +264,9 @@ def agree_by_words(first: str, second: str) -> bool | None:
     They agree where they are equal but for case and punctuation, or most of their words are the same and no number differs. They disagree
     where both name numbers, and other ones, or one says yes and the other no. Everything else takes a judge.
     """
-    words = [_normalised(first), _normalised(second)]
-    if words[0] == words[1]:
+    if _have_same_words(first, second):
         return True
+    words = [_normalised(first), _normalised(second)]
     numbers = [set(re.findall(r"\d+", text)) for text in (first, second)]
     if numbers[0] and numbers[1] and numbers[0] != numbers[1]:
         return False
@@ -276,6 +278,14 @@ def agree_by_words(first: str, second: str) -> bool | None:
     if together and len(shared) / len(together) >= SIMILAR:
         return True
     return None
+
+
+def _have_same_words(first: str, second: str) -> bool:
+    """Return whether two texts are equal but for case and punctuation; of texts without words, whether they are equal."""
+    words = _normalised(first)
+    if not words:
+        return first == second
+    return words == _normalised(second)
 
 
 def _normalised(text: str) -> Sequence[str]:

@@ -261,6 +261,7 @@ def test_answers_that_words_alone_cannot_compare_are_not_counted() -> None:
     assert agree_by_words("I have been here for 3 years.", "I have been here for 12 years.") is False
     assert agree_by_words("Yes, always.", "No.") is False
     assert agree_by_words("I build walls.", "Masonry is my trade.") is None
+    assert agree_by_words("\U0001f44d", "\U0001f44e") is None
 
 
 def test_twenty_five_questions_come_with_it_and_none_of_them_suggests_an_answer_or_a_test() -> None:
