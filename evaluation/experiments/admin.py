@@ -341,7 +341,8 @@ def _interval_of(row: Row) -> Interval | None:
 def _html_table(report_table: ReportTable) -> SafeString:
     heads = [head.removeprefix(">") for head in report_table.heads]
     rows = [[_html_cell(cell) for cell in row] for row in report_table.rows]
-    return table(heads, rows, label=report_table.title)
+    is_series = report_table.heads[0].startswith(">")  # a row for each turn: too many to stand one below the other
+    return table(heads, rows, label=report_table.title, stacking=not is_series)
 
 
 def _html_cell(cell: Cell) -> object:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 from rich.console import Console
 
@@ -299,6 +301,23 @@ def test_the_answers_are_led_to_from_the_forks_side_by_side(
     assert copies.count() == 2
     for copy in copies:
         assert channel_url(copy.pk) in html
+
+
+def test_a_report_asks_as_much_for_many_forks_as_for_few(
+    propositions: PropositionFolder, llm_server: LLMServer
+) -> None:
+    conversation(propositions, turns=4, drifts_at=1)
+    llm_server.respond = actor()
+    asked_of_each = []
+    for forks in (1, 3):
+        experiment = play(request_lab(asked(turns=1, repeats=forks, questions=QUESTIONS, asks=1)))
+        judge_here(experiment)
+        with CaptureQueriesContext(connection) as statements:
+            report(experiment)
+        asked_of_each.append(len(statements))
+
+    assert asked_of_each[0] == asked_of_each[1]
+    assert asked_of_each[1] <= 25
 
 
 # -- hostile text
