@@ -424,8 +424,10 @@ def _conversation_cell(environment: ExperimentEnvironment | None, *, reads: bool
 def _answers_by_environment(pair: Pair) -> list[tuple[str, str]]:
     """Return the arm and the address of each conversation in which control questions were asked; none but in a laboratory."""
     arms = {asked_in(each.channel.slug): each.arm for each in (pair.control, pair.treatment) if each.answers}
-    asked = Channel.objects.filter(slug__in=arms).order_by("pk") if arms else []
-    return [(arms[channel.slug], channel_url(channel.pk)) for channel in asked]
+    if not arms:
+        return []
+    stored = dict(Channel.objects.filter(slug__in=arms).values_list("slug", "pk"))
+    return [(arm, channel_url(stored[slug])) for slug, arm in arms.items() if slug in stored]
 
 
 def _measures_table(measured: Sequence[MeasuredPair], pair: Pair) -> SafeString:
