@@ -71,12 +71,19 @@ def tag_name(tag: Tag) -> str:
 
 
 def newest_of_key(agent: int, key: str) -> str:
-    """Return the value of a tag such as ``build`` that an agent began to carry last; empty where that is not known."""
+    """Return the value of a tag such as ``build`` that an agent began to carry last; empty where that is not known.
+
+    Where none began among the messages that `first_said_with_tag` looks through, it is that of the newest message with such a tag.
+    """
     began = {}
     for (_, tag), at in first_said_with_tag([agent]).items():
         if tag[0] == key:
             began[tag[1]] = at
-    return max(began, key=lambda value: began[value], default="")
+    if began:
+        return max(began, key=lambda value: began[value])
+    tagged = Message.objects.filter(agent=agent, tags__has_key=key).order_by("-said_at", "-pk")
+    newest: str = tagged.values_list(KeyTextTransform(key, "tags"), flat=True).first() or ""
+    return newest
 
 
 def is_later(agent: int, tag: Tag, than: Tag) -> bool | None:

@@ -41,7 +41,7 @@ def _answers_to_them(person: Person) -> Q:
 
 
 def _written_to_memory(person: Person) -> Q:
-    """Select notes that turns wrote since the person first spoke to the agent: each turn writes a note anew from what it was."""
+    """Select notes that turns wrote since the person first spoke to the agent: each turn rewrites a note from what it was."""
     return Q(agent__in=person.agents, run__isnull=False, updated_at__gte=person.since)
 
 
@@ -190,7 +190,7 @@ TABLES = (
         empty="Transcripts that are uploaded here, with the + above, are checked, shown, and then imported.",
         columns="pk name=file state stored=messages created_by=uploaded_by created_at=uploaded",
         filters="status",
-        # What is in a file of any format is told by no key: all of them go, for importing one again would bring the words back.
+        # No key says what is in a file of any format: all of them go, for importing one again would bring the words back.
         erase=(
             Erase(
                 columns="name choices answers contents result error",

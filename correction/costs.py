@@ -244,7 +244,7 @@ def _reason_to_stop(
         state = f"has no room for about ${planned:.4f} more"
     else:
         return ""
-    whose = agent.slug if agent is not None else "evaluations of channels (that of the defaults)"
+    whose = agent.display_name if agent is not None else "evaluations of channels (that of the defaults)"
     amounts = f"${spent.cost_usd:.4f} of ${cap:.4f}"
     if in_batches:
         amounts += f", about ${in_batches:.4f} more in open batches"
@@ -314,7 +314,7 @@ class _Group:
 
 
 def _added_by_group(grouping: Grouping, combinations: Iterable[Mapping[str, Any]]) -> dict[_Group, dict[str, Any]]:
-    """Add up the sums of the combinations that belong to the same row: of the same key, and of the same purpose where that is told apart.
+    """Add up the sums of the combinations that belong to the same row: of the same key, and of the same purpose where that is a key.
 
     Args:
         combinations: Rows with ``k_NAME`` for each key and ``s_NAME`` for each sum.

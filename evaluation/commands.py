@@ -38,7 +38,7 @@ from evaluation.runs.summary import (
 )
 from evaluation.simulation.conversations import Simulation
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
-from evaluation.wording import heading_of, judge_label
+from evaluation.wording import heading_of, judge_label, rate
 
 if TYPE_CHECKING:
     from evaluation.runs.estimate import Estimate, SimulationEstimate
@@ -339,6 +339,8 @@ def _weakest_row(summary: RunSummary) -> list[Cell]:
         return [name, None, None, run.error]
     proposition = dimension.weakest
     score = with_share(number(proposition.score), proposition.share)
+    if proposition.of_ten is not None and proposition.score is not None:
+        score = f"{score}\n{rate(proposition.score, proposition.of_ten)}"
     judgement = worst_judgement(run, dimension.dimension, proposition.id)
     if judgement is None:
         return [name, proposition.id, score, ""]

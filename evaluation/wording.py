@@ -52,3 +52,8 @@ def short(name: str) -> str:
     if len(name) < 9:
         return name.capitalize()
     return f"{name[:5].capitalize()}."
+
+
+def rate(score: float, of_ten: int) -> str:
+    """Return in how many of ten messages a rule holds, by its mean score of 9 and 0, and in how many it should."""
+    return f"in {10 * score / 9:.1f} of 10 messages; at least {of_ten} are asked for"

@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from agents.kit.console.display import exact_moment, moment
+from agents.kit.text.wording import day_text
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
 from tests.console import list_of, plain, read, signed_in, superuser, viewer
 from tests.evaluation.judged import LLM, OFFLINE, make_run, make_score
@@ -34,7 +35,7 @@ def test_times_show_their_age_and_in_titles_the_exact_time_and_zone(ago: timedel
     html = moment(at)
 
     assert plain(html) == shown
-    assert f'title="{timezone.localtime(at):%Y-%m-%d %H:%M:%S} UTC"' in html
+    assert f'title="{day_text(at)}, {timezone.localtime(at):%H:%M:%S} UTC"' in html
     assert f"({shown})" in plain(exact_moment(at))
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 from django.conf import settings
+from django.test import Client
 
 from tests import zygote
 from tests.machinery import answers, free_port, missing, wait_until
@@ -252,6 +253,71 @@ def test_compose_file_sets_only_settings_that_exist_and_passes_secrets_by_file()
     wanted = {secret for service in compose["services"].values() for secret in service.get("secrets", ())}
     assert wanted == set(compose["secrets"])
     assert "secrets/" in (ROOT / ".gitignore").read_text().splitlines()
+
+
+def first_choice(text: str) -> str:
+    """The text as compose reads it where no variable is set."""
+    return re.sub(r"\$\{\w+:[-?]([^}]*)\}", r"\1", text)
+
+
+@pytest.mark.slow
+def test_the_programs_of_our_containers_take_the_options_they_are_started_with(tmp_path: Path) -> None:
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    commands = [service["command"] for service in services.values() if "build" in service and "command" in service]
+    commands += [
+        service["healthcheck"]["test"][1:]
+        for service in services.values()
+        if "manage.py" in str(service.get("healthcheck"))
+    ]
+    commands.append(yaml.safe_load(re.findall(r"^CMD (.+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)[0]))
+    assert len(commands) == 7
+    production = {**environment(tmp_path, tmp_path), "CELERY_BROKER_URL": "redis://127.0.0.1:9/0"}
+
+    for program, *words in commands:
+        options = [word for word in words if word.startswith("--")]
+        if program == "python":
+            start, asked = [sys.executable, *words[:2]], "--help"
+        elif program == "celery":
+            start, asked = [sys.executable, "-m", "celery", *words[:3]], "--help"
+        else:
+            start, asked = [sys.executable, "-m", program, *words], "--check-config"
+        done = zygote.run([*start, asked], cwd=ROOT, env=production, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, f"{program} {words}: {done.stderr}"
+        assert [option for option in options if option not in done.stdout] == [], f"{program} {words}"
+
+
+def test_images_are_pinned_and_ours_does_not_run_as_root() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    bases = re.findall(r"^ARG PYTHON_IMAGE=(.+)$", dockerfile, re.MULTILINE)
+    bases += [first_choice(service["image"]) for service in services.values() if "build" not in service]
+    built_from = {
+        first_choice(service["build"]["args"]["PYTHON_IMAGE"]) for service in services.values() if "build" in service
+    }
+
+    assert [image for image in bases if not re.search(r":v?\d[\w.-]*$|@sha256:", image)] == []
+    assert built_from == set(bases[:1])
+    last_stage = dockerfile.rpartition("\nFROM ")[2]
+    assert re.findall(r"^USER (\d+)", last_stage, re.MULTILINE)[-1] != "0"
+
+
+def test_health_checks_ask_pages_that_are_there(client: Client) -> None:
+    asked = re.findall(r"http://127\.0\.0\.1:8000(/\w+)", (ROOT / "Dockerfile").read_text())
+    assert asked
+    assert [path for path in asked if client.get(path).status_code != 200] == []
+
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    awaited = {
+        name
+        for service in services.values()
+        for name, how in (service.get("depends_on") or {}).items()
+        if how["condition"] == "service_healthy"
+    }
+    own_check = {name for name, service in services.items() if "test" in service.get("healthcheck", {})}
+    from_the_image = {name for name, service in services.items() if "build" in service and "healthcheck" not in service}
+    assert awaited <= own_check | from_the_image
+    upstreams = re.findall(r"server (\w+):8000", (ROOT / "project" / "nginx.conf").read_text())
+    assert set(upstreams) <= set(services)
 
 
 @pytest.mark.service

@@ -298,7 +298,7 @@ class ChatPages(ModelAdmin[Channel]):
     def _say(self, request: HttpRequest, agent: Agent, chat: Channel | None, form: ChatForm) -> HttpResponse:
         """Say what was typed in a chat, or begin one with it; the page's script is answered with JSON.
 
-        Where the message is refused nothing is stored, also no new chat, and the user is told why.
+        Where the message is refused nothing is stored, also no new chat, and the page says why.
 
         Args:
             chat: None = a new one.
@@ -517,7 +517,7 @@ def _turns_shown(runs: list[Run], runs_that_spoke: Collection[int | None]) -> li
 
 
 def _known_of_turn(request: HttpRequest, agent: Agent, chat: Channel, run: Run) -> dict[str, Any]:
-    """Return what stands beside a chat: what the stages wrote on the newest turn, and what the other apps know of it.
+    """Return what is shown next to a chat: what the stages wrote on the newest turn, and what the other apps know of it.
 
     Of the stages those that did something worth a word: with a reason or a counter that is not 0; skipped ones with their reason only.
     """

@@ -18,8 +18,6 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.template.defaultfilters import filesizeformat
 from django.urls import reverse
-from django.utils import timezone
-from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -27,6 +25,7 @@ from agents.admin.import_forms import ImportForm, suggested_agents
 from agents.kit.admin.access import user_of
 from agents.kit.console import display
 from agents.kit.console.site import ReadOnlyAdmin, console_action, console_page
+from agents.kit.text.wording import time_text
 from agents.kit.work.worker import alive
 from agents.models import Agent, Channel, Import
 from agents.personas.persona import Outcome, UpsertResult
@@ -220,7 +219,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
     ) -> HttpResponse:
         """Import personas, and tell the user what became of each: of 20 by name, of more how many.
 
-        Leads to the first of the imports that were uploaded with them, whose speakers are recognised anew; without one to the list of
+        Leads to the first of the imports that were uploaded with them, whose speakers are recognised again; without one to the list of
         agents. Personas that were edited here stay as they are, unless ``reset`` is chosen.
 
         Raises:
@@ -341,10 +340,10 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
     def _decide(
         self, request: HttpRequest, job: Import, carry_out: Callable[[Import], None], done: str, **who: bool
     ) -> str:
-        """Carry out a decision of the user who uploaded the import; return what is told of it.
+        """Carry out a decision of the user who uploaded the import; return what the page says of it.
 
         Args:
-            done: What is told after ``Import 12``.
+            done: What the page says after ``Import 12``.
             who: ``or_superuser=True`` lets a superuser decide, too.
 
         Raises:
@@ -396,10 +395,10 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
 
 
 def _questions_shown(job: Import, wanted: str) -> dict[str, Any]:
-    """Return the question that is asked now, those before it, which can be answered anew, and how many are open.
+    """Return the question that is asked now, those before it, which can be answered again, and how many are open.
 
     Args:
-        wanted: The question that the user wants to answer anew.
+        wanted: The question that the user wants to answer again.
     """
     questions = questions_of(job)
     current = next((question for question in questions if question.id == wanted), open_question(questions))
@@ -508,7 +507,7 @@ def _at_lines(lines: Sequence[int], count: int) -> str:
 
 
 def _moment_text(iso: str) -> str:
-    return date_format(timezone.localtime(datetime.fromisoformat(iso)), "j M Y, H:i")
+    return time_text(datetime.fromisoformat(iso))
 
 
 def _channel_links(slugs: Collection[str]) -> dict[str, SafeString]:

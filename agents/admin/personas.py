@@ -315,9 +315,9 @@ class AgentAdmin(ModelAdmin[Agent]):
     def pick_view(self, request: HttpRequest) -> HttpResponse:
         """Return a page of the active agents that fit what was typed, as the search field of `agents.admin.picking` asks for them."""
         typed = request.GET.get("term", "").replace("\x00", "")
-        found, _ = self.get_search_results(request, Agent.objects.in_use(), typed)
+        matching, _ = self.get_search_results(request, Agent.objects.in_use(), typed)
         start = ((number_in(request.GET, "page") or 1) - 1) * PICKED_FROM
-        agents = list(found.only(*SEEN_COLUMNS)[start : start + PICKED_FROM + 1])
+        agents = list(matching.only(*SEEN_COLUMNS)[start : start + PICKED_FROM + 1])
         results = [
             {"id": agent.slug, "text": display.marked(agent.display_name), "html": face(agent)}
             for agent in agents[:PICKED_FROM]

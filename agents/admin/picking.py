@@ -41,6 +41,7 @@ class AgentsSelect(SearchSelect):
 
     def optgroups(self, name: str, value: list[str], attrs: dict[str, Any] | None = None) -> list[Any]:
         """Return an option for each agent that is picked, in the order of picking; a slug that is no agent's is shown as it is."""
+        value = [slug.replace("\x00", "") for slug in value]
         agents = {agent.slug: agent for agent in Agent.objects.filter(slug__in=value).only(*SEEN_COLUMNS)}
         options = []
         for index, slug in enumerate(value):

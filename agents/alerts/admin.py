@@ -86,8 +86,11 @@ def reopened_text(alert: Alert) -> str:
     """Return that an open alert came back, and in which build; empty of others."""
     if not alert.back_in or alert.acknowledged_at is not None:
         return ""
+    came_back = f"Reopened: back in {tag_name(tag_of(alert.back_in))}."
+    if not alert.resolved_after:  # that was taken back since
+        return came_back
     by = f" by {alert.resolved_by}" if alert.resolved_by else ""
-    return f"Reopened: back in {tag_name(tag_of(alert.back_in))}. It was resolved in {resolution_words(alert)}{by}."
+    return f"{came_back} It was resolved in {resolution_words(alert)}{by}."
 
 
 def evidence_of(request: HttpRequest, alert: Alert) -> SafeString:
@@ -185,9 +188,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @console_action("acknowledge-build", "alerts.change_alert")
     def acknowledge_build(self, request: HttpRequest, alert: Alert) -> str:
-        done = acknowledge_build(build=alert.build, user=user_of(request), note=request.POST.get("note", ""))
-        if not done:
-            raise ValueError("none of its build waits any more")
+        done = _acknowledge_build(request, alert, request.POST.get("note", ""))
         return f"{counted(done, 'alert')} acknowledged."
 
     @console_action("resolve", "alerts.change_alert")
@@ -345,17 +346,25 @@ def _show(request: HttpRequest, alert: Alert) -> SafeString:
 
 
 def _acknowledge(request: HttpRequest, alert: Alert, note: str) -> None:
-    """Acknowledge an alert; a ValueError where a build was typed that resolves it, or somebody else was faster."""
-    if request.POST.get("in_build", "").strip():  # Enter in that field presses the first button
-        raise ValueError("a build is named that resolves it: press Resolve, or clear it")
+    """Acknowledge an alert; a ValueError where a build was typed that resolves it, or another person was faster."""
+    _refuse_named_build(request)
     if not acknowledge(Alert.objects.filter(pk=alert.pk), user=user_of(request), note=note):
         raise ValueError("it is acknowledged already")
 
 
-def _acknowledge_build(request: HttpRequest, alert: Alert, note: str) -> None:
-    """Acknowledge all alerts of an alert's build; a ValueError where none waits any more."""
-    if not acknowledge_build(build=alert.build, user=user_of(request), note=note):
+def _refuse_named_build(request: HttpRequest) -> None:
+    """Raise a ValueError where the form names a build that resolves an alert: Enter in that field presses the first button."""
+    if request.POST.get("in_build", "").strip():
+        raise ValueError("a build is named that resolves it: press Resolve, or clear it")
+
+
+def _acknowledge_build(request: HttpRequest, alert: Alert, note: str) -> int:
+    """Acknowledge all alerts of an alert's build; return how many. A ValueError as in `_acknowledge`."""
+    _refuse_named_build(request)
+    done = acknowledge_build(build=alert.build, user=user_of(request), note=note)
+    if not done:
         raise ValueError("none of its build waits any more")
+    return done
 
 
 def _undo_build(request: HttpRequest, alert: Alert) -> int:

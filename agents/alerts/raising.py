@@ -16,6 +16,7 @@ from django.utils.text import capfirst
 from agents.alerts.models import LONGEST_BUILD, Alert, Delivery, Receiver
 from agents.builds import tag_name, tag_of
 from agents.kit.capability import declared
+from agents.kit.text.storable import storable
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent, about_watched_agents
 
@@ -95,7 +96,8 @@ def _raise_again(pk: int, *, build: str, fields: Mapping[str, Any]) -> Alert | N
     title = f"Back in {tag_name(tag_of(build))}: {fields['title']}"[:300]
     columns = {**fields, "title": title, "times": F("times") + 1, "last_at": timezone.now()}
     if is_resolved:
-        columns |= {"acknowledged_at": None, "acknowledged_by": None, "note": "", "resolved_at": None, "back_in": build}
+        columns |= {"acknowledged_at": None, "acknowledged_by": None, "note": "", "resolved_at": None}
+        columns |= {"build": build, "back_in": build}
     try:
         with transaction.atomic():
             Alert.objects.filter(pk=pk).update(**columns)
@@ -127,10 +129,16 @@ def unacknowledged() -> QuerySet[Alert]:
 
 def acknowledge(alerts: QuerySet[Alert], *, user: Any, note: str = "") -> int:
     """Note who has seen these alerts; those acknowledged before stay as they are. Returns how many were new."""
-    state = {"acknowledged_at": timezone.now(), "acknowledged_by": user, "note": note.strip()[:500]}
+    state = {"acknowledged_at": timezone.now(), "acknowledged_by": user, "note": note_to_store(note)}
     with transaction.atomic():
         waiting = Alert.objects.select_for_update().filter(pk__in=alerts.values("pk"), acknowledged_at__isnull=True)
         return write_state_and_tell_observers(dict(waiting.order_by("pk").values_list("pk", "kind")), state)
+
+
+def note_to_store(note: str) -> str:
+    """Return a note as the database takes it: at most 500 characters."""
+    text: str = storable(note)
+    return text.strip()[:500]
 
 
 def acknowledge_alerts(*, ids: Collection[int], user: Any, note: str = "") -> int:
@@ -144,10 +152,13 @@ def acknowledge_build(*, build: str, user: Any, note: str = "") -> int:
 
 
 def acknowledged_together(alert: Alert) -> QuerySet[Alert]:
-    """Return the alerts of the same build that were acknowledged at once with this one, itself among them; none where it is not so."""
-    if not alert.build or alert.acknowledged_at is None:
+    """Return the alerts of the same build that were acknowledged at once with this one, itself among them; none where it is not so.
+
+    What a build resolves is not among them, and has none: that was said of it alone.
+    """
+    if not alert.build or alert.acknowledged_at is None or alert.resolved_at is not None:
         return Alert.objects.none()
-    return Alert.objects.filter(build=alert.build, acknowledged_at=alert.acknowledged_at)
+    return Alert.objects.filter(build=alert.build, acknowledged_at=alert.acknowledged_at, resolved_at__isnull=True)
 
 
 def reopen_together(alert: Alert) -> int:
@@ -174,7 +185,7 @@ def write_state_and_tell_observers(kinds: Mapping[int, str], state: Mapping[str,
 
     Args:
         kinds: Id to kind of each alert.
-        more: Columns that observers are not told.
+        more: Columns that observers do not get.
 
     Returns:
         How many alerts were changed.

@@ -8,7 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from agents.alerts.models import LONGEST_BUILD, Alert
-from agents.alerts.raising import write_state_and_tell_observers
+from agents.alerts.raising import note_to_store, write_state_and_tell_observers
 from agents.builds import Tag, is_later, newest_of_key, tag_name, tag_of, tag_text
 
 
@@ -23,28 +23,29 @@ def resolve(alert: Alert, *, in_build: str = "", user: Any, note: str = "") -> b
     Raises:
         ValueError: The alert is of no build, or the build is no later one; says what is allowed.
     """
-    if not alert.build or alert.agent_id is None:
-        raise ValueError("it is of no build, so none resolves it; acknowledge it")
-    own_build = tag_of(alert.build)
-    resolved_in = ""
-    if in_build.strip():
-        resolved_in = tag_text(_later_build(alert.agent_id, own_build, in_build.strip()))
-    newest = newest_of_key(alert.agent_id, own_build[0]) or own_build[1]
-    now = timezone.now()
-    resolution = {
-        "resolved_at": now,
-        "resolved_by": user,
-        "resolved_in": resolved_in,
-        "resolved_after": tag_text((own_build[0], newest))[:LONGEST_BUILD],
-    }
     with transaction.atomic():
+        # Locked before its build is read: it may come back in a newer one at the same moment.
         unresolved = Alert.objects.select_for_update().filter(pk=alert.pk, resolved_at__isnull=True).first()
         if unresolved is None:
             return False
+        if not unresolved.build or unresolved.agent_id is None:
+            raise ValueError("it is of no build, so none resolves it; acknowledge it")
+        own_build = tag_of(unresolved.build)
+        resolved_in = ""
+        if in_build.strip():
+            resolved_in = tag_text(_later_build(unresolved.agent_id, own_build, in_build.strip()))
+        newest = newest_of_key(unresolved.agent_id, own_build[0]) or own_build[1]
+        now = timezone.now()
+        resolution = {
+            "resolved_at": now,
+            "resolved_by": user,
+            "resolved_in": resolved_in,
+            "resolved_after": tag_text((own_build[0], newest))[:LONGEST_BUILD],
+        }
         state = {
             "acknowledged_at": unresolved.acknowledged_at or now,
             "acknowledged_by": unresolved.acknowledged_by if unresolved.acknowledged_at else user,
-            "note": note.strip()[:500] or unresolved.note,
+            "note": note_to_store(note) or unresolved.note,
         }
         return bool(write_state_and_tell_observers({alert.pk: alert.kind}, state, **resolution))
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.safestring import SafeString
@@ -80,8 +79,8 @@ class DebateAdmin(LogAdmin[Debate]):
     ) -> HttpResponse:
         """Show the form of a new debate, and start it: it waits, or begins with the rounds that the pressed button asks for.
 
-        The address may name the topic, the mode and the agents. The button ``wait`` asks for no round, ``next`` for one, any other for
-        all. Users who may not ask for rounds only start it.
+        The address may name a debate (``like``) whose topic and agents are taken. The button ``wait`` asks for no round, ``next`` for
+        one, any other for all. Users who may not ask for rounds only start it.
 
         Raises:
             PermissionDenied: The user may not start debates.
@@ -90,7 +89,7 @@ class DebateAdmin(LogAdmin[Debate]):
             raise PermissionDenied
         user = user_of(request)
         may_play = user.has_perm(PLAYING)
-        form = StartForm(request.POST or None, initial=_named_in(request.GET))
+        form = StartForm(request.POST or None, initial=self._like(request))
         if request.method == "POST" and form.is_valid():
             try:
                 debate = request_debate(form.asked, user=user)
@@ -165,7 +164,7 @@ class DebateAdmin(LogAdmin[Debate]):
                 name: self.url(name, debate) for name in ("next", "finish", "cancel", "message", "progress", "beside")
             },
             others=[(other, self.rules(other), self._beside_url(debate, other)) for other in _of_same_topic(debate)],
-            again=self._again_url(shown, debate) if self.has_add_permission(request) else "",
+            again=f"{self.url('add')}?like={debate.pk}" if self.has_add_permission(request) else "",
             export=reverse("debate-export", args=[debate.pk]),
         )
 
@@ -206,11 +205,6 @@ class DebateAdmin(LogAdmin[Debate]):
     def _beside_url(self, debate: Debate, other: Debate) -> str:
         return f"{self.url('beside', debate)}?other={other.pk}"
 
-    def _again_url(self, shown: DebateReport, debate: Debate) -> str:
-        """Return the address of the form of a new debate of the same agents about the same question."""
-        agents = [seat.agent for seat in shown.metadata.seats]
-        return f"{self.url('add')}?{urlencode({'topic': debate.topic, 'agents': agents}, doseq=True)}"
-
     @console_action("next", PLAYING)
     def next_view(self, request: HttpRequest, row: Debate) -> str:
         ask_rounds(row, rounds=1)
@@ -244,6 +238,14 @@ class DebateAdmin(LogAdmin[Debate]):
         debate = self._visible(request, pk)
         ended = debate.turns.exclude(status="pending").count()
         return JsonResponse({"status": debate.status, "turns": ended, "rounds": debate.rounds.count()})
+
+    def _like(self, request: HttpRequest) -> dict[str, Any]:
+        """Return topic and agents of the debate that the address of a new one names; nothing where the user may view none such."""
+        debate = Debate.objects.filter(pk=number_in(request.GET, "like")).first()
+        if debate is None or not self.has_view_permission(request):
+            return {}
+        agents = debate.seats.order_by("number").values_list("agent__slug", flat=True)
+        return {"topic": debate.topic, "agents": list(agents)}
 
     def _visible(self, request: HttpRequest, pk: int) -> Debate:
         if not self.has_view_permission(request):
@@ -308,14 +310,6 @@ def _of_same_topic(debate: Debate) -> list[Debate]:
     """Return the newest other debates about the same question, among those that were started shortly before or after."""
     near = Debate.objects.filter(pk__gt=debate.pk - NEAR, pk__lt=debate.pk + NEAR)
     return list(near.filter(topic=debate.topic).exclude(pk=debate.pk).order_by("-pk")[:OTHERS_NAMED])
-
-
-def _named_in(query: QueryDict) -> dict[str, Any]:
-    """Return what the address names of a new debate."""
-    named: dict[str, Any] = {name: query[name] for name in ("topic", "mode") if name in query}
-    if "agents" in query:
-        named["agents"] = query.getlist("agents")
-    return named
 
 
 def _stances_chart(shown: DebateReport) -> SafeString:

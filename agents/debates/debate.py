@@ -769,6 +769,6 @@ def _texts_seen(
 def _why_no_answer(debate: Debate, number: int) -> str:
     """Return why no seat answered in a round, seat by seat."""
     turns = DebateTurn.objects.filter(debate=debate, round=number).select_related("seat__agent")
-    reasons = [f"{turn.seat.agent.slug}: {turn.error[:200]}" for turn in turns.order_by("seat__number")]
+    reasons = [f"{turn.seat.agent}: {turn.error[:200]}" for turn in turns.order_by("seat__number")]
     round_name = "the poll" if number == POLL else f"round {number}"
     return f"no seat answered in {round_name} ({'; '.join(reasons)})"

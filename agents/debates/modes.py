@@ -233,7 +233,7 @@ class Mode:
     """The rules of a debate. Subclasses set the attributes and override the hooks they need; a mode holds no state of a debate.
 
     Attributes:
-        name: In settings, commands and the API. `title`, `about` and `when` (to use it): for people.
+        name: In settings, commands and the API. `title`, `about` and `when` (ends “use it when”): for people.
         stances: Whether answers take a stance (yes, no, neutral); then the topic has to be a question of yes or no.
         order: All seats side by side; one after the other; or the teams one after the other, the seats of a team side by side.
         roles: Every role there is, in the order of the teams.
@@ -347,7 +347,7 @@ class Collaborative(Mode):
     name = "collaborative"
     title = "Collaborative"
     about = "All build on each other's answers and look for the best common one."
-    when = "You want one answer that all can carry, such as a plan or a text."
+    when = "you want one answer that all can carry, such as a plan or a text."
 
 
 @register
@@ -355,7 +355,7 @@ class Adversarial(Mode):
     name = "adversarial"
     title = "Adversarial"
     about = "Each in turn attacks the weakest point of the others and defends its own position."
-    when = "A question of yes or no, and you want to know which answer survives attacks."
+    when = "the question is one of yes or no, and you want to know which answer survives attacks."
     stances = True
     order = "seats"
 
@@ -365,7 +365,7 @@ class Socratic(Mode):
     name = "socratic"
     title = "Socratic"
     about = "Each in turn questions the assumptions behind what was said, its own included."
-    when = "The question itself may be wrong, or rests on what nobody has checked."
+    when = "the question itself may be wrong, or rests on what nobody has checked."
     order = "seats"
 
 
@@ -374,7 +374,7 @@ class ExpertPanel(Mode):
     name = "expert-panel"
     title = "Expert panel"
     about = "Each looks at the question from an assigned perspective."
-    when = "A decision has several sides, such as technology, money and ethics, and none may be forgotten."
+    when = "a decision has several sides, such as technology, money and ethics, and none may be forgotten."
     config = Perspectives
 
     def perspectives(self, seats: int, config: Mapping[str, Any]) -> list[str]:
@@ -388,7 +388,7 @@ class DevilsAdvocate(Mode):
     name = "devils-advocate"
     title = "Devil's advocate"
     about = "One argues for yes, one for no, and the others weigh both."
-    when = "All would agree too easily: somebody has to argue for the other side."
+    when = "all would agree too easily: one agent has to argue for the other side."
     stances = True
     order = "seats"
     roles = ("primary", "opposition", "evaluator")
@@ -403,7 +403,7 @@ class Delphi(Mode):
     name = "delphi"
     title = "Delphi"
     about = "Nobody knows who said what; each sees the answers and their statistics, and answers again."
-    when = "You want an estimate or a vote in which no name and no loud voice decides."
+    when = "you want an estimate or a vote in which no name and no loud voice decides."
     stances = True
     processors = (anonymous, with_statistics)
 
@@ -413,7 +413,7 @@ class RedTeamBlueTeam(Mode):
     name = "red-team-blue-team"
     title = "Red team, blue team"
     about = "The red team attacks what is proposed, then the blue team answers."
-    when = "A plan has to be tested for its weak points before it is carried out."
+    when = "a plan has to be tested for its weak points before it is carried out."
     order = "teams"
     roles = ("red", "blue")
 

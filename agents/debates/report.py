@@ -25,7 +25,7 @@ from agents.kit.llm.ledger import Totals, totals, totals_by
 from agents.kit.llm.providers import is_heuristic
 from agents.kit.models import LLMCall
 from agents.kit.text.markdown import as_text
-from agents.kit.text.wording import counted
+from agents.kit.text.wording import counted, time_text
 from agents.models import Channel, Message
 
 LONGEST_TEXT = 20_000  # characters of one text in the Markdown export; the JSON export holds all
@@ -641,7 +641,7 @@ def _response_heading(response: Response) -> str:
 
 def _metadata_lines(meta: Metadata) -> Iterator[str]:
     """Yield when the debate began, who acted, and what it used."""
-    yield f"Begun {meta.created_at:%Y-%m-%d %H:%M %Z}, acted by {', '.join(meta.actors) or 'nobody yet'}"
+    yield f"Begun {time_text(meta.created_at, zone=True)}, acted by {', '.join(meta.actors) or 'nobody yet'}"
     unpriced = f", {meta.spent.unpriced:,} calls unpriced" if meta.spent.unpriced else ""
     yield f"{meta.spent.tokens:,} tokens in {meta.spent.calls:,} calls, {meta.spent.cost_usd:.4f} US dollars{unpriced}"
 

@@ -280,7 +280,7 @@ def _round_name(entry: Entry) -> str:
 
 
 def _author(entry: Entry, seat: DebateSeat) -> str:
-    """Return whose entry it is, as the reading seat is told, e.g. ``2. Dwight (opposition) (you)``."""
+    """Return whose entry it is, as the reading seat sees it, e.g. ``2. Dwight (opposition) (you)``."""
     answer = entry.answer
     if answer is None:
         return "from the audience"

@@ -59,8 +59,8 @@ def raise_alert(
             it only counts up.
 
     Returns:
-        The id of the alert that is open now: a new one, or the one that was. None where no app has alerts, and for agents that nobody
-        is told of: an experiment's, and the examples beside a team's own.
+        The id of the alert that is open now: a new one, or the one that was. None where no app has alerts, and for agents that no alert
+        is about: an experiment's, and the examples beside a team's own.
     """
     given = {"kind": kind, "about": about, "title": title, "agent": agent, "page": page, "lasts": lasts}
     alert = _call_declared("raise_alert", **given, build=build, reopens=reopens)

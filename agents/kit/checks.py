@@ -143,7 +143,7 @@ def check_exposed(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Ite
     if not public:
         return
     if settings.DEBUG:
-        text = f"DEBUG is on, and ALLOWED_HOSTS names {', '.join(public)}: an error shows settings and source to whoever causes it."
+        text = f"DEBUG is on, and ALLOWED_HOSTS names {', '.join(public)}: an error page shows settings and source to any visitor."
         yield Warning(text, hint="Remove DEBUG, or the public names from ALLOWED_HOSTS.", id="agents.W006")
     if "SECRET_KEY" not in settings.NOT_SET and len(settings.SECRET_KEY) < SHORTEST_KEY:
         text = f"SECRET_KEY has {len(settings.SECRET_KEY)} characters; allowed: at least {SHORTEST_KEY}. Who guesses it can sign sessions."

@@ -98,7 +98,7 @@ def matching(condition: Callable[[Person], Q]) -> Derived:
 
 
 def every(model: type[Model], _person: Person) -> Iterable[Any]:
-    """Find all rows of the table: what they hold cannot be told by keys."""
+    """Find all rows of the table: no key says what they hold."""
     return model._default_manager.values_list("pk", flat=True)
 
 

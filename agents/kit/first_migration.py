@@ -12,7 +12,7 @@ PART_OF_A_TABLE = (migrations.AddField, migrations.AddIndex, migrations.AddConst
 class FirstMigration(migrations.Migration):
     """Make an app's tables from one rendering of its models, complete with their indexes and constraints.
 
-    For each operation Django renders the model anew, and every model related to it: 5,200 renderings for our 67 tables,
+    For each operation Django renders the model again, and every model related to it: 5,200 renderings for our 67 tables,
     5.5 of the 8.7 CPU seconds that `migrate` took on an empty database. The operations stay as `makemigrations` writes them.
     """
 

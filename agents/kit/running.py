@@ -21,7 +21,7 @@ from django.db import InterfaceError, InternalError, OperationalError, connectio
 
 logger = logging.getLogger(__name__)
 
-LOOK = 0.1  # seconds between two looks at the flag in a wait
+POLL_SECONDS = 0.1  # between two checks of the flag in a wait
 
 
 class Stopped(BaseException):
@@ -101,7 +101,7 @@ def pause(seconds: float) -> None:
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         check_stop()
-        time.sleep(min(left, LOOK))
+        time.sleep(min(left, POLL_SECONDS))
 
 
 @contextmanager

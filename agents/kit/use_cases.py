@@ -179,7 +179,7 @@ def _annotation(kind: type[Body], name: str) -> Shown:
 
 
 def _schema_of_value(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema of a field's value, without the null that may stand beside it, and with what a reference names."""
+    """Return the schema of a field's value, without the null that is allowed as well, and with what a reference names."""
     value = schema
     for alternative in schema.get("anyOf", ()):
         if alternative.get("type") != "null":

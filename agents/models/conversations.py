@@ -210,7 +210,7 @@ class PersonaVersion(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.agent.slug} v{self.number}"
+        return f"{self.agent} v{self.number}"
 
 
 class Trait(models.Model):

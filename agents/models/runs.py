@@ -72,7 +72,7 @@ class Run(Leasable):
         ]
 
     def __str__(self) -> str:
-        return f"turn {self.pk} of {self.agent.slug}"
+        return f"turn {self.pk} of {self.agent}"
 
     @classmethod
     def in_turn(cls, free: QuerySet[Any] | None = None, *, lost_first: bool = True) -> list[Self]:

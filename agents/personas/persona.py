@@ -315,7 +315,7 @@ def _digest_after(agent: Agent, values: PersonaSpec) -> str:
 
 
 def _was_edited(agent: Agent, note: str) -> bool:
-    """Return whether somebody changed the persona since the source with this note last wrote it."""
+    """Return whether a person changed the persona since the source with this note last wrote it."""
     latest = agent.persona_versions.order_by("-number").first()
     if latest is None or latest.note != note:
         return True
@@ -418,7 +418,7 @@ def _locked_agent(agent_id: int, seen: str) -> Agent:
     """
     agent = Agent.objects.select_for_update(no_key=True).get(pk=agent_id)
     if current_digest(agent) != seen:
-        raise PersonaMovedOn(f"the persona of {agent.slug} was changed since it was shown; look at it again")
+        raise PersonaMovedOn(f"the persona of {agent} was changed since it was shown; look at it again")
     return agent
 
 
@@ -492,7 +492,7 @@ def changes_since(since: Iterable[tuple[int, str]]) -> dict[tuple[int, str], tup
         versions = versions_of.get(agent, [])
         of_digest = [index for index, row in enumerate(versions) if row["digest"] == digest]
         if of_digest and of_digest[-1] + 1 < len(versions):
-            # One version more than is named: what the first one changed is told by the one before it.
+            # One version more than is named: what the first one changed shows in the one before it.
             first = max(of_digest[-1], len(versions) - MOST_VERSIONS - 1)
             later[agent, digest] = [row["pk"] for row in versions[first:]]
     return _changes(later)
@@ -512,7 +512,7 @@ def changes_between(agent_slug: str, before: str, after: str) -> tuple[PersonaCh
     if not pairs:
         return ()
     _, start, end = min(pairs)
-    # One version more than is named: what the first one changed is told by the one before it.
+    # One version more than is named: what the first one changed shows in the one before it.
     keys = [row["pk"] for row in versions[max(start, end - MOST_VERSIONS) : end + 1]]
     asked = (0, before)  # any key will do for the only question
     return _changes({asked: keys}).get(asked, ())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from agents.admin.display import agent_chip
 from agents.admin.personas import as_stored
 from agents.kit.console import display
 from agents.kit.console.display import count_up_to
+from agents.kit.console.filters import number_in
 from agents.kit.console.forms import RequestForm, request_form
 from agents.kit.console.home import CountUpTo
 from agents.kit.console.logs import READING, LogAdmin
@@ -133,8 +133,7 @@ class SwarmAdmin(ModelAdmin[Swarm]):
         if request.user.has_perms(("swarm.view_swarmturn", READING)):
             own = SwarmTurn.objects.filter(swarm=obj).select_related(*IN_LANE).order_by("-pk")
             turns = list(own[:MOST_TURNS])
-            number = number_in(request.GET, "turn")
-            chosen = own.filter(pk=number).first() if number else None
+            chosen = own.filter(pk=number_in(request.GET, "turn") or 0).first()
             if chosen is None and turns:
                 chosen = turns[0]
         lane = lane_of_turn(chosen) if chosen else lane_of_swarm(obj)
@@ -156,6 +155,8 @@ class SwarmAdmin(ModelAdmin[Swarm]):
         """Add a phase to a swarm; ``?phase=`` says when it is asked, and it is the last one then."""
         swarm = get_object_or_404(Swarm, pk=pk)
         moment = request.GET.get("phase", "")
+        if moment not in SwarmPhase.Phase.values:
+            moment = ""
         last = swarm.phases.filter(phase=moment).order_by("order").last()
         initial = {"phase": moment, "order": last.order + 1 if last else 1, "enabled": True}
         return self._phase_page(request, swarm, None, initial)
@@ -351,12 +352,12 @@ def change_state(row: DialogState, action: str, given: QueryDict) -> None:
             values = {
                 "text": given.get("text", ""),
                 "quote": given.get("quote", ""),
-                "position": number_in(given, "position"),
+                "position": number_in(given, "position") or 0,
                 "pinned": "pinned" in given,
             }
             add(state, given.get("kind", ""), values)
             return
-        entry_id = number_in(given, action)
+        entry_id = number_in(given, action) or 0
         if action == "edit":
             edit(state, entry_id, given.get(f"text-{entry_id}", ""))
         else:
@@ -367,12 +368,6 @@ def by_kind(state: DialogState) -> list[tuple[str, list[DialogEntry]]]:
     """Return each kind of which something is remembered, with its entries."""
     remembered = [(kind, entries(state, kind)) for kind in KINDS]
     return [(kind, rows) for kind, rows in remembered if rows]
-
-
-def number_in(given: QueryDict, name: str) -> int:
-    """Return the number in a field of a form; 0 where there is none."""
-    text = str(given.get(name, ""))
-    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else 0
 
 
 @admin.register(SwarmTurn)

@@ -394,7 +394,7 @@ def by_rules(*, trigger: Message, transcript: Sequence[Message], state: DialogSt
     earlier_texts = [message.text[:MESSAGE_CHARACTERS] for message in earlier]
     missing = _missing_information(text, earlier_texts, state)
     if missing:
-        calibration.risk = 0.9  # surely worth a question
+        calibration.risk = 0.9  # certainly worth a question
         calibration.missing = [information.name for information in missing]
         calibration.question = missing[0].question
         calibration.cannot = missing[0].cannot
@@ -451,12 +451,12 @@ def _required_information() -> list[RequiredInformation]:
 
 def _register_of(text: str) -> dict[str, str]:
     """Return the first value of each register whose pattern occurs in a text."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for name, patterns in _register_patterns().items():
         for value, pattern in patterns.items():
             if pattern.search(text):
-                found.setdefault(name, value)
-    return found
+                values.setdefault(name, value)
+    return values
 
 
 def _missing_information(text: str, earlier: Sequence[str], state: DialogState) -> list[RequiredInformation]:

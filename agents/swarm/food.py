@@ -174,14 +174,14 @@ def _with_nutrients(portions: list[Portion]) -> Portions:
     Raises:
         ToolFault: A food is not in the table.
     """
-    held: Portions = []
+    with_nutrients: Portions = []
     for portion in portions:
         name = portion.food.casefold()
         row = _foods().get(name)
         if row is None:
             allowed = ", ".join(sorted({row["names"][0] for row in _foods().values()}))
             raise ToolFault(f"The field foods names {shown(portion.food)}; allowed: {allowed}.")
-        held.append(
+        with_nutrients.append(
             {
                 "name": name,
                 "amount": portion.amount,
@@ -190,7 +190,7 @@ def _with_nutrients(portions: list[Portion]) -> Portions:
                 "protein": round(row["protein"] * portion.amount, 1),
             }
         )
-    return held
+    return with_nutrients
 
 
 def _portions_in_one_line(portions: Portions) -> str:

@@ -183,18 +183,19 @@ def _stage_of_turn(turn: SwarmTurn, kind: str, known: Mapping[int, SwarmPhase]) 
         asked_ids.update(asked["id"] for asked in step["phases"])
     others = [phase for phase in known.values() if phase.phase == kind and phase.pk not in asked_ids]
     was_asked = bool(stage.boxes)
+    was_given = all(step["kind"] == "post" for step in turn.steps)
     for phase in others:
         if phase.swarm_id == turn.swarm_id:
-            stage.boxes.append(_box_of(phase, _why_not_asked(phase, was_asked=was_asked)))
+            stage.boxes.append(_box_of(phase, _why_not_asked(phase, was_asked=was_asked, was_given=was_given)))
     stage.boxes.sort(key=lambda box: box.order)
     return stage
 
 
-def _why_not_asked(phase: SwarmPhase, *, was_asked: bool) -> str:
+def _why_not_asked(phase: SwarmPhase, *, was_asked: bool, was_given: bool) -> str:
     """Return why a phase that the swarm has now was not asked in a turn.
 
     Args:
-        was_asked: Whether others of its kind were.
+        was_asked: Whether others of its kind were. `was_given`: whether the turn began with a draft that was given to it.
     """
     if not phase.enabled:
         return "switched off"
@@ -202,6 +203,8 @@ def _why_not_asked(phase: SwarmPhase, *, was_asked: bool) -> str:
         return "not asked in this turn: it was added or switched on later, or another swarm of the agent had the voice"
     if phase.phase == SwarmPhase.Phase.POST:
         return "no draft was polished in this turn"
+    if was_given:
+        return "the draft was given, so nothing was asked before it"
     return "not asked in this turn"
 
 
@@ -233,5 +236,5 @@ def _message_answered(turn: SwarmTurn) -> Message | None:
     earlier = Message.objects.filter(
         channel=turn.channel_id, position__lt=turn.message.position, agent=None
     ).select_related("user")
-    found: Message | None = earlier.order_by("-position").first()
-    return found
+    newest: Message | None = earlier.order_by("-position").first()
+    return newest

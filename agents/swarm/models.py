@@ -127,7 +127,7 @@ class DialogState(models.Model):
         constraints: ClassVar = [models.UniqueConstraint(fields=["agent", "channel"], name="dialog_state_unique")]
 
     def __str__(self) -> str:
-        return f"{self.agent.slug} in {self.channel.slug}"
+        return f"{self.agent} in {self.channel}"
 
 
 class DialogEntry(models.Model):

@@ -79,10 +79,10 @@ class SwarmContext:
     def phases(self, kind: str) -> list[SwarmPhase]:
         """Return the enabled phases of a kind, in order; a role swarm adds only main phases, after those of the voice."""
         swarms = self.swarms if kind == SwarmPhase.Phase.MAIN else [self.voice]
-        found: list[SwarmPhase] = []
+        phases: list[SwarmPhase] = []
         for swarm in swarms:
-            found += [phase for phase in swarm.phases.all() if phase.phase == kind and phase.enabled]
-        return found
+            phases += [phase for phase in swarm.phases.all() if phase.phase == kind and phase.enabled]
+        return phases
 
 
 class Calibration:
@@ -425,7 +425,7 @@ def _calibration_of(row: SwarmTurn) -> MessageCalibration:
     return MessageCalibration.model_validate(row.calibration.get("reading", {}))
 
 
-# -- what the agent is told
+# -- what the agent's prompt says
 def _offer_tools(turn: Turn, context: SwarmContext) -> None:
     """Offer the agent the tools of its swarms that are installed, and set the temperature of the first main phase.
 

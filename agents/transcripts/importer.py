@@ -66,7 +66,7 @@ class ReadOptions:
     Attributes:
         format: One of `FORMATS`, or ``auto``.
         channel: Its name; several conversations become ``name``, ``name-2`` …; empty = as the file says.
-        speaker_map: Speaker or role -> agent slug; an empty slug: surely no agent.
+        speaker_map: Speaker or role -> agent slug; an empty slug: never an agent.
         tags: Put on every message, over those of the file.
         columns: For CSV: our field, or ``tags.NAME``, to the file's column.
         time_zone: For times without an offset; empty = the TIME_ZONE setting.

@@ -13,7 +13,7 @@ Kind = Literal["agent", "user", "outsider", "named", "stimulus", "system"]
 """Who a speaker is, as far as the source knows.
 
 ``agent``: `speaker` is the slug of an agent, which must exist · ``user``: a username · ``named``: a name that may be an
-agent's · ``outsider`` and ``stimulus``: surely no agent · ``system``: a system prompt, not something that was said.
+agent's · ``outsider`` and ``stimulus``: never an agent · ``system``: a system prompt, not something that was said.
 """
 
 

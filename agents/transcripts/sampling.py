@@ -38,7 +38,7 @@ class ConversationSampler(Protocol):
     """Draws the conversations of one batch."""
 
     def draw(self, agents_by_slug: Mapping[str, Collection[int]]) -> Mapping[str, Draw]:
-        """Return by slug what is decided of the conversations that some setting samples; the others are surely kept.
+        """Return by slug what is decided of the conversations that some setting samples; the others are always kept.
 
         One that is stored already is kept; its probability may have become larger.
 

@@ -108,7 +108,7 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
         skipped_by_reason=skipped,
         attributed=attribution.changed,
         notes=[*sampled.notes, *ingested.notes, *_unmeasured_note(prepared, models), *ambiguous],
-        channels=dict.fromkeys(preparer.tally.channels, ""),  # whoever answers the request adds where to find them
+        channels=dict.fromkeys(preparer.tally.channels, ""),  # the view adds where to find them
     )
 
 
@@ -405,7 +405,7 @@ def said_last(channel: Channel) -> list[Said]:
 
 
 def _without_stored(calls: Sequence[Call]) -> list[Call]:
-    """Return the calls of which no message is stored, and those without an id, of which that cannot be told."""
+    """Return the calls of which no message is stored, and those without an id, of which that is not known."""
     clean = Cleaner().text  # as ids are stored
     call_of_message: dict[str, str] = {}  # external id of a message: id of its call
     for call in calls:

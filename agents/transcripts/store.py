@@ -286,7 +286,7 @@ def _locked_channels(targets: dict[str, Target]) -> dict[str, Channel]:
 def _raise_probabilities(channels: Mapping[str, Channel], batch: Iterable[Prepared], new: Iterable[Prepared]) -> None:
     """Raise the chance with which channels were kept to that of the batch, where that is larger.
 
-    A conversation that was left out before begins now with that chance, so what is stored from now on stands for fewer. What is surely
+    A conversation that was left out before begins now with that chance, so what is stored from now on stands for fewer. What is certainly
     kept, as a file that a person chose is, changes nothing by messages that are stored already: the file may be an export of the channel.
     """
     probabilities = {message.target.slug: message.target.inclusion_probability for message in batch}

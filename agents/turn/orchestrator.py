@@ -87,7 +87,7 @@ class LeasedTurn:
         rejected: Texts of this turn that were sent back.
         refusals: What the tools said of the last calls that could not be carried out, up to one that could.
         ended: Whether a tool ended the turn. `answered`: whether the last reply asked for no tool.
-        reminded: Whether the model was told that a typed answer is given by the tool.
+        reminded: Whether a prompt said to the model that a typed answer is given by the tool.
         cancelled: Whether the turn is to end, as of the last renewal of the lease.
     """
 
@@ -443,7 +443,7 @@ def run_turn(run: Run, *, owner: str) -> Run:
         run.refresh_from_db()
         is_ours = run.is_leased_by(owner)
     else:
-        is_ours = run.acquire(owner=owner, lease=lease())  # reads the row anew
+        is_ours = run.acquire(owner=owner, lease=lease())  # reads the row again
     if is_ours:
         carry_out(run, lambda run: _take_turn(run, owner), owner=owner)
     run.refresh_from_db()
@@ -487,7 +487,7 @@ def _refuse_to_wait_for(present: Run, run: Run) -> None:
         return
     lease_ended = present.lease_expires_at
     if lease_ended is not None and lease_ended < timezone.now() - ABANDONED:
-        raise TurnRefused(f"turn {present.pk} of {run.agent.slug} was left unfinished; manage.py work ends it")
+        raise TurnRefused(f"turn {present.pk} of {run.agent} was left unfinished; manage.py work ends it")
 
 
 def work_one(*, owner: str) -> bool:
@@ -578,9 +578,9 @@ def _hindrance(run: Run) -> str:
     if run.channel is None:
         return "the channel of this turn was deleted"
     if not run.agent.is_active:
-        return f"agent {run.agent.slug!r} is inactive; allowed: active agents"
+        return f"{run.agent} is inactive; allowed: active agents"
     if not ChannelMember.objects.filter(agent=run.agent, channel=run.channel).exists():
-        return f"agent {run.agent.slug!r} is no longer a member of channel {run.channel.slug!r}"
+        return f"{run.agent} is no longer a member of {run.channel}"
     return ""
 
 
@@ -620,7 +620,7 @@ def _exchange_until_end(leased: LeasedTurn) -> Ending:
         if ending is not None:
             return ending
         if leased.model_calls >= agent.max_turns:
-            why = f"stopped after {agent.max_turns} model calls (max_turns of {agent.slug})"
+            why = f"stopped after {agent.max_turns} model calls (max_turns of {agent})"
             return Ending(Status.COMPLETED, StopReason.MAX_STEPS, why)
         if leased.cancelled:
             return CANCELLED

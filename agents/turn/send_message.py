@@ -456,7 +456,7 @@ def queue(*, agent: Agent, channel: Channel, idempotency_key: str | None = None,
 def queue_replies(*, message: Message, depth: int) -> list[Run]:
     """Queue the turns of agents that an agent's direct message is for; none past `TURN_MAX_REPLY_DEPTH`, none in a simulation.
 
-    A turn that still waits to answer the same conversation answers this message instead of an older one: whoever says two things at
+    A turn that still waits to answer the same conversation answers this message instead of an older one: a person who says two things at
     once gets one reply.
 
     Args:

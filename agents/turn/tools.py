@@ -414,7 +414,7 @@ def _performed_send(result: SendResult, channel: Channel, draft: str, *, ends: b
     """Return the outcome of sending a draft as the outcome of the tool that sent it; an error for the model where it was sent back.
 
     Args:
-        draft: The text as it was written: the model is told where a stage changed it.
+        draft: The text as it was written: the model sees where a stage changed it.
     """
     detail: dict[str, Any] = {
         "channel": channel.slug,

@@ -52,9 +52,9 @@ class QualityChecks(View):
         `session`: feedback asks for more with each attempt. `attempts_left` 0 is advice: whether to say the draft, the `best_attempt` or
         nothing is yours to decide.
 
-        What cannot be judged within `deadline_seconds` passes: `fully_judged` is false, `outcome` says why. Scores are never made up. A
-        `heuristic` score comes from an offline judge. Every check is logged with its cost under the source `external`, in no figure of
-        the gate's own messages. The persona and the trajectory are not stored.
+        What cannot be judged within `deadline_seconds` is let through: `fully_judged` is false, `outcome` says why. Scores are never made
+        up. A `heuristic` score comes from an offline judge. Every check is logged with its cost under the source `external`, in no figure
+        of the gate's own messages. The persona and the trajectory are not stored.
         """
         asked: QualityCheck = self.read_body()
         try:

@@ -211,7 +211,7 @@ class JudgedMessage(BaseModel):
 class EffectResult(EffectPlan):
     """The result of an evaluation. Messages that were not scored are in no mean."""
 
-    as_requested: bool | None = Field(description="null = it cannot be told")
+    as_requested: bool | None = Field(description="null = not known")
     verdict: Literal["more", "less", "no change shown", "not enough data"] = Field(
         description="of the 95 % interval of the difference"
     )

@@ -300,7 +300,7 @@ class DescriptionUpdate(Leasable):
         ]
 
     def __str__(self) -> str:
-        return f"description of {self.agent.slug} ({self.status})"
+        return f"description of {self.agent} ({self.status})"
 
     @classmethod
     def leasable(cls) -> Q:

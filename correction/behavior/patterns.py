@@ -432,15 +432,15 @@ class _Sentence:
 
     def is_topic_with(self, words_after: str, *, needs_comparative: bool) -> bool:
         """Return whether it is nothing but a topic and these words: "shorter answers", "French, please"."""
-        found = find_topic(self.rest)
-        if found is None or found.start > 0:
+        topic = find_topic(self.rest)
+        if topic is None or topic.start > 0:
             return False
-        if needs_comparative and not self.is_comparative("", self.rest[: found.end]):
+        if needs_comparative and not self.is_comparative("", self.rest[: topic.end]):
             return False
-        return _pattern(words_after).fullmatch(self.rest[found.end :]) is not None
+        return _pattern(words_after).fullmatch(self.rest[topic.end :]) is not None
 
     def is_foreign_fragment(self) -> bool:
-        """Return whether it is a short sentence, surely not English, with a word of an order: "keine Emojis"."""
+        """Return whether it is a short sentence, certainly not English, with a word of an order: "keine Emojis"."""
         if not self.is_only_language or self.language.name == "en" or len(self.rest.split()) > 4:
             return False
         return self.language.has(self.rest, *ORDER_BEGINNINGS)
@@ -473,17 +473,17 @@ class _Sentence:
             text = full_text
             if not _pattern("reason").match(f" {full_text}"):
                 text = _pattern("reason").sub("", full_text)
-            found = find_topic(text)
-            if found is not None:
+            match = find_topic(text)
+            if match is not None:
                 return Clause(
                     text=text,
                     full_text=full_text,
                     earlier=earlier,
-                    topic=found.topic,
-                    before=text[: found.start],
-                    topic_words=text[found.start : found.end],
-                    after=_pattern("and").split(text[found.end :], maxsplit=1)[0],
-                    all_after=text[found.end :],
+                    topic=match.topic,
+                    before=text[: match.start],
+                    topic_words=text[match.start : match.end],
+                    after=_pattern("and").split(text[match.end :], maxsplit=1)[0],
+                    all_after=text[match.end :],
                 )
             earlier += f" {full_text}"
         return None
@@ -821,7 +821,7 @@ class _Sentence:
         return self.parse_lasting_order(form, body)
 
     def parse_way_of_speaking(self, form: str, match: Match) -> ParsedRequest:
-        """Return a request to speak like somebody or in some way; without a trait's name where the words name nothing.
+        """Return a request to speak like another person or in some way; without a trait's name where the words name nothing.
 
         Args:
             match: Of the pattern ``speaking like``: the words are in its group ``what``, or in ``other`` or ``act`` for a person.
@@ -924,12 +924,12 @@ def find_topic(clause: str) -> FoundTopic | None:
             candidates.append(FoundTopic(topic, match.start(), match.end()))
     # A comparative of length ("kürzer als zwei Sätze") decides against a topic that stands before it.
     comparatives = [
-        found
-        for found in candidates
-        if found.topic.name in LENGTH_TOPICS[:2]  # short and long answers
-        and _pattern("comparative of length").search(clause[found.start : found.end])
+        candidate
+        for candidate in candidates
+        if candidate.topic.name in LENGTH_TOPICS[:2]  # short and long answers
+        and _pattern("comparative of length").search(clause[candidate.start : candidate.end])
     ]
-    return min(comparatives or candidates, key=lambda found: found.start, default=None)
+    return min(comparatives or candidates, key=lambda candidate: candidate.start, default=None)
 
 
 def _find_name_for_user(clause: str) -> FoundTopic | None:

@@ -28,7 +28,8 @@ from correction.config.settings import ResolvedConfig, Scope
 
 EDITING = "agents.change_agent"  # who may edit a persona
 PERSONA_KEY = ""  # the key of the whole persona
-PERSON_KINDS = ("user:", "outsider:")  # how the keys of one person begin
+BY_ACCOUNT, BY_NAME = PERSON_KINDS = ("user:", "outsider:")  # how the keys of one person begin
+MOST_DIGITS = 18  # of a database key
 MOST_SHOWN = 40  # traits of a channel, and of a person, in a prompt: those changed last
 
 
@@ -66,12 +67,12 @@ def _key_of_person(message: Message) -> str:
 
 def user_key(user_id: int) -> str:
     """Return the scope of what a user asked for themself."""
-    return f"{PERSON_KINDS[0]}{user_id}"
+    return f"{BY_ACCOUNT}{user_id}"
 
 
 def outsider_key(channel_id: int, name: str) -> str:
     """Return the scope of what a person without an account asked for themself: they are known by name within the channel."""
-    return f"{PERSON_KINDS[1]}{channel_id}:{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+    return f"{BY_NAME}{channel_id}:{hashlib.sha256(name.encode()).hexdigest()[:32]}"
 
 
 def holds_for_a_person() -> Q:
@@ -101,13 +102,18 @@ def requests_of(person: str) -> QuerySet[BehaviorRequest]:
     theirs = Q(scope_key=person)
     kind, _, rest = person.partition(":")
     number = rest.partition(":")[0]
-    if f"{kind}:" not in PERSON_KINDS or not number.isdecimal():
+    if f"{kind}:" not in PERSON_KINDS or not number.isdecimal() or len(number) > MOST_DIGITS:
         return requests.none()
     if kind == "user":
         return requests.filter(theirs | Q(message__user=int(number)))
+    channel = int(number)
     own = requests.filter(theirs, message__isnull=False).select_related("message").first()
     if own is not None and own.message is not None:  # the key holds no name: one of their messages tells it
-        theirs |= Q(message__channel=own.message.channel_id, message__outsider=own.message.outsider)
+        return requests.filter(theirs | Q(message__channel=channel, message__outsider=own.message.outsider))
+    asked_there = requests.filter(message__channel=channel).exclude(message__outsider="")
+    for name in asked_there.order_by().values_list("message__outsider", flat=True).distinct():
+        if outsider_key(channel, name) == person:
+            theirs |= Q(message__channel=channel, message__outsider=name)
     return requests.filter(theirs)
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
-from django.db.models import Count, Q, QuerySet
-from django.db.models.functions import Lower
+from django.db.models import Count, F, Q, QuerySet, Value, Window
+from django.db.models.functions import Lower, RowNumber
 
 from agents.models import Agent, PersonaVersion
 from agents.personas.persona import TraitValue, current_digest, record_version
@@ -39,7 +39,7 @@ class SharedRequest:
     """A trait that several people asked for, or asked to stop, each for themself.
 
     Attributes:
-        name: Of the trait, in small letters.
+        name: Of the trait, in small letters as the database makes them.
         stops: Whether they asked the agent to stop it.
         people: Number of people for whom it holds now.
     """
@@ -51,7 +51,7 @@ class SharedRequest:
 
 def shared_requests(*, agent: Agent) -> list[SharedRequest]:
     """Return what at least two people asked for, that of most people first; at most ten. One query."""
-    rows = _held_by_people(agent).values("name", "stops").annotate(people=Count("scope_key", distinct=True))
+    rows = _held_by_people(agent).values("name", "stops").annotate(people=Count("pk"))
     rows = rows.filter(people__gte=LEAST_PEOPLE).order_by("-people", "name", "stops")
     return [SharedRequest(**row) for row in rows[:MOST_LISTED]]
 
@@ -84,7 +84,8 @@ def _adopt_locked(agent: Agent, name: str, stops: bool, user: AbstractBaseUser |
     lock_agent(agent.pk)
     trait_by_person: dict[str, TraitValue] = {}
     newest: TraitValue | None = None
-    for request in _held_by_people(agent).filter(name=name.lower(), stops=stops).order_by("applied_at", "pk"):
+    asked = _held_by_people(agent).filter(name=Lower(Value(name)), stops=stops)  # the database's small letters
+    for request in asked.order_by("applied_at", "pk"):
         trait = stored_trait(request.trait_after)
         if trait is not None:
             trait_by_person[request.scope_key] = trait
@@ -111,8 +112,18 @@ def _adopt_locked(agent: Agent, name: str, stops: bool, user: AbstractBaseUser |
 
 
 def _held_by_people(agent: Agent) -> QuerySet[Any, Any]:
-    """Return the requests that hold towards one person each, with the trait's `name` in small letters and whether it `stops`."""
+    """Return the requests that hold towards one person each, with the trait's `name` in small letters and whether it `stops`.
+
+    Of those of one person about one trait the newest alone holds.
+    """
     applied = BehaviorRequest.objects.filter(holds_for_a_person(), agent=agent, status=BehaviorRequest.Status.APPLIED)
+    age = Window(
+        RowNumber(),
+        partition_by=[F("scope_key"), Lower("trait_name")],
+        order_by=[F("applied_at").desc(), F("pk").desc()],
+    )
+    newest = applied.order_by().annotate(age=age).filter(age=1)
     is_stop = Q(operation=BehaviorRequest.Operation.STOP)
-    held: QuerySet[Any, Any] = applied.order_by().annotate(name=Lower("trait_name"), stops=is_stop)
+    rows = BehaviorRequest.objects.filter(pk__in=newest.values("pk")).order_by()
+    held: QuerySet[Any, Any] = rows.annotate(name=Lower("trait_name"), stops=is_stop)
     return held

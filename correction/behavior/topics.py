@@ -106,7 +106,7 @@ def alternatives(pattern: str) -> list[str]:
 def topic_of(name: str) -> str:
     """Return the topic that a trait's name means and nothing else: of "short answers", not of "short temper"; empty where there is none.
 
-    Common words may stand beside the topic's; a name that says that something is left undone ("no emoji") has none.
+    Common words may occur with the topic's; a name that says that something is left undone ("no emoji") has none.
     """
     folded = " ".join(name.casefold().split())
     if folded in topics():

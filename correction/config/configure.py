@@ -12,11 +12,11 @@ from django.conf import settings
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
-from django.utils import timezone
 
 from agents.kit.llm.endpoints import model_of
 from agents.kit.llm.ledger import estimate_cost
 from agents.kit.llm.providers import batch_problem
+from agents.kit.text.wording import time_text
 from agents.kit.work.batches import why_no_batches
 from agents.models import Agent
 from correction.config.settings import (
@@ -294,7 +294,7 @@ def notes_on(config: ResolvedConfig, agent: Agent | None = None) -> list[str]:
     notes = []
     if agent is not None and not config.gate_is_off:
         for problem in _broken_propositions(agent, config.gate_dimensions):
-            notes.append(f"{problem}: until that is corrected the drafts of {agent.slug} pass unjudged")
+            notes.append(f"{problem}: until that is corrected the drafts of {agent} pass unjudged")
     return [*notes, *_notes_on_gate(config), *_notes_on_budget(config), *_notes_on_requests(config)]
 
 
@@ -374,7 +374,7 @@ def _conflict_sentence(agent: Agent | None, name: str, stored: Any) -> str:
         if name in change.changes:
             if change.user:
                 by = f" by {change.user}"
-            at = f" at {timezone.localtime(change.at):%H:%M %Z on %d %b}"
+            at = f" on {time_text(change.at, zone=True)}"
             break
     value = SETTINGS[name].show_stored(stored)
     return f"{name} was set to {value}{by}{at}, after this page was opened; nothing was saved"

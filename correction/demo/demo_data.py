@@ -78,7 +78,8 @@ def fill_console(out: Any) -> None:
     _check_the_judge()
     _answer_a_visitor(agents[ANSWERING_AGENT])
     alerts = DriftAlert.objects.filter(schedule__name=Demo.SCHEDULE).count()
-    measured = f"{len(evaluations)} evaluations of {' and '.join(MEASURED_AGENTS)}"
+    measured_names = [agents[slug].display_name for slug in MEASURED_AGENTS]
+    measured = f"{len(evaluations)} evaluations of {' and '.join(measured_names)}"
     out.write(
         f"In use: {measured} by a schedule ({counted(alerts, 'alert')}), labels, "
         f"a check of the judge, a request, and checked messages in channel {Demo.CHANNEL}: see the console."

@@ -204,7 +204,7 @@ def load_observation(observed: ObservedMessage) -> Observation | str:
         agent=agent,
         config=config,
         dimensions=observed.dimensions,
-        # None: as configured. Where a person asked, rules are checked unless somebody switched them off.
+        # None: as configured. Where a person asked, rules are checked unless they are switched off.
         check_rules=config.rules_if_asked if observed.dimensions else None,
         judge=_judge_of(observed),
     )

@@ -402,7 +402,7 @@ def _judge_draft(check: QualityCheck, config: ResolvedConfig, session: GateSessi
         dimensions=[dimension for dimension in GATE_DIMENSIONS if dimension in chosen],
         thresholds=check.thresholds.sent,
         own=check.propositions,
-        # Where the request does not say, rules are checked unless somebody switched them off.
+        # Where the request does not say, rules are checked unless they are switched off.
         check_rules=config.rules_if_asked if check.rules is None else check.rules,
     )
     seconds_left = float(config["gate_total_deadline_seconds"]) - session.spent_seconds
@@ -418,7 +418,7 @@ def _judge_draft(check: QualityCheck, config: ResolvedConfig, session: GateSessi
 def _action(check: QualityCheck) -> Action:
     """Return the draft with everything it is judged by; an agent's persona is its present one.
 
-    What somebody else did before is a stimulus to the speaker, with the other one's name.
+    What another speaker did before is a stimulus to the speaker, with the other one's name.
     """
     agent = check.agent
     events = []

@@ -38,7 +38,7 @@ def __getattr__(name: str) -> Any:
     """Import a name when it is first asked for: Django imports this package before there are models."""
     if name in __all__:
         for module in _MODULES:
-            found = import_module(f"{__name__}.{module}")
-            if hasattr(found, name):
-                return getattr(found, name)
+            imported = import_module(f"{__name__}.{module}")
+            if hasattr(imported, name):
+                return getattr(imported, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -74,7 +74,7 @@ class Guardrail(View):
         A `request` round stores what was said before. A `response` round brings the reply so far: its new sentences are judged, each as
         the text so far, by the gate of the `agent` that `additional_provider_specific_params` names; without one by the defaults, with
         the system message as persona. What passed is returned; the unfinished rest waits (`stream_holdback_chars`). A sentence that
-        failed is written again from there by the model that the parameters name, with the gate's feedback. What cannot be judged passes.
+        failed is written again from there by the model that the parameters name, with the gate's feedback. Unjudgeable text is let through.
         An agent's conversation is stored when five minutes passed without a round; without an agent only the verdicts are.
         """
         asked: Round = self.read_body()
@@ -84,7 +84,7 @@ class Guardrail(View):
     def handle_exception(self, exc: Exception) -> Response:
         """Answer a crash, and a call that is too large, with 503.
 
-        LiteLLM lets the text pass then, where it is told to (`fail_open`); any other error ends the client's reply.
+        LiteLLM lets the text pass then, where it is configured so (`fail_open`); any other error ends the client's reply.
         """
         if isinstance(exc, BodyTooLarge):
             return super().handle_exception(Unavailable(str(exc.detail)))

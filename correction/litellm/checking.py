@@ -170,7 +170,7 @@ class Checker:
     def deadline(self, reply: ReplySoFar) -> float:
         """Return the seconds that a check may take: as configured for one, at most what is left of the reply's total and of the round.
 
-        A long reply has many rounds, and LiteLLM waits in each: the total is granted anew for every CHARACTERS_PER_TOTAL of it.
+        A long reply has many rounds, and LiteLLM waits in each: the total is granted again for every CHARACTERS_PER_TOTAL of it.
         """
         config = self.speaker.config
         total = float(config["gate_total_deadline_seconds"]) * (1 + len(reply.raw) // CHARACTERS_PER_TOTAL)

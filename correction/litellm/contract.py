@@ -17,7 +17,7 @@ Text = Annotated[str, StringConstraints(strip_whitespace=False)]
 
 
 def _allowed_model(model: str) -> str:
-    """Return the name of a model that may be called for whoever has the token; empty = ACTOR_MODEL.
+    """Return the name of a model that may be called by a holder of the token; empty = ACTOR_MODEL.
 
     Raises:
         ValueError: No setting allows it.

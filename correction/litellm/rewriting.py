@@ -183,7 +183,7 @@ class Rewriting:
             turns=tuple(turns),
             model=speaker.parameters.rewrite_model,
             max_tokens=MOST_TOKENS,
-            gate=True,  # somebody waits for it
+            gate=True,  # a person waits for it
             headers={MARK_HEADER: new_mark(speaker.parameters)},
             facts={
                 "agent": speaker.agent.slug if speaker.agent is not None else "",

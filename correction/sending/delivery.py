@@ -140,7 +140,7 @@ def _note_progress(delivery: ScoreDelivery, batch: Batch, *, sent: int, rejected
     Raises:
         LeaseLost: Another worker has the delivery by now.
     """
-    held = ScoreDelivery.objects.filter(pk=delivery.pk, status=Status.RUNNING, lease_owner=delivery.lease_owner)
+    leased = ScoreDelivery.objects.filter(pk=delivery.pk, status=Status.RUNNING, lease_owner=delivery.lease_owner)
     progress = {
         "sent_through": batch.last,
         "sent": delivery.sent + sent,
@@ -149,7 +149,7 @@ def _note_progress(delivery: ScoreDelivery, batch: Batch, *, sent: int, rejected
     }
     for name, value in progress.items():
         setattr(delivery, name, value)
-    if not retry_on_outage(lambda: held.update(lease_expires_at=timezone.now() + _lease(), **progress)):
+    if not retry_on_outage(lambda: leased.update(lease_expires_at=timezone.now() + _lease(), **progress)):
         raise LeaseLost("another worker sends it")
 
 

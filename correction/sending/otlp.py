@@ -151,16 +151,16 @@ def _key_values(attributes: Mapping[str, Detail]) -> list[KeyValue]:
 
     pairs = []
     for name, value in attributes.items():
-        held: dict[str, Any]
+        wrapped: dict[str, Any]
         if isinstance(value, bool):
-            held = {"bool_value": value}
+            wrapped = {"bool_value": value}
         elif isinstance(value, int):
-            held = {"int_value": value}
+            wrapped = {"int_value": value}
         elif isinstance(value, float):
-            held = {"double_value": value}
+            wrapped = {"double_value": value}
         else:
-            held = {"string_value": value}
-        pairs.append(KeyValue(key=name, value=AnyValue(**held)))
+            wrapped = {"string_value": value}
+        pairs.append(KeyValue(key=name, value=AnyValue(**wrapped)))
     return pairs
 
 

@@ -50,6 +50,7 @@ from evaluation.runs.summary import (
     waiting_words,
     worst_judgement,
 )
+from evaluation.wording import rate
 
 CHANGE = "evaluation.change_evaluationrun"
 IDEAS_SHOWN = 100
@@ -259,12 +260,20 @@ def _propositions(run: EvaluationRun, summary: DimensionSummary, weakest: Propos
         rows.append(
             (
                 display.lines(claim, name),
-                number(proposition.score, proposition.count, share=proposition.share),
+                _mean_of(proposition),
                 f"{proposition.weight:g}",
                 counts(proposition),
             )
         )
     return table(("Proposition", "Mean", "Weight", "Judgements"), rows, label="Propositions")
+
+
+def _mean_of(proposition: PropositionSummary) -> SafeString:
+    """Show the mean; of a rule that need not hold in every message in how many of ten it holds, and should."""
+    mean = number(proposition.score, proposition.count, share=proposition.share)
+    if proposition.of_ten is None or proposition.score is None:
+        return mean
+    return display.lines(mean, rate(proposition.score, proposition.of_ten))
 
 
 def _channels(summary: DimensionSummary) -> SafeString:

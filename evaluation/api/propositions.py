@@ -59,8 +59,8 @@ class Propositions(View):
         level = given["level"] or "evaluation"
         dimensions = [given["dimension"]] if given["dimension"] else [*Dimension.values]
         with reading_propositions():
-            found = _merged_rows(agent, dimensions, level) if agent else _rows_by_file(dimensions, level)
-            rows = list(found)
+            every_row = _merged_rows(agent, dimensions, level) if agent else _rows_by_file(dimensions, level)
+            rows = list(every_row)
         if given["active"] is not None:
             rows = [row for row in rows if row.active is given["active"]]
         return self.get_paginated_response(self.paginate_queryset(rows))

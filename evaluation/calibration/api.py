@@ -31,7 +31,7 @@ class LabelBody(Body):
 
     score: Id = Field(description="the id of a judgement that was scored")
     value: int | None = Field(
-        ge=0, le=9, description="0 to 9 for the claim as written, null = cannot be told from what is shown"
+        ge=0, le=9, description="0 to 9 for the claim as written, null = cannot be scored from what is shown"
     )
     note: str = Field("", min_length=1, max_length=MOST_NOTE)
 
@@ -89,7 +89,7 @@ class Labels(Listed):
 
     @answers({200: LabelRow, 201: LabelRow}, 409)
     def create(self, request: Request) -> Response:
-        """Label a judgement: `value` is the score of the claim as written, null when it cannot be told.
+        """Label a judgement: `value` is the score of the claim as written, null when it cannot be scored.
 
         The annotator is the user. 201; 200 when it replaces the user's own earlier one, which is then not `blind` any more: the judge's
         score was shown. 409 when the judgement is none to label (not scored, a count, a rule). To see what is to be labelled without the

@@ -218,7 +218,7 @@ def _among(runs: Sequence[EvaluationRun] | None, agents: Sequence[Agent] | None)
     if runs is not None:
         groups.append(f"evaluations {', '.join(str(run.pk) for run in runs) or 'none'}")
     if agents is not None:
-        groups.append(f"agents {', '.join(agent.slug for agent in agents) or 'none'}")
+        groups.append(f"agents {', '.join(agent.display_name for agent in agents) or 'none'}")
     return f" in {' and '.join(groups)}" if groups else ""
 
 

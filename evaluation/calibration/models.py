@@ -73,7 +73,7 @@ class ScoreLabel(models.Model):
         null=True,
         blank=True,
         validators=[MinValueValidator(0), MaxValueValidator(9)],
-        help_text="0 to 9 for the claim as written, as the judge's raw score; empty = cannot be told from what is shown",
+        help_text="0 to 9 for the claim as written, as the judge's raw score; empty = cannot be scored from what is shown",
     )
     note = models.TextField(blank=True, default="")
     blind = models.BooleanField(
@@ -120,7 +120,7 @@ class JudgeCalibration(models.Model):
     swap_test = models.JSONField(
         default=dict,
         blank=True,
-        help_text="how well it told agents' own words from those of others; empty = not checked",
+        help_text="how well it distinguished agents' own words from those of others; empty = not checked",
     )
     order_test = models.JSONField(
         default=dict,

@@ -5,9 +5,10 @@ It is decided by the ends of intervals, never by the figures themselves:
 * **Usable** takes two things: kappa with people, whose interval lies above ``JUDGE_LEAST_KAPPA`` (0.60) on 20 labelled judgements or
   more of 10 conversations or more, and a swap test whose interval lies above chance (0.5). A dimension that is judged over a window has no
   texts to swap: there agreement decides alone.
-* **Not usable** takes one thing that is surely bad: kappa, whose interval lies below ``JUDGE_LEAST_KAPPA``; agreement with people that
-  surely lies more than 0.1 below that of two people with each other (with enough labels every judge surely lies a little below); a swap
-  test surely below chance; or an order test that surely moves scores by more than half a point, the change that elsewhere counts as none.
+* **Not usable** takes one significantly bad figure: kappa, whose interval lies below ``JUDGE_LEAST_KAPPA``; agreement with people
+  significantly more than 0.1 below that of two people with each other (with enough labels every judge is significantly a little below);
+  a swap test significantly below chance; or an order test that significantly moves scores by more than half a point, the change that
+  elsewhere counts as none.
 * **Not shown** is everything else. The passport then says which row is missing and about how many labels or texts would decide it.
 
 Figures of an earlier model or prompt decide nothing. Precision and recall, the spread between repeats and coverage decide nothing either:
@@ -17,13 +18,14 @@ they have no limit that suits every use, and what they do to agreement is in kap
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from math import ceil
 from typing import Any
 
 from django.conf import settings
 from django.db.models import F
 
-from agents.kit.text.wording import counted, decimal, signed
+from agents.kit.text.wording import counted, day_text, decimal, signed
 from evaluation.calibration.agreement import MOST_WANTED, Figure, Observed, OrderShown, SwapShown, calibration_of
 from evaluation.calibration.labels import Key
 from evaluation.calibration.models import LEAST_ITEMS, JudgeCalibration
@@ -224,8 +226,8 @@ def _swap_row(row: JudgeCalibration, agent: str) -> PassportRow:
     if test.against != "agents":
         swap.text += f" ({test.against})"
     if agent in test.by_agent:
-        swap.text += f"; {agent} alone {decimal(test.by_agent[agent], 2)}"
-    swap.text += f", of {test.checked_at[:10]}"
+        swap.text += f"; the agent alone {decimal(test.by_agent[agent], 2)}"
+    swap.text += f", of {day_text(datetime.fromisoformat(test.checked_at))}"
     swap.verdict = _verdict(test.interval, CHANCE)
     swap.missing = ""
     if swap.verdict == "not shown":
@@ -256,13 +258,14 @@ def _order_row(row: JudgeCalibration) -> PassportRow:
     for name, figure in (("alone", test.alone), ("shuffled", test.shuffled)):
         if figure.value is not None and figure.interval is not None:
             parts.append(f"{name} {signed(figure.value, 2)} {_interval_text(figure.interval)}")
-    order.text = f"{', '.join(parts)} points, {counted(test.pairs, 'judgement')}, of {test.checked_at[:10]}"
+    checked_on = day_text(datetime.fromisoformat(test.checked_at))
+    order.text = f"{', '.join(parts)} points, {counted(test.pairs, 'judgement')}, of {checked_on}"
     order.verdict, order.missing = _order_verdict([figure.interval for figure in known if figure.interval])
     return order
 
 
 def _order_verdict(intervals: Sequence[tuple[float, float]]) -> tuple[PassportVerdict, str]:
-    """Return whether the differences surely stay within half a point, surely do not, or neither; and what would decide that."""
+    """Return whether the differences are shown to stay within half a point, to exceed it, or neither; and what would decide that."""
     if any(low > MARGIN or high < -MARGIN for low, high in intervals):
         return "not usable", ""
     if all(low >= -MARGIN and high <= MARGIN for low, high in intervals):
@@ -349,10 +352,10 @@ def passports_of(runs: Sequence[EvaluationRun]) -> list[Passport]:
         dimensions.setdefault((run.judge, run.procedure), []).extend(names)
     slugs = {run.agent.slug for run in runs if run.agent is not None}
     agent = slugs.pop() if len(slugs) == 1 else ""
-    found: list[Passport] = []
+    judge_passports: list[Passport] = []
     for (judge, procedure), names in dimensions.items():
-        found += passports(judge, procedure, names, agent=agent)
-    return found
+        judge_passports += passports(judge, procedure, names, agent=agent)
+    return judge_passports
 
 
 # -- in words and as JSON
@@ -378,21 +381,21 @@ def passport_text(passport: Passport) -> str:
     return line
 
 
-def passport_lines(found: Sequence[Passport]) -> list[str]:
-    """Return a sentence for each judge and procedure, with each dimension's passport. It stands beside the judge's verdicts."""
+def passport_lines(judge_passports: Sequence[Passport]) -> list[str]:
+    """Return a sentence for each judge and procedure, with each dimension's passport. It is shown with the judge's verdicts."""
     texts: dict[str, list[str]] = {}
-    for passport in found:
+    for passport in judge_passports:
         texts.setdefault(_judge_name(passport), []).append(f"{passport.dimension} {passport_text(passport)}")
     lines = [f"Passport of judge {judge}: {'. '.join(parts)}." for judge, parts in texts.items()]
-    if any(passport.missing for passport in found):
+    if any(passport.missing for passport in judge_passports):
         lines[-1] += f" {HOW}"
     return lines
 
 
-def not_usable_line(found: Iterable[Passport]) -> str:
-    """Return the sentence that comes first in a verdict: which judge is surely not usable, and why; empty where none is."""
+def not_usable_line(judge_passports: Iterable[Passport]) -> str:
+    """Return the sentence that comes first in a verdict: which judge is not usable, and why; empty where none is."""
     parts = []
-    for passport in found:
+    for passport in judge_passports:
         if passport.verdict != "not usable":
             continue
         why = [f"{TITLES[row.name].lower()} {row.text}" for row in passport.rows if row.name in passport.decided_by]

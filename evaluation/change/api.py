@@ -342,7 +342,7 @@ class DriftAlertRow(
     heuristic: bool = heuristic_of()
     run_url: Url = run_url_of()
     alert: int | None = shown(
-        "alert_id", "who was told, and who acknowledged it; empty = older than alerts that are sent"
+        "alert_id", "who was notified, and who acknowledged it; empty = older than alerts that are sent"
     )
     acknowledged_by: str | None = shown("acknowledged_by.username", "see `alerts`, where it is acknowledged")
 

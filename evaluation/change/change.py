@@ -82,7 +82,7 @@ class ChangeResult(BaseModel):
         proposition: Empty for the dimension as a whole.
         baseline, candidate: Scores, 0 to 9, or counts; None when nothing was scored there.
         interval: 95 %, of the delta (of hits: of `points`); None with `interval_note` saying why.
-        verdict: As in `Decision`; a count that surely changed is ``drifted`` in either direction.
+        verdict: As in `Decision`; a count that changed significantly is ``drifted`` in either direction.
         p_adjusted: Chance of a difference this large where there is none, among all that were compared at once (Holm); the verdict
             goes by it. `p_value` is of this one alone. None without an interval.
         n, baseline_n: Messages (pairs, situations) the two rest on; `unit` says what they count.
@@ -555,7 +555,7 @@ def with_verdict(
 
 
 def undecided_unless_beyond_margin(change: AnyChange, margin: float, noise: str) -> AnyChange:
-    """Take a verdict back that is not surely beyond the margin: two texts always differ a little, and so does a judge from itself.
+    """Take a verdict back that is not significantly beyond the margin: two texts always differ a little, and so does a judge from itself.
 
     Args:
         noise: What may explain a smaller difference, for the reason.
@@ -565,7 +565,7 @@ def undecided_unless_beyond_margin(change: AnyChange, margin: float, noise: str)
         return change
     if interval.low >= margin or interval.high <= -margin:
         return change
-    reason = f"beyond {noise}, but not surely by more than {margin:g}"
+    reason = f"beyond {noise}, but not significantly by more than {margin:g}"
     return change.model_copy(update={"verdict": undecided(change.delta, margin), "reason": reason})
 
 

@@ -319,7 +319,7 @@ def _newest_like(agent: Agent, baseline: Measurement, dimensions: Sequence[str])
     completed = EvaluationRun.objects.filter(agent=agent, status=EvaluationRun.Status.COMPLETED)
     other = completed.select_related("agent").order_by("-pk").first()
     if other is None:
-        raise NotComparable(f"no evaluation of {agent.slug} yet; measure it first")
+        raise NotComparable(f"no evaluation of {agent} yet; measure it first")
     runs = {name: other for name in other.dimensions if not dimensions or name in dimensions}
     if not runs:
         raise NotComparable(f"no evaluation of {', '.join(dimensions)} yet; measure it first")

@@ -20,7 +20,7 @@ from evaluation.statistics.difference import MARGIN
 
 ONLY_NOW = "scored only now"
 ONLY_BEFORE = "scored only in the baseline"
-MORE_HITS = "more hits, not surely"
+MORE_HITS = "more hits, not significant"
 NO_MORE_HITS = "no more hits"
 
 
@@ -34,7 +34,7 @@ class Shown(BaseModel):
     """What a comparison shows although there is no difference of scores: hits, or a score on one side only.
 
     Attributes:
-        verdict: ``worse`` or ``better`` where hits surely are; `MORE_HITS`, `NO_MORE_HITS`; `ONLY_NOW` or `ONLY_BEFORE`.
+        verdict: ``worse`` or ``better`` where hits significantly are; `MORE_HITS`, `NO_MORE_HITS`; `ONLY_NOW` or `ONLY_BEFORE`.
         figures: E.g. ``hits in 7 of 24 messages now, 0 of 28 in the baseline (p 0.003)``.
     """
 
@@ -76,7 +76,7 @@ class Comparison(BaseModel):
         persona_changes: The versions of the persona that came between, as far as they were stored: what made them, what they changed.
         over_window: ``dimension/proposition`` judged once over the window: compared on its own, not in its dimension's change.
         unjudged: ``dimension/proposition`` asked in both, of which the judge could score nothing in either.
-        lost: Dimensions, then propositions, of which surely less than half as much is scored as in the baseline.
+        lost: Dimensions, then propositions, of which significantly less than half as much is scored as in the baseline.
         missing: By dimension that has no difference of scores what is missing for one, and the next step.
         margin: Half-width of "no change", in points.
         notes: What a reader must know, in sentences.
@@ -136,7 +136,7 @@ class Comparison(BaseModel):
 
     @property
     def lost_dimensions(self) -> set[str]:
-        """Return the dimensions that have no score because surely less than half as much is scored as in the baseline."""
+        """Return the dimensions that have no score because significantly less than half as much is scored as in the baseline."""
         return {lost.dimension for lost in self.lost if not lost.proposition}
 
     @field_serializer("dimensions")
@@ -186,7 +186,7 @@ def one_sided(change: ChangeResult) -> Shown | None:
 
 
 def _shown_by_hits(change: ChangeResult) -> Shown:
-    """Return in how many messages the hits of a proposition are, and whether that is worse: surely, or just more than before."""
+    """Return in how many messages the hits of a proposition are, and whether that is worse: significantly, or just more than before."""
     if change.verdict == "drifted":
         verdict = "worse"
     elif change.verdict == "improved":
@@ -307,7 +307,7 @@ def _persona_versions(baseline: Measurement, candidate: Measurement) -> tuple[st
 
 
 def _lost_dimensions(pairs: Iterable[DimensionPair]) -> dict[str, Lost]:
-    """Return the dimensions of which surely less than half as much is scored as in the baseline, by name.
+    """Return the dimensions of which significantly less than half as much is scored as in the baseline, by name.
 
     `without_hits` of each: whether some of its propositions are compared by hits, and so are in none of these shares.
     """
@@ -321,7 +321,7 @@ def _lost_dimensions(pairs: Iterable[DimensionPair]) -> dict[str, Lost]:
 
 
 def _lost_propositions(pairs: Iterable[DimensionPair]) -> tuple[Lost, ...]:
-    """Return the propositions of which surely less than half as much is scored as in the baseline."""
+    """Return the propositions of which significantly less than half as much is scored as in the baseline."""
     shares_before: dict[tuple[str, str], Share] = {}
     shares_now: dict[tuple[str, str], Share] = {}
     for pair in pairs:

@@ -16,9 +16,9 @@ from django.db.models import Count, Max, OuterRef, Q, QuerySet, Subquery, TextFi
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
 from django.utils import timezone
-from django.utils.dateformat import format as date_format
 
 from agents.builds import Tag
+from agents.kit.text.wording import day_text, time_text
 from agents.models import Agent, Message
 from agents.personas.persona import changes_since, current_digest
 from evaluation.change.judge_changes import accepted_moments, judged_at
@@ -153,7 +153,7 @@ def _judge_reasons(baselines: Sequence[Baseline]) -> dict[int, str]:
     for baseline in affected:
         accepted_at = accepted[baseline.judge, baseline.procedure]
         if judged_at(runs[baseline.evaluation_run_id]) < accepted_at:
-            day = date_format(timezone.localtime(accepted_at), "j M Y")
+            day = day_text(accepted_at)
             reasons[baseline.pk] = f"the judge changed; its new answers were accepted on {day}"
     return reasons
 
@@ -447,7 +447,7 @@ def nothing_newer(baselines: Collection[Baseline]) -> str:
     procedures = ", ".join(sorted({baseline.procedure for baseline in baselines}))
     runs = [baseline.evaluation_run_id for baseline in baselines]
     at = Evidence.objects.filter(evaluation_run__in=runs).aggregate(at=Max("newest_message_at"))["at"]
-    when = f" ({timezone.localtime(at):%Y-%m-%d %H:%M})" if at is not None else ""
+    when = f" ({time_text(at, zone=True)})" if at is not None else ""
     return f"judged like the baseline ({procedures}) scored a message newer than the baseline's newest{when}; {MEASURE_NEWER}"
 
 

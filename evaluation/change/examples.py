@@ -127,8 +127,8 @@ def heard_before(messages: Iterable[Message]) -> dict[int, Message]:
     newest_earlier = Subquery(earlier.order_by("-position").values("pk")[:1])
     pairs = Message.objects.filter(pk__in={message.pk for message in messages}).order_by()
     before = dict(pairs.annotate(before=newest_earlier).values_list("pk", "before"))
-    found = Message.objects.select_related("agent", "user").in_bulk(set(before.values()) - {None})
-    return {pk: found[earlier_pk] for pk, earlier_pk in before.items() if earlier_pk in found}
+    messages_by_pk = Message.objects.select_related("agent", "user").in_bulk(set(before.values()) - {None})
+    return {pk: messages_by_pk[earlier_pk] for pk, earlier_pk in before.items() if earlier_pk in messages_by_pk}
 
 
 def _excerpt(text: str) -> str:

@@ -23,7 +23,7 @@ SharesByProposition = Mapping[tuple[str, str], Share]  # by dimension and propos
 
 
 class Lost(BaseModel):
-    """A proposition, or a dimension (`proposition` is empty), of which surely less than half as much is scored as in the baseline.
+    """A proposition, or a dimension (`proposition` is empty), of which significantly less than half as much is scored as in the baseline.
 
     What is left of it says little now: a dimension has no score. `p`: chance of such a fall where there is none (Holm). Scored are so
     many of those that the judge could have scored; `without_hits`: but for propositions compared by hits.

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
+from agents.kit.text.wording import day_text
 from evaluation.change.judge_changes import known_identities, moments_of_change
 from evaluation.change.judgements import measured_dimensions
 from evaluation.change.measured import MeasuredDimension
@@ -27,7 +27,7 @@ class Measurement(BaseModel):
     """What was measured of one target: an agent's slug, or ``#`` and a channel's. Dumped it is what a comparison shows of it.
 
     Attributes:
-        name: How it is called for people: ``baseline of 2026-11-20``, ``build=41``, ``FILE``.
+        name: How it is called for people: ``baseline of 20 Nov 2026``, ``build=41``, ``FILE``.
         procedure: As `EvaluationRun.procedure`.
         persona_digest: Of the persona it was measured under; empty when not known.
         evaluation_run: Its row; None for a file, and where several evaluations are behind it.
@@ -99,9 +99,8 @@ def _target_of(run: EvaluationRun) -> str:
 
 
 def _name_of(run: EvaluationRun) -> str:
-    """Return what people call an evaluation, e.g. ``evaluation 7 of 2026-11-20 (build=41)``."""
-    day = timezone.localtime(run.finished_at or run.created_at).date().isoformat()
-    name = f"evaluation {run.pk} of {day}"
+    """Return what people call an evaluation, e.g. ``evaluation 7 of 20 Nov 2026 (build=41)``."""
+    name = f"evaluation {run.pk} of {day_text(run.finished_at or run.created_at)}"
     tags = _tags_of(run)
     return f"{name} ({', '.join(tags)})" if tags else name
 
@@ -148,8 +147,8 @@ def measurement_of_baselines(baselines: Iterable[Baseline], candidate: Measureme
             that the comparison notices the change; else it has that of the newest.
     """
     rows = sorted(baselines, key=lambda baseline: (baseline.captured_at, baseline.pk))
-    first_day = rows[0].captured_at.date().isoformat()
-    last_day = rows[-1].captured_at.date().isoformat()
+    first_day = day_text(rows[0].captured_at)
+    last_day = day_text(rows[-1].captured_at)
     name = f"baseline of {first_day}" if first_day == last_day else f"baselines of {first_day} to {last_day}"
     persona_digest = rows[-1].persona_digest
     for row in rows:

@@ -50,7 +50,7 @@ class Baseline(models.Model):
 
     def __str__(self) -> str:
         number = self.count if self.score is None else round(self.score, 1)
-        return f"{self.agent.slug} {self.dimension}: {'no score' if number is None else number}"
+        return f"{self.agent} {self.dimension}: {'no score' if number is None else number}"
 
 
 class Evidence(models.Model):
@@ -176,7 +176,7 @@ class Change(models.Model):
 
     @property
     def lost(self) -> Lost | None:
-        """Return that surely less than half as much is scored as in the baseline; None where it is not so."""
+        """Return that significantly less than half as much is scored as in the baseline; None where it is not so."""
         from evaluation.change.lost import Lost
 
         lost = self.value.get("lost")
@@ -238,7 +238,7 @@ class DriftAlert(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.agent.slug} {self.dimension}: {self.before:.1f} → {self.after:.1f}"
+        return f"{self.agent} {self.dimension}: {self.before:.1f} → {self.after:.1f}"
 
 
 class JudgeSentinel(models.Model):
@@ -280,7 +280,9 @@ class SentinelCheck(Leasable):
     answers = models.JSONField(default=dict, blank=True, help_text="scores by frozen judgement; null = unscored")
     identity = models.JSONField(default=dict, blank=True, help_text="who answered: server, model, prompts")
     change = models.JSONField(null=True, blank=True, help_text="from the reference to these answers; empty = none yet")
-    changed = models.BooleanField(default=False, help_text="whether the judge surely changed, for the first time")
+    changed = models.BooleanField(
+        default=False, help_text="whether the judge changed significantly, for the first time"
+    )
     pairs = models.PositiveIntegerField(default=0, help_text="frozen judgements that were compared")
     ended_at = models.DateTimeField(
         null=True,

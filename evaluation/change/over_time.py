@@ -15,8 +15,9 @@ from django.utils import timezone
 
 from agents.builds import BUILD_TAGS, tag_name, tag_of, tag_text
 from agents.kit.alerting import AlertKind, acknowledge_alerts, came_back, raise_alert
+from agents.kit.text.wording import day_text
 from agents.models import Message
-from evaluation.calibration.passport import passport_text, passports
+from evaluation.calibration.passport import JUDGE_IS, passports
 from evaluation.change.change import ChangeResult, fell_sharply
 from evaluation.change.comparison import compare
 from evaluation.change.judge_changes import change_holding, is_being_checked, open_checks, same_judge
@@ -281,9 +282,9 @@ def _new_alert_for(series: Series, drop: Drop) -> DriftAlert | None:
 
 
 def _trust_in_judge(alert: DriftAlert) -> str:
-    """Return the passport of the judge of an alert on one line: an alert is read where nothing else stands."""
-    found = passports(alert.judge, alert.procedure, [alert.dimension], agent=alert.agent.slug)
-    return "; ".join(f"its judge: {passport_text(passport)}" for passport in found)
+    """Return whether the judge of an alert may be used, in a few words: an alert is read where nothing else stands."""
+    judge_passports = passports(alert.judge, alert.procedure, [alert.dimension], agent=alert.agent.slug)
+    return "; ".join(JUDGE_IS[passport.verdict] for passport in judge_passports)
 
 
 def _store_and_announce(alert: DriftAlert, *, build: str, reopens: DriftAlert | None, remark: str = "") -> DriftAlert:
@@ -300,7 +301,7 @@ def _store_and_announce(alert: DriftAlert, *, build: str, reopens: DriftAlert | 
     series = f"{alert.schedule_id} {alert.agent_id} {alert.dimension} {alert.judge} {alert.procedure}"
     fell = f"fell from {alert.before:.1f} to {alert.after:.1f}"
     believed = "; ".join(filter(None, (remark, _trust_in_judge(alert))))
-    since = f"{alert.since:%d %b %Y}"
+    since = day_text(alert.since)
     if build:
         since = f"{since}, {tag_name(tag_of(build))}"
     alert.alert_id = raise_alert(

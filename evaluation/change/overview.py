@@ -16,10 +16,9 @@ from typing import Literal, get_args
 
 from django.core.cache import cache
 from django.db.models import Max, OuterRef, Q, Subquery
-from django.utils import timezone
-from django.utils.dateformat import format as date_format
 
 from agents.builds import Tag, tag_name
+from agents.kit.text.wording import day_text
 from agents.models import Agent, Message
 from evaluation.change.change import ChangeResult, corrected, fell_sharply
 from evaluation.change.choosing import chosen_measurements
@@ -65,7 +64,7 @@ class AgentDrift:
         dimensions: Over the propositions that were asked in both and are still the same, with the verdict that `compare` gives.
         propositions: Those that were scored in both, or of which hits are compared, the largest fall first.
         main: The one the sentence is about, if any; `claim` is its claim, as it was last asked.
-        lost: Propositions of which surely less than half as much is scored as in the baseline.
+        lost: Propositions of which significantly less than half as much is scored as in the baseline.
         halved: Dimensions of which less than half as much is scored, be it by chance: what is left is not called steady.
         changed: Propositions that are another one now (reworded, or their trait changed), so not compared.
         baseline_quote, candidate_quote: Messages that show what the sentence is about.
@@ -241,7 +240,7 @@ def drift_at(run: EvaluationRun, dimension: str, *, quotes: bool) -> AgentDrift 
     drift.candidate_runs = {name: of_name for name, of_name in drift.candidate_runs.items() if name == dimension}
     for baseline in drift.baseline_runs.values():
         captured_at = baseline.finished_at or baseline.created_at
-        drift.baseline_name = f"the baseline of {date_format(timezone.localtime(captured_at), 'j M Y')}"
+        drift.baseline_name = f"the baseline of {day_text(captured_at)}"
     drift.state, drift.main = state_of(drift)
     drift.judge_changed = _judge_changed(drift, moments_of_change())
     _describe([drift], quotes=quotes, stored=True)
@@ -249,7 +248,7 @@ def drift_at(run: EvaluationRun, dimension: str, *, quotes: bool) -> AgentDrift 
 
 
 def _side_name(measurement: Measurement) -> str:
-    """Return a measurement as people call it: ``build 41`` where its messages have tags, else ``the baseline of 2026-11-20``."""
+    """Return a measurement as people call it: ``build 41`` where its messages have tags, else ``the baseline of 20 Nov 2026``."""
     if measurement.where:
         return ", ".join(tag_name(pair) for pair in sorted(measurement.where.items()))
     return f"the {measurement.name}" if measurement.name.startswith("baseline") else measurement.name
@@ -300,7 +299,7 @@ def _add_baselines(drifts: Mapping[int, AgentDrift], judged: Judged) -> None:
         drift = drifts[pk]
         drift.has_baseline = True
         drift.baseline_scores[dimension] = score
-        drift.baseline_name = f"the baseline of {date_format(timezone.localtime(captured_at), 'j M Y')}"
+        drift.baseline_name = f"the baseline of {day_text(captured_at)}"
         if newest is not None and (drift.baseline_newest is None or newest > drift.baseline_newest):
             drift.baseline_newest = newest
 
@@ -426,7 +425,7 @@ def state_of(drift: AgentDrift) -> tuple[State, Change | None]:
     """Return the state, and the proposition that the sentence is about, if any.
 
     That is the largest significant fall, else the largest significant rise, else the largest possible fall. A dimension that fell
-    significantly or sharply is drift, too; an agent is steady where each dimension surely is. A rise, or a possible fall, counts only
+    significantly or sharply is drift, too; an agent is steady where each dimension is. A rise, or a possible fall, counts only
     where no scores are lacking.
     """
     if not drift.has_baseline:

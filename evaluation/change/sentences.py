@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import re
 
-from django.utils import timezone
-from django.utils.dateformat import format as date_format
-
 from agents.builds import tag_name
-from agents.kit.text.wording import counted, decimal, interval_text
+from agents.kit.text.wording import counted, day_text, decimal, interval_text, time_text
 from evaluation.change.change import ChangeResult
 from evaluation.change.comparison import Comparison
 from evaluation.change.evidence import MEASURE_NEWER
@@ -121,7 +118,7 @@ def _why_not_since(drift: AgentDrift) -> str:
     if drift.candidate_name:
         return f"there is no evaluation of {drift.candidate_name}"
     at = drift.baseline_newest
-    when = f" ({date_format(timezone.localtime(at), 'j M Y H:i')})" if at is not None else ""
+    when = f" ({time_text(at)})" if at is not None else ""
     return f"no evaluation scored a message newer than its newest{when}; {MEASURE_NEWER}"
 
 
@@ -264,7 +261,7 @@ def candidate_words(drift: AgentDrift) -> str:
 
 def _evaluation_words(run: EvaluationRun) -> str:
     """Return the tags and the day of an evaluation, e.g. ``build 41, 3 Nov 2026``."""
-    day = date_format(timezone.localtime(run.window_end or run.finished_at or run.created_at), "j M Y")
+    day = day_text(run.window_end or run.finished_at or run.created_at)
     tags = tag_words(run)
     return f"{tags}, {day}" if tags else day
 

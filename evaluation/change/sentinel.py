@@ -6,7 +6,7 @@ compared with the reference, the answers that were given first. A sure change ra
 person takes the new answers as the reference (`accept`), or a later check finds that the judge answers as the reference says.
 
 **Frozen** is what is judged: persona, claim, message and what happened around it. An item of which any of this was edited or erased is
-replaced, and its pair starts anew; so is one near the end of a conversation that went on. How the judge is asked is part of the judge: a
+replaced, and its pair starts again; so is one near the end of a conversation that went on. How the judge is asked is part of the judge: a
 change of the prompts that changes scores is found, too.
 
 **The reference** is not what was drawn: a judgement that is drawn because it scored 2 would be higher on average when it is asked again. So

@@ -13,9 +13,9 @@ from typing import Annotated, Any, NamedTuple
 
 from django.db.models import Avg, Count, F, Max, Q, Window
 from django.db.models.functions import RowNumber
-from django.utils import timezone
 from pydantic import BaseModel, Field, InstanceOf, PlainSerializer, computed_field
 
+from agents.kit.text.wording import day_text
 from agents.models import Agent
 from agents.personas.persona import changes_between
 from evaluation.change.change import mean_of
@@ -129,8 +129,7 @@ class Series(BaseModel):
         if not self.restarts:
             return ""
         restart = self.restarts[-1]
-        day = f"{timezone.localtime(restart.time):%Y-%m-%d}"
-        return f"{self.agent.slug} {self.dimension}: starts again on {day}: {restart.because}"
+        return f"{self.agent} {self.dimension}: starts again on {day_text(restart.time)}: {restart.because}"
 
 
 # -- points

@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path, reverse
 from django.utils.safestring import SafeString
+from pydantic import ValidationError
 
 from agents.admin.chat import READING, add_message_actions
 from agents.admin.transcript import transcript_url
@@ -18,6 +19,8 @@ from agents.kit.console import display
 from agents.kit.console.site import TextInput, add_pages, console_response
 from agents.models import Agent, Message
 from evaluation.ci.from_chat import BuildTest, NothingAsked, build_test
+from evaluation.drafting.sentences import phrases_in
+from evaluation.propositions.schema import Rule
 
 MOST_TYPED = 500  # characters
 
@@ -40,10 +43,26 @@ class ExpectationForm(forms.Form):
         help_text="words or phrases, with commas between them; without any words the agent's propositions judge the answers",
     )
 
-    def phrases(self, name: str) -> list[str]:
-        """Return the phrases that were typed in a field of a valid form."""
-        phrases = [phrase.strip() for phrase in self.cleaned_data[name].split(",")]
-        return [phrase for phrase in phrases if phrase]
+    def clean_never(self) -> list[str]:
+        return self._phrases("never")
+
+    def clean_says(self) -> list[str]:
+        return self._phrases("says")
+
+    def _phrases(self, name: str) -> list[str]:
+        """Return the phrases that are typed in a field.
+
+        Raises:
+            ValidationError: A rule cannot have one, such as a pattern that cannot be read.
+        """
+        phrases = phrases_in(self.cleaned_data[name])
+        if phrases:
+            try:
+                Rule(contains_any=phrases)
+            except ValidationError as error:
+                first = error.errors()[0]
+                raise forms.ValidationError(f"{first['input']}: {first['msg']}") from None
+        return phrases
 
 
 def build_test_view(request: HttpRequest, pk: int) -> HttpResponse:
@@ -65,7 +84,9 @@ def build_test_view(request: HttpRequest, pk: int) -> HttpResponse:
         problem = "a person said this; allowed: a message of an agent"
     elif form.is_valid():
         try:
-            test = build_test(agent=agent, message=message, never=form.phrases("never"), says=form.phrases("says"))
+            test = build_test(
+                agent=agent, message=message, never=form.cleaned_data["never"], says=form.cleaned_data["says"]
+            )
         except NothingAsked as error:
             problem = str(error)
     if test is not None and "download" in request.GET:
@@ -81,7 +102,7 @@ def build_test_view(request: HttpRequest, pk: int) -> HttpResponse:
         "place": _place_of(message),
     }
     if test is not None:
-        typed = {name: form.cleaned_data[name] for name in form.fields}
+        typed = {name: form[name].value() or "" for name in form.fields}
         context["download_url"] = f"?{urlencode({**typed, 'download': 1})}"
     return console_response(request, "admin/ci/test.html", f"Test: {display.marked(message.author_name)}", **context)
 

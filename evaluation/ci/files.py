@@ -71,7 +71,7 @@ def with_propositions(folder: Path | None) -> Iterator[None]:
 
     Raises:
         UnusableFiles: There is no such folder.
-        PropositionError: A file in it cannot be used, whoever it is about: the folder was named by hand.
+        PropositionError: A file in it cannot be used, no matter which agent it is about: the folder was named by hand.
     """
     if folder is None:
         yield

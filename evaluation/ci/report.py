@@ -77,7 +77,7 @@ class Report:
 
     @property
     def not_usable(self) -> str:
-        """Return which judge is surely not usable, and why; empty where none is."""
+        """Return which judge is not usable, and why; empty where none is."""
         return not_usable_line(self.passports)
 
     @property
@@ -183,17 +183,19 @@ class Report:
 
         Of an agent of which anything was scored each dimension has a reason of its own, e.g. ``fluency: 3 judgements not evaluable``.
         """
-        found = set()  # agent and dimension; the dimension is empty for the agent itself
+        with_finding = set()  # agent and dimension; the dimension is empty for the agent itself
         for finding in self.findings.of_kind("could_not_judge", "not_enough_data", "one_sided"):
             if not finding.proposition:
-                found.add((finding.agent, finding.dimension))
+                with_finding.add((finding.agent, finding.dimension))
         agents: AgentsBySentence = {}
         for result in self.results:
-            if (result.agent, "") in found:
+            if (result.agent, "") in with_finding:
                 continue
             reasons = {name: result.why_no_score(name) for name in result.run.dimensions if result.score(name) is None}
             if result.summary.measured:
-                sentences = [f"{name}: {why}" for name, why in reasons.items() if (result.agent, name) not in found]
+                sentences = [
+                    f"{name}: {why}" for name, why in reasons.items() if (result.agent, name) not in with_finding
+                ]
             else:
                 every_reason = "; ".join(dict.fromkeys(reasons.values()))
                 sentences = [result.run.error or every_reason or "nothing to judge"]

@@ -84,10 +84,13 @@ class SimulatedUserReport(BaseModel):
 
     judge: str
     heuristic: bool = Field(
-        description="judged by rules and cues: what needs a model is unscored, and shares are at least so large"
+        description="judged by rules and cues: shares are of runs whose words show it, and what needs a model is not counted"
     )
     messages: int = Field(description="of simulated users")
     messages_scored: int = Field(description="of which the judge scored at least one proposition")
+    unjudged_runs: int = Field(
+        description="of whose messages the model that judges scored none; they are in no share. 0 offline"
+    )
     all_runs: BrokenRuns
     passed_runs: BrokenRuns
     failed_runs: BrokenRuns
@@ -101,12 +104,17 @@ class SimulatedUserReport(BaseModel):
         runs = self.all_runs
         if runs.share is None or runs.interval is None:
             return "No run with a simulated user was judged."
-        least = "at least " if self.heuristic else ""
         low, high = runs.interval
-        return (
-            f"The simulated user left its role in {least}{runs.broken:,} of {counted(runs.runs, 'run')}: {percent(runs.share)} "
+        share = (
+            f"{runs.broken:,} of {counted(runs.runs, 'run')}: {percent(runs.share)} "
             f"(95 % interval {percent(low)} to {percent(high)})."
         )
+        if self.heuristic:
+            return f"Words show that the simulated user left its role in {share} What only a model can judge is not counted."
+        text = f"The simulated user left its role in {share}"
+        if self.unjudged_runs:
+            text += f" {counted(self.unjudged_runs, 'run')} could not be judged."
+        return text
 
     @property
     def csv(self) -> str:
@@ -138,6 +146,7 @@ class _Run:
 
     channel: Channel
     turns: int = 0
+    is_scored: bool = False
     broken: dict[int, list[str]] = field(default_factory=dict)
     text_of_turn: dict[int, str] = field(default_factory=dict)
 
@@ -156,25 +165,25 @@ Scores = dict[int, dict[str, float]]
 
 def stored_scores(run: EvaluationRun) -> Scores:
     """Return what an evaluation scored of adherence."""
-    found: Scores = defaultdict(dict)
+    lowest: Scores = defaultdict(dict)
     scores = EvaluationScore.objects.filter(
         evaluation_run=run, dimension=Dimension.ADHERENCE.value, status=EvaluationScore.Status.SCORED
     )
     for message_id, proposition, score in scores.order_by().values_list("message", "proposition_id", "score"):
         if score is not None:
-            found[message_id][proposition] = min(score, found[message_id].get(proposition, score))
-    return found
+            lowest[message_id][proposition] = min(score, lowest[message_id].get(proposition, score))
+    return lowest
 
 
 def offline_scores(agent: Agent) -> Scores:
     """Return what rules and cues say of each message of an agent: as the offline judge scores them, in a hundredth of the time."""
     files = load_all()
-    found: Scores = {}
+    scores: Scores = {}
     for pk, text in Message.objects.filter(agent=agent).values_list("pk", "text").iterator():
         checked = check_draft(agent_slug=agent.slug, text=text, channel_kind="", is_reply=False, cues=True, files=files)
         scored = {proposition.id: verdict.value for proposition, verdict in checked if verdict.status == "scored"}
-        found[pk] = {name: float(value) for name, value in scored.items() if value is not None}
-    return found
+        scores[pk] = {name: float(value) for name, value in scored.items() if value is not None}
+    return scores
 
 
 def report_simulated_users(agent: Agent, scores: Scores, *, judge: str) -> SimulatedUserReport:
@@ -192,9 +201,11 @@ def report_simulated_users(agent: Agent, scores: Scores, *, judge: str) -> Simul
     for message in messages.order_by("channel", "position").iterator():
         of_message = {name: score for name, score in scores.get(message.pk, {}).items() if name in claims}
         scored.update(of_message.keys())
-        messages_scored += bool(of_message)
         run = runs.setdefault(message.channel_id, _Run(message.channel))
         run.turns += 1
+        if of_message:
+            messages_scored += 1
+            run.is_scored = True
         broken = [name for name, score in of_message.items() if score < BROKEN_BELOW]
         if broken:
             run.broken[run.turns] = sorted(broken)
@@ -217,32 +228,43 @@ def own_claims(agent: Agent) -> dict[str, str]:
 def _report(
     runs: Sequence[_Run], claims: dict[str, str], scored: Counter[str], *, judge: str, messages_scored: int
 ) -> SimulatedUserReport:
-    """Return the report of counted runs; `scored` counts the messages that were scored by each proposition."""
-    first_turns = [one.first_turn for one in runs if one.first_turn is not None]
+    """Return the report of counted runs; `scored` counts the messages that were scored by each proposition.
+
+    Where words judge, a message without them is not scored, and its run counts; where a model judges, a run without any score does not.
+    """
+    heuristic = is_heuristic(judge)
+    messages = sum(run.turns for run in runs)
+    unjudged = 0
+    if not heuristic:
+        judged = [run for run in runs if run.is_scored]
+        unjudged = len(runs) - len(judged)
+        runs = judged
+    first_turns = [run.first_turn for run in runs if run.first_turn is not None]
     return SimulatedUserReport(
         judge=judge,
-        heuristic=is_heuristic(judge),
-        messages=sum(one.turns for one in runs),
+        heuristic=heuristic,
+        messages=messages,
+        unjudged_runs=unjudged,
         messages_scored=messages_scored,
         all_runs=_broken(runs),
-        passed_runs=_broken(one for one in runs if one.passed is True),
-        failed_runs=_broken(one for one in runs if one.passed is False),
+        passed_runs=_broken(run for run in runs if run.passed is True),
+        failed_runs=_broken(run for run in runs if run.passed is False),
         first_turn=median(first_turns) if first_turns else None,
         propositions=[_of_proposition(name, claim, runs, scored[name]) for name, claim in claims.items()],
-        throw_away=[_to_throw_away(one, one.first_turn) for one in runs if one.first_turn is not None],
+        throw_away=[_to_throw_away(run, run.first_turn) for run in runs if run.first_turn is not None],
     )
 
 
 def _broken(runs: Iterable[_Run]) -> BrokenRuns:
     counted_runs = list(runs)
-    return BrokenRuns.of(sum(1 for one in counted_runs if one.broken), len(counted_runs))
+    return BrokenRuns.of(sum(1 for run in counted_runs if run.broken), len(counted_runs))
 
 
 def _of_proposition(name: str, claim: str, runs: Sequence[_Run], scored: int) -> BrokenProposition:
     """Return in how many runs a proposition was broken, and when first."""
     first_turns = []
-    for one in runs:
-        turns = [turn for turn, names in one.broken.items() if name in names]
+    for run in runs:
+        turns = [turn for turn, names in run.broken.items() if name in names]
         if turns:
             first_turns.append(min(turns))
     return BrokenProposition(
@@ -254,14 +276,14 @@ def _of_proposition(name: str, claim: str, runs: Sequence[_Run], scored: int) ->
     )
 
 
-def _to_throw_away(one: _Run, turn: int) -> RunToThrowAway:
+def _to_throw_away(run: _Run, turn: int) -> RunToThrowAway:
     return RunToThrowAway(
-        run=one.channel.slug,
-        task=str(one.channel.tags.get(TASK_TAG, "")),
-        passed=one.passed,
+        run=run.channel.slug,
+        task=str(run.channel.tags.get(TASK_TAG, "")),
+        passed=run.passed,
         turn=turn,
-        propositions=one.broken[turn],
-        text=one.text_of_turn[turn],
+        propositions=run.broken[turn],
+        text=run.text_of_turn[turn],
     )
 
 

@@ -40,7 +40,7 @@ SIGN_STYLES = {TICK: "bold green", CROSS: "bold red"}
 
 
 def print_report(report: Report, out: Any) -> None:
-    """Print that the judge is not usable where it surely is not, all agents, what is wrong, what is not decided, and the verdict."""
+    """Print that the judge is not usable where that is so, all agents, what is wrong, what is not decided, and the verdict."""
     console = _console(out)
     if report.not_usable:
         console.print(f"[bold red]{escape(report.not_usable)}[/]")

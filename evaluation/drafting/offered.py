@@ -34,7 +34,8 @@ _SAYS = re.compile(
 )
 _BARE_WORDS = re.compile(r"\bsay(?:s|ing)?\s+(?:the words?\s+)?([^.!?:;]+)", re.IGNORECASE)
 _AT_MOST = re.compile(
-    r"\b(?:at most|no more than|not more than|up to|maximum of|one or)\s+(\w+)\s+(?:\w+\s+)?(sentence|word)s?\b"
+    r"\b(?:at most|no more than|(?:never|not|\w+n['’]t)(?: \w+)? more than|up to|maximum of|one or)"
+    r"\s+(\w+)\s+(?:\w+\s+)?(sentence|word)s?\b"
     r"|\b(\w+)\s+(?:short\s+)?(sentence|word)s?\s+(?:at most|or less|or fewer|maximum|max)\b",
     re.IGNORECASE,
 )
@@ -42,7 +43,7 @@ _ENDS_WITH_QUESTION = re.compile(r"\bends?\b[^.]{0,60}\bquestion\b", re.IGNORECA
 _LOWERCASE = re.compile(r"\blower[ -]?case\b", re.IGNORECASE)
 _NAMED_MARKS = (("!", r"exclamation (?:marks?|points?)"), ("?", r"question marks?|asks? (?:any )?questions?"))
 _BULLET = re.compile(r"\s*(?:[-*•+]|\d{1,2}[.)])\s+")
-_ABOUT = r"you|your|she|he|they"
+_ABOUT = r"i|you|your|she|he|they"
 # A sentence without a subject is about the agent, such as "Never say sorry" or "Two sentences at most".
 _ORDER = re.compile(
     r"(?:never|no|do|don['’]t|avoid|always|usually|often|sometimes|keep|answer|reply|write|use|say|end|begin|start|open|close|sign|greet"
@@ -68,7 +69,7 @@ class Offered:
 def offered_sentences(*, persona: str, name: str, known: Collection[Mapping[str, Any]] = ()) -> list[Offered]:
     """Return up to eight sentences that a persona suggests, in its order, those with an empty blank last.
 
-    English only. What is said of somebody else ("Bob never uses question marks") is passed over.
+    English only. What is said of another person ("Bob never uses question marks") is passed over.
 
     Args:
         persona: The text a person wrote, which may be hostile: nothing of it is a pattern.

@@ -48,6 +48,7 @@ from evaluation.experiments.pairs import (
     find_pair,
     measured_pair,
     message_scores,
+    neighbours,
     treatments_of,
 )
 from evaluation.experiments.play import cancel, resume_experiment
@@ -213,6 +214,7 @@ class ExperimentAdmin(LogAdmin[Experiment]):
         )
         messages = [line["message"].pk for row in aligned.rows for line in row.lines]
         measured = measured_pair(experiment, pair)
+        before, after = neighbours(experiment, arm=arm, repeat=repeat, number=number)
         _add_scores(aligned.rows, message_scores(experiment, pair, messages))
 
         def url(**changed: Any) -> str:
@@ -234,8 +236,8 @@ class ExperimentAdmin(LogAdmin[Experiment]):
             experiment_url=self.url("change", experiment),
             arms=[(name, url(arm=name)) for name in treatments_of(experiment)],
             repeats=[(each, url(repeat=each)) for each in range(1, experiment.scenario["repeats"] + 1)],
-            previous=url(number=number - 1) if number > 1 else "",
-            next=url(number=number + 1) if number < pairs else "",
+            previous="" if before is None else url(number=before),
+            next="" if after is None else url(number=after),
             aligned=aligned,
             older="" if aligned.older is None else url(after=aligned.older),
             newer="" if aligned.newer is None else url(after=aligned.newer),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from django.db.models import F, Sum
+from django.db.models import Count, F, Max, Min, Sum
 
 from evaluation.dimensions import COUNTED as COUNTED_BY_JUDGE
 from evaluation.experiments.measuring import evaluations
@@ -53,13 +53,23 @@ class MeasuredPair:
 def find_pair(experiment: Experiment, *, arm: str, repeat: int, number: int) -> Pair | None:
     """Return the pair of a treatment's environment and its like in the control; None where one of them is not there."""
     control = control_of(experiment)
-    if arm == control:
+    if arm not in treatments_of(experiment):
         return None
     environments = experiment.environments.filter(arm__in=(control, arm), repeat=repeat, number=number)
     by_arm = {environment.arm: environment for environment in environments.select_related("channel")}
     if len(by_arm) < 2:
         return None
     return Pair(control=by_arm[control], treatment=by_arm[arm])
+
+
+def neighbours(experiment: Experiment, *, arm: str, repeat: int, number: int) -> tuple[int | None, int | None]:
+    """Return the numbers of the pairs before and after one, of those of which both conversations are there; None where there is none."""
+    environments = experiment.environments.filter(arm__in=(control_of(experiment), arm), repeat=repeat)
+    both = environments.order_by().values("number").annotate(arms=Count("pk")).filter(arms=2)
+    return (
+        both.filter(number__lt=number).aggregate(before=Max("number"))["before"],
+        both.filter(number__gt=number).aggregate(after=Min("number"))["after"],
+    )
 
 
 def control_of(experiment: Experiment) -> str:

@@ -218,8 +218,8 @@ def _play(environment: ExperimentEnvironment, *, owner: str) -> dict[str, Any] |
     """
     scenario = Scenario.model_validate(environment.experiment.scenario)
     arm = next(arm for arm in scenario.arms if arm.name == environment.arm)
-    found = Agent.objects.in_bulk(environment.agents)
-    agents = [found[pk] for pk in environment.agents if pk in found]
+    by_pk = Agent.objects.in_bulk(environment.agents)
+    agents = [by_pk[pk] for pk in environment.agents if pk in by_pk]
     budgets = _Budgets(agents, model=str(arm.overrides.get("model", "")) or environment.experiment.actor_model)
     over_budget = budgets.why_over()
     if over_budget:
@@ -249,7 +249,7 @@ class _Budgets:
         self.agents = list(agents)
 
     def why_over(self) -> str:
-        """Return the first agent whose budget is used up, and why (``SLUG: WHY``); empty when nobody's is.
+        """Return the first agent whose budget is used up, and why (``NAME: WHY``); empty when nobody's is.
 
         Agents without a budget are not asked again.
         """
@@ -261,7 +261,7 @@ class _Budgets:
                 continue
             with_budget.append(agent)
             if why_agent and not why:
-                why = f"{agent.slug}: {why_agent}"
+                why = f"{agent}: {why_agent}"
         self.agents = with_budget
         return why
 

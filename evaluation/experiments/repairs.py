@@ -65,8 +65,8 @@ class RepairEffect(_Frozen):
         mean, control_mean: Scores, 0 to 9, over all turns after the fork; None where nothing was scored.
         delta: Arm minus control. `interval`: 95 %, whole forks drawn. `p`: corrected for all arms and dimensions (Holm).
         forks, control_forks: That have scores.
-        verdict: ``repairs`` and ``harms`` are significant; ``no effect``: surely within half a point of none; ``heuristic``: an offline
-            judge's scores, of which nothing is claimed; else ``not shown``, and `why` says what is lacking.
+        verdict: ``repairs`` and ``harms`` are significant; ``no effect``: significantly within half a point of none; ``heuristic``: an
+            offline judge's scores, of which nothing is claimed; else ``not shown``, and `why` says what is lacking.
         lasting: Only of a repair, in dimensions that are judged message by message.
     """
 

@@ -123,7 +123,7 @@ class ExperimentReport(BaseModel):
 def report(experiment: Experiment, *, judge: str = "") -> ExperimentReport:
     """Return how the arms compare: the stored report where there is one, else a new one, stored once everything is judged.
 
-    `passports` are read anew each time, for the judge may have been checked since.
+    `passports` are read again each time, for the judge may have been checked since.
 
     Args:
         judge: Compares the evaluations of another judge, see `rescore`; such a report is never stored. Empty = the experiment's own.
@@ -142,10 +142,10 @@ def _passports(experiment: Experiment, judge: str) -> list[Passport]:
     dimensions: dict[str, list[str]] = {}  # by procedure
     for run in evaluations(experiment).filter(judge=judge):
         dimensions.setdefault(run.procedure, []).extend(run.dimensions)
-    found: list[Passport] = []
+    judge_passports: list[Passport] = []
     for procedure, names in sorted(dimensions.items()):
-        found += passports(judge, procedure, names)
-    return found
+        judge_passports += passports(judge, procedure, names)
+    return judge_passports
 
 
 def _compute_report(experiment: Experiment, judge: str) -> ExperimentReport:

@@ -79,7 +79,7 @@ def scenario_cards() -> list[Card]:
         value="",
         title="A scenario of your own",
         about="A YAML file, or its text, in the fields below.",
-        when="your question, your conversations or your arms are others than these.",
+        when="your question, your conversations or your arms differ from these.",
         cost="as many conversations as it has environments, arms and repeats",
     )
     return [*cards, own]

@@ -90,7 +90,7 @@ def _score_figures(measure: str, measured: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _score_voice(figures: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Score how surely the agent said the later message, by how it spoke before: ``round(9 * p)``; 4 and 5 cannot tell.
+    """Score how likely the agent said the later message, by how it spoke before: ``round(9 * p)``; 4 and 5 cannot tell.
 
     Args:
         figures: What `_measure_voice` in `evaluation.scorers.consistency` returned: ``own`` is p, else ``why`` says why there is none. None
@@ -110,7 +110,7 @@ def _score_voice(figures: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _score_voices(figures: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Score how well speakers can be told apart: ``round(9 * (1 - exp(-d / 0.15)))``, d = distinctness of vocabulary + of style.
+    """Score how well speakers can be distinguished: ``round(9 * (1 - exp(-d / 0.15)))``, d = distinctness of vocabulary + of style.
 
     Each of the two counts as 0 where it is negative. Unscored for fewer than ten lines, or where nothing was measured (None).
     """
@@ -159,8 +159,8 @@ def _find_cues(phrases: Sequence[str], text: str) -> list[str]:
     matches, undecided = find_all(phrases, text)
     if undecided and not matches:
         raise next(iter(undecided.values()))
-    found = [" ".join(match.group().split()) or phrase for phrase, match in matches.items()]
-    return list(dict.fromkeys(found))
+    words = [" ".join(match.group().split()) or phrase for phrase, match in matches.items()]
+    return list(dict.fromkeys(words))
 
 
 def _score_cues(supports: Sequence[str], contradicts: Sequence[str]) -> dict[str, Any]:

@@ -175,6 +175,7 @@ class Migration(FirstMigration):
                 ('weight', models.FloatField(default=1.0)),
                 ('inclusion_weight', models.FloatField(db_default=1.0, default=1.0, help_text='for how many messages this one stands in means: 1 ÷ the chance with which its conversation was kept')),
                 ('inverted', models.BooleanField(default=False)),
+                ('of_ten', models.PositiveSmallIntegerField(blank=True, help_text='in how many of 10 messages its rule should hold; empty = in every one', null=True)),
                 ('status', models.CharField(choices=[('pending', 'pending'), ('scored', 'scored'), ('trivial', 'trivial'), ('unscored', 'unscored')], default='pending', help_text='trivial = could not be false here (stored as 9, not averaged); unscored = could not be judged, see reason', max_length=10)),
                 ('score', models.PositiveSmallIntegerField(blank=True, help_text='0 to 9, higher is better (inverted claims flipped, penalties applied)', null=True, validators=[django.core.validators.MinValueValidator(0), django.core.validators.MaxValueValidator(9)])),
                 ('raw_score', models.PositiveSmallIntegerField(blank=True, help_text='0 to 9 as the judge gave it', null=True)),

@@ -364,6 +364,9 @@ class EvaluationScore(models.Model):
         help_text="for how many messages this one stands in means: 1 ÷ the chance with which its conversation was kept",
     )
     inverted = models.BooleanField(default=False)
+    of_ten = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="in how many of 10 messages its rule should hold; empty = in every one"
+    )
     status = models.CharField(
         max_length=10,
         choices=Status.choices,

@@ -87,8 +87,8 @@ def _at_most(what: str, count: Callable[[str], int]) -> Callable[[str, Any], str
     """Return a check that a text has at most so many of something."""
 
     def check(text: str, limit: int) -> str:
-        found = count(text)
-        return f"{found} {what}, at most {limit} allowed" if found > limit else ""
+        number = count(text)
+        return f"{number} {what}, at most {limit} allowed" if number > limit else ""
 
     return check
 
@@ -97,8 +97,8 @@ def _at_least(what: str, count: Callable[[str], int]) -> Callable[[str, Any], st
     """Return a check that a text has at least so many of something."""
 
     def check(text: str, limit: int) -> str:
-        found = count(text)
-        return f"{found} {what}, at least {limit} required" if found < limit else ""
+        number = count(text)
+        return f"{number} {what}, at least {limit} required" if number < limit else ""
 
     return check
 
@@ -190,7 +190,7 @@ CHECKS: dict[str, Callable[[str, Any], str]] = {
 }
 
 
-# Checks that a text which is still being written may break now and keep later. What breaks one of the others breaks it for good.
+# Checks that a text which is still being written may break now and keep later. What breaks one of the others breaks it finally.
 ONLY_OF_WHOLE_TEXTS = frozenset({"min_sentences", "min_words", "matches", "contains_any", "contains_all"})
 _END_OF_TEXT = re.compile(
     r"(?<!\\)(?:\\\\)*(?:\$|\\[ZzB])|\(\?!"
@@ -201,7 +201,7 @@ def rule_while_growing(rule: Rule, *, inverted: bool) -> Rule | None:
     """Return what of a rule can be checked in a text that is still being written; None where it is nothing.
 
     Args:
-        inverted: Whether the rule describes what must not be. Such a rule is checked only where a text that meets it meets it for good.
+        inverted: Whether the rule describes what must not be. Such a rule is checked only where a text that meets it keeps meeting it.
     """
     checks = rule.checks()
     if inverted:

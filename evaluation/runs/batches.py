@@ -91,7 +91,7 @@ class BatchAsking:
     def submit(self) -> None:
         """Submit what was put aside, unless the budget has no room for it beside what is spent and what other batches will cost.
 
-        The context is told what came of it: `waits` for a batch, `refused` with the reason, or the budget's reason.
+        The context learns the outcome: `waits` for a batch, `refused` with the reason, or the budget's reason.
         """
         context, run = self._context, self._context.run
         if not self._outgoing.questions or context.refused:

@@ -354,7 +354,7 @@ def repeated(items: Iterable[Item], repeats: int) -> Iterator[Item]:
 
 _COLUMNS_OF_ITEM = (
     *("message_id", "compared_with_id", "repeat", "inclusion_weight"),
-    *("dimension", "proposition_id", "claim", "weight", "inverted", "recommendations", "over_window"),
+    *("dimension", "proposition_id", "claim", "weight", "inverted", "of_ten", "recommendations", "over_window"),
 )
 
 
@@ -370,6 +370,7 @@ def _columns_of_proposition(proposition: Proposition, variables: dict[str, str])
         claim,
         proposition.weight,
         proposition.inverted,
+        proposition.of_ten,
         proposition.recommendations,
         proposition.over_window,
     )

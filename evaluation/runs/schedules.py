@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from agents.kit.capability import declared_list
-from agents.kit.text.wording import counted
+from agents.kit.text.wording import counted, time_text
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationSchedule
@@ -42,18 +42,20 @@ class Fired:
 
     Attributes:
         runs: The evaluations that wait for a worker now.
-        skipped: Agents that were left out, with the reason.
+        skipped: Agents that were left out, by slug, with the reason.
+        names: The display name of each of them.
     """
 
     schedule: EvaluationSchedule
     runs: tuple[EvaluationRun, ...] = ()
     skipped: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
 
     @property
     def outcome(self) -> str:
         """Say it in a sentence, as it is stored with the schedule."""
         parts = [f"{counted(len(self.runs), 'evaluation')} queued"]
-        parts += [f"{slug} skipped: {why}" for slug, why in self.skipped.items()]
+        parts += [f"{self.names.get(slug, slug)} skipped: {why}" for slug, why in self.skipped.items()]
         return "; ".join(parts)
 
 
@@ -182,11 +184,15 @@ def _make_runs(schedule: EvaluationSchedule, until: datetime) -> Fired:
     unfinished_by_agent = {run.agent_id: run for run in unfinished}
     runs: list[EvaluationRun] = []
     skipped: dict[str, str] = {}
+    names: dict[str, str] = {}
     channels: list[PreparedChannel] = []
     for agent in agents_of(schedule):
         earlier = unfinished_by_agent.get(agent.pk)
         if earlier is not None:
-            skipped[agent.slug] = f"evaluation {earlier.pk} of {earlier.created_at:%Y-%m-%d %H:%M} is {earlier.status}"
+            names[agent.slug] = agent.display_name
+            skipped[agent.slug] = (
+                f"evaluation {earlier.pk} of {time_text(earlier.created_at, zone=True)} is {earlier.status}"
+            )
             continue
         spec = RunSpec(
             agent=agent,
@@ -201,12 +207,13 @@ def _make_runs(schedule: EvaluationSchedule, until: datetime) -> Fired:
         try:
             runs.append(prepare_run(spec, channels=channels).run)
         except PropositionError as error:
+            names[agent.slug] = agent.display_name
             skipped[agent.slug] = f"proposition files cannot be used: {error.problems[0]}"
     if not runs and not skipped:
         skipped["all agents"] = "there is no active agent to measure"
     for path in declared_list("schedule_fired"):  # what the apps above do beside each scheduled evaluation
         import_string(path)(schedule, runs)
-    return Fired(schedule=schedule, runs=tuple(runs), skipped=skipped)
+    return Fired(schedule=schedule, runs=tuple(runs), skipped=skipped, names=names)
 
 
 def agents_of(schedule: EvaluationSchedule) -> list[Agent]:

@@ -239,11 +239,23 @@ class Numbers(BaseModel):
 
 
 class PropositionSummary(Numbers):
-    """One proposition over a run."""
+    """One proposition over a run.
+
+    Attributes:
+        of_ten: In how many of ten messages its rule should hold; None: in every one.
+    """
 
     id: str
     weight: float
     inverted: bool
+    of_ten: int | None = None
+
+    @property
+    def share_of_wanted(self) -> float | None:
+        """Return the score, and of a rule with `of_ten` 9 where it holds as often as that: by it propositions are ranked."""
+        if self.score is None or self.of_ten is None:
+            return self.score
+        return min(9.0, self.score * 10 / self.of_ten)
 
 
 class ChannelScore(BaseModel):
@@ -284,9 +296,9 @@ class DimensionSummary(Numbers):
 
     @property
     def weakest(self) -> PropositionSummary | None:
-        """Return the proposition with the lowest mean; None when nothing was scored."""
+        """Return the proposition with the lowest mean, of rules with `of_ten` by how far they miss it; None when nothing was scored."""
         scored = [proposition for proposition in self.propositions if proposition.score is not None]
-        return min(scored, key=lambda proposition: (proposition.score, proposition.id), default=None)
+        return min(scored, key=lambda proposition: (proposition.share_of_wanted, proposition.id), default=None)
 
     @property
     def fell_short(self) -> bool:
@@ -472,6 +484,7 @@ class _PropositionSums:
     proposition_id: str
     weight: float = 0.0
     inverted: bool = False
+    of_ten: int | None = None
     scored: int = 0
     trivial: int = 0
     unscored: int = 0
@@ -506,6 +519,7 @@ class _PropositionSums:
             score=score,
             weight=self.weight,
             inverted=self.inverted,
+            of_ten=self.of_ten,
             count=self.count,
             share=self.share,
             scored=self.scored,
@@ -671,6 +685,7 @@ def _sums_without_repeats(runs: Collection[int]) -> Iterator[_PropositionSums]:
     judgements = EvaluationScore.objects.filter(evaluation_run__in=runs).order_by()
     rows: Any = judgements.values(*_PROPOSITION_OF_RUN).annotate(
         heaviest=Max("weight"),  # a proposition has one weight in all rows of a run
+        wanted=Max("of_ten"),
         with_inverted=Count("pk", filter=Q(inverted=True)),
         total=Coalesce(Sum(F("score") * F("inclusion_weight"), filter=Q(status="scored")), 0.0),
         items=Coalesce(Sum("inclusion_weight", filter=Q(status="scored")), 0.0),
@@ -688,6 +703,7 @@ def _sums_without_repeats(runs: Collection[int]) -> Iterator[_PropositionSums]:
             proposition_id=row["proposition_id"],
             weight=float(row["heaviest"]),
             inverted=bool(row["with_inverted"]),
+            of_ten=row["wanted"],
             scored=row["scored"],
             trivial=row["trivial"],
             unscored=row["unscored"],
@@ -713,6 +729,7 @@ def _sums_of_repeats(runs: Collection[int]) -> Iterator[_PropositionSums]:
     # An item is a message (of a pair the later one); None is the whole window.
     items: Any = judgements.values(*_PROPOSITION_OF_RUN, "message").annotate(
         heaviest=Max("weight"),
+        wanted=Max("of_ten"),
         inclusion=Max("inclusion_weight"),  # an item has one in all its repeats
         with_inverted=Count("pk", filter=Q(inverted=True)),
         points=Coalesce(Sum("score", filter=scored), 0),
@@ -753,6 +770,7 @@ def _add_item(sums: _PropositionSums, item: Mapping[str, Any]) -> None:
     sums.of_messages += item["of_messages"]
     sums.statistics += item["statistics"]
     sums.weight = max(sums.weight, float(item["heaviest"]))
+    sums.of_ten = item["wanted"]
     if item["with_inverted"]:
         sums.inverted = True
     scored_repeats = item["with_score"]

@@ -1,7 +1,7 @@
-"""Swap texts: put what others said where an agent spoke, so that a judge can be tested on words that are surely not the agent's.
+"""Swap texts: put what others said where an agent spoke, so that a judge can be tested on words that are certainly not the agent's.
 
 Of the two halves of a swap test one judges what an agent said, the other the same messages, each amid the same conversation, but with a
-text that somebody else wrote. It stores which, never the text itself.
+text that another speaker wrote. It stores which, never the text itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ POOL = 200  # newest messages of each that are drawn from
 
 
 def choose_swaps(agent: Agent, messages: Sequence[int], *, seed: int) -> dict[str, str]:
-    """Choose a text of somebody else for each of an agent's messages, no text twice, from all others equally often.
+    """Choose a text of another speaker for each of an agent's messages, no text twice, from all others equally often.
 
     The others are up to 20 active agents with another persona; where none of them said anything, the foils.
 

@@ -172,7 +172,7 @@ class Voices:
 
 
 def _measure_voice(text: str, subject: Subject) -> dict[str, Any]:
-    """Measure how surely the agent said this. The voices are learned with the first text, and kept in `subject`.
+    """Measure how likely the agent said this. The voices are learned with the first text, and kept in `subject`.
 
     Returns:
         ``own`` (0 to 1) with what that rests on, or ``why`` it cannot be said. ``odd`` names up to three features of style in which the
@@ -205,7 +205,7 @@ def _learn_voices(subject: Subject) -> Voices:
 
     Returns:
         Without a voice, with the reason, for fewer than ten messages of the agent, for no other agent and fewer than two outsiders, and
-        where its messages cannot be told from those of the others.
+        where its messages cannot be distinguished from those of the others.
     """
     history = subject.halves().history[-MOST_OWN:]
     spoken = list(Message.objects.filter(pk__in=history).order_by("pk").values_list("text", "channel", "position"))
@@ -231,7 +231,7 @@ def _learn_voices(subject: Subject) -> Voices:
         masked_others.append([_masked(text, mask) for text in texts])
     voice = learn_voice(masked_own, masked_others)
     if voice is None:
-        why = f"the agent's earlier messages cannot be told from those of {beside} by how they are written"
+        why = f"the agent's earlier messages cannot be distinguished from those of {beside} by how they are written"
         return Voices(None, mask, beside, why)
     return Voices(voice, mask, beside)
 
@@ -240,7 +240,7 @@ def _why_no_others(outsiders: int) -> str:
     """Return why an agent has no voice, where no other agent and too few outsiders speak."""
     there = "only 1 outsider has so many" if outsiders else "nobody has so many"
     return (
-        f"a voice is told apart from another agent's, or from {LEAST_VOICES} other speakers', with {LEAST_EACH} earlier messages each "
+        f"a voice is distinguished from another agent's, or from {LEAST_VOICES} other speakers', with {LEAST_EACH} earlier messages each "
         f"in the agent's channels; here {there}"
     )
 

@@ -1,4 +1,4 @@
-"""Load the foils: stock voices, for teams whose persona has no others to be told apart from."""
+"""Load the foils: stock voices, for teams whose persona has no others to be compared with."""
 
 from __future__ import annotations
 

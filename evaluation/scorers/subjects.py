@@ -14,10 +14,10 @@ from django.db import models
 from django.db.models import Count, F, Max, QuerySet, TextField
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, RowNumber
-from django.utils import timezone
 
 from agents.kit.capability import declared_list
 from agents.kit.text.fences import one_line
+from agents.kit.text.wording import day_text
 from agents.models import Agent, Channel, Message
 from agents.personas.persona import render_persona
 from evaluation.windows import BEFORE, MessageWindow
@@ -53,7 +53,7 @@ def in_window(messages: QuerySet[Message], window: MessageWindow) -> QuerySet[Me
 def why_outside(messages: QuerySet[Message], window: MessageWindow) -> str:
     """Return why a stretch of time holds none of `messages` (all there are, whatever their time), as the end of a sentence.
 
-    E.g. ``; 7d: the newest with a time is from 2025-05-01``. Empty where the window is no stretch of time, or where there is
+    E.g. ``; 7d: the newest with a time is from 1 May 2025``. Empty where the window is no stretch of time, or where there is
     no message at all.
     """
     if window.start is None and window.end is None:
@@ -64,7 +64,7 @@ def why_outside(messages: QuerySet[Message], window: MessageWindow) -> str:
     if undated:
         reasons.append(f"{undated:,} of {counts['all']:,} messages have no time, which only all and last:N count")
     if counts["newest"]:
-        reasons.append(f"the newest with a time is from {timezone.localtime(counts['newest']):%Y-%m-%d}")
+        reasons.append(f"the newest with a time is from {day_text(counts['newest'])}")
     if not reasons:
         return ""
     return f"; {window.spec}: {'; '.join(reasons)}"

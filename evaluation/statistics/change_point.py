@@ -46,7 +46,7 @@ class Alarm:
 
     Attributes:
         index: The evaluation at which it was detected, counted from 0 in the points given.
-        onset: The evaluation since which the score is lower, as far as can be told; ``index − onset + 1`` is the delay at most.
+        onset: The evaluation since which the score is lower, as far as the scores show; ``index − onset + 1`` is the delay at most.
         before: Mean score before, each evaluation weighted by its precision.
         after: Mean score since.
         correlation: Of neighbouring evaluations before the onset, see `lag_one`.

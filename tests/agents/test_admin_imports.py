@@ -77,7 +77,7 @@ def test_a_transcript_goes_all_the_way(console: Client) -> None:
     assert work()
 
     done = read(console, page_of(job))
-    assert "2 messages stored" in plain(done)
+    assert "2 messages in 1 conversation stored" in plain(done)
     assert page_of(Agent.objects.get()) in done
     assert "/transcript/" in done
     assert "Import 2 messages" not in done
@@ -168,6 +168,13 @@ def test_uploads_of_none_empty_several_or_too_large_files_are_refused(console: C
     ):
         assert says in console.post(ADD, {"files": files}).content.decode()
     assert not Import.objects.exists()
+
+
+@pytest.mark.parametrize("text", ["hello world", "{broken", "5", "[1, 2]"])
+def test_a_file_that_is_called_json_and_is_none_says_so_on_its_page(console: Client, text: str) -> None:
+    job = upload(console, file(text, "notes.json"))
+
+    assert "cannot be read" in plain(read(console, page_of(job)))
 
 
 def test_a_form_without_its_token_does_nothing(olga: User) -> None:

@@ -10,7 +10,7 @@ from django.test import RequestFactory
 
 from agents import builds
 from agents.admin.markers import builds as markers
-from agents.builds import first_said_with_tag
+from agents.builds import first_said_with_tag, newest_of_key
 from agents.models import Agent
 from tests.console import superuser
 from tests.factories import MONDAY, make_agent, talk
@@ -57,6 +57,18 @@ def test_a_build_that_began_before_the_messages_looked_at_has_no_date(
 
     with django_assert_num_queries(1):
         assert first_said_with_tag([ada.pk]) == {(ada.pk, ("build", "41")): MONDAY + 5 * DAY}
+
+
+def test_the_newest_build_is_known_where_it_began_before_the_messages_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(builds, "NEWEST", 2)
+    monkeypatch.setattr(builds, "BEFORE", 1)
+    ada = make_agent()
+    for day, build in enumerate(("40", "41", "41", "41", "41", "41")):
+        said(ada, day, build=build)
+
+    assert newest_of_key(ada.pk, "build") == "41"
 
 
 @pytest.mark.parametrize(

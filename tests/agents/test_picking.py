@@ -83,6 +83,12 @@ def test_agents_are_picked_by_those_who_may_view_them_alone() -> None:
     assert signed_in(staff("debates.add_debate", username="other")).get(address).status_code == 403
 
 
+def test_a_nul_character_among_what_was_picked_reaches_no_database() -> None:
+    html = AgentsSelect().render("agents", ["a\x00da"])
+
+    assert "\x00" not in html
+
+
 def test_what_was_picked_comes_back_in_the_order_of_picking() -> None:
     for slug in ("ada", "bob", "cleo"):
         make_agent(slug)

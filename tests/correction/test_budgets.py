@@ -153,7 +153,7 @@ def test_an_evaluation_pauses_when_the_budget_is_used_up_and_says_so(
     run = evaluate(chatty)
 
     assert run.status == "paused_budget"
-    assert "the daily budget of chatty is used up" in run.error
+    assert "the daily budget of Chatty is used up" in run.error
     assert "of $0.0200" in run.error
     assert run.overall_score is None
     assert 2 <= paid.calls < 12  # what was asked between two looks, and what was in flight
@@ -195,7 +195,7 @@ def test_a_watcher_that_cannot_be_asked_is_an_error_at_start_up(path: str, monke
 def test_a_capture_over_budget_ends_with_the_reason(paid: LLMServer, chatty: Agent) -> None:
     cap(chatty, "0")
 
-    with pytest.raises(CommandError, match="the daily budget of chatty is used up") as error:
+    with pytest.raises(CommandError, match="the daily budget of Chatty is used up") as error:
         call_command("capture_baseline", "--agents", "chatty", "--dimensions", "adherence", stdout=io.StringIO())
 
     assert "paused_budget" in str(error.value)

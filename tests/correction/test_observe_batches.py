@@ -80,7 +80,7 @@ def submitted(*texts: str, **config: Any) -> Agent:
     return agent
 
 
-def look() -> None:
+def check_batches() -> None:
     """Have a worker look at the batches whose turn it is."""
     assert batches.work_one(owner=OWNER)
 
@@ -95,7 +95,7 @@ def work() -> int:
 
 
 def answered() -> int:
-    look()
+    check_batches()
     return work()
 
 
@@ -212,7 +212,7 @@ def test_after_three_batches_a_message_is_judged_at_once(server: BatchServer) ->
     submitted("one")
     for _ in range(3):
         server.end(canceled={0, 1, 2})
-        look()
+        check_batches()
         work()
         grow_old()
         submit_waiting()
@@ -233,7 +233,7 @@ def test_a_batch_whose_name_was_lost_in_a_kill_is_not_submitted_twice(server: Ba
     grow_old()
     assert (work(), server.made()) == (0, 1), "the messages wait for that batch"
     nobody_holds_it()
-    look()
+    check_batches()
     server.end()
     assert answered() == 2
     assert (len(logs()), server.made(), server.live()) == (2, 1, 0)
@@ -285,7 +285,7 @@ def test_a_gate_switched_off_meanwhile_cancels_batch_and_messages(server: BatchS
     agent = submitted("one")
     configure(agent=agent, changes={"gate_mode": "off"})
     submit_waiting()
-    look()
+    check_batches()
     assert server.batches["msgbatch_01"].status == "canceling"
     server.end(canceled={0, 1, 2})
     assert answered() == 1
@@ -349,14 +349,14 @@ def test_what_a_batch_will_cost_counts_against_the_budget_while_it_is_open(serve
     configure(agent=agent, changes={"budget_enabled": True, "daily_budget_usd": round(planned, 4) - Decimal("0.0001")})
     assert over_budget(agent, resolve_config(agent))
     server.end()
-    look()
+    check_batches()
     assert not over_budget(agent, resolve_config(agent)), "it cost less than was expected"
 
 
 def test_answers_that_came_are_kept_where_the_budget_is_used_up(server: BatchServer, price: None) -> None:
     agent = submitted("one")
     server.end(errored={0})
-    look()
+    check_batches()
     configure(agent=agent, changes={"budget_enabled": True, "daily_budget_usd": "0"})
     assert work() == 1
     found = {result.dimension: result.status for result in logs()[0].dimension_results.all()}

@@ -41,7 +41,7 @@ class Prompt(BatchServer):
             self.end()
         return super()._batches(method, path, text)
 
-def go_on():
+def resume():
     owner = owner_name()
     submit_waiting()
     batches.work_one(owner=owner)
@@ -62,7 +62,7 @@ def killed_before(number):
         return execute(sql, params, many, context)
     connection_created.connect(lambda connection, **_: connection.execute_wrappers.append(count), weak=False)
     try:
-        go_on()
+        resume()
     finally:
         os._exit(0)
 
@@ -87,7 +87,7 @@ with Prompt() as server:
         release_lost_leases()
         for _ in range(4):
             LLMBatch.objects.filter(status="pending").update(next_look_at=timezone.now())  # as after a minute
-            go_on()
+            resume()
             row.refresh_from_db()
             if row.status == "completed":
                 break

@@ -87,7 +87,7 @@ def test_one_question_at_a_time_is_asked_of_a_persona_and_a_log_uploaded_togethe
     expect(page.get_by_role("checkbox", name="Nora B")).to_be_checked()
     customer = page.locator("[name=answer][value='customer%203']")
     expect(customer).to_be_hidden()
-    page.get_by_text("26 customers").click()
+    page.get_by_text("26 more speakers").click()
     expect(customer).to_be_visible()
     assert visitor.faults() == []
     following.click()

@@ -15,9 +15,12 @@ from agents.models import Agent, Message
 from agents.personas.persona import TraitValue
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun, EvaluationScore
-from tests.console import list_of, page_of, read, tab_of
+from evaluation.runs.summary import summarize
+from tests.console import list_of, page_of, plain, read, tab_of
+from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import LLM, OFFLINE, cells, make_baseline, make_run, make_score
-from tests.factories import make_agent, make_channel, say
+from tests.evaluation.measuring import measured
+from tests.factories import make_agent, make_channel, say, talk
 
 pytestmark = pytest.mark.django_db
 
@@ -141,3 +144,29 @@ def test_scores_are_filtered_by_what_people_look_for(root: Client) -> None:
     assert found("") == 2
     assert found("?run=nonsense") == 0
     assert found("?run=99999999999999999999") == 0
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_a_rule_that_holds_as_often_as_asked_is_not_the_weakest(
+    root: Client, propositions: PropositionFolder, repeats: int
+) -> None:
+    propositions.write(
+        "adherence/ada.yaml",
+        """
+        dimension: adherence
+        agent_id: ada
+        propositions:
+          - {id: often, claim: "{{agent_name}} often says ahoy", rule: {contains_any: [ahoy]}, of_ten: 6}
+          - {id: calm, claim: "{{agent_name}} is calm", rule: {contains_none: ["!"]}}
+        """,
+    )
+    ada = make_agent("ada")
+    talk(ada, [*["Ahoy."] * 6, *["Hello."] * 2, *["Hello!"] * 2])
+    run = measured(ada, dimensions=("adherence",), repeats=repeats).summary.run
+
+    weakest = summarize(run).dimensions["adherence"].weakest
+    page = plain(read(root, page_of(run)))
+
+    assert weakest is not None
+    assert (weakest.id, weakest.score) == ("calm", 7.2)
+    assert "in 6.0 of 10 messages; at least 6" in page

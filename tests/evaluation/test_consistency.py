@@ -150,7 +150,7 @@ DRY = [f"{n}, if memory serves; I would not swear to it, though, before lunch." 
     ("earlier", "others", "reason"),
     [
         (EARLIER[:9], (LOUD, DRY), "at least 10 earlier messages, there are 9"),
-        (EARLIER, (EARLIER, EARLIER), "cannot be told from those of 2 other agents"),
+        (EARLIER, (EARLIER, EARLIER), "cannot be distinguished from those of 2 other agents"),
         (EARLIER, (LOUD[:4], DRY[:4]), "here nobody has so many"),
         (EARLIER, (), "here nobody has so many"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from copy import copy
 from typing import Any
+from urllib.parse import quote
 
 from django.contrib import admin, messages
 from django.contrib.admin.options import IncorrectLookupParameters
@@ -30,14 +31,20 @@ from agents.kit.console.site import add_pages
 from agents.kit.models import SavedView
 from agents.kit.registry import tables
 
+UNREADABLE = "a filter has a value that it cannot read; set it again"
+
 
 def add_page(request: HttpRequest) -> HttpResponse:
-    """Save what the form says, and lead back to the list as it was; an error says why nothing was saved."""
+    """Save what the form says, and lead back to the list as it was; an error says why nothing was saved.
+
+    Where the list cannot read the filters, it leads to the list without any.
+    """
     form = request.POST
     list_admin = _admin_of(request, form.get("table", ""))
-    typed = form.get("query", "").replace("\x00", "")
+    list_url = list_admin.url("changelist")
     try:
-        query = _checked_query(request, list_admin, typed)
+        query = _checked_query(request, list_admin, form.get("query", ""))
+        list_url = f"{list_url}?{query}"
         view = save_view(
             user=user_of(request),
             table=list_admin.opts.label_lower,
@@ -47,9 +54,9 @@ def add_page(request: HttpRequest) -> HttpResponse:
         )
     except ValueError as problem:
         messages.error(request, f"The view was not saved: {problem}.")
-        return HttpResponseRedirect(list_admin.url("changelist"))
-    messages.success(request, format_html("The view {} is saved.", isolated(view.name)))
-    return _list_of(list_admin, view)
+    else:
+        messages.success(request, format_html("The view {} is saved.", isolated(view.name)))
+    return HttpResponseRedirect(list_url)
 
 
 def change_page(request: HttpRequest, pk: int) -> HttpResponse:
@@ -98,15 +105,17 @@ def _checked_query(request: HttpRequest, list_admin: Any, typed: str) -> str:
     Raises:
         ValueError: It is too long, or has a parameter that is no filter of the list, or a value that no filter can read.
     """
-    if len(typed) > LONGEST_QUERY:
-        raise ValueError(f"the filters have {len(typed):,} characters; allowed: at most {LONGEST_QUERY:,}")
     query = query_of(QueryDict(typed))
+    if quote("\x00") in query:  # PostgreSQL reads no such text
+        raise ValueError(UNREADABLE)
+    if len(query) > LONGEST_QUERY:
+        raise ValueError(f"the filters have {len(query):,} characters; allowed: at most {LONGEST_QUERY:,}")
     try:
         known = _parameters(_read_list(request, list_admin, query))
     except (IncorrectLookupParameters, SuspiciousOperation, ValueError):
         known = _parameters(_read_list(request, list_admin, ""))
         _refuse_unknown(query, known)
-        raise ValueError("a filter has a value that it cannot read; set it again") from None
+        raise ValueError(UNREADABLE) from None
     _refuse_unknown(query, known)
     return query
 

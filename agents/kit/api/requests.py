@@ -21,7 +21,6 @@ from django.conf import settings
 from django.core.cache import caches
 from django.core.cache.backends.base import BaseCache
 from django.db.models import QuerySet
-from django.utils import timezone
 from redis.exceptions import RedisError
 from rest_framework.authentication import TokenAuthentication
 from rest_framework.exceptions import APIException, AuthenticationFailed, ParseError, Throttled
@@ -33,6 +32,7 @@ from rest_framework.utils.json import strict_constant
 
 from agents.kit.files.json_input import keys_once
 from agents.kit.models import ApiToken
+from agents.kit.text.wording import time_text
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -299,10 +299,10 @@ class Tokens(TokenAuthentication):
             raise AuthenticationFailed(
                 "this token is not known; make one in the console under More › Access › API tokens."
             )
-        if token.is_expired:
-            ended = timezone.localtime(token.expires_at)
+        if token.expires_at is not None and token.is_expired:
+            ended = time_text(token.expires_at, zone=True)
             raise AuthenticationFailed(
-                f"this token expired on {ended:%Y-%m-%d %H:%M %Z}; make a new one in the console under More › Access › API tokens."
+                f"this token expired on {ended}; make a new one in the console under More › Access › API tokens."
             )
         return token.user, token
 

@@ -15,12 +15,12 @@ from typing import Any, Literal
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils import timezone
-from django.utils.dateformat import format as date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.kit.console import display
 from agents.kit.console.panels import table
+from agents.kit.text.wording import day_text, time_text
 
 COLOURS = 8  # --pl-chart-0 to --pl-chart-7; later lines repeat them, dashed
 MOST_ROWS = 200  # of a table; the newest
@@ -210,7 +210,7 @@ def _datasets(
 
 
 def _mean_points(means: Sequence[Mean]) -> list[dict[str, float | None]]:
-    """Return the points of a rolling mean; before one that starts anew the line has a gap."""
+    """Return the points of a rolling mean; before one that restarts the line has a gap."""
     points = []
     for mean in means:
         if mean.starts:
@@ -358,19 +358,12 @@ def intervals(rows: Sequence[Interval], *, label: str, left: str, right: str) ->
     return render_to_string("admin/intervals.html", context)
 
 
-def when(at: datetime) -> str:
-    """Return a time as ``7 Nov 2026, 14:30`` in the console's time zone."""
-    # strftime, because a chart has hundreds of times and Django's formatting takes 50 µs.
-    local = timezone.localtime(at)
-    return f"{local.day} {local:%b %Y, %H:%M}"
-
-
 def _point(line: Line, point: Point, shown: Callable[[float], str]) -> dict[str, Any]:
     """Return a point as `charts.js` takes it, with its hint, and its error and page where it has them."""
     drawn: dict[str, Any] = {
         "x": point.at.timestamp(),
         "y": point.value,
-        "text": f"{line.name}, {when(point.at)}: {_value_text(point, shown)}{point.note}",
+        "text": f"{line.name}, {time_text(point.at)}: {_value_text(point, shown)}{point.note}",
     }
     if point.error:
         drawn["error"] = point.error
@@ -393,13 +386,13 @@ def _days(first: datetime, last: datetime) -> list[tuple[float, str]]:
     times = [first, last]
     if last - first > timedelta(days=2):
         times.insert(1, first + (last - first) / 2)
-    return [(at.timestamp(), date_format(timezone.localtime(at), "j M Y")) for at in times]
+    return [(at.timestamp(), day_text(at)) for at in times]
 
 
 def _event(marker: Marker) -> dict[str, Any]:
     """Return the line of text below the chart that says what a marker is."""
     title = display.link(marker.url, marker.title) if marker.url else display.visible(marker.title)
-    text = format_html('<span class="pl-subtle">{}</span> {}', when(marker.at), title)
+    text = format_html('<span class="pl-subtle">{}</span> {}', time_text(marker.at), title)
     return {"colour": MARKER_COLOURS[marker.kind], "text": text}
 
 
@@ -419,7 +412,7 @@ def _table_rows(lines: Sequence[Line], shown: Callable[[float], str]) -> tuple[l
         rows.append(("baseline", *levels))
     for at in times[:MOST_ROWS]:
         cells = [_cell(points.get(at), shown) for points in points_by_time]
-        rows.append((when(at), *cells))
+        rows.append((time_text(at), *cells))
     return rows, max(0, len(times) - MOST_ROWS)
 
 

@@ -20,9 +20,10 @@ from django.contrib import admin
 from django.db.models import Model
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
-from django.utils.dateformat import format as date_format
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
+
+from agents.kit.text.wording import day_text, time_text
 
 Tone = Literal["good", "bad", "warning", "info", "accent", "plain"]
 
@@ -154,7 +155,7 @@ def moment(value: datetime | None) -> SafeString:
 
 def exact_moment(value: datetime) -> SafeString:
     """Return a time to the minute in the console's time zone, and how long ago it is: for the page of a row."""
-    full = date_format(timezone.localtime(value), "j M Y, H:i")
+    full = time_text(value)
     relative = _relative_time(value)
     text = full if relative in full else f"{full} ({relative})"  # beyond a week the relative time is the day itself
     return _time_element(value, text)
@@ -172,7 +173,7 @@ def _relative_time(value: datetime) -> str:
     if minutes >= 7 * MINUTES_OF_DAY:
         local = timezone.localtime(value)
         is_this_year = local.year == timezone.localtime().year
-        return date_format(local, "j M" if is_this_year else "j M Y")
+        return f"{local.day} {local:%b}" if is_this_year else day_text(local)
     if minutes < 60:
         amount = f"{minutes // 1:.0f} min"  # rounded down, as hours and days are
     elif minutes < 2 * MINUTES_OF_DAY:
@@ -184,14 +185,15 @@ def _relative_time(value: datetime) -> str:
 
 def _time_element(value: datetime, text: str) -> SafeString:
     """Return the HTML element of a time, whose title is the full time with its zone."""
-    full = timezone.localtime(value).strftime("%Y-%m-%d %H:%M:%S %Z")
+    local = timezone.localtime(value)
+    full = f"{day_text(local)}, {local:%H:%M:%S %Z}"
     element = '<time class="pl-time" datetime="{}" title="{}">{}</time>'
     return format_html(element, value.isoformat(), full, text)
 
 
 def day(value: date) -> SafeString:
     """Return a day as ``7 Nov 2026``."""
-    return format_html('<time class="pl-time" datetime="{}">{}</time>', value.isoformat(), date_format(value, "j M Y"))
+    return format_html('<time class="pl-time" datetime="{}">{}</time>', value.isoformat(), day_text(value))
 
 
 def column(label: str, value: Callable[[Any], object], *, ordering: str | None = None) -> Callable[[Any, Any], Any]:

@@ -22,10 +22,13 @@ from django.http import (
 from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 
+from agents.kit.console.filters import day_of
 from agents.kit.console.site import ReadOnlyAdmin, console_page, has_nul_character
 from agents.kit.registry import PORTION, Export, tables
 from agents.kit.text.tables import csv_lines, json_lines
+from agents.kit.text.wording import day_text, time_text
 
 logger = logging.getLogger(__name__)
 
@@ -178,7 +181,7 @@ def filters_in_effect(changelist: ChangeList) -> list[dict[str, str]]:
         if is_lookup_of_a_link:
             title = name.replace("__", " ").replace("_", " ").removesuffix(" exact")
             url = changelist.get_query_string(remove=[name])
-            in_effect.append({"title": title, "value": str(value), "url": url})
+            in_effect.append({"title": title, "value": _value_of_lookup(str(value)), "url": url})
     return in_effect
 
 
@@ -193,8 +196,19 @@ def _value_of_filter(spec: Any, changelist: ChangeList) -> str:
     return " ".join(shown)
 
 
+def _value_of_lookup(value: str) -> str:
+    """Return the value of a lookup as people write it: a time to the minute, anything else as it is."""
+    if "-" not in value:  # a number such as 20261107 is a key
+        return value
+    try:
+        moment = parse_datetime(value)
+    except ValueError:
+        return value
+    return time_text(moment) if moment is not None else value
+
+
 def _values_of_form(form: Any) -> list[str]:
-    """Return the values that the form of a filter was sent with: rows and choices by their names, days as ``from 2026-11-01``."""
+    """Return the values that the form of a filter was sent with: rows and choices by their names, days as ``from 1 Nov 2026``."""
     shown = []
     for name, field in form.fields.items():
         value = form.data.get(name)
@@ -202,7 +216,8 @@ def _values_of_form(form: Any) -> list[str]:
         if not value:
             continue
         if end in ("from", "to"):
-            shown.append(f"{end} {value}")
+            day = day_of(value)
+            shown.append(f"{end} {day_text(day) if day is not None else value}")
         elif hasattr(field, "queryset"):
             shown.append(str(field.queryset.filter(pk=value).first() or value))
         else:

@@ -467,8 +467,8 @@ def _decision_named(kind: ReviewKind, name: str) -> Decision | None:
 def _answer_form(request: HttpRequest, kinds: Mapping[str, ReviewKind], filters: Mapping[str, str]) -> HttpResponse:
     """Carry out what a form of the page asks for: assign, undo or decide. Return the address to go on at.
 
-    After a decision that is the next item, and so where the item is gone; after everything else, also a refusal, the same one. The user is
-    told what was not done.
+    After a decision that is the next item, and so where the item is gone; after everything else, also a refusal, the same one. The
+    page says what was not done.
     """
     form = request.POST
     key = form.get("key", "")[:300]

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from django.contrib.auth.models import AnonymousUser, User
 from django.db import transaction
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Case, Model, Q, QuerySet, Value, When
 from django.http import HttpRequest, QueryDict
 
 from agents.kit.models import SavedView
@@ -40,7 +40,7 @@ class ListViews:
     Attributes:
         table: Label of the model.
         query: What the list shows now, as it would be saved; empty: all rows in the usual order.
-        open: The view that is open, where the user may change it.
+        open: The view that is open, where the user may change it; of several the first.
     """
 
     table: str
@@ -60,18 +60,19 @@ def query_of(query: QueryDict) -> str:
 
 
 def views_of_list(request: HttpRequest, model: type[Model]) -> ListViews:
-    """Return the views of a list that the user sees, by name: their own and those that are shared. One query."""
+    """Return the views of a list that the user sees, by name: their own, then those that others share. One query."""
     user = request.user
     label = model._meta.label_lower
     query = query_of(request.GET)
     views = SavedView.objects.filter(Q(owner=user.pk) | Q(is_shared=True), table=label)
     links = []
     open_view = None
-    for view in views.select_related("owner").order_by("name", "pk")[:MOST_SHOWN]:
+    own_first = Case(When(owner=user.pk, then=Value(0)), default=Value(1))
+    for view in views.select_related("owner").order_by(own_first, "name", "pk")[:MOST_SHOWN]:
         is_open = view.query == query
         owner = "" if view.owner_id == user.pk else view.owner.get_username()
         links.append(ViewLink(view=view, is_open=is_open, owner=owner))
-        if is_open and may_change(user, view):
+        if is_open and open_view is None and may_change(user, view):
             open_view = view
     return ListViews(table=label, query=query, links=links, open=open_view, may_share=user.has_perm(SHARE))
 
@@ -91,12 +92,10 @@ def save_view(*, user: User, table: str, name: str, query: str, is_shared: bool)
     """Save a view of a list for a user; its query was checked.
 
     Raises:
-        ValueError: The name, the query or their number is not allowed.
+        ValueError: The name is not allowed, nothing is set, or the user has too many.
     """
     if not query:
         raise ValueError("nothing is filtered, searched or sorted: set something first")
-    if len(query) > LONGEST_QUERY:
-        raise ValueError(f"the filters have {len(query):,} characters; allowed: at most {LONGEST_QUERY:,}")
     with transaction.atomic():
         User.objects.select_for_update(no_key=True).get(pk=user.pk)  # two at once would pass the limit
         own = SavedView.objects.filter(owner=user, table=table)

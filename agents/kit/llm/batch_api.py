@@ -14,7 +14,7 @@ from agents.kit.llm.providers.base import Batches, BatchState, Entry, Route
 from agents.kit.llm.requests import Status
 
 SUBMIT_SECONDS = 120.0  # megabytes go up
-LOOK_SECONDS = 30.0
+CHECK_SECONDS = 30.0
 GRACE = 1.0  # seconds past the time allowed, in which the loop cancels what hangs
 RESULTS_AT_ONCE = 200
 
@@ -43,19 +43,19 @@ def submit_batch(route: Route, requests: Sequence[tuple[str, dict[str, Any]]]) -
     return _run_in_loop(route, lambda batches, client: batches.submit(client, requests), SUBMIT_SECONDS)
 
 
-def look(route: Route, batch_id: str) -> BatchState:
+def check_batch(route: Route, batch_id: str) -> BatchState:
     """Return how far a batch is; `BatchProblem` where the server does not say."""
-    return _run_in_loop(route, lambda batches, client: batches.look(client, batch_id), LOOK_SECONDS)
+    return _run_in_loop(route, lambda batches, client: batches.check(client, batch_id), CHECK_SECONDS)
 
 
 def cancel(route: Route, batch_id: str) -> None:
     """Ask the server to stop; what was answered until then is in the results. `BatchProblem`: for example, the batch has ended."""
-    _run_in_loop(route, lambda batches, client: batches.cancel(client, batch_id), LOOK_SECONDS)
+    _run_in_loop(route, lambda batches, client: batches.cancel(client, batch_id), CHECK_SECONDS)
 
 
 def since(route: Route, begin: datetime) -> list[BatchState]:
     """Return the batches made since then, oldest first; `BatchProblem` where the server does not say."""
-    return _run_in_loop(route, lambda batches, client: batches.since(client, begin), LOOK_SECONDS)
+    return _run_in_loop(route, lambda batches, client: batches.since(client, begin), CHECK_SECONDS)
 
 
 def results(route: Route, batch_id: str) -> Iterator[list[Entry]]:
@@ -65,7 +65,7 @@ def results(route: Route, batch_id: str) -> Iterator[list[Entry]]:
         BatchProblem: They cannot be had, or stopped coming; what was yielded holds.
     """
     entries: AsyncIterator[Entry] = _run_in_loop(
-        route, lambda batches, client: batches.results(client, batch_id), LOOK_SECONDS
+        route, lambda batches, client: batches.results(client, batch_id), CHECK_SECONDS
     )
 
     async def next_portion(_: Batches, __: Any) -> list[Entry]:
@@ -77,7 +77,7 @@ def results(route: Route, batch_id: str) -> Iterator[list[Entry]]:
                 break
         return portion
 
-    while portion := _run_in_loop(route, next_portion, LOOK_SECONDS):
+    while portion := _run_in_loop(route, next_portion, CHECK_SECONDS):
         yield portion
 
 

@@ -271,8 +271,8 @@ async def _on_response(response: httpx2.Response) -> None:
 
 def _request_id(response: httpx2.Response, provider: RemoteProvider) -> str:
     for name in provider.request_id_headers:
-        if found := response.headers.get(name):
-            return str(found)
+        if request_id := response.headers.get(name):
+            return str(request_id)
     return ""
 
 

@@ -21,7 +21,7 @@ from agents.kit.llm.loop import background
 from agents.kit.llm.providers import LocalProvider
 from agents.kit.llm.providers.base import Route
 from agents.kit.llm.requests import ROLES, Exchange, LLMRequest, Reply, Role, Status, Usage, request_digest
-from agents.kit.running import LOOK, check_stop
+from agents.kit.running import POLL_SECONDS, check_stop
 
 logger = logging.getLogger(__name__)
 
@@ -231,7 +231,7 @@ _handed_over_by_process = _HandedOver()
 def _wait_for_all(futures: Collection[Future], seconds: float) -> None:
     """Wait for all of the futures, at most so long, with an eye on the stop flag."""
     end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0 and concurrent.futures.wait(futures, min(left, LOOK)).not_done:
+    while (left := end - time.monotonic()) > 0 and concurrent.futures.wait(futures, min(left, POLL_SECONDS)).not_done:
         check_stop()
 
 
@@ -240,7 +240,7 @@ def _next_arrived(finished: queue.SimpleQueue[Future]) -> Future:
     while True:
         check_stop()
         with suppress(queue.Empty):
-            return finished.get(timeout=LOOK)
+            return finished.get(timeout=POLL_SECONDS)
 
 
 def _check_deadline(deadline: float) -> None:

@@ -334,7 +334,7 @@ class Leasable(models.Model):
     def finish(self, *, owner: str, status: str, error: str = "", **fields: Any) -> bool:
         """End the work in `status`, storing `fields`, if `owner` still holds it; return whether it did. Then this object is read again.
 
-        The lease ends. The count of lost workers begins anew, as this one was not lost. Only final statuses have a time of their end.
+        The lease ends. The count of lost workers begins again, as this one was not lost. Only final statuses have a time of their end.
         """
         mine = type(self)._default_manager.filter(pk=self.pk, status=self.Status.RUNNING, lease_owner=owner)
         ended = {

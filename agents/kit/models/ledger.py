@@ -10,6 +10,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from agents.kit.models.lease import Leasable
+from agents.kit.text.wording import day_text
 
 
 class LLMCall(models.Model):
@@ -125,7 +126,7 @@ class ModelPrice(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.model} from {self.effective_from}"
+        return f"{self.model} from {day_text(self.effective_from)}"
 
 
 class LedgerHour(models.Model):

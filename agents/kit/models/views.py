@@ -1,4 +1,4 @@
-"""Saved views: a list of the console as somebody filtered, searched and sorted it, under a name."""
+"""Saved views: a list of the console as a person filtered, searched and sorted it, under a name."""
 
 from __future__ import annotations
 

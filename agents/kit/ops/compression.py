@@ -8,7 +8,7 @@ from django.middleware.gzip import GZipMiddleware
 
 
 class CompressPages(GZipMiddleware):
-    """Django's, for HTML alone: it adds random bytes against BREACH, and CSRF tokens are masked anew in each page.
+    """Django's, for HTML alone: it adds random bytes against BREACH, and CSRF tokens are masked again in each page.
 
     JSON keeps its strong ETags, which compressing would weaken, and files and streams are sent as they come.
     """

@@ -76,8 +76,8 @@ ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None] 
 def discreet_traceback(error: BaseException) -> str:
     """Return where an exception was raised and of which kind it is, through all its causes, the first one first."""
     parts = [
-        f"{''.join(traceback.format_tb(one.__traceback__))}{type(one).__qualname__}: {spoken(one)}"
-        for one in causes(error)
+        f"{''.join(traceback.format_tb(cause.__traceback__))}{type(cause).__qualname__}: {spoken(cause)}"
+        for cause in causes(error)
     ]
     return "\n\nwhich led to:\n\n".join(reversed(parts))
 
@@ -195,6 +195,6 @@ def scrub_transaction(sent: Event, hint: Hint) -> Event:
 def _sentences(error: BaseException | None) -> dict[str, str]:
     """Return for each kind of exception in the chain what it may say (see `spoken`); of two of a kind, the outer one's."""
     sentences: dict[str, str] = {}
-    for one in causes(error):
-        sentences.setdefault(type(one).__name__, spoken(one))
+    for cause in causes(error):
+        sentences.setdefault(type(cause).__name__, spoken(cause))
     return sentences

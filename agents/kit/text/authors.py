@@ -128,7 +128,7 @@ def learn_voice(own: Sequence[str], others: Sequence[Sequence[str]]) -> Voice | 
         others: Messages of each other author, at least two of each.
 
     Returns:
-        None where the author's messages cannot be told from the others' by it.
+        None where the author's messages cannot be distinguished from the others' by it.
     """
     wording = _Wording.of_messages(own, others)
     style = _Style.of_messages(own, others)

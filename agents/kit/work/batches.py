@@ -141,7 +141,7 @@ def submit_batch(
     """
     questions, token = outgoing.questions, secrets.token_hex(8)
     outgoing.questions, outgoing.bytes = [], 0
-    # The custom ids, by which the answers are told apart, and the batch from other ones.
+    # The custom ids, by which the answers, and the batches, are distinguished.
     names = [f"pl-{token}-{number}" for number in range(1, len(questions) + 1)]
     if not allowed():
         return None
@@ -266,7 +266,7 @@ def _look_at(batch: LLMBatch, owner: str) -> None:
         return
     _cancel_if_requested(batch, destination)
     try:
-        seen = batch_api.look(destination, batch.batch_id)
+        seen = batch_api.check_batch(destination, batch.batch_id)
     except BatchProblem as problem:
         if problem.http_status != 404:
             raise
@@ -322,7 +322,7 @@ def _find_by_time_and_size(batch: LLMBatch, destination: Route, owner: str) -> N
     """
     known = set(LLMBatch.objects.exclude(batch_id="").values_list("batch_id", flat=True)) | set(batch.not_ours)
     listed = batch_api.since(destination, batch.created_at - CLOCKS_DIFFER)
-    # Batches of one size are not told apart here: the custom ids of the results do that, see `_store_results`.
+    # Batches of one size are not distinguished here: the custom ids of the results do that, see `_store_results`.
     ours = next((seen for seen in listed if seen.size == batch.requests and seen.id not in known), None)
     if ours is None:
         _give_up(batch, owner, Result.LOST, "it never reached the server")

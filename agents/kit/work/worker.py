@@ -26,7 +26,7 @@ from agents.kit.llm.ledger import write_delayed_rows
 from agents.kit.llm.loop import slots
 from agents.kit.models import WorkerHeartbeat
 from agents.kit.models.lease import owner_name
-from agents.kit.running import LOOK, Stop, Stopped, is_outage, patient, stopping_with
+from agents.kit.running import POLL_SECONDS, Stop, Stopped, is_outage, patient, stopping_with
 from agents.kit.work.queues import Group, WorkQueue, release_lost_leases, run_due_chores, work_models
 
 LOOK_FOR_CHORES = 10.0  # seconds between two looks
@@ -142,7 +142,7 @@ class Worker:
         """Sleep until `stop` is set, at most so long."""
         end = time.monotonic() + seconds
         while not self.stop.requested and (left := end - time.monotonic()) > 0:
-            time.sleep(min(LOOK, left))
+            time.sleep(min(POLL_SECONDS, left))
 
     def beat(self, *, at_once: bool = False, stopped: bool = False) -> None:
         """Write the heartbeat if the last one is BEAT_EVERY seconds old; a new worker also deletes the rows of those long silent.
@@ -252,9 +252,9 @@ def alive() -> QuerySet[WorkerHeartbeat]:
     now = timezone.now()
     is_alive = Q(seen_at__gte=now - silence_allowed())
     for model in work_models():
-        held = model._default_manager.filter(status=model.Status.RUNNING, lease_expires_at__gte=now)
+        leased = model._default_manager.filter(status=model.Status.RUNNING, lease_expires_at__gte=now)
         by_a_thread = Q(lease_owner__startswith=Concat(OuterRef("name"), Value("/")))
-        is_alive |= Q(Exists(held.filter(by_a_thread | Q(lease_owner=OuterRef("name")))))
+        is_alive |= Q(Exists(leased.filter(by_a_thread | Q(lease_owner=OuterRef("name")))))
     return WorkerHeartbeat.objects.filter(is_alive, stopped_at=None)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from rich.table import Table
 
 from agents.kit.commands import CodedCommand, console_for_bars, console_on, unusable, wrong
 from agents.kit.files.source import FileError
+from agents.kit.text.wording import time_text
 from agents.transcripts.importer import DAY_FIRST, MONTH_FIRST, ImportReport, ReadOptions, import_transcript
 from agents.transcripts.readers import FORMATS
 from agents.transcripts.records import NotThere, OptionError
@@ -107,7 +109,9 @@ class Command(CodedCommand):
         console.print(f"{report.format}: read {report.read}, {verb} {report.imported} into {names or 'no channel'}; "
                       f"{report.duplicates} were there already.")  # fmt: skip
         if report.first_sent_at:
-            console.print(f"sent: {report.first_sent_at} to {report.last_sent_at}")
+            first = datetime.fromisoformat(report.first_sent_at)
+            last = datetime.fromisoformat(report.last_sent_at)
+            console.print(f"sent: {time_text(first)} to {time_text(last, zone=True)}")
         for reason, count in report.skipped_by_reason.items():
             console.print(f"skipped: {count} × {reason}")
         notes = {

@@ -97,4 +97,4 @@ class Command(BaseCommand):
         if run.status == Run.Status.RUNNING:
             return f"Waiting: turn {run.pk} is held by {run.lease_owner}."
         other = Run.objects.filter(agent=run.agent, status=Run.Status.RUNNING).first()
-        return f"Waiting: {run.agent.slug} is taking another turn{f' ({other.pk})' if other else ''}."
+        return f"Waiting: {run.agent} is taking another turn{f' ({other.pk})' if other else ''}."

@@ -207,7 +207,7 @@ def _carry_out(job: Import, owner: str) -> dict[str, Any] | None:
     """Import or undo a leased job, and delete its file.
 
     Returns:
-        None when its end is stored; the columns of a failure that the user can mend, for which the file stays.
+        None when its end is stored; the columns of a failure that the user can repair, for which the file stays.
 
     Raises:
         LeaseLost: Another worker has it, or it was cancelled.

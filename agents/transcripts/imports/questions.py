@@ -17,6 +17,7 @@ from zoneinfo import available_timezones
 
 from django.utils import timezone
 
+from agents.kit.text.wording import time_text
 from agents.models import Agent, Import
 from agents.transcripts.importer import DAY_FIRST, MONTH_FIRST, ReadOptions
 from agents.transcripts.readers.csv_table import column_map, tag_key, usual_tag
@@ -180,7 +181,7 @@ def _about_speakers(job: Import, options: ReadOptions) -> list[Question]:
         help="Its messages can be measured. Choose several if several speakers are agents of yours, none if nobody is.",
         several=True,
         folded=folded,
-        folded_as=f"{total:,} customers" if likely else f"{total:,} more speakers",
+        folded_as=f"{total:,} more speakers",
     )
     if who.is_open:
         return [who]
@@ -401,5 +402,5 @@ def _zone_question(contents: Mapping[str, Any], options: ReadOptions) -> Questio
         chosen=[options.time_zone or default],
         is_open=not options.time_zone,
         is_list=True,
-        help=f"They do not say it, for example {first:%Y-%m-%d %H:%M}.",
+        help=f"They do not say it, for example {time_text(first)}.",
     )

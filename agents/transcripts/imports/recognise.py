@@ -68,8 +68,11 @@ def is_persona(upload: File[bytes]) -> bool:
 
 
 def _holds_persona(source: Source) -> bool:
-    """Return whether the first object of a JSON file is a persona, or has some."""
-    first: Any = next(json_values(source), (0, None))[1]
+    """Return whether the first object of a JSON file is a persona, or has some; not where it is no JSON."""
+    try:
+        first: Any = next(json_values(source), (0, None))[1]
+    except FileError:
+        return False
     if not isinstance(first, dict):
         return False
     return is_card(first) or is_tinytroupe(first) or bool(PERSONA_KEYS & set(first))

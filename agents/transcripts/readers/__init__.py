@@ -112,7 +112,7 @@ class NotRecognised(FileError):
 
 
 def detect(source: Source) -> str:
-    """Return the name of the format, by the file's first bytes and lines, not by its name; only CSV may be told by its ending at last.
+    """Return the name of the format, by the file's first bytes and lines, not by its name; only CSV may at last be known by its ending.
 
     Raises:
         NotRecognised: It is not recognised.

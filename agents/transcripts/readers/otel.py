@@ -130,8 +130,8 @@ def _sides(attributes: Mapping[str, Any], events: Sequence[Row]) -> BothSides:
         match = _MESSAGE_EVENT.fullmatch(event.name("name"))
         if match is None:
             continue
-        held = _attributes(event)
-        message = held.get("message", held.get("gen_ai.event.content", held))
+        of_event = _attributes(event)
+        message = of_event.get("message", of_event.get("gen_ai.event.content", of_event))
         role = match["role"] or ASSISTANT
         if isinstance(message, dict):
             message = {"role": role, **message}

@@ -2,7 +2,7 @@
 
 A run is a conversation whose channel is tagged with its ``task`` and with ``passed`` (``yes`` or ``no``; absent where the file does
 not say); its topic is what the simulated user was instructed, where the file has it. The simulated user has the role ``user``, so
-``--map user=SLUG`` measures it.
+``--map user=SLUG`` measures it. A run without an id is named after its file: those of two files are different runs.
 
 Read: `Results` and `SimulationRun` of https://github.com/sierra-research/tau2-bench (src/tau2/data_model/simulation.py), `EvalSetResult` of
 https://github.com/google/adk-python (src/google/adk/evaluation/eval_result.py), and the events and `ScenarioResult` of
@@ -47,7 +47,9 @@ def read_tau2(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
         runs = results.list("simulations") if results.has("simulations") else [results.value]
         for entry in runs:
             number += 1
-            yield from _tau2_run(results.child(entry, f"run {number}"), number, instructions)
+            run = results.child(entry, f"run {number}")
+            own_name = _name_of_run(source, run.name("task_id"), number)
+            yield from _tau2_run(run, number, run.name("id") or own_name, instructions)
     if not number:
         raise FileError(source.name, 0, "the file holds no run")
 
@@ -76,10 +78,9 @@ def _texts_in(scenario: Mapping[str, Any]) -> Iterator[str]:
             yield from _texts_in({key: text for key, text in value.items() if isinstance(text, str)})
 
 
-def _tau2_run(run: Row, number: int, instructions: Mapping[str, str]) -> Iterator[Record]:
-    """Yield the channel and the messages of a run; `number`, from 1, names one without an id."""
+def _tau2_run(run: Row, number: int, channel: str, instructions: Mapping[str, str]) -> Iterator[Record]:
+    """Yield the channel and the messages of a run; `number` is its place in the file, from 1."""
     task = run.name("task_id")
-    channel = run.name("id") or f"{task or 'run'}-{run.name('trial') or number}"
     reward = run.object("reward_info").get("reward")
     passed = None
     if isinstance(reward, int | float) and not isinstance(reward, bool):
@@ -110,15 +111,15 @@ def read_adk(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
         results = given.child(_in_snake_case(given.value), given.what)
         for entry in results.list("eval_case_results"):
             number += 1
-            yield from _adk_case(results.child(entry, f"case {number}"), number)
+            yield from _adk_case(results.child(entry, f"case {number}"), number, source)
     if not number:
         raise FileError(source.name, 0, "the file holds no case")
 
 
-def _adk_case(case: Row, number: int) -> Iterator[Record]:
+def _adk_case(case: Row, number: int, source: Source) -> Iterator[Record]:
     """Yield the channel and the messages of a case."""
     values = Row(_in_snake_case(case.value), path=case.path, line=case.line, what=case.what)
-    channel = values.name("session_id") or f"case-{number}"
+    channel = values.name("session_id") or _name_of_run(source, values.name("eval_id"), number)
     passed = _ADK_PASSED.get(values.name("final_eval_status"))
     yield _channel_of_run(channel, values.name("eval_id"), passed, case.line)
     session = values.child(_in_snake_case(values.object("session_details")), "the session")
@@ -191,7 +192,8 @@ def read_scenario(source: Source, columns: Mapping[str, str]) -> Iterator[Record
         row = Row(value, path=source.name, line=line, what="a run of Scenario")
         for entry in row.list("runs") if row.has("runs") else [row.value]:
             part = row.child(entry, "a run")
-            name = part.name("scenarioRunId") or part.name("test_name") or f"run-{len(runs) + 1}"
+            own_name = _name_of_run(source, part.name("test_name"), len(runs) + 1)
+            name = part.name("scenarioRunId") or own_name
             known = runs.setdefault(name, {"line": line})
             known.update({key: entry[key] for key in entry if entry[key] is not None})
     if not any("messages" in run for run in runs.values()):
@@ -218,6 +220,11 @@ def _scenario_passed(run: Row) -> bool | None:
 
 
 # -- all of them
+def _name_of_run(source: Source, task: str, number: int) -> str:
+    """Return the name of a run that has no id of its own: by its file, its task and its place in the file."""
+    return "-".join(part for part in (source.stem, task, str(number)) if part)
+
+
 def _channel_of_run(channel: str, task: str, passed: bool | None, line: int, instructions: str = "") -> ChannelInfo:
     """Return the channel of a run with its tags, and what its user was instructed as its topic."""
     tags = {}
@@ -255,4 +262,4 @@ def _message(row: Row, channel: str, number: int) -> Record:
 
 def _in_snake_case(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object with its own keys written as ``eval_id``."""
-    return {re.sub(r"(?<=[a-z])([A-Z])", lambda found: f"_{found[1].lower()}", key): values[key] for key in values}
+    return {re.sub(r"(?<=[a-z])([A-Z])", lambda match: f"_{match[1].lower()}", key): values[key] for key in values}

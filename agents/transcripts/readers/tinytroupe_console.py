@@ -157,7 +157,7 @@ class _Sessions:
     Attributes:
         all: The sessions; the last is the current one.
         waiting: Stimuli of the person whose session is not known yet.
-        stepping: A step of an environment is being printed: what follows belongs to the current session, whoever acts.
+        stepping: A step of an environment is being printed: what follows belongs to the current session, no matter who acts.
     """
 
     def __init__(self) -> None:

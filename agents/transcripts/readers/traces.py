@@ -312,26 +312,26 @@ def _new_messages(call: Call, said: list[Said], instructions: set[tuple[str, str
     """
     spoken: list[PlacedItem] = []
     answered_state = _answered_state(call)
-    for placed in _placed_items(call):
-        item = placed.item
+    for numbered in _placed_items(call):
+        item = numbered.item
         if item.skip or not item.text.strip():
             yield Skipped(item.skip or "empty message", call.line)
-        elif not placed.is_answer and item.text in answered_state:
+        elif not numbered.is_answer and item.text in answered_state:
             yield Skipped("sent again", call.line)
         elif item.role not in SYSTEM_ROLES:
-            spoken.append(placed)
+            spoken.append(numbered)
         elif (call.conversation, item.text) in instructions:
             yield Skipped("sent again", call.line)
         else:
             instructions.add((call.conversation, item.text))
-            yield _message(call, placed, "system")
+            yield _message(call, numbered, "system")
     known = _count_known(call, spoken, said)
     for _ in range(known):
         yield Skipped("sent again", call.line)
-    for placed in spoken[known:]:
-        speaker = _speaker_of(call, placed.item)
-        said.append(Said(speaker, placed.item.text))
-        yield _message(call, placed, speaker)
+    for numbered in spoken[known:]:
+        speaker = _speaker_of(call, numbered.item)
+        said.append(Said(speaker, numbered.item.text))
+        yield _message(call, numbered, speaker)
 
 
 def _placed_items(call: Call) -> list[PlacedItem]:
@@ -415,13 +415,13 @@ def _count_known(call: Call, spoken: Sequence[PlacedItem], said: Sequence[Said])
         said: What was said in its conversation before, by any speaker.
     """
     if call.is_model:
-        spoken = [placed for placed in spoken if not placed.is_answer]
+        spoken = [numbered for numbered in spoken if not numbered.is_answer]
     texts_so_far = {text.strip() for _, text in said}
     first_new = 0
-    for number, placed in enumerate(spoken, 1):
-        if placed.item.role == ASSISTANT and placed.item.text.strip() in texts_so_far:
+    for number, numbered in enumerate(spoken, 1):
+        if numbered.item.role == ASSISTANT and numbered.item.text.strip() in texts_so_far:
             first_new = number
-    rest = [placed.item for placed in spoken[first_new:]]
+    rest = [numbered.item for numbered in spoken[first_new:]]
     for length in range(min(len(rest), len(said), MOST_OVERLAP), 0, -1):  # the longest overlap counts
         if _are_the_same(rest[:length], said[-length:], agent=call.agent or ASSISTANT):
             return first_new + length
@@ -437,18 +437,18 @@ def _are_the_same(items: Sequence[Item], said: Sequence[Said], *, agent: str) ->
     return True
 
 
-def _message(call: Call, placed: PlacedItem, speaker: str) -> SourceMessage:
+def _message(call: Call, numbered: PlacedItem, speaker: str) -> SourceMessage:
     """Return a message of a call: sent when the call began, an answer when it ended. Answers of a known model are tagged with its name."""
-    item = placed.item
-    is_answer_of_model = placed.is_answer and item.role == ASSISTANT and bool(call.model)
+    item = numbered.item
+    is_answer_of_model = numbered.is_answer and item.role == ASSISTANT and bool(call.model)
     return SourceMessage(
         speaker=speaker,
         role=item.role,
         kind="system" if item.role in SYSTEM_ROLES else "named",
         text=item.text,
         line=call.line,
-        source_id=f"{call.id}:{placed.number}" if call.id else "",
-        sent_at=(call.ended or call.started) if placed.is_answer else call.started,
+        source_id=f"{call.id}:{numbered.number}" if call.id else "",
+        sent_at=(call.ended or call.started) if numbered.is_answer else call.started,
         channel=call.conversation,
         tags={"model": call.model} if is_answer_of_model else {},
     )

@@ -18,9 +18,9 @@ from agents.kit.console.panels import table
 from agents.kit.console.site import extend
 from correction.behavior.admin.lines import DECIDING, change, effect_badge, person_url, status_badge
 from correction.behavior.models import BehaviorEffect, BehaviorRequest
-from correction.behavior.scope import requests_of, user_key
+from correction.behavior.scope import BY_NAME, requests_of, user_key
 
-MOST_REQUESTS = 100  # on the page of a person, newest first
+MOST_REQUESTS = 50  # on the page of a person, newest first
 HEADS = ("Time", "Agent", "Change", "Status", "Effect", "")
 
 
@@ -42,6 +42,7 @@ def person_context(request: HttpRequest, person: str) -> dict[str, Any]:
     name = next((row.message.author_name for row in rows if row.message is not None), "a person")
     return {
         "name": name,
+        "is_known_by_name": person.startswith(BY_NAME),
         "table": table(HEADS, cells, label="Requests"),
         "is_cut": is_cut,
         "most": MOST_REQUESTS,

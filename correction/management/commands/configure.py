@@ -52,7 +52,7 @@ class Command(BaseCommand):
             raise wrong(error) from None
 
     def _answer(self, options: dict[str, Any]) -> None:
-        """Change what was asked for, if anything, and print what changed, or else every setting in effect; then what has no effect.
+        """Change the settings that are named, and print what changed, or else every setting in effect; then what has no effect.
 
         With ``--json`` the configuration in effect alone.
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agents.kit.commands import BaseCommand, Cell, console_on, print_table, unusable, wrong
+from agents.kit.text.wording import time_text
 from agents.models.conversations import UnknownAgent, find_agent
 from correction.costs import ALLOWED_WINDOWS, GROUPINGS, CostRow, CostSummary, CostSums, get_cost_summary, groupings
 
@@ -46,7 +47,7 @@ class Command(BaseCommand):
 def cost_tables(summary: CostSummary, out: Any) -> None:
     """Print the sums, a table per grouping that has rows, and a note where calls have no price."""
     whose = summary.agent or "all agents"
-    since = f"since {summary.since:%Y-%m-%d %H:%M} UTC" if summary.since else "of all time"
+    since = f"since {time_text(summary.since, zone=True)}" if summary.since else "of all time"
     total = _sums(summary.total)
     out.write(f"Model calls for {whose} {since}: {total}; correction alone: {_sums(summary.correction)}.\n")
     for grouping, costs in summary.by.items():

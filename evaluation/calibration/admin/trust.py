@@ -54,20 +54,20 @@ def passport_badges(judge: str, procedure: str, dimensions: Sequence[str]) -> di
     return badges
 
 
-def trust(found: Sequence[Passport], user: Any) -> SafeString:
+def trust(passports: Sequence[Passport], user: Any) -> SafeString:
     """Show passports in lines beneath verdicts, with links to the judges' pages; empty without any."""
-    lines = [(display.visible(line),) for line in passport_lines(found)]
+    lines = [(display.visible(line),) for line in passport_lines(passports)]
     if not lines:
         return SafeString("")
     if may_see(user):
-        links = [(display.link(judge_url(passport), f"Judge in {passport.dimension}"),) for passport in found]
+        links = [(display.link(judge_url(passport), f"Judge in {passport.dimension}"),) for passport in passports]
         lines.append((format_html_join(" · ", "{}", links),))
     return format_html_join("", '<p class="pl-subtle" dir="auto">{}</p>', lines)
 
 
-def not_usable(found: Sequence[Passport]) -> SafeString:
-    """Show which judge is surely not usable, as the first line of a verdict; empty where none is."""
-    line = not_usable_line(found)
+def not_usable(passports: Sequence[Passport]) -> SafeString:
+    """Show which judge is not usable, as the first line of a verdict; empty where none is."""
+    line = not_usable_line(passports)
     if not line:
         return SafeString("")
     return format_html('<p class="pl-reason" role="alert" dir="auto">{}</p>', display.visible(line))

@@ -44,7 +44,7 @@ class Migration(FirstMigration):
                 ('items', models.PositiveIntegerField(default=0, help_text='judgements that have such a label')),
                 ('annotators', models.PositiveIntegerField(default=0)),
                 ('figures', models.JSONField(blank=True, default=dict, help_text='all figures with their intervals')),
-                ('swap_test', models.JSONField(blank=True, default=dict, help_text="how well it told agents' own words from those of others; empty = not checked")),
+                ('swap_test', models.JSONField(blank=True, default=dict, help_text="how well it distinguished agents' own words from those of others; empty = not checked")),
                 ('order_test', models.JSONField(blank=True, default=dict, help_text='what the order of propositions in a call does to their scores; empty = not checked')),
                 ('observed', models.JSONField(blank=True, default=dict, help_text='what its newest evaluations show: coverage, spread between repeats')),
                 ('identity', models.JSONField(blank=True, default=dict, help_text='endpoint, served model and prompt digest of its newest scores; empty = not known')),
@@ -90,7 +90,7 @@ class Migration(FirstMigration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('annotator', models.CharField(help_text='username, or the name a file gives', max_length=150)),
-                ('value', models.PositiveSmallIntegerField(blank=True, help_text="0 to 9 for the claim as written, as the judge's raw score; empty = cannot be told from what is shown", null=True, validators=[django.core.validators.MinValueValidator(0), django.core.validators.MaxValueValidator(9)])),
+                ('value', models.PositiveSmallIntegerField(blank=True, help_text="0 to 9 for the claim as written, as the judge's raw score; empty = cannot be scored from what is shown", null=True, validators=[django.core.validators.MinValueValidator(0), django.core.validators.MaxValueValidator(9)])),
                 ('note', models.TextField(blank=True, default='')),
                 ('blind', models.BooleanField(default=True, help_text="given before the judge's score was shown; a label changed afterwards is in no figure")),
                 ('withdrawn', models.BooleanField(default=False, help_text='taken back by its annotator, to be given again; counts as no label meanwhile')),

@@ -17,7 +17,7 @@ from agents.kit.alerting import alert_url
 from agents.kit.console import display
 from agents.kit.console.forms import report_done
 from agents.kit.console.site import ReadOnlyAdmin
-from evaluation.admin.display import evaluation_link, judged_by, meter
+from evaluation.admin.display import judged_by, meter
 from evaluation.calibration.admin.trust import not_usable, trust
 from evaluation.calibration.passport import passports
 from evaluation.change.admin.drift import dimension_chart
@@ -47,7 +47,10 @@ def evidence_of_fall(request: HttpRequest, fall: DriftAlert) -> SafeString:
     drift = None
     if run is not None:
         drift = drift_at(run, fall.dimension, quotes=request.user.has_perm("agents.view_message"))
-    context = {"shown": change_card(drift) if drift is not None else None}
+    context = {
+        "shown": change_card(drift) if drift is not None else None,
+        "later_than": fall.evaluation_run_id if run is not None and run.pk != fall.evaluation_run_id else None,
+    }
     return SafeString(render_to_string("admin/change/drift/evidence.html", context))
 
 
@@ -84,12 +87,11 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
         panels = super().get_panels(request, obj)
         judged = Judged(judge=obj.judge, procedure=obj.procedure)
         chart = dimension_chart(request, obj.agent, obj.dimension, judged)
-        found = passports(obj.judge, obj.procedure, [obj.dimension], agent=obj.agent.slug)
+        judge_passports = passports(obj.judge, obj.procedure, [obj.dimension], agent=obj.agent.slug)
         context: dict[str, Any] = {
             "evidence": evidence_of_fall(request, obj),
-            "evaluation": evaluation_link(obj.evaluation_run_id),
-            "not_usable": not_usable(found),
-            "trust": trust(found, request.user),
+            "not_usable": not_usable(judge_passports),
+            "trust": trust(judge_passports, request.user),
             "changed": display.link(
                 f"{display.page_url(obj.agent)}#change", f"what changed in {obj.agent.display_name}, and what to do"
             ),

@@ -332,7 +332,7 @@ def _comparison_context(request: HttpRequest, form: CompareForm, pair: ComparedP
     listed = changed if form.cleaned_data["changed"] else scored
     may_read = request.user.has_perm(READ_MESSAGES)
     dimensions = [change.dimension for change in comparison.dimensions]
-    found = passports(comparison.judge, comparison.procedure, dimensions, agent=comparison.target)
+    judge_passports = passports(comparison.judge, comparison.procedure, dimensions, agent=comparison.target)
     one_sided_findings = _one_sided_findings(comparison)
     shown = [*comparison.shown, *one_sided_findings[:MOST_PAIRS]]
     findings = [_shown_context(finding, pair, may_read=may_read) for finding in shown]
@@ -346,8 +346,8 @@ def _comparison_context(request: HttpRequest, form: CompareForm, pair: ComparedP
         "missing_data": [(dimension_badge(name), line) for name, line in comparison.missing.items()],
         "judge": judged_by(Judged(judge=comparison.judge, procedure=comparison.procedure)),
         "heuristic": is_heuristic(comparison.judge),
-        "not_usable": not_usable(found),
-        "trust": trust(found, request.user),
+        "not_usable": not_usable(judge_passports),
+        "trust": trust(judge_passports, request.user),
         "sides": [_side_context("A", pair.baseline), _side_context("B", pair.candidate)],
         "dimensions": table(
             ("Dimension", *CHANGE_HEADINGS),

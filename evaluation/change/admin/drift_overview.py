@@ -88,8 +88,8 @@ def _steps_of(request: HttpRequest, drifts: Sequence[AgentDrift]) -> dict[int, l
     for drift in drifts:
         steps[drift.agent.pk] = [*_reading_steps(request, drift), *_measuring_steps(request, drift)]
     for finder in _step_finders:
-        for agent, found in finder(request, drifts).items():
-            steps[agent] += found
+        for agent, further in finder(request, drifts).items():
+            steps[agent] += further
     return steps
 
 
@@ -326,7 +326,7 @@ def _overview_context(request: HttpRequest, form: OverviewForm) -> dict[str, Any
         stop=page * CARDS_PER_PAGE,
         quotes=request.user.has_perm("agents.view_message"),
     )
-    found = passports_of_drifts(judged, overview.drifts)
+    judge_passports = passports_of_drifts(judged, overview.drifts)
     states = []
     for state, (tone, hint) in STATES.items():
         if state in overview.states:
@@ -334,8 +334,8 @@ def _overview_context(request: HttpRequest, form: OverviewForm) -> dict[str, Any
     return {
         "judge": judged_by(judged) if judged else "",
         "heuristic": judged is not None and is_heuristic(judged.judge),
-        "not_usable": not_usable(found),
-        "trust": trust(found, request.user),
+        "not_usable": not_usable(judge_passports),
+        "trust": trust(judge_passports, request.user),
         "judge_changed": judge_notices([judged.judge]) if judged is not None else "",
         "cards": drift_cards(request, overview.drifts),
         "states": states,
@@ -373,15 +373,15 @@ def change_panel(request: HttpRequest, agent: Agent) -> SafeString:
     """Return the agent's card with every proposition, by the judge that comes first on the overview among those of its baselines."""
     judged = _first_judge_of(agent)
     drift = drift_overview([agent], judged, quotes=request.user.has_perm("agents.view_message")).drifts[0]
-    found = passports_of_drifts(judged, [drift])
+    judge_passports = passports_of_drifts(judged, [drift])
     rows = [_proposition_row(drift, change) for change in drift.propositions[:MOST_PROPOSITIONS]]
     context = {
         "shown": drift_cards(request, [drift])[0],
         "chart": _fall_chart(request, drift),
         "judge": judged_by(judged) if judged else "",
-        "not_usable": not_usable(found),
-        "trust": trust(found, request.user),
-        "trust_in_short": ", ".join(f"{passport.dimension} {passport.verdict}" for passport in found),
+        "not_usable": not_usable(judge_passports),
+        "trust": trust(judge_passports, request.user),
+        "trust_in_short": ", ".join(f"{passport.dimension} {passport.verdict}" for passport in judge_passports),
         "propositions": table(PROPOSITION_HEADINGS, rows, label="Every proposition"),
         "more": max(0, len(drift.propositions) - MOST_PROPOSITIONS),
         "changed": drift.changed,

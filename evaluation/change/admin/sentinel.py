@@ -107,7 +107,7 @@ def _checks_table(checks: list[SentinelCheck]) -> SafeString:
     spent_by_work = {row["work_id"]: row for row in sums}
     rows: list[tuple[object, ...]] = []
     for check in checks:
-        found = change_words(check) if check.status in SentinelCheck.FINAL else ""
+        change = change_words(check) if check.status in SentinelCheck.FINAL else ""
         badge = display.badge("judge changed", "bad") if check.changed else ""
         over: SafeString | str = ""
         if check.ended_at is not None:
@@ -120,7 +120,7 @@ def _checks_table(checks: list[SentinelCheck]) -> SafeString:
             cost = "unpriced" if spent["unpriced"] else display.dollars(spent["cost"])
             url = display.list_url(LLMCall, work_id=check.work_id)
             spent_text = display.link(url, f"{counted(spent['calls'], 'call')}, {cost}")
-        outcome = format_html("{} {} {}", display.visible(found), badge, over)
+        outcome = format_html("{} {} {}", display.visible(change), badge, over)
         rows.append(
             (display.moment(check.fired_at), display.status_badge(check), outcome, display.visible(name), spent_text)
         )
@@ -206,11 +206,11 @@ def judge_markers(agents: Collection[int], since: datetime, until: datetime) -> 
             markers[title] = Marker(at=run.window_start or run.created_at, title=title, url=url, kind="judge")
     judges = {judge for judge, _ in before}
     changes = SentinelCheck.objects.filter(changed=True, fired_at__range=(since, until), sentinel__judge__in=judges)
-    found = []
+    of_judge = []
     for check in changes.select_related("sentinel")[:MOST_OF_A_KIND]:
         title = f"The judge {check.sentinel.judge} changed: {change_words(check)}"
-        found.append(Marker(at=check.fired_at, title=title, url=display.page_url(check.sentinel), kind="judge"))
-    return [*list(markers.values())[-MOST_OF_A_KIND:], *found]
+        of_judge.append(Marker(at=check.fired_at, title=title, url=display.page_url(check.sentinel), kind="judge"))
+    return [*list(markers.values())[-MOST_OF_A_KIND:], *of_judge]
 
 
 add_markers(MarkerSource(permission="evaluation.view_evaluationrun", find=judge_markers))

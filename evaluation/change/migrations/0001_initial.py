@@ -169,7 +169,7 @@ class Migration(FirstMigration):
                 ('answers', models.JSONField(blank=True, default=dict, help_text='scores by frozen judgement; null = unscored')),
                 ('identity', models.JSONField(blank=True, default=dict, help_text='who answered: server, model, prompts')),
                 ('change', models.JSONField(blank=True, help_text='from the reference to these answers; empty = none yet', null=True)),
-                ('changed', models.BooleanField(default=False, help_text='whether the judge surely changed, for the first time')),
+                ('changed', models.BooleanField(default=False, help_text='whether the judge changed significantly, for the first time')),
                 ('pairs', models.PositiveIntegerField(default=0, help_text='frozen judgements that were compared')),
                 ('ended_at', models.DateTimeField(blank=True, help_text='when the change was over: accepted, or the judge went back; empty = it is open', null=True)),
                 ('went_back', models.BooleanField(default=False, help_text='whether the change was over because the judge answered as before')),

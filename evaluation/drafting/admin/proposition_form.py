@@ -269,9 +269,11 @@ class YamlForm(PropositionForm):
         if entry is not None:
             del self.fields["dimension"], self.fields["level"]
             return
-        # dimensions of channels are only in files about every one of them
-        dimensions = [one for one in Dimension if owner == DEFAULT or one.value not in CHANNEL_DIMENSIONS]
-        self.fields["dimension"].choices = [(one.value, one.label) for one in dimensions]  # type: ignore[attr-defined]
+        # dimensions of channels are only in files about every dimension of them
+        dimensions = [
+            dimension for dimension in Dimension if owner == DEFAULT or dimension.value not in CHANNEL_DIMENSIONS
+        ]
+        self.fields["dimension"].choices = [(dimension.value, dimension.label) for dimension in dimensions]  # type: ignore[attr-defined]
 
     def clean_yaml(self) -> dict[str, Any]:
         """Return the fields that are typed.

@@ -714,6 +714,8 @@ def _counted(form: PropositionForm, agent: Agent | None) -> _Counted:
     proposition = form.proposition()
     if proposition.rule is None:
         return _Counted(why_not="It has no rule to count: a judge scores it. Try it on 10 messages.")
+    if proposition.inverted or proposition.precondition:
+        return _Counted(why_not="A rule that is inverted or has a precondition is not counted. Try it on 10 messages.")
     said = last_messages(agent)
     if not said:
         return _Counted(why_not=f"{agent.display_name} has said nothing yet, so there is nothing to count.")

@@ -125,11 +125,11 @@ def find_pairs(folder: Path) -> list[Pair]:
 
 def find_topics(folder: Path) -> dict[str, Conversation]:
     """Return the conversations below a folder that are named after a topic: files ``persona_drift_TOPIC.json``."""
-    found: dict[str, Conversation] = {}
+    conversations: dict[str, Conversation] = {}
     for topic in TOPICS:
         for path in sorted(folder.rglob(f"persona_drift_{topic}.json")):
-            found.setdefault(topic, read_conversation(path))
-    return found
+            conversations.setdefault(topic, read_conversation(path))
+    return conversations
 
 
 def drift_rows(folder: Path | None, judge: str, *, work_id: str = "") -> list[ValidityRow]:
@@ -201,7 +201,7 @@ def _row_of_pairs(pairs: Sequence[Pair], judge: str, label: Label) -> ValidityRo
 
 
 def _row_of_topic(topic: str, conversation: Conversation, judge: str, label: Label) -> ValidityRow:
-    """Return how the score of a conversation changed; it fails only where it surely did what is not expected."""
+    """Return how the score of a conversation changed; it fails only where it significantly did what is not expected."""
     indices = conversation.own_messages()
     first = scores_of(conversation, indices[:AT_EACH_END], judge, label)
     last = scores_of(conversation, indices[-AT_EACH_END:], judge, label)

@@ -15,7 +15,7 @@ Outcome = Literal["holds", "a little below", "a little above", "not shown", "fai
 
 HEADS = ["Claim", "Source", "Licence", "Published or promised", "Ours", ""]
 OURS = "our code"  # the licence of a row that needs no data
-A_LITTLE = 0.025  # of a share: what is not surely off by more is named and breaks nothing
+A_LITTLE = 0.025  # of a share: what is not significantly off by more is named and breaks nothing
 _EMPHASIS: dict[Outcome, Emphasis] = {
     "holds": "",
     "a little below": "warning",

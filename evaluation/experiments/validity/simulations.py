@@ -292,18 +292,18 @@ def _clustered_rows(trials: int) -> list[ValidityRow]:
         outcome_at_most(clustered, trials, ALPHA),
     )
     smallest = detectable_d(PAIRS) or 0.0
-    found = 0
+    significant = 0
     for generator in _generators("arms with an effect", trials):
         differences = generator.normal(smallest, 1, PAIRS)
         effect = {number: [float(value)] for number, value in enumerate(differences)}
         p = permutation_p(effect, {number: [0.0] for number in effect})
-        found += p is not None and p < ALPHA
+        significant += p is not None and p < ALPHA
     power = _row(
         f"the difference that {PAIRS} pairs are said to find with 80 % power ({smallest:.2f} standard deviations) is found",
         "Hoeffding 1952",
         "at least 80 %",
-        share_text(found, trials),
-        outcome_at_least(found, trials, 0.8),
+        share_text(significant, trials),
+        outcome_at_least(significant, trials, 0.8),
     )
     return [null, power]
 

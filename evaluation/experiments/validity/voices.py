@@ -87,7 +87,7 @@ def read_play(title: str, path: Path) -> Play:
 
 
 class Scorer(Protocol):
-    """Scores lines, 0 to 9, by how surely a speaker said them."""
+    """Scores lines, 0 to 9, by how likely a speaker said them."""
 
     def scores(self, own: Sequence[int], others: Sequence[Sequence[int]], asked: Sequence[int]) -> list[float] | None:
         """Return the score of each line asked about; None where no voice can be learned.

@@ -10,6 +10,7 @@ from django.utils import timezone
 from rich.markup import escape
 
 from agents.kit.commands import CodedCommand, console_on, print_table, unusable, wrong
+from agents.kit.text.wording import time_text
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.commands import as_text, check_batches, tag_pairs
@@ -217,13 +218,13 @@ class Command(CodedCommand):
                 schedule.window,
                 every_name(schedule.every_minutes),
                 f"{schedule.drift_limit:g}",
-                f"{timezone.localtime(schedule.next_at):%Y-%m-%d %H:%M}" if schedule.is_active else "paused",
+                time_text(schedule.next_at) if schedule.is_active else "paused",
             )
             for schedule in schedules
         ]
         console = console_on(self.stdout)
-        print_table(console, ("Schedule", "Agents", "Dimensions", "Window", "Every", ">Limit", "Next"), rows)
+        next_fire = f"Next ({timezone.get_default_timezone_name()})"
+        print_table(console, ("Schedule", "Agents", "Dimensions", "Window", "Every", ">Limit", next_fire), rows)
         for schedule in schedules:
             if schedule.last_fired_at:
-                fired = f"{timezone.localtime(schedule.last_fired_at):%Y-%m-%d %H:%M}"
-                console.print(escape(f"{schedule.name}, {fired}: {schedule.last_outcome}"))
+                console.print(escape(f"{schedule.name}, {time_text(schedule.last_fired_at)}: {schedule.last_outcome}"))

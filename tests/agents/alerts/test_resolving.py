@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 
+from agents.alerts.admin import reopened_text
 from agents.alerts.models import Alert, Delivery, Receiver
-from agents.alerts.raising import acknowledge, acknowledge_build, raise_alert, reopen
+from agents.alerts.raising import acknowledge, acknowledge_build, raise_alert, reopen, reopen_together
 from agents.alerts.resolving import came_back, resolve
 from agents.models import Agent
 from tests.console import superuser
@@ -127,3 +128,53 @@ def test_the_alerts_of_a_build_are_acknowledged_at_once(ada: Agent) -> None:
     assert acknowledge_build(build="build=41", user=None) == 2
     assert acknowledge_build(build="build=41", user=None) == acknowledge_build(build="", user=None) == 0
     assert set(Alert.objects.filter(acknowledged_at=None)) == {other, without}
+
+
+def came_back_in(alert: Alert, build: str) -> None:
+    raise_alert(kind="drift", about="again", title="It fell", agent=alert.agent, build=build, reopens=alert.pk)
+
+
+def test_what_came_back_is_of_that_build_and_no_earlier_one_resolves_it(ada: Agent) -> None:
+    alert = fell(ada)
+    resolve(alert, in_build="42", user=None)
+    came_back_in(alert, "build=44")
+
+    with pytest.raises(ValueError, match="a build after 44"):
+        resolve(alert, in_build="43", user=None)
+    assert acknowledge_build(build="build=44", user=None) == 1
+
+
+def test_a_resolution_that_was_taken_back_is_not_told_of_any_more(ada: Agent) -> None:
+    alert = fell(ada)
+    resolve(alert, in_build="42", user=None)
+    came_back_in(alert, "build=43")
+    alert.refresh_from_db()
+    assert "build 42" in reopened_text(alert)
+    acknowledge(Alert.objects.all(), user=None)
+    reopen(alert)
+
+    alert.refresh_from_db()
+    assert "build 43" in reopened_text(alert)
+    assert "resolved" not in reopened_text(alert)
+
+
+def test_taking_back_what_was_acknowledged_at_once_leaves_alone_what_a_build_resolves(ada: Agent) -> None:
+    resolved, other = fell(ada), fell(ada, "b")
+    acknowledge_build(build="build=41", user=None)
+    resolve(resolved, in_build="42", user=None)
+    other.refresh_from_db()
+    resolved.refresh_from_db()
+
+    assert (reopen_together(resolved), reopen_together(other)) == (0, 1)
+    assert Alert.objects.get(resolved_at__isnull=False) == resolved
+
+
+def test_a_note_with_a_character_that_no_database_takes_is_stored_without_it(ada: Agent) -> None:
+    alert = fell(ada)
+
+    acknowledge(Alert.objects.all(), user=None, note="a\x00")
+    resolve(alert, user=None, note="on\x00it")
+
+    alert.refresh_from_db()
+    assert "\x00" not in alert.note
+    assert alert.note.startswith("on")

@@ -45,16 +45,16 @@ def imported(client: Program, channel: str, **author: str) -> Any:
     return client.post(TRANSCRIPTS, {"content": f"{head}\n{line}"})
 
 
-WAYS = pytest.mark.parametrize("hand_in", [ingested, imported])
+WAYS = pytest.mark.parametrize("submit", [ingested, imported])
 
 
 @WAYS
 def test_an_operator_s_program_hands_in_what_members_and_outsiders_say(
-    operator: Program, desk: Channel, hand_in: Any
+    operator: Program, desk: Channel, submit: Any
 ) -> None:
-    assert hand_in(operator, "desk", agent="ada").json()["imported"] == 1
+    assert submit(operator, "desk", agent="ada").json()["imported"] == 1
     Message.objects.all().delete()
-    assert hand_in(operator, "desk", outsider="Customer").json()["imported"] == 1
+    assert submit(operator, "desk", outsider="Customer").json()["imported"] == 1
 
 
 @WAYS
@@ -66,11 +66,11 @@ def test_an_operator_s_program_hands_in_what_members_and_outsiders_say(
     ],
 )
 def test_an_operator_makes_no_channel_and_no_member_by_handing_messages_in(
-    operator: Program, desk: Channel, hand_in: Any, channel: str, agent: str, fault: str, permission: str
+    operator: Program, desk: Channel, submit: Any, channel: str, agent: str, fault: str, permission: str
 ) -> None:
     make_agent("michael")
 
-    answer = hand_in(operator, channel, agent=agent)
+    answer = submit(operator, channel, agent=agent)
 
     assert answer.status_code == 403
     assert fault in answer.json()["detail"]
@@ -91,12 +91,12 @@ def test_an_operator_puts_no_words_into_another_user_s_mouth(operator: Program, 
 
 
 @WAYS
-def test_an_editor_has_channels_made_and_agents_join_them(ada: Agent, hand_in: Any) -> None:
+def test_an_editor_has_channels_made_and_agents_join_them(ada: Agent, submit: Any) -> None:
     make_channel("desk")
     editor = program(in_group("Editor"))
 
-    assert hand_in(editor, "lobby", agent="ada").json()["imported"] == 1
-    assert hand_in(editor, "desk", agent="ada").json()["imported"] == 1
+    assert submit(editor, "lobby", agent="ada").json()["imported"] == 1
+    assert submit(editor, "desk", agent="ada").json()["imported"] == 1
     assert set(ChannelMember.objects.values_list("channel__slug", "agent__slug")) == {("lobby", "ada"), ("desk", "ada")}
 
 

@@ -221,7 +221,7 @@ def test_a_round_in_which_all_fail_ends_the_debate_as_failed(
     debate = debated(2, poll=poll)
 
     assert (debate.status, debate.exit_reason) == ("failed", "")
-    assert debate.error.startswith(f"no seat answered {words} (ada: the model call failed: rejected")
+    assert debate.error.startswith(f"no seat answered {words} (Ada: the model call failed: rejected")
     last = debate.rounds.order_by("number").last()
     assert last is not None
     assert last.statistics["answers"] == 0

@@ -94,12 +94,12 @@ def test_killed_again_and_again_a_debate_asks_no_seat_twice(tmp_path: Path, data
     calm, killed = (int(run(MAKE).stdout) for _ in range(2))
     assert run(PLAY, calm, 0).returncode == 0
 
-    deaths, step = 0, 1 if THOROUGH else 9
-    while (ended := run(PLAY, killed, 8 + step * deaths)).returncode != 0:
+    worker_losses, step = 0, 1 if THOROUGH else 9
+    while (ended := run(PLAY, killed, 8 + step * worker_losses)).returncode != 0:
         assert ended.returncode == -signal.SIGKILL, ended.stderr
-        deaths += 1
+        worker_losses += 1
 
-    assert deaths > (8 if THOROUGH else 1)
+    assert worker_losses > (8 if THOROUGH else 1)
     expected, result = (json.loads(run(LOOK, debate).stdout) for debate in (calm, killed))
     assert result.pop("keys") == [f"debate:{killed}:{n}:{seat}" for n in range(3) for seat in (1, 2, 3)]
     assert expected.pop("keys") == [f"debate:{calm}:{n}:{seat}" for n in range(3) for seat in (1, 2, 3)]

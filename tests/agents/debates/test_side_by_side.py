@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import quote_plus
 
 import pytest
 from django.test import Client
@@ -74,10 +73,11 @@ def test_a_debate_leads_to_others_about_its_question_and_to_a_new_one(root: Clie
 
     assert beside(debate, same) in html
     assert beside(debate, different) not in html
-    again = f"/admin/debates/debate/add/?topic={quote_plus(TOPIC)}&agents=bob&agents=ada"
-    assert escape(again) in html
+    again = f"/admin/debates/debate/add/?like={debate.pk}"
+    assert again in html
     form = read(root, again)
     assert escape(TOPIC) in form
+    assert escape(TOPIC) not in read(signed_in(staff("debates.add_debate", "agents.view_agent")), again)
     assert form.index('<option value="bob" selected') < form.index('<option value="ada" selected')
 
 

@@ -68,7 +68,7 @@ def test_filters_in_effect_stand_above_the_list_and_can_each_be_removed(root: Cl
     found = chips(read(root, list_of(Run, query)))
 
     assert list(found) == [
-        *("status errored", "error has an error", "agent Ada", "created at from 2026-01-02", "attempt gte 0")
+        *("status errored", "error has an error", "agent Ada", "created at from 2 Jan 2026", "attempt gte 0")
     ]
     without = found["error has an error"]
     assert "error=" not in without

@@ -1,10 +1,13 @@
-"""Numbers for people: one minus sign, and none for nothing."""
+"""Numbers and times for people: one minus sign, none for nothing, one form of dates."""
 
 from __future__ import annotations
 
-import pytest
+from datetime import UTC, date, datetime
 
-from agents.kit.text.wording import counted, decimal, signed
+import pytest
+from pytest_django import Settings
+
+from agents.kit.text.wording import counted, day_text, decimal, signed, time_text
 
 
 @pytest.mark.parametrize(
@@ -19,3 +22,13 @@ def test_no_difference_is_a_dash_and_a_noun_follows_its_number() -> None:
     assert signed(None) == "–"
     assert [counted(n, "evaluation") for n in (0, 1, 1_200)] == ["0 evaluations", "1 evaluation", "1,200 evaluations"]
     assert counted(2, "claim needs", "claims need") == "2 claims need"
+
+
+def test_times_are_those_of_the_installation(settings: Settings) -> None:
+    settings.TIME_ZONE = "Europe/Berlin"
+    late = datetime(2026, 11, 7, 23, 5, tzinfo=UTC)
+
+    assert (day_text(late), time_text(late)) == ("8 Nov 2026", "8 Nov 2026, 00:05")
+    assert time_text(late, zone=True) == "8 Nov 2026, 00:05 CET"
+    assert day_text(date(2026, 11, 7)) == "7 Nov 2026"
+    assert time_text(datetime(2026, 11, 7, 9, 5)) == "7 Nov 2026, 09:05"

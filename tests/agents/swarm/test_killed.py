@@ -164,16 +164,16 @@ def test_killed_at_random_moments_the_state_is_that_of_an_unbroken_run(plumbline
     assert calm.returncode == 0, calm.stderr
     chance = random.Random(18)
 
-    deaths = 0
+    worker_losses = 0
     for turn, statements in enumerate(json.loads(calm.stdout), 1):
         done = _runs(plumbline, TALK, "killed", max(1, turn - 1), turn, chance.randint(1, statements))
         assert done.returncode in (0, -signal.SIGKILL), done.stderr
-        deaths += done.returncode != 0
+        worker_losses += done.returncode != 0
     ended = _runs(plumbline, TALK, "killed", TURNS, TURNS, 0)
     assert ended.returncode == 0, ended.stderr
 
     expected, result = (json.loads(_runs(plumbline, LOOK, slug).stdout) for slug in ("calm", "killed"))
-    assert deaths >= DEATHS
+    assert worker_losses >= DEATHS
     assert result == expected
     assert (result["turn"], result["dropped"]) == (TURNS, TURNS)
     assert sum(entry["pinned"] for entry in result["facts"]) == len(range(1, TURNS + 1, 3))

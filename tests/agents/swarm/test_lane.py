@@ -342,6 +342,7 @@ def test_a_phase_is_added_last_and_removed_again(root: Client) -> None:
     form = root.get(f"{url}?phase=post").context["form"]
 
     assert (form["phase"].value(), form["order"].value()) == ("post", 7)
+    assert root.get(f"{url}?phase=%00").status_code == 200
     new = {"name": "warmth", "phase": "post", "order": 7, "prompt": "Be kind.", "temperature": "0.4", "enabled": "on"}
     root.post(url, new)
     phase = swarm.phases.get(name="warmth")

@@ -156,7 +156,7 @@ def stopped(
     return process
 
 
-def go_on(server: LLMServer, database: Path, *, stages: tuple[str, ...] = ()) -> None:
+def resume(server: LLMServer, database: Path, *, stages: tuple[str, ...] = ()) -> None:
     """Another process takes the turn up and ends it."""
     server.release()
     done = zygote.run(
@@ -178,7 +178,7 @@ def test_killed_between_draft_and_commit_the_draft_is_said_once(database: Path, 
     stopped(server, database, signal.SIGKILL, calls=2, stages=("Judged",))
     assert said(database) == []
 
-    go_on(server, database, stages=("Judged",))
+    resume(server, database, stages=("Judged",))
 
     assert said(database) == ["Hello."]
     assert actor.actor_calls == 2, "the draft is not written anew"

@@ -238,7 +238,7 @@ def test_a_budget_that_is_used_up_pauses_it_until_midnight(changed: Changed, llm
         effect = BehaviorEffect.objects.first()
         assert effect is not None
         assert (effect.status, llm_server.calls) == ("paused_budget", 6)
-        assert "the daily budget of ada is used up: $90.0000 of $85.0000" in effect.error
+        assert "the daily budget of Ada is used up: $90.0000 of $85.0000" in effect.error
         assert resume_paused() is None
         with pytest.raises(BehaviorError, match="under way"):
             queue_effect(request=request)

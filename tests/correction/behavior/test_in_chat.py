@@ -153,6 +153,14 @@ def test_a_request_that_does_not_count_says_why(says: Any, ada: Agent, chat: Cha
     assert "behavior_named_requesters" in text
 
 
+def test_a_message_that_could_not_be_read_is_not_said_to_ask_for_nothing(says: Any, chat: Channel, zed: User) -> None:
+    request = of(says("Be shorter from now on", is_read=False))
+    BehaviorRequest.objects.filter(pk=request.pk).update(status="failed", error="the judge did not answer")
+    text = plain(read(signed_in(zed), page_of(chat, "chat")))
+    assert "the judge did not answer" in text
+    assert "eard as a request" not in text
+
+
 def test_what_a_model_makes_of_a_message_is_shown_as_text(says: Any, chat: Channel, zed: User) -> None:
     of(says("Be shorter from now on", map={**CONCISE, "name": f"short {HOSTILE}"}))
     html = read(signed_in(zed), page_of(chat, "chat"))

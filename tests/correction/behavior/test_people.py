@@ -103,7 +103,19 @@ def test_viewers_read_the_page_and_undo_nothing(llm_server: LLMServer) -> None:
     assert "Undo" not in plain(page)
 
 
-@pytest.mark.parametrize("key", ["user:0", "user:x", "outsider:", "channel:1", "nobody", "outsider:1:'; DROP"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "user:0",
+        "user:x",
+        "user:99999999999999999999",
+        "outsider:99999999999999999999:a",
+        "outsider:",
+        "channel:1",
+        "nobody",
+        "outsider:1:'; DROP",
+    ],
+)
 def test_a_key_of_nobody_shows_an_empty_page(key: str) -> None:
     assert "Nothing is known" in plain(read(signed_in(superuser()), person_page(key)))
 
@@ -210,6 +222,36 @@ def test_asking_for_and_asking_to_stop_are_not_the_same(llm_server: LLMServer) -
     assert shared_requests(agent=agent) == [SharedRequest(name="puns", stops=True, people=2)]
     with pytest.raises(BehaviorError, match="fewer than 2 people"):
         adopt_shared_request(agent=agent, name="puns", stops=False, user=None)
+
+
+def test_who_asked_for_it_and_later_to_stop_it_asks_to_stop_it(llm_server: LLMServer) -> None:
+    agent, channel = clerk_and_channel()
+    ask_as(llm_server, channel, "Zed")
+    ask_as(llm_server, channel, "Zoe")
+    ask_as(llm_server, channel, "Zed", is_new=False, replaces_trait="concise answers", strength=0.0)
+
+    assert shared_requests(agent=agent) == []
+    with pytest.raises(BehaviorError, match="fewer than 2 people"):
+        adopt_shared_request(agent=agent, name="concise answers", stops=False, user=None)
+
+
+def test_a_trait_in_any_script_is_adopted_by_the_name_it_is_listed_under(llm_server: LLMServer) -> None:
+    agent, channel = clerk_and_channel()
+    ask_as(llm_server, channel, "Zed", name="Ähnliche Sätze")
+    ask_as(llm_server, channel, "Zoe", name="Ähnliche Sätze")
+
+    [shared] = shared_requests(agent=agent)
+    adopted = adopt_shared_request(agent=agent, name=shared.name, stops=shared.stops, user=None)
+
+    assert adopted.name == "Ähnliche Sätze"
+
+
+@pytest.mark.parametrize("scope", ["channel", "persona"])
+def test_the_page_of_an_outsider_has_what_they_asked_for_others_too(llm_server: LLMServer, scope: str) -> None:
+    _, channel = dm_with(behavior_scope=scope)
+    request = ask_as(llm_server, channel)
+
+    assert list(requests_of(person_of(request))) == [request]
 
 
 @pytest.mark.parametrize(

@@ -406,7 +406,7 @@ def test_a_spent_budget_pauses_before_the_next_call_until_midnight(llm_server: L
 
         request = BehaviorRequest.objects.get()
         assert (request.status, [tier_of(b) for b in llm_server.bodies]) == ("paused_budget", ["gate", "extract"])
-        assert "the daily budget of ada is used up: $20.0000 of $15.0000" in request.error
+        assert "the daily budget of Ada is used up: $20.0000 of $15.0000" in request.error
         assert (request.extract_result, request.map_result) == (SHORTER, None)
         clock.shift(timedelta(hours=11, minutes=59))
         assert resume_paused() is None

@@ -22,7 +22,7 @@ from agents.models import Agent, Message
 from correction.config.configure import configure
 from evaluation.calibration.labels import draw_label_set
 from evaluation.calibration.models import JudgeCalibration
-from evaluation.calibration.passport import passports
+from evaluation.calibration.passport import JUDGE_IS, passports
 from evaluation.change.models import Baseline, DriftAlert, Evidence
 from evaluation.dimensions import BY_MESSAGE
 from evaluation.models import EvaluationRun, EvaluationScore
@@ -395,13 +395,13 @@ def test_it_stands_beside_every_verdict_with_the_agents_own_figure(llm_server: L
     pages = [compare_page, reverse("admin:evaluation_drift_overview"), page_of(ada), page_of(DriftAlert.objects.get())]
 
     assert all("swap test AUC 1.00 [" in plain(read(root, page)) for page in pages)
-    assert "ada alone 1.00" in plain(read(root, compare_page))
+    assert "the agent alone 1.00" in plain(read(root, compare_page))
     assert "no human labels yet" in plain(read(root, compare_page))
-    assert "ada alone 1.00" in " ".join(printed.getvalue().split())
+    assert "the agent alone 1.00" in " ".join(printed.getvalue().split())
     (comparison,) = json.loads(document.getvalue())["comparisons"]
     rows = {row["name"]: row for row in comparison["dimensions"]["adherence"]["passport"]["rows"]}
     assert (rows["swap test"]["value"], rows["agreement"]["value"]) == (1.0, None)
-    assert "its judge: not shown: no human labels yet; swap test AUC 1.00 [" in Alert.objects.get().title
+    assert JUDGE_IS["not shown"] in Alert.objects.get().title
 
 
 def test_messages_of_other_agents_without_a_time_can_be_swapped_in(llm_server: LLMServer) -> None:

@@ -132,7 +132,7 @@ def test_a_judges_swap_test_stands_beside_it_or_null_if_never_run(client: Progra
         for name in ("adherence", "consistency")
     )
     assert (checked["value"], checked["interval"], checked["verdict"]) == (0.65, [0.58, 0.72], "usable")
-    assert "ada alone 0.71" in checked["text"]
+    assert "the agent alone 0.71" in checked["text"]
     assert (unchecked["value"], unchecked["verdict"]) == (None, "not shown")
     dimensions = client.get(rows["adherence"]["run_url"]).json()["summary"]["dimensions"]
     for name, row in rows.items():

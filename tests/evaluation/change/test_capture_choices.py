@@ -11,6 +11,7 @@ from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from agents.kit.models import LLMCall
+from agents.kit.text.wording import day_text
 from agents.models import Agent, Message
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore
@@ -56,7 +57,7 @@ def test_a_window_without_messages_says_whether_they_have_no_time(llm_server: LL
 
     assert code == 2
     assert "7d: 4 of 4 messages have no time, which only all and last:N count" in undated
-    assert f"7d: the newest with a time is from {MONDAY:%Y-%m-%d}" in older
+    assert f"7d: the newest with a time is from {day_text(MONDAY)}" in older
     assert not llm_server.bodies
 
 

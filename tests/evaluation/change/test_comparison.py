@@ -76,7 +76,7 @@ EMPTY = measurement({"adherence": {"voice": ()}})
         ),
         (
             *(window([8] * 8), window([7.4] * 8), -0.6, "possibly drifted", True, {"n_more": None}),
-            "not surely by more than 0.5",
+            "not significantly by more than 0.5",
         ),
         (
             *(offline([8] * 5), offline([7] * 5), -1, "possibly drifted", False, {}),
@@ -234,9 +234,9 @@ def stock_of(comparison: Comparison) -> Any:
         (cued([], 28), cued([1] * 7, 24), "drifted", "worse"),
         (cued([1] * 2, 28), cued([1] * 12, 24), "drifted", "worse"),  # the scores are the same
         (cued([1] * 14, 28), cued([], 24), "improved", "better"),
-        (cued([], 28), cued([1] * 2, 24), "possibly drifted", "more hits, not surely"),
+        (cued([], 28), cued([1] * 2, 24), "possibly drifted", "more hits, not significant"),
         (cued([1], 28), cued([], 24), "not enough data", "no more hits"),
-        (cued([], 400), cued([1], 401), "steady", "more hits, not surely"),
+        (cued([], 400), cued([1], 401), "steady", "more hits, not significant"),
     ],
 )
 def test_hits_of_cues_are_compared_as_shares_of_the_messages(

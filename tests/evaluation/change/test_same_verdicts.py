@@ -97,7 +97,7 @@ def test_without_any_hit_nothing_is_called_steady_and_nothing_fails(folder: Prop
 
 
 def test_a_dimension_that_lost_its_score_is_steady_nowhere(folder: PropositionFolder) -> None:
-    """Each of its twenty cues alone is not surely rarer."""
+    """Each of its twenty cues alone is not significantly rarer."""
     cues = [f'  - {{id: c{n}, claim: "claim {n}", cues: {{supports: [cue{n}z]}}}}\n' for n in range(20)]
     folder.write("adherence/_default.yaml", f"dimension: adherence\npropositions:\n{''.join(cues)}")
 

@@ -31,3 +31,13 @@ def test_the_workflow_gives_the_action_what_it_takes() -> None:
     given = yaml.safe_load(re.findall(r"with: (\{personas.*?\})", PAGE)[0])
     required = {name for name, one in ACTION["inputs"].items() if one.get("required")}
     assert required <= given.keys() <= ACTION["inputs"].keys()
+
+
+def test_every_input_of_the_action_is_used_and_every_output_is_made() -> None:
+    text = (ROOT / "action.yml").read_text(encoding="utf-8")
+    steps = {step["id"]: step for step in ACTION["runs"]["steps"] if "id" in step}
+    assert set(re.findall(r"inputs\.([a-z-]+)", text)) == set(ACTION["inputs"])
+    for output in ACTION["outputs"].values():
+        step, name = re.findall(r"steps\.(\w+)\.outputs\.(\w+)", output["value"])[0]
+        assert re.search(rf"\b{name}\.\w+", steps[step]["run"]), name
+    assert all(step["shell"] == "bash" for step in ACTION["runs"]["steps"] if "run" in step)

@@ -89,6 +89,14 @@ def test_the_action_passes_a_build_in_character_and_fails_any_other(files: Path)
     assert json.loads(Path(made["result"]).read_text())["regressions"]
 
 
+def test_the_action_reads_several_transcripts(files: Path) -> None:  # noqa: F811
+    code, made, said = run_action(files, **inputs(files, "main", transcript="main.jsonl\nbranch.jsonl\n"))
+    assert code == 0, said
+    (evaluation,) = json.loads(Path(made["result"]).read_text())["runs"]
+    assert evaluation["dimensions"]["adherence"]["scored"] == 20  # of 24 messages, a sample
+    assert 0 < evaluation["dimensions"]["adherence"]["score"] < 9
+
+
 def test_what_an_input_says_is_never_run(files: Path) -> None:  # noqa: F811
     hostile = "x; touch hacked; $(touch hacked) `touch hacked` *"
     assert run_action(files, **inputs(files, "main", threshold=hostile))[0] == 2

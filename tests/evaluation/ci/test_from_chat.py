@@ -99,6 +99,18 @@ def test_the_page_shows_the_test_to_copy_and_to_download(ada: Agent, chat: Chann
     assert asked_in(file.content.decode()) == [HOSTILE.strip()]
 
 
+def test_phrases_are_typed_as_in_a_rule_and_a_broken_pattern_makes_no_test(ada: Agent, chat: Channel) -> None:
+    say(chat, "Hello")
+    message = say(chat, "Noted.", ada)
+    client = signed_in(superuser())
+    url = reverse("admin:evaluation_ci_test", args=[message.pk])
+    quoted = client.get(url, {"never": '"sorry, Sir"', "download": "1"}).content.decode()
+    broken = plain(client.get(url, {"never": "/(/"}).content.decode())
+    assert "['sorry, Sir']" in quoted
+    assert "in_character" not in broken
+    assert "/(/" in broken
+
+
 def test_only_who_may_read_conversations_gets_a_test_and_only_of_what_agents_said(ada: Agent, chat: Channel) -> None:
     question = say(chat, "Hello")
     message = say(chat, "Noted.", ada)

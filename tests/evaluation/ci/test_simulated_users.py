@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,6 @@ def test_broken_runs_are_counted_by_outcome_with_turn_and_proposition(tmp_path: 
     found = {row.run: (row.turn, row.passed, row.propositions) for row in report.throw_away}
     assert found == {"reversed": (2, False, ["sim-role-reversal"]), "unknown": (1, None, ["sim-role-reversal"])}
     assert report.heuristic
-    assert "at least 2 of 3 runs" in report.sentence
     assert not Message.objects.exists()  # nothing is stored
 
 
@@ -132,6 +132,26 @@ def test_a_model_judges_the_whole_set_and_reads_what_the_user_was_instructed(
     assert set(broken) == {*OFFLINE, *JUDGED}
     assert report.messages_scored == report.messages == 2
     assert "Never give the code 77." in prompt_of(llm_server.bodies[0])
+
+
+@pytest.mark.django_db
+def test_a_run_that_the_model_could_not_judge_is_no_run_that_kept_its_role(
+    tmp_path: Path, llm_server: LLMServer
+) -> None:
+    run_file(tmp_path, "judged", "No signal.")
+    run_file(tmp_path, "lost", "Break this.")
+
+    def judge(body: dict[str, Any]) -> dict[str, Any] | None:
+        is_lost = "Break this" in prompt_of(body)
+        return answers(lambda claim: None if is_lost else 0)(body)
+
+    llm_server.respond = judge
+
+    report = reported(tmp_path)
+    assert (report.all_runs.runs, report.unjudged_runs, report.messages) == (1, 1, 2)
+    with pytest.raises(CommandError) as error:
+        reported(tmp_path / "lost.json")
+    assert error.value.returncode == 2
 
 
 @pytest.mark.django_db
@@ -228,3 +248,47 @@ def test_shares_have_intervals_and_none_without_runs(
     assert (interval is None) == (low is None)
     if interval is not None:
         assert interval == pytest.approx((low, high), abs=0.01)
+
+
+WITHOUT_ID: dict[str, Callable[[str], dict[str, Any]]] = {
+    "tau2": lambda text: {"simulations": [{"task_id": "t", "messages": [{"role": "user", "content": text}]}]},
+    "adk": lambda text: {
+        "eval_case_results": [
+            {
+                "eval_id": "t",
+                "eval_metric_result_per_invocation": [
+                    {"actual_invocation": {"user_content": {"parts": [{"text": text}]}}}
+                ],
+            }
+        ]
+    },
+    "scenario": lambda text: {
+        "success": True,
+        "passed_criteria": [],
+        "test_name": "t",
+        "messages": [{"role": "user", "content": text}],
+    },
+}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("made_by", WITHOUT_ID)
+def test_runs_without_an_id_are_counted_each(tmp_path: Path, made_by: str) -> None:
+    for folder, text in (("a", "No signal."), ("b", HELPER), ("c", "Still no signal.")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "results.json").write_text(json.dumps(WITHOUT_ID[made_by](text)))
+
+    report = reported(tmp_path)
+
+    assert (report.all_runs.broken, report.all_runs.runs) == (1, 3)
+    assert [row.turn for row in report.throw_away] == [1]
+
+
+@pytest.mark.django_db
+def test_a_test_that_was_repeated_is_a_run_each_time(tmp_path: Path) -> None:
+    lines = [json.dumps(WITHOUT_ID["scenario"](text)) for text in ("No signal.", HELPER, "Still no signal.")]
+    (tmp_path / "results.jsonl").write_text("\n".join(lines))
+
+    report = reported(tmp_path)
+
+    assert (report.all_runs.broken, report.all_runs.runs) == (1, 3)

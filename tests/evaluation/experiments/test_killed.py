@@ -174,10 +174,10 @@ def played_in_peace(installation: Installation, experiment: int) -> int:
     return int(re.findall(r"writes: (\d+)", installation.plumbline.log_of("calm"))[-1])
 
 
-def moments(deaths: int, writes: int) -> list[int]:
+def moments(worker_losses: int, writes: int) -> list[int]:
     """When to die so often before so much is written: while personas are written, people talk, evaluations are planned and judged."""
     chance = random.Random(20)
-    return [chance.randint(1, writes // deaths) for _ in range(deaths)]
+    return [chance.randint(1, writes // worker_losses) for _ in range(worker_losses)]
 
 
 @pytest.mark.slow

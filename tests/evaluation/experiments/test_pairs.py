@@ -106,6 +106,17 @@ def test_previous_and_next_lead_through_the_pairs_of_a_treatment_and_a_repeat(ro
         assert f"arm=gated&amp;repeat=2&amp;number={number}" in middle
 
 
+def test_a_pair_without_one_of_its_conversations_is_passed_over(root: Client) -> None:
+    experiment = played(3)
+    experiment.environments.get(arm="gated", number=2).channel.delete()
+
+    first, last = read(root, pair_page(experiment)), read(root, pair_page(experiment, "?number=3"))
+
+    for page in (first, last):
+        assert "number=2" not in page
+    assert "number=3" in first
+
+
 @pytest.mark.parametrize("query", ["?number=9", "?number=0x1&repeat=7", "?arm=plain", "?arm=nothing%00"])
 def test_a_pair_that_is_not_there_is_not_found(root: Client, query: str) -> None:
     assert root.get(pair_page(played(), query)).status_code == 404

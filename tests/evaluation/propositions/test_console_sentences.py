@@ -177,6 +177,15 @@ def test_what_cannot_be_counted_says_why(root: Client, team: PropositionFolder) 
     assert "3 could not be decided" in plain(count(root, yaml=r"{claim: c, rule: {matches: '(a|a)*\b\b$'}}"))
 
 
+@pytest.mark.parametrize("more", ["inverted: true", "precondition: is_reply"])
+def test_a_rule_that_means_more_than_its_check_is_not_counted(root: Client, team: PropositionFolder, more: str) -> None:
+    talk(ada(), ["Sorry.", "Fine."])
+    html = count(root, yaml=f"{{claim: c, rule: {{contains_any: [sorry]}}, {more}}}")
+
+    assert "last 2 messages" not in plain(html)
+    assert "Try it on 10 messages" in plain(html)
+
+
 def test_only_who_may_read_messages_and_change_propositions_counts(team: PropositionFolder) -> None:
     talk(ada(), ["The secret."])
     half = signed_in(staff(*EDITOR, username="half"))

@@ -248,7 +248,7 @@ def test_a_used_up_budget_stops_a_simulation_of_a_paid_model(llm_server: LLMServ
 
     result = simulated(ada)
 
-    assert "budget of ada" in result.problem
+    assert "budget of Ada" in result.problem
     assert llm_server.calls == 0
 
 
@@ -261,7 +261,7 @@ def test_a_turn_that_was_left_unfinished_is_named_and_not_waited_for(scripted: A
 
     result = simulated(scripted)
 
-    assert f"turn {lost.pk} of ada was left unfinished; manage.py work ends it" in result.problem
+    assert f"turn {lost.pk} of Ada was left unfinished; manage.py work ends it" in result.problem
     assert not result.messages
     assert lost.finish(owner="elsewhere:1:x", status=Run.Status.ERRORED)
     assert simulated(scripted).complete

@@ -151,7 +151,7 @@ def test_a_budget_that_is_used_up_pauses_it_until_there_is_room(
     work()
     run.refresh_from_db()
     assert (run.status, llm_server.calls) == ("paused_budget", 0)
-    assert "the daily budget of ada is used up" in run.error
+    assert "the daily budget of Ada is used up" in run.error
 
     configure(agent=ada, changes={"daily_budget_usd": "9"})
     work()

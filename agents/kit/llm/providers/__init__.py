@@ -29,15 +29,15 @@ def providers() -> dict[str, Provider]:
     Raises:
         ValueError: A name is longer than the ledger's column.
     """
-    found: dict[str, Provider] = {}
+    by_name: dict[str, Provider] = {}
     for module in pkgutil.iter_modules(__path__):
         provider = getattr(import_module(f"{__name__}.{module.name}"), "PROVIDER", None)
         if provider is None:
             continue
         if len(provider.name) > LONGEST_NAME:
             raise ValueError(f"the name of the provider {provider.name!r} is longer than {LONGEST_NAME} characters")
-        found[provider.name] = provider
-    return found
+        by_name[provider.name] = provider
+    return by_name
 
 
 @cache

@@ -331,7 +331,7 @@ class MessageBatches(Batches):
         entries = [{"custom_id": name, "params": body} for name, body in requests]
         return _state_of(await client.messages.batches.create(requests=entries))
 
-    async def look(self, client: Any, batch_id: str) -> BatchState:
+    async def check(self, client: Any, batch_id: str) -> BatchState:
         return _state_of(await client.messages.batches.retrieve(batch_id))
 
     async def cancel(self, client: Any, batch_id: str) -> None:

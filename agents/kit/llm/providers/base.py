@@ -298,7 +298,7 @@ class Batches(ABC):
         """Submit bodies by custom id."""
 
     @abstractmethod
-    async def look(self, client: Any, batch_id: str) -> BatchState:
+    async def check(self, client: Any, batch_id: str) -> BatchState:
         """Return how far a batch is."""
 
     @abstractmethod

@@ -27,7 +27,7 @@ class Replay(LocalProvider):
     reads_files = True
 
     def answer(self, request: LLMRequest, model: str, digest: str) -> LocalAnswer:
-        """Return the answer with this digest, judged anew; `rejected` where the file has none or cannot be read."""
+        """Return the answer with this digest, judged again; `rejected` where the file has none or cannot be read."""
         path = replay_file(model)
         try:
             stored = _answers_by_digest(path, path.stat().st_mtime_ns).get(digest, {})

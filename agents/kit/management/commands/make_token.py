@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from agents.kit.commands import CodedCommand, unusable, wrong
 from agents.kit.models import ApiToken
+from agents.kit.text.wording import day_text
 
 
 class Command(CodedCommand):
@@ -37,5 +38,5 @@ class Command(CodedCommand):
         _, key = ApiToken.make(user=user, name=options["name"], expires_at=expires_at)
         self.stdout.write(key)
         if not options["quiet"]:
-            ends = f"until {expires_at:%Y-%m-%d}" if expires_at else "without an end"
+            ends = f"until {day_text(expires_at)}" if expires_at else "without an end"
             self.stderr.write(f"{user.username} may use it {ends}: Authorization: Token {key[:6]}…")

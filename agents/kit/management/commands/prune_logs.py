@@ -17,6 +17,7 @@ from rich.progress import Progress
 from agents.kit.commands import BaseCommand, console_for_bars, empty_tables, wrong
 from agents.kit.ops import retention
 from agents.kit.registry import prunings
+from agents.kit.text.wording import time_text
 
 
 class Command(BaseCommand):
@@ -57,16 +58,16 @@ class Command(BaseCommand):
         for rule in prunings():
             prunable += retention.prunable(rule, cutoff)
         if as_json:
-            tables = [{"table": found.table, "rows": found.rows, "bytes": found.size} for found in prunable]
+            tables = [{"table": table.table, "rows": table.rows, "bytes": table.size} for table in prunable]
             self._json(cutoff, tables, dry_run=True)
             return
-        for found in prunable:
-            if found.rows:
-                self.stdout.write(f"{found.table:<30} {found.rows:>12,} rows, about {decimal(found.size)}")
-        rows = {found.table: found.rows for found in prunable}
+        for table in prunable:
+            if table.rows:
+                self.stdout.write(f"{table.table:<30} {table.rows:>12,} rows, about {decimal(table.size)}")
+        rows = {table.table: table.rows for table in prunable}
         if nothing := empty_tables(rows, what="found that old"):
             self.stdout.write(nothing)
-        self.stdout.write(f"Older than {cutoff:%Y-%m-%d %H:%M} UTC. Nothing was deleted (--dry-run).")
+        self.stdout.write(f"Older than {time_text(cutoff, zone=True)}. Nothing was deleted (--dry-run).")
 
     def _prune(self, cutoff: datetime, options: dict[str, Any]) -> None:
         """Delete what is old, with a bar per rule on stderr, then print how much went of each table.
@@ -91,7 +92,7 @@ class Command(BaseCommand):
                     self.stdout.write(f"{table:<30} {rows:>12,} rows deleted")
             if nothing := empty_tables(gone, what="deleted"):
                 self.stdout.write(nothing)
-            self.stdout.write(f"Older than {cutoff:%Y-%m-%d %H:%M} UTC. Figures by hour stay.")
+            self.stdout.write(f"Older than {time_text(cutoff, zone=True)}. Figures by hour stay.")
 
     def _json(self, cutoff: datetime, tables: list[dict[str, Any]], *, dry_run: bool) -> None:
         report = {"older_than": cutoff.isoformat(), "dry_run": dry_run, "tables": tables}

@@ -33,7 +33,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Migrate, make the user `admin`, and run web and worker as child processes until one of them ends or this one is to stop.
 
-        Both children are ended then. That one ended by itself with an error is an error of the command; that somebody stopped it is none.
+        Both children are ended then. That one ended by itself with an error is an error of the command; that a person stopped it is none.
         """
         if settings.PRODUCTION:
             raise unusable("serve is for local use; in production run gunicorn project.wsgi and `manage.py work`.")
@@ -51,7 +51,7 @@ class Command(BaseCommand):
 
         previous = signal.signal(signal.SIGTERM, asked_to_stop)
         try:
-            # Another parent later says that whoever started this has died: the children must not go on alone.
+            # Another parent later says that the process that started this has died: the children must not go on alone.
             parent = os.getppid()
             while all(child.poll() is None for child in children) and os.getppid() == parent:
                 time.sleep(0.5)

@@ -18,7 +18,7 @@ from django.db import connections
 from agents.kit.commands import FAILED, BaseCommand, wrong
 from agents.kit.llm.runtime import warm_up_all
 from agents.kit.models import WorkerHeartbeat
-from agents.kit.running import LOOK
+from agents.kit.running import POLL_SECONDS
 from agents.kit.work.queues import Group, declared_queues, work_queues
 from agents.kit.work.worker import Piece, Worker, alive_here
 
@@ -116,7 +116,7 @@ class Command(BaseCommand):
         for each in threads:
             each.start()
         while any(each.is_alive() for each in threads) and time.monotonic() < worker.stop.at + HANG:
-            time.sleep(LOOK)
+            time.sleep(POLL_SECONDS)
         for crash in crashes:
             raise crash
 

@@ -87,11 +87,11 @@ class Command(BaseCommand):
         self._heading(f"3. Baseline: {TAG} {BASE}")
         baseline = [RunSpec(agent=agent, is_baseline=True, where={TAG: BASE}) for agent in agents]
         results = self._measure(baseline, again=options["again"])
-        found = passports_of([result.summary.run for result in results])
-        not_usable = not_usable_line(found)
+        judge_passports = passports_of([result.summary.run for result in results])
+        not_usable = not_usable_line(judge_passports)
         if not_usable:
             self.stdout.write(not_usable)
-        outcome_table(str(settings.JUDGE_MODEL), results, self.stdout, notes=passport_lines(found))
+        outcome_table(str(settings.JUDGE_MODEL), results, self.stdout, notes=passport_lines(judge_passports))
         self._heading(f"4. {TAG.capitalize()} {LATER}, compared with it")
         later = [RunSpec(agent=agent, where={TAG: LATER}) for agent in agents]
         results += self._measure(later, again=options["again"])
@@ -163,7 +163,7 @@ def overview_table(overview: Overview, out: Any) -> None:
     """Print a row per agent: how it changed against the baseline, with the scores behind that; the judge is in the title, if any judged."""
     rows: list[list[Cell]] = []
     for drift in overview.drifts:
-        rows.append([drift.agent.slug, (sentence_of(drift), EMPHASIS.get(drift.state, ""))])
+        rows.append([drift.agent.display_name, (sentence_of(drift), EMPHASIS.get(drift.state, ""))])
     title = "Drift overview"
     judged = [drift.judged for drift in overview.drifts if drift.judged is not None]
     if judged:

@@ -6,13 +6,14 @@ import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from django.core.management.base import CommandError
 
 from agents.kit.commands import NOT_ENOUGH, Cell, CodedCommand, console_on, print_table, unusable
 from agents.kit.llm.providers import is_priced
-from agents.kit.text.wording import counted, number, signed
+from agents.kit.text.wording import counted, day_text, number, signed
 from agents.kit.use_cases import add_options, read_options
 from evaluation.calibration.agreement import BETTER, OrderShown, SwapShown
 from evaluation.calibration.jobs import JudgeCheckRequest, parts_of
@@ -188,8 +189,9 @@ of some cannot be used (the judge is checked on the others)."""
     def _print_exceptions(self, planned: _Planned, stays: Mapping[str, SwapShown]) -> None:
         """Say on stderr which earlier checks stay (`stays`, by dimension), and which agents said nothing."""
         for name, earlier in stays.items():
+            checked_on = day_text(datetime.fromisoformat(earlier.checked_at))
             self.stderr.write(
-                f"{name}: the check of {counted(earlier.agents, 'agent')} ({earlier.checked_at[:10]}) stays beside the judge's scores; "
+                f"{name}: the check of {counted(earlier.agents, 'agent')} ({checked_on}) stays with the judge's scores; "
                 "one of all agents replaces it."
             )
         if planned.silent:
@@ -273,7 +275,7 @@ def _print(judge: str, tests: Mapping[str, SwapTest], out: Any) -> None:
     heads = ("Dimension", ">AUC", "95 %", ">Own", ">Swapped", f">≥ {HIGH}", ">Own higher", ">Own scored", ">Sw. scored")
     print_table(console, heads, rows, title=f"Swap test of {judge}", unwrapped=("Dimension",))
     console.print(
-        "AUC: how often an agent's own text scores higher than one of somebody else put in its place: 0.5 is chance, 1 never wrong.\n"
+        "AUC: how often an agent's own text scores higher than another speaker's put in its place: 0.5 is chance, 1 never wrong.\n"
         "Two texts are compared by the propositions that are scored for both; so are the means.\n"
         f"≥ {HIGH}: share of the swapped texts that pass for the agent's own. Own higher: of how many agents the mean is."
     )

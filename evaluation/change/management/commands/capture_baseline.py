@@ -182,11 +182,11 @@ class Command(CodedCommand):
         judge = str(settings.JUDGE_MODEL)
         if not options["json"]:
             if results:
-                found = passports_of([result.summary.run for result in results])
-                not_usable = not_usable_line(found)
+                judge_passports = passports_of([result.summary.run for result in results])
+                not_usable = not_usable_line(judge_passports)
                 if not_usable:
                     self.stdout.write(not_usable)
-                outcome_table(judge, results, self.stdout, notes=passport_lines(found))
+                outcome_table(judge, results, self.stdout, notes=passport_lines(judge_passports))
                 spent = spent_line(estimate, actual)
                 if spent:
                     self.stdout.write(spent)

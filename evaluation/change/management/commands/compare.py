@@ -276,8 +276,8 @@ def comparisons_table(comparisons: Sequence[Comparison], out: Any) -> None:
     if not comparisons:
         return
     console = console_on(out)
-    found = _passports_of(comparisons)
-    not_usable = not_usable_line(found)
+    judge_passports = _passports_of(comparisons)
+    not_usable = not_usable_line(judge_passports)
     if not_usable:
         console.print(f"[bold red]{escape(not_usable)}[/]")
     if len(comparisons) == 1:
@@ -288,7 +288,7 @@ def comparisons_table(comparisons: Sequence[Comparison], out: Any) -> None:
     _print_examples(comparisons, console)
     for line in _explanations(comparisons):
         console.print(escape(line))
-    for line in passport_lines(found):
+    for line in passport_lines(judge_passports):
         console.print(escape(line))
     console.print()
     if is_heuristic(comparisons[0].judge):

@@ -6,12 +6,11 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 from typing import Any
 
-from django.utils import timezone
 from rich.console import Console
 from rich.markup import escape
 
 from agents.kit.commands import Cell, CodedCommand, console_on, print_table, unusable, wrong
-from agents.kit.text.wording import number
+from agents.kit.text.wording import day_text, number
 from agents.models.conversations import find_agents
 from evaluation.calibration.passport import not_usable_line, passports
 from evaluation.change.series import Drop, Series, series_of, without_series
@@ -112,7 +111,7 @@ def _sentences(of_judge: Sequence[Series]) -> list[str]:
     series_with: dict[str, list[str]] = {}
     for series in of_judge:
         if series.note:
-            series_with.setdefault(series.note, []).append(f"{series.agent.slug} {series.dimension}")
+            series_with.setdefault(series.note, []).append(f"{series.agent} {series.dimension}")
     for note, names in series_with.items():
         which = ", ".join(names)
         if len(names) == len(of_judge) and len(names) > MOST_NAMED:
@@ -134,9 +133,7 @@ def sparkline(series: Series) -> str:
 
 def _drop_text(series: Series, drop: Drop) -> str:
     """Return a fall in a sentence."""
-    since = f"{timezone.localtime(drop.since):%Y-%m-%d}"
-    noticed = f"{timezone.localtime(drop.noticed):%Y-%m-%d}"
     return (
-        f"{series.agent.slug} {series.dimension}: fell from {drop.before:.1f} to {drop.after:.1f} since {since} "
-        f"(noticed {noticed}, evaluation {drop.run})"
+        f"{series.agent} {series.dimension}: fell from {drop.before:.1f} to {drop.after:.1f} since {day_text(drop.since)} "
+        f"(noticed {day_text(drop.noticed)}, evaluation {drop.run})"
     )

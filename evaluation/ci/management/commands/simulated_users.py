@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from rich.markup import escape
 
-from agents.kit.commands import NOT_ENOUGH, REGRESSION, CodedCommand, console_on, print_table, unusable, wrong
+from agents.kit.commands import NOT_ENOUGH, REGRESSION, CodedCommand, console_on, print_table, snippet, unusable, wrong
 from agents.kit.files.source import FileError
 from agents.kit.text.wording import counted
 from agents.models import Agent
@@ -48,7 +49,7 @@ class Command(CodedCommand):
         "Judge the simulated users of test runs: in how many runs they left their role (became the helper, knew too much, refused …), at "
         "which turn first, by which proposition, in passed and in failed runs; and which runs to throw away. Reads files of τ²-bench, the "
         "ADK and LangWatch Scenario, and others that are imported, in memory: the database is not touched. Exit code: 0; 1 where "
-        "--limit is surely exceeded; 2 where nothing could be judged; 3 where files cannot be used."
+        "--limit is significantly exceeded; 2 where nothing could be judged; 3 where files cannot be used."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -57,7 +58,7 @@ class Command(CodedCommand):
             "--persona",
             type=Path,
             metavar="FILE",
-            help="the simulated user's persona (default: somebody who wants something done)",
+            help="the simulated user's persona (default: a person who wants something done)",
         )
         parser.add_argument(
             "--speaker",
@@ -113,12 +114,17 @@ class Command(CodedCommand):
         options = ReadOptions(speaker_map={speaker: agent.slug})
         unreadable = []
         read = 0
+        files_called: Counter[str] = Counter()
         for path in _files(paths):
+            files_called[path.stem] += 1
+            name = path.name
+            if files_called[path.stem] > 1:  # runs without an id are named after their file
+                name = f"{path.stem}-{files_called[path.stem]}{path.suffix}"
             try:
-                import_transcript(path, options)
+                import_transcript(path, options, name=name)
                 read += 1
             except (FileError, OptionError, OSError) as error:
-                unreadable.append(f"{path.name}: {error}")
+                unreadable.append(f"{path}: {error}")
         if unreadable:
             more = f" and {len(unreadable) - 3} more" if len(unreadable) > 3 else ""
             self.stderr.write(f"Left out: {'; '.join(unreadable[:3])}{more}.")
@@ -159,7 +165,7 @@ class Command(CodedCommand):
             f"{report.messages_scored:,} of {counted(report.messages, 'message')} scored. Judge: {escape(judge)}."
         )
         if report.heuristic:
-            console.print("Words and rules judge: what needs a model is unscored. Set JUDGE_MODEL for the whole set.")
+            console.print("Set JUDGE_MODEL for the whole set.")
         rows = []
         for proposition in sorted(report.propositions, key=lambda each: -each.runs.broken):
             turn = "–" if proposition.first_turn is None else f"{proposition.first_turn:g}"
@@ -168,9 +174,8 @@ class Command(CodedCommand):
         print_table(console, ("proposition", "runs broken", "first turn"), rows)
         for row in report.throw_away[:MOST_LISTED]:
             outcome = {True: "passed", False: "failed", None: "no outcome"}[row.passed]
-            console.print(
-                escape(f"{row.run} ({outcome}), turn {row.turn}, {', '.join(row.propositions)}: “{row.text}”")
-            )
+            shown = f"{row.run} ({outcome}), turn {row.turn}, {', '.join(row.propositions)}: “{row.text}”"
+            console.print(snippet(shown))
         if len(report.throw_away) > MOST_LISTED:
             console.print(f"… and {len(report.throw_away) - MOST_LISTED:,} more: --csv FILE or --json lists them.")
 
@@ -178,14 +183,14 @@ class Command(CodedCommand):
         """End with the exit code of what was found.
 
         Raises:
-            CommandError: Nothing could be judged, or the limit is surely exceeded.
+            CommandError: Nothing could be judged, or the limit is significantly exceeded.
         """
         runs = report.all_runs
         if runs.interval is None:
-            raise CommandError(
-                "there is no message of the simulated user in these files; --speaker says who it is",
-                returncode=NOT_ENOUGH,
-            )
+            why = "there is no message of the simulated user in these files; --speaker says who it is"
+            if report.unjudged_runs:
+                why = f"the judge scored no message of {counted(report.unjudged_runs, 'run')}"
+            raise CommandError(why, returncode=NOT_ENOUGH)
         if limit is not None and runs.interval[0] > limit:
             raise CommandError(
                 f"more than {percent(limit)} of the runs are broken: {_share_text(runs)}", returncode=REGRESSION

@@ -313,17 +313,17 @@ def test_who_has_ten_unfinished_imports_is_told_what_to_discard() -> None:
 def test_of_a_stranger_s_form_few_files_are_read() -> None:
     """The form is read before its sender is known."""
 
-    def hand_in(user: User | AnonymousUser, files: int) -> None:
+    def upload_of(user: User | AnonymousUser, files: int) -> None:
         request = RequestFactory().post("/admin/login/")
         request.user = user
         handler = uploads.LimitedUploads(request)
         for number in range(files):
             handler.new_file("files", f"{number}.yaml", "text/yaml", None, None, None)
 
-    hand_in(AnonymousUser(), uploads.MOST_OF_STRANGERS)
+    upload_of(AnonymousUser(), uploads.MOST_OF_STRANGERS)
     with pytest.raises(StopUpload):
-        hand_in(AnonymousUser(), uploads.MOST_OF_STRANGERS + 1)
-    hand_in(User(username="ann"), 100)
+        upload_of(AnonymousUser(), uploads.MOST_OF_STRANGERS + 1)
+    upload_of(User(username="ann"), 100)
 
 
 @pytest.mark.parametrize("size", [1, 1024 * 1024, 2 * 1024 * 1024 + 17])

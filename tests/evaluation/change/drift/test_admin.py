@@ -146,7 +146,7 @@ def test_fire_now_pause_and_resume(root: Client, propositions: PropositionFolder
     schedule = make_schedule("weekly", make_agent("bob"), due=timezone.now() + timedelta(days=3))
 
     assert "weekly: 1 evaluation queued." in act(root, schedule, "fire")
-    assert "bob skipped" in act(root, schedule, "fire")
+    assert "Bob skipped" in act(root, schedule, "fire")
     act(root, schedule, "pause")
     schedule.refresh_from_db()
     paused = schedule.is_active

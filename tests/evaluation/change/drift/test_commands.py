@@ -94,7 +94,7 @@ def test_pause_resume_fire_and_remove(ada: Agent) -> None:
     fired = said("schedule", "fire", "nightly")
     assert [row["agent"] for row in fired["runs"]] == ["ada"]
     assert "1 evaluation queued" in run("schedule", "list")
-    assert "ada skipped: evaluation" in run("schedule", "fire", "nightly")
+    assert "Ada skipped: evaluation" in run("schedule", "fire", "nightly")
     assert said("schedule", "remove", "nightly")["removed"]["name"] == "nightly"
     assert EvaluationRun.objects.count() == 1, "what it measured stays"
     assert "No schedules yet" in run("schedule", "list")
@@ -149,7 +149,7 @@ def test_drift_shows_series_with_sparklines_falls_and_judges_apart(ada: Agent) -
     assert "Scores by claude-haiku-5-5, 0 to 9" in shown
     assert "Scores by offline:lexical-1 (heuristic), 0 to 9" in shown
     assert "▇▇▇▇" in shown
-    assert "ada adherence: fell from 7.2 to 4.2 since 2026-11-17" in shown
+    assert "Ada adherence: fell from 7.2 to 4.2 since 17 Nov 2026" in shown
     assert max(map(len, (line.rstrip() for line in shown.splitlines() if "fell" not in line))) <= 80
     llm, offline = sorted(said("drift", "--agents", "ada", "--schedule", "nightly")["series"], key=lambda s: s["judge"])
     assert (len(llm["points"]), len(llm["drops"]), offline["drops"]) == (18, 1, [])

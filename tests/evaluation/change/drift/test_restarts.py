@@ -44,7 +44,7 @@ def test_a_restart_names_the_version_and_what_it_changed() -> None:
     (restart,) = found.restarts
 
     assert (restart.run, restart.because) == (3, "version 2, behaviour request 12: concise replies 0.5 → 0.9")
-    assert found.newest_restart.startswith("ada adherence: starts again on 2026-11-04: version 2, ")
+    assert found.newest_restart.startswith("Ada adherence: starts again on 4 Nov 2026: version 2, ")
 
 
 def test_a_restart_without_versions_says_so() -> None:

@@ -99,9 +99,9 @@ def test_an_agent_with_an_unfinished_run_is_skipped_and_that_is_said(
 
     assert fired is not None
     assert [run.agent for run in fired.runs] == [bea]
-    assert f"ada skipped: evaluation {waiting.pk} of" in fired.outcome
+    assert f"Ada skipped: evaluation {waiting.pk} of" in fired.outcome
     assert fired.outcome.endswith("is pending")
-    assert "ada skipped" in caplog.text
+    assert "Ada skipped" in caplog.text
     assert EvaluationRun.objects.filter(agent=recent).count() == 1
 
 

@@ -15,7 +15,7 @@ from evaluation.runs.summary import waiting_words
 from tests.batch_server import BatchServer
 from tests.evaluation.judging import entry
 from tests.evaluation.measuring import spec, statuses
-from tests.evaluation.runs.batches.working import handed_in, look, only_batch, scores, work
+from tests.evaluation.runs.batches.working import check_batches, handed_in, only_batch, scores, work
 
 pytestmark = pytest.mark.django_db
 
@@ -26,7 +26,7 @@ def test_scores_are_those_of_live_judging_at_half_the_price(ada: Agent, server: 
     run = handed_in(ada)
     assert (run.status, server.made(), server.live()) == ("pending", 1, asked)
     server.end()
-    look()
+    check_batches()
     done = work(run)
     assert (done.status, server.live()) == ("completed", asked)
     assert scores(done) == scores(live)
@@ -52,7 +52,7 @@ def test_custom_ids_are_allowed_and_prompts_keep_cache_marks(ada: Agent, server:
 def test_a_run_that_waits_says_for_what_and_is_not_asked_again(ada: Agent, server: BatchServer) -> None:
     run = handed_in(ada)
     assert waiting_words([run]) == {run.pk: "waiting for batch msgbatch_01: 0 of 3 answered"}
-    look()
+    check_batches()
     again = handed_in_nothing(run)
     assert (again.status, server.made(), server.live()) == ("pending", 1, 0)
 
@@ -67,7 +67,7 @@ def handed_in_nothing(run: EvaluationRun) -> EvaluationRun:
 def test_what_the_server_refuses_is_asked_once_more_live(ada: Agent, server: BatchServer, price: ModelPrice) -> None:
     run = handed_in(ada)
     server.end(errored={1})
-    look()
+    check_batches()
     assert work(run).status == "completed"
     assert (statuses(run), server.live()) == ({"scored": 6}, 1)
     found = LLMCall.objects.filter(work_id=run.work_id).values_list("batch", "status", "cost_usd").order_by("pk")
@@ -82,7 +82,7 @@ def test_what_the_server_refuses_is_asked_once_more_live(ada: Agent, server: Bat
 def test_what_expired_is_asked_once_more_live(ada: Agent, server: BatchServer) -> None:
     run = handed_in(ada)
     server.end(expired={0, 1, 2})
-    look()
+    check_batches()
     assert work(run).status == "completed"
     assert (statuses(run), server.live(), server.made()) == ({"scored": 6}, 3, 1)
     assert LLMCall.objects.filter(work_id=run.work_id, status="timeout", attempts=0).count() == 3
@@ -92,13 +92,13 @@ def test_a_malformed_answer_is_asked_again_in_the_next_batch(ada: Agent, server:
     run = handed_in(ada)
     server.reply(text="no JSON at all")
     server.end()
-    look()
+    check_batches()
     assert (work(run).status, server.made()) == ("pending", 2)
     assert statuses(run) == {"scored": 4, "pending": 2}
     (again,) = server.batches["msgbatch_02"].requests
     assert [turn["role"] for turn in again["params"]["messages"]] == ["user", "assistant", "user"]
     server.end()
-    look()
+    check_batches()
     assert (work(run).status, statuses(run), server.live()) == ("completed", {"scored": 6}, 0)
     assert LLMCall.objects.filter(work_id=run.work_id, status="malformed").count() == 1
 
@@ -108,7 +108,7 @@ def test_an_answer_that_stays_malformed_is_unscored_and_asked_no_third_time(ada:
     for _ in range(2):
         server.respond = lambda body: {"json": entry(42)}
         server.end()
-        look()
+        check_batches()
         work(run)
 
     assert (run.status, statuses(run)) == ("completed", {"unscored": 6})
@@ -119,10 +119,10 @@ def test_a_double_check_takes_a_second_batch(ada: Agent, server: BatchServer) ->
     server.respond = None  # whatever fits the schema
     run = handed_in(ada, double_check=True)
     server.end()
-    look()
+    check_batches()
     assert (work(run).status, server.made(), server.live()) == ("pending", 2, 0)
     server.end()
-    look()
+    check_batches()
     assert (work(run).status, statuses(run)) == ("completed", {"scored": 6})
 
 
@@ -150,7 +150,7 @@ def test_ideas_are_counted_in_batches(server: BatchServer, propositions) -> None
         work_one(owner="test")
         server.end()
         if LLMBatch.objects.filter(status="pending").exists():
-            look()
+            check_batches()
     run.refresh_from_db()
     assert (run.status, server.live()) == ("completed", 0)
     assert server.made() >= 1
@@ -163,9 +163,9 @@ def test_a_large_run_is_handed_in_in_parts(ada: Agent, server: BatchServer, monk
     run = handed_in(ada)
     assert [len(batch.requests) for batch in server.batches.values()] == [2, 1]
     server.end()
-    look()
+    check_batches()
     assert work(run).status == "pending"  # the other part is still to be collected
-    look()
+    check_batches()
     assert (work(run).status, statuses(run)) == ("completed", {"scored": 6})
 
 

@@ -15,7 +15,7 @@ from correction.models import AgentEvaluationConfig
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import work_one
 from tests.batch_server import BatchServer
-from tests.evaluation.runs.batches.working import handed_in, look, only_batch, work
+from tests.evaluation.runs.batches.working import check_batches, handed_in, only_batch, work
 from tests.factories import make_channel, speaking
 
 
@@ -52,6 +52,6 @@ def test_what_an_agents_open_batches_will_cost_counts_against_its_budget(
     configure(agent=ada, changes={"daily_budget_usd": round(planned, 4) - Decimal("0.0001")})
     assert over_budget(ada, resolve_config(ada))
     server.end()
-    look()
+    check_batches()
     assert not over_budget(ada, resolve_config(ada))  # it cost less than was expected
     assert work(first).status == "completed"

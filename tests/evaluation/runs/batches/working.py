@@ -29,7 +29,7 @@ def handed_in(agent: Agent, **fields: Any) -> EvaluationRun:
     return run
 
 
-def look() -> None:
+def check_batches() -> None:
     """Have a worker look at the batches whose turn it is."""
     assert batches.work_one(owner=OWNER)
 
