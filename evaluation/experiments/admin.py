@@ -36,9 +36,10 @@ from agents.kit.text.wording import signed
 from agents.models import Channel
 from evaluation.admin.display import judge_badge
 from evaluation.dimensions import Dimension
+from evaluation.experiments.asking import asked_in
 from evaluation.experiments.compare import Row
 from evaluation.experiments.estimate import ExperimentEstimate, estimate_experiment
-from evaluation.experiments.lab import LabRequest, request_lab
+from evaluation.experiments.lab import LabRequest, request_lab, why_not_forked
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.pairs import (
     MeasuredPair,
@@ -85,7 +86,7 @@ LabForm = request_form(LabRequest)
 
 def lab_buttons(request: HttpRequest, channel: Channel) -> list[Button]:
     """Return the button that tries repairs on a real conversation."""
-    if channel.synthetic or channel.kind == Channel.Kind.DEBATE:
+    if why_not_forked(channel):
         return []
     chosen = {"channel": channel.slug}
     at = number_in(request.GET, "at")
@@ -228,6 +229,7 @@ class ExperimentAdmin(LogAdmin[Experiment]):
             number=number,
             pairs=pairs,
             environments=(pair.control, pair.treatment),
+            answers=_answers_by_environment(pair),
             measures=_measures_table([measure for measure in measured if not measure.is_same], pair),
             same=[measure.label.lower() for measure in measured if measure.is_same],
             heuristic=is_heuristic(experiment.judge),
@@ -341,7 +343,8 @@ def _interval_of(row: Row) -> Interval | None:
 def _html_table(report_table: ReportTable) -> SafeString:
     heads = [head.removeprefix(">") for head in report_table.heads]
     rows = [[_html_cell(cell) for cell in row] for row in report_table.rows]
-    return table(heads, rows, label=report_table.title)
+    is_series = report_table.heads[0].startswith(">")  # a row for each turn: too many to stand one below the other
+    return table(heads, rows, label=report_table.title, stacking=not is_series)
 
 
 def _html_cell(cell: Cell) -> object:
@@ -391,7 +394,7 @@ def _pairs_table(listed: Sequence[_ListedPair], experiment: Experiment, *, pair_
             repeat=1, number__in={pair.number for pair in listed}
         ).select_related("channel")
     }
-    rows = []
+    rows: list[list[object]] = []
     for pair in listed:
         cells: list[object] = []
         for arm in (control, pair.arm):
@@ -401,8 +404,12 @@ def _pairs_table(listed: Sequence[_ListedPair], experiment: Experiment, *, pair_
         if reads and is_there:
             query = urlencode({"arm": pair.arm, "number": pair.number})
             name = display.link(f"{pair_url}?{query}", f"Pair {pair.number}, side by side")
-        rows.append((name, *cells, pair.arm, pair.speaks or display.EMPTY))
-    heads = ("Pair", f"Control: {control}", "Treatment", "Arm", "Speaks most by")
+        rows.append([name, *cells, pair.arm])
+    heads = ["Pair", f"Control: {control}", "Treatment", "Arm"]
+    if any(pair.speaks for pair in listed):
+        heads.append("Speaks most by")
+        for pair, row in zip(listed, rows, strict=True):
+            row.append(pair.speaks or display.EMPTY)
     return table(heads, rows, label="Pairs of conversations")
 
 
@@ -414,6 +421,15 @@ def _conversation_cell(environment: ExperimentEnvironment | None, *, reads: bool
     said = display.link(channel_url(environment.channel_id), slug) if reads else display.visible(slug)
     messages = environment.figures.get("messages")
     return display.lines(said, "" if messages is None else f"{messages:,} messages")
+
+
+def _answers_by_environment(pair: Pair) -> list[tuple[str, str]]:
+    """Return the arm and the address of each conversation in which control questions were asked; none but in a laboratory."""
+    arms = {asked_in(each.channel.slug): each.arm for each in (pair.control, pair.treatment) if each.answers}
+    if not arms:
+        return []
+    stored = dict(Channel.objects.filter(slug__in=arms).values_list("slug", "pk"))
+    return [(arm, channel_url(stored[slug])) for slug, arm in arms.items() if slug in stored]
 
 
 def _measures_table(measured: Sequence[MeasuredPair], pair: Pair) -> SafeString:

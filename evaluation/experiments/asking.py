@@ -141,7 +141,9 @@ class Interview:
 
     def _agree(self, question: ControlQuestion, first: str, second: str, facilitator: str) -> bool | None:
         """Return whether two answers agree; None where that cannot be known."""
-        if is_heuristic(self._judge) or _normalised(first) == _normalised(second):
+        if _have_same_words(first, second):
+            return True
+        if is_heuristic(self._judge):
             return agree_by_words(first, second)
         result = check_proposition(
             proposition=_claim("lab-agrees", AGREES),
@@ -196,6 +198,11 @@ class Interview:
         )
 
 
+def asked_in(fork: str) -> str:
+    """Return the slug of the copy of a fork in which control questions are asked."""
+    return f"{fork}-questions"
+
+
 def asking_work_id(environment: int) -> str:
     """Return the ledger's name for the judging of a fork's answers."""
     return f"experiment_environment:{environment}"
@@ -233,7 +240,7 @@ def _moment(agent: Agent, question: ControlQuestion, answer: str, facilitator: s
 def _copy_of(environment: ExperimentEnvironment, agent: Agent) -> Channel:
     """Return the copy of a fork in which questions are asked; it is stored with all its messages, or not at all."""
     fork = environment.channel
-    slug = f"{fork.slug}-questions"
+    slug = asked_in(fork.slug)
     with transaction.atomic():
         channel, is_new = Channel.objects.get_or_create(
             slug=slug,
@@ -257,9 +264,9 @@ def agree_by_words(first: str, second: str) -> bool | None:
     They agree where they are equal but for case and punctuation, or most of their words are the same and no number differs. They disagree
     where both name numbers, and other ones, or one says yes and the other no. Everything else takes a judge.
     """
-    words = [_normalised(first), _normalised(second)]
-    if words[0] == words[1]:
+    if _have_same_words(first, second):
         return True
+    words = [_normalised(first), _normalised(second)]
     numbers = [set(re.findall(r"\d+", text)) for text in (first, second)]
     if numbers[0] and numbers[1] and numbers[0] != numbers[1]:
         return False
@@ -271,6 +278,14 @@ def agree_by_words(first: str, second: str) -> bool | None:
     if together and len(shared) / len(together) >= SIMILAR:
         return True
     return None
+
+
+def _have_same_words(first: str, second: str) -> bool:
+    """Return whether two texts are equal but for case and punctuation; of texts without words, whether they are equal."""
+    words = _normalised(first)
+    if not words:
+        return first == second
+    return words == _normalised(second)
 
 
 def _normalised(text: str) -> Sequence[str]:

@@ -90,7 +90,7 @@ class ExperimentEstimate(BaseModel):
 
     def _findings_of_lab(self) -> Iterator[str]:
         if self.heuristic:
-            yield f"Verdicts are possible on propositions with an exact rule only: {self.judge} is an offline heuristic."
+            yield f"{self.judge} is an offline heuristic: a verdict is possible only where exact rules score a whole measure."
         size = f"{counted(self.forks, 'fork')} of each arm, {counted(self.comparisons, 'comparison')}"
         if self.detectable_d is None:
             yield f"No verdict is possible: {size}; it takes 2 forks at least."

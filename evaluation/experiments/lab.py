@@ -81,9 +81,31 @@ def _problem_of_arm(kind: str, value: str, *, may_be_file: bool) -> str:
     return "unknown repair"
 
 
+def why_not_forked(channel: Channel) -> str:
+    """Return why a conversation is none of which repairs are tried; empty where it is one."""
+    if channel.synthetic:
+        return f"channel {channel.slug!r} is a simulation; allowed: real conversations"
+    if channel.kind == Channel.Kind.DEBATE:
+        return f"channel {channel.slug!r} is a debate; allowed: other conversations"
+    return ""
+
+
+def _real_conversation(slug: str) -> Channel:
+    """Return the channel of this slug.
+
+    Raises:
+        LookupError: There is none, or its conversation is not forked.
+    """
+    channel = the_channel(slug)
+    why_not = why_not_forked(channel)
+    if why_not:
+        raise LookupError(why_not)
+    return channel
+
+
 Conversation = Annotated[
     Channel,
-    Reads(the_channel, "the slug of a channel", maxLength=120),
+    Reads(_real_conversation, "the slug of a real conversation", maxLength=120),
     Shown(option="channel", label="Conversation", metavar="CHANNEL"),
 ]
 
@@ -105,7 +127,7 @@ class LabRequest(ModelsRequest):
         DEFAULT_ARMS,
         max_length=20_000,
         validate_default=True,
-        description=f"what is tried, beside a control to which nothing is done: {ALLOWED_ARMS}",
+        description=f"what is tried, beside a control that stays as it is: {ALLOWED_ARMS}",
     )
     turns: Annotated[int, Shown(label="Turns on each fork")] = Field(
         20, ge=1, le=MOST_STEPS, description=f"turns of the agent on each fork, 1 to {MOST_STEPS} (default: 20)"

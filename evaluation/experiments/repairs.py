@@ -17,7 +17,7 @@ from agents.kit.text.wording import counted
 from agents.models import Agent, Message
 from evaluation.change.change import ChangeResult, Sample, change_of, corrected, mean_of
 from evaluation.dimensions import BY_ONE_MESSAGE, OF_PERSONA, Dimension
-from evaluation.experiments.asking import QuestionOutcome, asking_work_id
+from evaluation.experiments.asking import QuestionOutcome, asked_in, asking_work_id
 from evaluation.experiments.measuring import evaluations
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.scenario import Arm, Scenario
@@ -520,7 +520,7 @@ def _stated(fork: ExperimentEnvironment) -> dict[str, bool | None]:
 # -- cost
 def _questions_usd(forks: Sequence[ExperimentEnvironment]) -> float | None:
     """Return what the answers to control questions and their judging cost; None where a call is unpriced."""
-    slugs = [f"{fork.channel.slug}-questions" for fork in forks]
+    slugs = [asked_in(fork.channel.slug) for fork in forks]
     answering = _usd_of(LLMCall.objects.filter(run__channel__slug__in=slugs))
     judging = _usd_of_work([asking_work_id(fork.pk) for fork in forks])
     return _sum_if_all_known([answering, judging])
@@ -683,9 +683,11 @@ def cost_text(arm: LabArm) -> str:
     """Return what a turn of an arm costs more than one of the control, e.g. ``at $0.0040 more a turn``."""
     if arm.extra_usd is None:
         return "at an unpriced cost"
-    if abs(arm.extra_usd) < 0.00005:
+    if arm.extra_usd == 0:
         return "at no further cost"
     more_or_less = "more" if arm.extra_usd > 0 else "less"
+    if abs(arm.extra_usd) < 0.00005:  # it would read as nothing
+        return f"at under $0.0001 {more_or_less} a turn"
     return f"at ${abs(arm.extra_usd):.4f} {more_or_less} a turn"
 
 

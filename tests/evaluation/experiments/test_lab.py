@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 from rich.console import Console
 
+from agents.admin.transcript import channel_url
 from agents.alerts.models import Alert
 from agents.models import Agent, Channel, Message, Reaction, Run
 from evaluation.experiments.asking import agree_by_words
@@ -23,7 +26,16 @@ from evaluation.experiments.measuring import judge_here
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.play import play
 from evaluation.experiments.printed import as_markdown, show
-from evaluation.experiments.repairs import Judgement, LabReport, Lasting, compare_arms, find_onset, lasting_text
+from evaluation.experiments.repairs import (
+    Judgement,
+    LabArm,
+    LabReport,
+    Lasting,
+    compare_arms,
+    cost_text,
+    find_onset,
+    lasting_text,
+)
 from evaluation.experiments.report import report
 from evaluation.models import EvaluationRun
 from evaluation.propositions.files import YamlProblems
@@ -251,6 +263,7 @@ def test_answers_that_words_alone_cannot_compare_are_not_counted() -> None:
     assert agree_by_words("I have been here for 3 years.", "I have been here for 12 years.") is False
     assert agree_by_words("Yes, always.", "No.") is False
     assert agree_by_words("I build walls.", "Masonry is my trade.") is None
+    assert agree_by_words("\U0001f44d", "\U0001f44e") is None
 
 
 def test_twenty_five_questions_come_with_it_and_none_of_them_suggests_an_answer_or_a_test() -> None:
@@ -272,6 +285,39 @@ def test_a_file_of_questions_that_cannot_be_used_is_refused_with_line_and_field(
     assert "3" in said
     assert "about" in said
     assert "fact" in said
+
+
+def test_the_answers_are_led_to_from_the_forks_side_by_side(
+    propositions: PropositionFolder, llm_server: LLMServer
+) -> None:
+    conversation(propositions, turns=4, drifts_at=1)
+    llm_server.respond = actor()
+    experiment = play(request_lab(asked(turns=1, repeats=1, questions=QUESTIONS)))
+    root = signed_in(superuser())
+
+    html = read(root, f"/admin/experiments/experiment/{experiment.pk}/pair/")
+
+    copies = Channel.objects.filter(slug__endswith="-questions")
+    assert copies.count() == 2
+    for copy in copies:
+        assert channel_url(copy.pk) in html
+
+
+def test_a_report_asks_as_much_for_many_forks_as_for_few(
+    propositions: PropositionFolder, llm_server: LLMServer
+) -> None:
+    conversation(propositions, turns=4, drifts_at=1)
+    llm_server.respond = actor()
+    asked_of_each = []
+    for forks in (1, 3):
+        experiment = play(request_lab(asked(turns=1, repeats=forks, questions=QUESTIONS, asks=1)))
+        judge_here(experiment)
+        with CaptureQueriesContext(connection) as statements:
+            report(experiment)
+        asked_of_each.append(len(statements))
+
+    assert asked_of_each[0] == asked_of_each[1]
+    assert asked_of_each[1] <= 25
 
 
 # -- hostile text
@@ -388,6 +434,16 @@ def test_turns_without_a_score_are_counted_in_since_when_it_drifted() -> None:
     assert onset.turn == 40
     assert (onset.first, onset.last, onset.of) == (1, 59, 40)
     assert not onset.after_fork
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [(0.0, "no further cost"), (0.00002, "under $0.0001 more"), (-0.004, "$0.0040 less"), (None, "unpriced")],
+)
+def test_only_what_costs_nothing_more_is_said_to(extra: float | None, said: str) -> None:
+    arm = LabArm(name="reminder", label="a reminder", forks=2, turns=4, extra_usd=extra)
+
+    assert said in cost_text(arm)
 
 
 def test_an_effect_that_decays_has_its_half_life_in_the_interval() -> None:

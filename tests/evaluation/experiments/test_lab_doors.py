@@ -74,6 +74,24 @@ def test_what_cannot_be_played_is_refused_at_every_door(
     assert not Experiment.objects.exists()
 
 
+@pytest.mark.parametrize("changed", [{"synthetic": True}, {"kind": Channel.Kind.DEBATE}], ids=["simulation", "debate"])
+def test_simulations_and_debates_are_forked_at_no_door(
+    changed: dict[str, Any], street: Channel, doors: list[Door]
+) -> None:
+    Channel.objects.filter(pk=street.pk).update(**changed)
+
+    with pytest.raises(CommandError) as error:
+        call_command("lab", "street")
+    said = [str(error.value)]
+    for door in doors[1:]:
+        field, sentence = door.refusal({"channel": "street"})
+        assert field == "channel"
+        said.append(sentence)
+    for sentence in said:
+        assert "allowed" in sentence
+    assert not Experiment.objects.exists()
+
+
 def test_an_operator_starts_one_from_the_page_of_a_conversation_and_a_viewer_is_not_offered_it(street: Channel) -> None:
     transcript = reverse("admin:agents_channel_transcript", args=[street.pk])
     operator = signed_in(in_group("Operator"))
@@ -141,6 +159,13 @@ def test_a_dry_run_says_what_it_would_take_and_writes_nothing(street: Channel) -
     estimate = json.loads(out.getvalue())
     assert (estimate["conversations"], estimate["turns"], estimate["forks"]) == (4, 4 * (3 + 25 * 2), 2)
     assert not Experiment.objects.exists()
+
+
+def test_one_fork_of_each_arm_is_told_beforehand_that_it_gets_no_verdict(street: Channel) -> None:
+    for form in ("terminal", "markdown"):
+        out = io.StringIO()
+        call_command("lab", "street", "--repeats", "1", "--dry-run", "--format", form, stdout=out)
+        assert "No verdict is possible" in out.getvalue()
 
 
 def test_a_conversation_in_which_no_agent_speaks_is_refused(street: Channel) -> None:

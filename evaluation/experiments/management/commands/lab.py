@@ -56,11 +56,13 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget)."""
         with refusing(LabRequest):
             try:
                 estimate = estimate_experiment(request.scenario(), **request.models)
-                if options["dry_run"] and is_quiet:
+                if options["dry_run"] and options["json"]:
                     self.stdout.write(estimate.model_dump_json(indent=2))
                     return
-                if not is_quiet:
+                if options["dry_run"] or not is_quiet:
                     self._print_line(estimate_line(estimate))
+                    for finding in estimate.findings():
+                        self._print_line(finding)
                 if options["dry_run"]:
                     return
                 experiment = request_lab(request)
