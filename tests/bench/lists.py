@@ -76,13 +76,12 @@ ABOUT_A_ROW = {  # pages of the newest row of a table
     "behavior.behaviorrequest": ("behavior_behaviorrequest_change",),
     "change.driftalert": ("change_driftalert_change",),
     "correction.correctionlog": ("correction_correctionlog_change",),
-    "debates.debate": ("debates_debate_change", "debates_debate_beside"),
+    "debates.debate": ("debates_debate_change",),
     "evaluation.evaluationrun": ("evaluation_evaluationrun_change",),
     "experiments.experiment": ("experiments_experiment_change",),
     "swarm.dialogstate": ("swarm_dialogstate_change",),
     "swarm.swarm": ("swarm_swarm_change",),
 }
-PERSON = "Visitor"  # an outsider of `MAKERS`
 
 
 def measure_lists() -> None:
@@ -192,10 +191,16 @@ def _pages_about(agent: Any) -> Iterator[str]:
     from django.apps import apps
     from django.urls import reverse
 
+    from agents.chat import begin_chat
+    from correction.behavior.models import BehaviorRequest
+    from correction.behavior.scope import person_of
+
+    yield reverse("admin:agents_channel_chat", args=[begin_chat(agent).pk])
     for field, names in ABOUT_AN_AGENT.items():
         for name in names:
             yield reverse(f"admin:{name}", args=[getattr(agent, field)])
-    yield reverse("admin:behavior_behaviorrequest_person", args=[PERSON])
+    person = BehaviorRequest.objects.latest("pk")
+    yield reverse("admin:behavior_behaviorrequest_person", args=[person_of(person)])
     for label, names in ABOUT_A_ROW.items():
         row = apps.get_model(label)._default_manager.latest("pk")
         for name in names:

@@ -16,7 +16,7 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.urls import reverse
 from django.utils.module_loading import import_string
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, expect
 from pytest_django import Settings
 
 from agents.kit.capability import declared
@@ -165,7 +165,7 @@ def test_a_product_owner_finds_the_planted_drift_with_two_files_and_a_blank(
     expect(page.get_by_text("Being evaluated")).to_be_visible(timeout=PATIENCE)
     work()
     expect(page.get_by_role("heading", name="Every proposition")).to_be_visible(timeout=PATIENCE)
-    sentence = page.get_by_role("heading", level=1)
+    sentence = page.locator("h1.pl-overview-sentence")
     expect(sentence).to_contain_text("drifted since build 41")
     expect(sentence).to_contain_text("9.0 → 0.0")
     expect(page.locator("#messages")).to_contain_text(PLANTED)

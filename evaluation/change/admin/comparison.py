@@ -381,7 +381,9 @@ def _command(form: CompareForm, pair: ComparedPair) -> str:
     tags = [_tag_text(form.cleaned_data[name]) for name in ("baseline", "candidate")]
     if form.chosen_agent is None or not all(tags):
         return ""
-    return shlex.join(["manage.py", "compare", f"--agents={form.chosen_agent.slug}", f"--a={tags[0]}", f"--b={tags[1]}"])
+    return shlex.join(
+        ["manage.py", "compare", f"--agents={form.chosen_agent.slug}", f"--a={tags[0]}", f"--b={tags[1]}"]
+    )
 
 
 def _sentence_context(comparison: Comparison, chosen: Agent | None) -> dict[str, Any]:
