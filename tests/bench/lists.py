@@ -20,6 +20,7 @@ ROWS, AGENTS = 100_000, 100
 REPEATS = 5
 FLOOR = 300  # milliseconds
 PAGES = ("", "?p=3")  # besides the searches and filters below
+ABOUT = "about"  # in BENCH_LISTS: the pages about one thing
 DAYS = 60  # over which the rows of the logs are spread
 SPREAD = (
     *("llm_calls", "gate_sessions", "correction_logs", "intervention_logs", "runs", "evaluation_runs"),
@@ -52,6 +53,34 @@ OTHERS = {  # pages that list or sum up without being the list of a table
     "review": "review",
     "overview": "evaluation_drift_overview",
     "propositions": "evaluation_proposition_changelist",
+    "import": "agents_import_add",
+    "compare": "evaluation_evaluationrun_compare",
+    "start an experiment": "experiments_experiment_add",
+    "start a debate": "debates_debate_add",
+}
+ABOUT_AN_AGENT = {  # pages of the agent with the first id, by what they are called with
+    "pk": (
+        "agents_agent_change",
+        "agents_channel_chats",
+        "correction_agentevaluationconfig_gate",
+        "evaluation_agent_evaluate",
+    ),
+    "slug": ("evaluation_proposition_change", "evaluation_proposition_new"),
+}
+ABOUT_A_ROW = {  # pages of the newest row of a table
+    "alerts.alert": ("alerts_alert_change",),
+    "agents.channel": ("agents_channel_transcript",),
+    "agents.import": ("agents_import_change",),
+    "agents.message": ("evaluation_ci_test",),
+    "agents.run": ("agents_run_change",),
+    "behavior.behaviorrequest": ("behavior_behaviorrequest_change",),
+    "change.driftalert": ("change_driftalert_change",),
+    "correction.correctionlog": ("correction_correctionlog_change",),
+    "debates.debate": ("debates_debate_change",),
+    "evaluation.evaluationrun": ("evaluation_evaluationrun_change",),
+    "experiments.experiment": ("experiments_experiment_change",),
+    "swarm.dialogstate": ("swarm_dialogstate_change",),
+    "swarm.swarm": ("swarm_swarm_change",),
 }
 
 
@@ -143,7 +172,11 @@ def _pages() -> Iterator[tuple[str, ...]]:
     client = signed_in(superuser(f"root{time.time_ns()}"))
     ids = {"agent": Agent.objects.earliest("pk").pk, "run": EvaluationRun.objects.latest("pk").pk}
     some = os.environ.get("BENCH_LISTS", "")
-    for label in some.split(",") if some else (*MAKERS, *OTHERS):
+    for label in some.split(",") if some else (*MAKERS, *OTHERS, ABOUT):
+        if label == ABOUT:
+            for url in _pages_about(Agent.objects.get(pk=ids["agent"])):
+                yield _measured(client, url)
+            continue
         if label in OTHERS:
             yield _measured(client, reverse(f"admin:{OTHERS[label]}"))
             continue
@@ -151,6 +184,27 @@ def _pages() -> Iterator[tuple[str, ...]]:
         url = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
         for query in (*PAGES, *FILTERED.get(label, ())):
             yield _measured(client, url + query.format(**ids))
+
+
+def _pages_about(agent: Any) -> Iterator[str]:
+    """Yield the addresses of pages about one thing: an agent, a person, the newest row of a table."""
+    from django.apps import apps
+    from django.urls import reverse
+
+    from agents.chat import begin_chat
+    from correction.behavior.models import BehaviorRequest
+    from correction.behavior.scope import person_of
+
+    yield reverse("admin:agents_channel_chat", args=[begin_chat(agent).pk])
+    for field, names in ABOUT_AN_AGENT.items():
+        for name in names:
+            yield reverse(f"admin:{name}", args=[getattr(agent, field)])
+    person = BehaviorRequest.objects.latest("pk")
+    yield reverse("admin:behavior_behaviorrequest_person", args=[person_of(person)])
+    for label, names in ABOUT_A_ROW.items():
+        row = apps.get_model(label)._default_manager.latest("pk")
+        for name in names:
+            yield reverse(f"admin:{name}", args=[row.pk])
 
 
 def _measured(client: Any, url: str) -> tuple[str, ...]:

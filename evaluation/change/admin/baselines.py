@@ -297,14 +297,14 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
 def imported_panel(request: HttpRequest, job: Import) -> SafeString:
     """Return the evaluations that an import makes possible: of each agent that speaks in it, and of its two newest builds.
 
-    Who may write propositions is led to those of the agent, too.
+    Who may write propositions is led to a new one of the agent, too.
     """
     rows = []
     for agent in Agent.objects.filter(slug__in=job.result.get("spoke", ())).order_by("slug"):
         spoken = Message.objects.filter(imported_by=job, agent=agent).exclude(tags={}).order_by("-sent_at", "-pk")
         rules_url = ""
         if request.user.has_perm("evaluation.change_proposition"):
-            rules_url = reverse("admin:evaluation_proposition_change", args=[agent.slug])
+            rules_url = reverse("admin:evaluation_proposition_new", args=[agent.slug])
         rows.append((agent_chip(agent), ways_to_evaluate(agent, newest_builds(spoken)), rules_url))
     return render_to_string("admin/change/imported.html", {"rows": rows}) if rows else SafeString("")
 

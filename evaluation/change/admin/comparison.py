@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -366,8 +367,23 @@ def _comparison_context(request: HttpRequest, form: CompareForm, pair: ComparedP
         "pairs": pairs,
         "may_read": may_read,
         "left_out": _left_out(comparison),
+        "command": _command(form, pair),
         **_urls(form),
     }
+
+
+def _command(form: CompareForm, pair: ComparedPair) -> str:
+    """Return the command that prints the same comparison: of two evaluations, else of two tags; empty where there is none."""
+    runs = [set(side.runs.values()) for side in (pair.baseline, pair.candidate)]
+    if all(len(of_side) == 1 for of_side in runs):
+        older, newer = (of_side.pop() for of_side in runs)
+        return f"manage.py compare --runs {older} {newer}"
+    tags = [_tag_text(form.cleaned_data[name]) for name in ("baseline", "candidate")]
+    if form.chosen_agent is None or not all(tags):
+        return ""
+    return shlex.join(
+        ["manage.py", "compare", f"--agents={form.chosen_agent.slug}", f"--a={tags[0]}", f"--b={tags[1]}"]
+    )
 
 
 def _sentence_context(comparison: Comparison, chosen: Agent | None) -> dict[str, Any]:

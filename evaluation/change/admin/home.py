@@ -14,10 +14,12 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from agents.kit.admin.access import user_of
 from agents.kit.console import display
 from agents.kit.console.home import Answers, HomePart, Questions, add_home, step
 from agents.kit.text.wording import counted
 from agents.models import Agent
+from agents.transcripts.imports.jobs import may_import
 from evaluation.admin.display import judged_by
 from evaluation.calibration.admin.trust import not_usable
 from evaluation.change.admin.drift_overview import MOST_AGENTS, STATES, drift_sparkline, passports_of_drifts
@@ -157,6 +159,7 @@ def drifted_agents(request: HttpRequest, answers: Answers) -> SafeString | None:
         "most": MOST_AGENTS if len(shown) == MOST_AGENTS else 0,  # there may be more agents
         "overview_url": url,
         "agents_url": display.list_url(Agent, is_active__exact=1),
+        "import_url": reverse("admin:agents_import_add") if may_import(user_of(request)) else "",
     }
     return render_to_string("admin/change/home.html", context)
 

@@ -385,7 +385,7 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             if "_try" in request.POST:
                 trial = self._trial(request, form.proposition(), agent)
             else:
-                saved = self._save(request, form)
+                saved = self._save(request, form, agent)
                 if saved is not None:
                     return saved
         return self.page(
@@ -401,6 +401,7 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             trial=trial,
             offered=_offered(request, agent, read.files) if agent is not None and entry is None else None,
             may_add=team_folder() is not None,
+            comparing=_comparing(request, agent),
             **_edit_context(request, form, agent, entry, has_trial=trial is not None),
         )
 
@@ -433,12 +434,13 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         initial = initial_of(sentence) | {"source": form.cleaned_data["fields"].get("source", "")}
         return SentenceForm(owner=form.owner, entry=form.entry, initial=initial)
 
-    def _save(self, request: HttpRequest, form: PropositionForm) -> HttpResponse | None:
-        """Save a proposition and return the way back; None where it cannot be, with the reasons in the form.
+    def _save(self, request: HttpRequest, form: PropositionForm, agent: Agent | None) -> HttpResponse | None:
+        """Save a proposition and return where to go next; None where it cannot be, with the reasons in the form.
 
-        The button ``_save`` puts it in use; any other saves it as a suggestion.
+        The button ``_save`` puts it in use, and ``_evaluate`` leads on to the evaluation of the two newest builds; any other saves it as a
+        suggestion.
         """
-        is_active = "_save" in request.POST
+        is_active = "_save" in request.POST or "_evaluate" in request.POST
         identifier, claim = form.id, form.claim
         verb = "saved" if is_active else "saved as a suggestion"
         try:
@@ -451,6 +453,10 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         state = "it is judged from the next evaluation on" if is_active else "it is a suggestion until you accept it"
         text = f"{identifier} is saved to {path.parent.name}/{path.name}: {state}."
         self.message_user(request, text, messages.SUCCESS)
+        comparing = _comparing(request, agent) if "_evaluate" in request.POST else None
+        if comparing is not None:
+            url, _ = comparing
+            return HttpResponseRedirect(url)
         anchor = (
             f"#proposition-{identifier}" if form.entry else ""
         )  # after a new one the buttons to evaluate are at hand
@@ -771,8 +777,22 @@ def _ways_to_evaluate(request: HttpRequest, agent: Agent | None, about: Sequence
         return []
     if not any(entry.proposition.active for entry in about):
         return []
-    spoken = Message.objects.filter(agent=agent).order_by("-said_at")
-    return ways_to_evaluate(agent, newest_builds(spoken))
+    return ways_to_evaluate(agent, _newest_builds(agent))
+
+
+def _comparing(request: HttpRequest, agent: Agent | None) -> tuple[str, str] | None:
+    """Return address and button of the evaluation that compares the two newest builds; None without them, or for who may not evaluate."""
+    if agent is None or not request.user.has_perm(MEASURE):
+        return None
+    builds = _newest_builds(agent)
+    if len(builds) < 2:
+        return None
+    url, _ = ways_to_evaluate(agent, builds)[0]
+    return url, f"Save, then evaluate {builds[1]} and {builds[0]}"
+
+
+def _newest_builds(agent: Agent) -> list[str]:
+    return newest_builds(Message.objects.filter(agent=agent).order_by("-said_at"))
 
 
 def _may_count(request: HttpRequest) -> bool:
