@@ -87,6 +87,7 @@ class Alert(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["-id"], condition=Q(acknowledged_at__isnull=True), name="alert_unacknowledged"),
             models.Index(fields=["agent", "-id"], name="alert_of_agent"),
+            models.Index(fields=["kind", "-last_at"], name="alert_of_kind"),
         ]
 
     def __str__(self) -> str:

@@ -200,7 +200,7 @@ def write_state_and_tell_observers(kinds: Mapping[int, str], state: Mapping[str,
 
 def pages_with_alerts(*, kind: str, since: datetime, most: int) -> QuerySet[Alert, Any]:
     """Return the pages of the newest alerts of a kind that were raised since then."""
-    raised = Alert.objects.filter(kind=kind, last_at__gte=since).order_by("-pk")
+    raised = Alert.objects.filter(kind=kind, last_at__gte=since).order_by("-last_at")
     return raised.values("page")[:most]
 
 

@@ -65,7 +65,7 @@ class Migration(FirstMigration):
             options={
                 'db_table': 'channels',
                 'ordering': ['kind', 'name'],
-                'indexes': [models.Index(fields=['kind', 'name'], name='channel_kind_name'), models.Index(condition=models.Q(('inclusion_probability__lt', 1)), fields=['id'], name='channel_sampled')],
+                'indexes': [models.Index(fields=['kind', 'name'], name='channel_kind_name'), models.Index(condition=models.Q(('inclusion_probability__lt', 1)), fields=['id'], name='channel_sampled'), models.Index(condition=models.Q(('synthetic', True)), fields=['id'], name='channel_synthetic')],
                 'constraints': [models.CheckConstraint(condition=models.Q(('inclusion_probability__gt', 0), ('inclusion_probability__lte', 1)), name='channel_inclusion_probability'), models.CheckConstraint(condition=models.Q(('kind__in', ['public', 'private', 'dm', 'debate', 'experiment'])), name='channel_kind_known'), models.CheckConstraint(condition=models.Q(('slug', ''), _negated=True), name='channel_slug_given')],
             },
         ),

@@ -488,6 +488,7 @@ class Channel(models.Model):
         return is_direct and self.slug.startswith((CHAT_PREFIX, COPY_PREFIX))
 
     @property
+            models.Index(fields=["id"], condition=Q(synthetic=True), name="channel_synthetic"),
     def inclusion_weight(self) -> float:
         """Return for how many conversations this one stands in means: 1 ÷ the chance with which it was kept."""
         return 1.0 / self.inclusion_probability

@@ -40,6 +40,10 @@ class Baseline(models.Model):
     class Meta:
         db_table = "baselines"
         ordering: ClassVar = ["agent", "judge", "dimension"]
+        indexes: ClassVar = [
+            # `judged_ways` reads nothing else.
+            models.Index(fields=["judge", "procedure", "agent", "captured_at"], name="baseline_way"),
+        ]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["agent", "judge", "procedure", "dimension"], name="baseline_one_current"),
             models.CheckConstraint(

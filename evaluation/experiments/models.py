@@ -50,7 +50,8 @@ class Experiment(Leasable):
         indexes: ClassVar = [
             models.Index(
                 fields=["created_at", "id"], condition=Q(status__in=["pending", "running"]), name="experiment_open"
-            )
+            ),
+            models.Index(fields=["status", "created_at"], name="experiment_status_created"),
         ]
 
     def __str__(self) -> str:

@@ -102,6 +102,10 @@ class Migration(FirstMigration):
             model_name='alert',
             index=models.Index(fields=['agent', '-id'], name='alert_of_agent'),
         ),
+        migrations.AddIndex(
+            model_name='alert',
+            index=models.Index(fields=['kind', '-last_at'], name='alert_of_kind'),
+        ),
         migrations.AddConstraint(
             model_name='alert',
             constraint=models.UniqueConstraint(condition=models.Q(('acknowledged_at__isnull', True), ('ended_at__isnull', True), _connector='OR'), fields=('kind', 'about'), name='alert_open_once'),

@@ -35,6 +35,7 @@ class Migration(FirstMigration):
             options={
                 'db_table': 'baselines',
                 'ordering': ['agent', 'judge', 'dimension'],
+                'indexes': [models.Index(fields=['judge', 'procedure', 'agent', 'captured_at'], name='baseline_way')],
                 'constraints': [models.UniqueConstraint(fields=('agent', 'judge', 'procedure', 'dimension'), name='baseline_one_current'), models.CheckConstraint(condition=models.Q(models.Q(('count__isnull', True), ('score__gte', 0), ('score__lte', 9)), ('score__isnull', True), _connector='OR'), name='baseline_score_range')],
             },
         ),

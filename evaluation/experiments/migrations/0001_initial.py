@@ -96,6 +96,10 @@ class Migration(FirstMigration):
             index=models.Index(condition=models.Q(('status__in', ['pending', 'running'])), fields=['created_at', 'id'], name='experiment_open'),
         ),
         migrations.AddIndex(
+            model_name='experiment',
+            index=models.Index(fields=['status', 'created_at'], name='experiment_status_created'),
+        ),
+        migrations.AddIndex(
             model_name='experimentenvironment',
             index=models.Index(condition=models.Q(('status__in', ['pending', 'running'])), fields=['created_at', 'id'], name='environment_open'),
         ),
