@@ -23,10 +23,21 @@ from evaluation.simulation.conversations import why_not_simulated
 LEXICAL_JUDGE = "offline:lexical-1"
 
 
+MOST_OFFERED = 200  # models with a price among the judges that a form offers
+
+
 def judges_offered() -> list[str]:
-    """Return the judges that may be chosen from outside of this machine, the configured one first: no file, and all of a known cost."""
-    priced = ModelPrice.objects.order_by("model").values_list("model", flat=True).distinct()
+    """Return judges that may be chosen from outside of this machine, the configured one first: no file, and all of a known cost.
+
+    Of many models with a price these are the first ones; `is_judge_allowed` knows all.
+    """
+    priced = ModelPrice.objects.order_by("model").values_list("model", flat=True).distinct()[:MOST_OFFERED]
     return list(dict.fromkeys([str(settings.JUDGE_MODEL), LEXICAL_JUDGE, *priced]))
+
+
+def is_judge_allowed(name: str) -> bool:
+    """Return whether a judge may be chosen from outside of this machine."""
+    return name in (settings.JUDGE_MODEL, LEXICAL_JUDGE) or ModelPrice.objects.filter(model=name).exists()
 
 
 @dataclass(frozen=True, slots=True)

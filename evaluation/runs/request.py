@@ -27,7 +27,7 @@ from evaluation.dimensions import BY_ONE_MESSAGE
 from evaluation.judge.examples import NoExamples, find_examples, newest_examples
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, Method, procedure_name
 from evaluation.propositions.files import YamlProblems, default_dimensions
-from evaluation.runs.control import judges_offered, queue_run
+from evaluation.runs.control import is_judge_allowed, judges_offered, queue_run
 from evaluation.runs.planning import ENOUGH_MESSAGES, MOST_REPEATS, PreparedRun, RunSpec
 from evaluation.scorers.subjects import ALLOWED_BINS, DEFAULT_BINS, Bin, parse_bins
 from evaluation.simulation.situations import Situation, load_situations
@@ -51,9 +51,8 @@ def check_judge(name: str, info: ValidationInfo) -> str:
     """
     if is_local(info) or not name:
         return name
-    allowed = judges_offered()
-    if name not in allowed:
-        raise ValueError(f"{info.field_name} {name[:80]!r}: allowed: {', '.join(allowed)}")
+    if not is_judge_allowed(name):
+        raise ValueError(f"{info.field_name} {name[:80]!r}: allowed: {', '.join(judges_offered())}")
     return name
 
 
