@@ -44,7 +44,7 @@ class Migration(FirstMigration):
             options={
                 'db_table': 'agents',
                 'ordering': ['display_name', 'slug'],
-                'indexes': [models.Index(fields=['display_name', 'slug'], name='agent_name'), models.Index(fields=['-is_active', 'display_name', 'slug'], name='agent_active_name')],
+                'indexes': [models.Index(fields=['display_name', 'slug'], name='agent_name'), models.Index(fields=['-is_active', 'display_name', 'slug'], name='agent_active_name'), models.Index(django.db.models.functions.text.Upper('slug'), name='agent_slug_upper'), models.Index(django.db.models.functions.text.Upper('display_name'), name='agent_name_upper'), models.Index(condition=models.Q(('origin', 'seed')), fields=['id'], name='agent_example')],
                 'constraints': [models.CheckConstraint(condition=models.Q(('max_turns__gte', 1)), name='agent_max_turns_positive'), models.CheckConstraint(condition=models.Q(('slug', ''), _negated=True), name='agent_slug_given')],
             },
         ),

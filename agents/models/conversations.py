@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 import uuid
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
@@ -12,8 +12,8 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
-from django.db.models import Exists, Q
-from django.db.models.functions import Lower
+from django.db.models import Exists, Q, Value
+from django.db.models.functions import Lower, Upper
 from django.utils import timezone
 
 from agents.kit.refusals import Refused
@@ -166,6 +166,10 @@ class Agent(models.Model):
         indexes: ClassVar = [  # the orders of the console's lists
             models.Index(fields=["display_name", "slug"], name="agent_name"),
             models.Index(fields=["-is_active", "display_name", "slug"], name="agent_active_name"),
+            # `agents_named` looks for names whatever the capitals.
+            models.Index(Upper("slug"), name="agent_slug_upper"),
+            models.Index(Upper("display_name"), name="agent_name_upper"),
+            models.Index(fields=["id"], condition=Q(origin="seed"), name="agent_example"),
         ]
         constraints: ClassVar = [
             models.CheckConstraint(condition=Q(max_turns__gte=1), name="agent_max_turns_positive"),
@@ -322,7 +326,7 @@ def find_agent(name: str) -> Agent:
         UnknownAgent: There is none; names near slugs.
     """
     name = name.strip()
-    agent = _agent_named(name)
+    agent = agents_named([name]).get(name)
     if agent is None:
         raise UnknownAgent(no_agent(name))
     return agent
@@ -341,26 +345,34 @@ def find_agents(names: str) -> list[Agent]:
         raise UnknownAgent("no agent named; write slugs separated by commas, or all")
     if [name.lower() for name in wanted] == ["all"]:
         return list(Agent.objects.in_use().order_by("slug"))
-    agents: dict[int, Agent] = {}
-    missing = []
-    for name in wanted:
-        agent = _agent_named(name)
-        if agent is None:
-            missing.append(repr(name))
-        else:
-            agents[agent.pk] = agent
+    named = agents_named(wanted)
+    missing = [repr(name) for name in wanted if name not in named]
     if missing:
         slugs = ", ".join(Agent.objects.listed().order_by("slug").values_list("slug", flat=True)[: 2 * AGENTS_NAMED])
         raise UnknownAgent(f"no agent {', '.join(missing)}; agents: {slugs or 'none; import or seed some first'}")
-    return list(agents.values())
+    return list({named[name].pk: named[name] for name in wanted}.values())
 
 
-def _agent_named(name: str) -> Agent | None:
-    """Return the agent with this slug, else the first whose slug or display name is the same but for capitals."""
-    exact = Agent.objects.filter(slug=name).first()
-    if exact is not None:
-        return exact
-    return Agent.objects.filter(Q(slug__iexact=name) | Q(display_name__iexact=name)).order_by("slug").first()
+def agents_named(names: Sequence[str]) -> dict[str, Agent]:
+    """Return by name the agent with that slug, else the first whose slug or display name is the same but for capitals.
+
+    Names that are no agent's are left out. It takes two statements for any number of names.
+    """
+    named: dict[str, Agent] = Agent.objects.in_bulk(names, field_name="slug")
+    others = [name for name in names if name not in named]
+    if not others:
+        return named
+    capitals = [Upper(Value(name)) for name in others]  # by the database, which may know fewer letters than Python
+    with_capitals = Agent.objects.alias(slug_in_capitals=Upper("slug"), name_in_capitals=Upper("display_name"))
+    is_alike = Q(slug_in_capitals__in=capitals) | Q(name_in_capitals__in=capitals)
+    alike: dict[str, Agent] = {}
+    for agent in with_capitals.filter(is_alike).order_by("slug"):
+        alike.setdefault(agent.slug.upper(), agent)
+        alike.setdefault(agent.display_name.upper(), agent)
+    for name in others:
+        if name.upper() in alike:
+            named[name] = alike[name.upper()]
+    return named
 
 
 OUTSIDER_MARK = " (outsider)"
@@ -397,9 +409,19 @@ def _folded_name(name: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
-def no_agent(name: str) -> str:
-    """Return a sentence about a name that is no agent's, with up to three slugs that are like it, else the first 20."""
-    slugs = list(Agent.objects.listed().order_by("slug").values_list("slug", flat=True)[:1000])
+def slugs_offered() -> list[str]:
+    """Return the first 1,000 slugs of agents, among which those are looked for that are like a name."""
+    return list(Agent.objects.listed().order_by("slug").values_list("slug", flat=True)[:1000])
+
+
+def no_agent(name: str, slugs: Sequence[str] | None = None) -> str:
+    """Return a sentence about a name that is no agent's, with up to three slugs that are like it, else the first 20.
+
+    Args:
+        slugs: Those offered, where more than one name is looked up (default: `slugs_offered`).
+    """
+    if slugs is None:
+        slugs = slugs_offered()
     if not slugs:
         return "there are no agents yet: `manage.py seed` loads examples, `manage.py import_agents` your own"
     near = get_close_matches(name.lower(), slugs, n=3, cutoff=0.5)
@@ -466,6 +488,7 @@ class Channel(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["kind", "name"], name="channel_kind_name"),
             models.Index(fields=["id"], condition=Q(inclusion_probability__lt=1), name="channel_sampled"),
+            models.Index(fields=["id"], condition=Q(synthetic=True), name="channel_synthetic"),
         ]
         constraints: ClassVar = [
             models.CheckConstraint(
@@ -488,7 +511,6 @@ class Channel(models.Model):
         return is_direct and self.slug.startswith((CHAT_PREFIX, COPY_PREFIX))
 
     @property
-            models.Index(fields=["id"], condition=Q(synthetic=True), name="channel_synthetic"),
     def inclusion_weight(self) -> float:
         """Return for how many conversations this one stands in means: 1 ÷ the chance with which it was kept."""
         return 1.0 / self.inclusion_probability

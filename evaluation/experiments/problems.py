@@ -16,7 +16,7 @@ from agents.kit.capability import declared_one
 from agents.kit.llm.endpoints import problem_of
 from agents.kit.refusals import Refused
 from agents.models import Message
-from agents.models.conversations import UnknownAgent, find_agent
+from agents.models.conversations import agents_named, no_agent, slugs_offered
 from agents.turn.pipeline import pipeline, stage_name
 from evaluation.experiments.scenario import Arm, FieldPath, PlayedDebate, ScenarioProblem
 
@@ -57,13 +57,13 @@ def _below(parent: FieldPath, problems: Iterable[ScenarioProblem]) -> Iterator[S
 
 def _cast_problems(scenario: Mapping[str, Any]) -> Iterator[ScenarioProblem]:
     """Yield agents of the cast that do not exist or are inactive."""
-    for number, slug in enumerate(_texts_in(scenario, "cast")):
-        try:
-            agent = find_agent(slug)
-        except UnknownAgent as error:
-            yield ScenarioProblem(("cast", number), str(error))
-            continue
-        if not agent.is_active:
+    cast = _texts_in(scenario, "cast")
+    agents = agents_named(cast)
+    offered = slugs_offered() if len(agents) < len(set(cast)) else []
+    for number, slug in enumerate(cast):
+        if slug not in agents:
+            yield ScenarioProblem(("cast", number), no_agent(slug, offered))
+        elif not agents[slug].is_active:
             yield ScenarioProblem(("cast", number), f"{slug!r} is inactive; allowed: active agents")
 
 
@@ -177,7 +177,9 @@ def _swarm_problems(scenario: Mapping[str, Any]) -> Iterator[ScenarioProblem]:
     from agents.swarm.models import Swarm
     from agents.swarm.phases import default_swarm
 
-    known = {default_swarm()["name"], *Swarm.objects.values_list("name", flat=True)}
+    known = {default_swarm()["name"]}
+    if swarms:
+        known.update(Swarm.objects.values_list("name", flat=True))
     for number, name in enumerate(swarms):
         if name not in known:
             text = f"swarm {name!r:.80} is unknown; allowed: {', '.join(sorted(known))}"

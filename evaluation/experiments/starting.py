@@ -16,7 +16,7 @@ from django.db import transaction
 
 from agents.kit.work.queues import wake_workers
 from agents.models import Agent, Channel, ChannelMember, Message
-from agents.models.conversations import find_agent
+from agents.models.conversations import agents_named
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.population import make_agents
 from evaluation.experiments.problems import ExperimentRefused, problems_here
@@ -76,7 +76,8 @@ def _people_of(experiment: Experiment, scenario: Scenario) -> list[Agent]:
         ExperimentRefused: A swarm cannot be assigned to them.
     """
     if scenario.population is None:
-        return [find_agent(slug) for slug in scenario.cast]
+        named = agents_named(scenario.cast)
+        return [named[slug] for slug in scenario.cast]
     agents = make_agents(
         scenario.population,
         seed=scenario.seed,

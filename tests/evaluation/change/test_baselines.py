@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 from django.utils import timezone
-from pytest_django import Settings
+from pytest_django import DjangoAssertNumQueries, Settings
 
 from agents.models import Agent
-from agents.models.conversations import UnknownAgent, find_agents
+from agents.models.conversations import UnknownAgent, agents_named, find_agents
 from evaluation.change.evidence import get_baseline
 from evaluation.change.models import Baseline
 from evaluation.models import EvaluationRun
@@ -131,6 +131,23 @@ def test_agents_are_chosen_by_slug_or_name_ac_6_5_6() -> None:
     assert find_agents("all") == [ada, bob]
     assert find_agents(" bob vance , ADA, ada") == [bob, ada]
     assert [a.slug for a in find_agents("gone")] == ["gone"], "an inactive agent is measured when it is named"
+
+
+def test_naming_many_agents_takes_as_many_statements_as_naming_one(
+    django_assert_num_queries: DjangoAssertNumQueries,
+) -> None:
+    for number in range(5):
+        make_agent(f"agent-{number}", display_name=f"Agent {number}")
+
+    with django_assert_num_queries(2):
+        agents = agents_named(["agent-0", "AGENT-1", "agent 2", "Agent 3", "nobody", "no-one"])
+
+    assert [(name, agent.slug) for name, agent in agents.items()] == [
+        ("agent-0", "agent-0"),
+        ("AGENT-1", "agent-1"),
+        ("agent 2", "agent-2"),
+        ("Agent 3", "agent-3"),
+    ]
 
 
 def test_no_agent_is_not_all_agents() -> None:
