@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from math import ceil
@@ -690,9 +690,9 @@ def calibration_of(judge: str, procedure: str) -> dict[str, JudgeCalibration]:
     return {row.dimension: row for row in rows}
 
 
-def all_agreements() -> dict[Key, JudgeCalibration]:
-    """Return every judge's figures, for lists of many judges. One query."""
-    rows = JudgeCalibration.objects.all()
+def agreements_of(judges: Collection[str]) -> dict[Key, JudgeCalibration]:
+    """Return the figures of these judges, for lists of many judges. One query."""
+    rows = JudgeCalibration.objects.filter(judge__in=judges)
     return {Key(row.judge, row.procedure, row.dimension): row for row in rows}
 
 

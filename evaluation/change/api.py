@@ -33,7 +33,7 @@ from evaluation.api.answers import (
 )
 from evaluation.api.requests import by_dimension, by_judge, by_procedure, reading_propositions
 from evaluation.api.runs import accepted
-from evaluation.calibration.agreement import all_agreements
+from evaluation.calibration.agreement import agreements_of
 from evaluation.calibration.labels import Key
 from evaluation.calibration.models import JudgeCalibration
 from evaluation.calibration.passport import passport_of, with_passports
@@ -134,7 +134,7 @@ class BaselineRow(
     @classmethod
     def together(cls, rows: Sequence[Baseline]) -> Context:
         return {
-            "agreements": all_agreements(),
+            "agreements": agreements_of({row.judge for row in rows}),
             "shares": shares_of({row.evaluation_run_id for row in rows}),
             "stale_reasons": stale_reasons(rows),
         }

@@ -21,7 +21,7 @@ from pydantic_core import to_jsonable_python
 from agents.kit.capability import declared_list
 from agents.kit.running import is_outage
 from agents.models import Agent
-from evaluation.calibration.agreement import all_agreements, calibration_of
+from evaluation.calibration.agreement import agreements_of, calibration_of
 from evaluation.calibration.labels import Key
 from evaluation.change.change import ChangeResult
 from evaluation.change.comparison import Comparison, compare
@@ -343,9 +343,9 @@ def _note_agreements() -> None:
 
     Where nothing is known of a judge its rows stay as they are.
     """
-    agreements = all_agreements()
     rows = Change.objects.filter(current=True).order_by()
-    known = rows.values_list("judge", "procedure", "dimension", "agreement", "labels").distinct()
+    known = list(rows.values_list("judge", "procedure", "dimension", "agreement", "labels").distinct())
+    agreements = agreements_of({judge for judge, *_ in known})
     for judge, procedure, dimension, kappa, labels in known:
         agreement = agreements.get(Key(judge, procedure, dimension))
         if agreement is None or (agreement.kappa, agreement.labels) == (kappa, labels):

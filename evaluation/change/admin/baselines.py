@@ -42,7 +42,7 @@ from evaluation.admin.display import (
     simulated_by,
 )
 from evaluation.calibration.admin.trust import passport_badge, passport_badges
-from evaluation.calibration.agreement import all_agreements
+from evaluation.calibration.agreement import agreements_of
 from evaluation.calibration.labels import Key
 from evaluation.calibration.passport import passport_of
 from evaluation.change.admin.drift_overview import compare_url, overview_page
@@ -64,9 +64,9 @@ NEWEST_BASELINES: Prefetch[Any] = Prefetch(
 
 
 # -- their list, and the pages that ask before an agent is measured
-def set_passports(baselines: Iterable[Baseline]) -> None:
+def set_passports(baselines: Sequence[Baseline]) -> None:
     """Set `passport` of each baseline, that of its judge, in one query for all; None where the dimension is counted."""
-    rows = all_agreements()
+    rows = agreements_of({baseline.judge for baseline in baselines})
     for baseline in baselines:
         key = Key(baseline.judge, baseline.procedure, baseline.dimension)
         baseline.passport = None  # type: ignore[attr-defined]

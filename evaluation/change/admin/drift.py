@@ -33,7 +33,7 @@ from agents.kit.text.wording import counted, interval_text, signed
 from agents.models import Agent
 from evaluation.admin.display import MEASURE, TONES, dimension_badge, evaluation_link, judged_by, meter
 from evaluation.calibration.admin.trust import not_usable, passport_badge
-from evaluation.calibration.agreement import all_agreements
+from evaluation.calibration.agreement import agreements_of
 from evaluation.calibration.labels import Key
 from evaluation.calibration.passport import passport_of, passports
 from evaluation.change.admin.sentinel import judge_notices
@@ -91,7 +91,7 @@ def history_charts(
     first, last = _axis_of(drawn)
     markers = markers_of(request, [agent.pk], first, last, known=builds(request, tags, first, last))
     baseline_scores = baseline_scores_of([agent.pk])
-    agreements = all_agreements()
+    agreements = agreements_of({history.judged.judge for history in drawn})
     charts = []
     for history in drawn:
         key = Key(history.judged.judge, history.judged.procedure, history.dimension)
