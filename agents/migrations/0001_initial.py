@@ -350,7 +350,7 @@ class Migration(FirstMigration):
         ),
         migrations.AddIndex(
             model_name='message',
-            index=models.Index(fields=['agent', 'sent_at'], name='message_agent_sent_at'),
+            index=models.Index(fields=['agent', 'sent_at', 'synthetic'], name='message_agent_sent_at'),
         ),
         migrations.AddIndex(
             model_name='message',

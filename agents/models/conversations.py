@@ -612,7 +612,8 @@ class Message(models.Model):
         db_table = "messages"
         ordering: ClassVar = ["channel", "position"]
         indexes: ClassVar = [
-            models.Index(fields=["agent", "sent_at"], name="message_agent_sent_at"),
+            # `synthetic` lets the list of agents count messages in the index alone.
+            models.Index(fields=["agent", "sent_at", "synthetic"], name="message_agent_sent_at"),
             models.Index(fields=["agent", "said_at"], name="message_agent_said_at"),
             models.Index(fields=["imported_by"], condition=Q(imported_by__isnull=False), name="message_imported_by"),
         ]
