@@ -492,6 +492,7 @@ class Subject:
     before: dict[int, tuple[Event, ...]] = field(default_factory=dict)
     read: dict[tuple[object, ...], Ends] = field(default_factory=dict)
     swapped: Mapping[int, str | None] = field(default_factory=dict)
+    _first_messages: dict[tuple[object, ...], list[PlainMessage]] = field(default_factory=dict)
     _windows: dict[tuple[object, ...], Window] = field(default_factory=dict)
     _halves: Halves | None = None
 
@@ -627,7 +628,15 @@ class Subject:
         shown_before = last_n
         if 0 < last_n <= SEEN_BEFORE:  # `last_n` is then what is shown before the message, which comes on top
             shown_before += 1
-        ends = read_ends(messages, first_n, shown_before, upto=first_end, further=end - first_end)
+        begins = (
+            message.channel_id,
+            first_n,
+            message.synthetic,
+        )  # all stretches of a channel begin with the same messages
+        first = self._first_messages.get(begins)
+        ends = read_ends(messages, first_n, shown_before, upto=first_end, further=end - first_end, first=first)
+        if ends.omitted:
+            self._first_messages[begins] = ends.first
         if stretches_together(last_n) > 1:
             ends = ends._replace(ends=_shared_ends(ends, range(first_end, end + 1, stretch_length(last_n))))
         self.read[key] = ends
@@ -767,7 +776,13 @@ COUNTED_UP_TO = 200  # events left out; of more it is said how many positions th
 
 
 def read_ends(
-    messages: QuerySet[Message], first_n: int, last_n: int, *, upto: int | None = None, further: int = 0
+    messages: QuerySet[Message],
+    first_n: int,
+    last_n: int,
+    *,
+    upto: int | None = None,
+    further: int = 0,
+    first: list[PlainMessage] | None = None,
 ) -> Ends:
     """Read the ends of a channel, without reading what lies between; more than 200 messages there are not counted one by one.
 
@@ -775,6 +790,7 @@ def read_ends(
         messages: Of one channel.
         first_n: How many from the start. `last_n`: how many from the end, or up to the position `upto`.
         further: How many messages after `upto`, at most, are among the last ones, too.
+        first: The first `first_n` messages, where they were read before.
 
     Returns:
         Where nothing is left out, all up to `upto` are among the first ones, and only those after it are the last ones.
@@ -789,7 +805,8 @@ def read_ends(
     before = before[-(first_n + last_n + 1) :]
     if len(before) <= first_n + last_n:
         return Ends(before, 0, after)
-    first = read_plain_messages(messages.order_by("position")[:first_n])
+    if first is None:
+        first = read_plain_messages(messages.order_by("position")[:first_n])
     last = before[len(before) - last_n :]
     first_omitted_after = first[-1].position if first else 0
     last_omitted_before = last[0].position if last else before[-1].position + 1
