@@ -80,7 +80,7 @@ class PropositionForm(forms.Form):
             return
         fields = {"id": "", **self.typed_fields()}
         if not fields["id"]:
-            words = str(fields.get("claim") or "").replace(AGENT_NAME, " ").split()[:5]
+            words = str(fields.get("claim") or "").replace(AGENT_NAME, " ").split()[:10]
             used = {entry.proposition.id for entry in all_entries()}
             fields["id"] = free_id(self.owner, " ".join(words), in_use=used)
         self.cleaned_data["fields"] = fields
