@@ -80,7 +80,7 @@ def about_watched_agents(path: str = "agent") -> Q:
     """
     # Each row's agent is looked up: a set of all watched agents takes longer than the few rows that are wanted.
     own = Agent.objects.listed().filter(origin=Agent.Origin.OWN)
-    is_watched = Q(**{f"{path}__origin": Agent.Origin.OWN}) | ~Exists(own)
+    is_watched = Q(**{f"{path}__origin": Agent.Origin.OWN}) | Q(~Exists(own))
     return Q(**{f"{path}__isnull": True}) | (Q(**{f"{path}__synthetic": False}) & is_watched)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django import Settings
 
+from agents.kit.models import ModelPrice
 from evaluation.calibration.jobs import JudgeCheckRequest
 from evaluation.drafting.jobs import SuggestionsRequest
 from evaluation.models import EvaluationRun, Job
+from evaluation.runs.control import MOST_OFFERED
 from evaluation.runs.request import AgentsRequest
 from tests.api_client import BASELINES, RUNS, program
 from tests.console import superuser
@@ -153,3 +156,21 @@ def test_the_help_of_a_field_is_the_same_at_every_door(
         assert texts[0], name
 
     assert compared >= least
+
+
+def test_of_many_judges_with_a_price_a_form_offers_the_first_and_takes_any(root: Client, doors: dict[str, Any]) -> None:
+    price = {
+        "effective_from": date(2026, 1, 1),
+        "input_usd": 1,
+        "output_usd": 1,
+        "cache_write_usd": 1,
+        "cache_read_usd": 1,
+    }
+    names = [f"model-{number:03}" for number in range(MOST_OFFERED + 1)]
+    ModelPrice.objects.all().delete()
+    ModelPrice.objects.bulk_create([ModelPrice(model=name, **price) for name in names])
+
+    page = root.get(reverse("admin:evaluation_agent_evaluate", args=[make_agent("bob").pk])).content.decode()
+    asked = AgentsRequest(agents="ada", judge=names[-1])
+
+    assert (names[-2] in page, names[-1] in page, asked.judge) == (True, False, names[-1])

@@ -167,6 +167,19 @@ def test_a_long_channel_costs_no_more_than_a_short_one(django_assert_num_queries
         asked.window_around(Message(channel=channel, position=41), 2, 30)
 
 
+@pytest.mark.django_db
+def test_further_stretches_of_a_channel_do_not_read_its_beginning_again(django_assert_num_queries: object) -> None:
+    ada, channel = make_agent("ada"), make_channel()
+    messages = talk(ada, map(str, range(90)), channel=channel)
+    asked = subject(ada)
+    asked.window_around(messages[-1], 2, 30)
+
+    with django_assert_num_queries(2):  # type: ignore[operator]
+        window, _ = asked.window_around(messages[50], 2, 30)
+
+    assert [event.text for event in window.events[:2]] == ["0", "1"]
+
+
 class WindowsFromTheDatabase(TestCase):
     """Every window that is read from the database is the one cut from the whole list."""
 
