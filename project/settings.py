@@ -142,9 +142,9 @@ if TIME_ZONE not in zoneinfo.available_timezones():
     raise ImproperlyConfigured(f"TIME_ZONE is {TIME_ZONE!r}; allowed: names such as UTC or Europe/Berlin")
 USE_TZ = True
 USE_I18N = False
-# As `agents.kit.text.wording` writes them.
-DATE_FORMAT = "j M Y"
-DATETIME_FORMAT = "j M Y, H:i"
+FORMAT_MODULE_PATH = (
+    "project.formats"  # dates as `agents.kit.text.wording` writes them; a language's formats win over DATE_FORMAT
+)
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from django.test import Client
 from pytest_django import Settings
 
@@ -19,7 +21,7 @@ from tests.console import plain, queries, read, staff
 from tests.correction.gating import configure, join
 from tests.correction.interventions.steering import dormant, logs, looked_at
 from tests.evaluation.measuring import measured
-from tests.evaluation.propositions.console import change, url_of
+from tests.evaluation.propositions.console import change, url_of, write
 from tests.factories import make_agent, make_channel, say, talk
 
 pytestmark = pytest.mark.django_db
@@ -41,9 +43,14 @@ def ada() -> Agent:
     return make_agent("ada")
 
 
-def saved(root: Client, **typed: str) -> None:
-    """A proposition of Ada's, written in the console."""
-    assert "is saved" in plain(change(root, url_of("new"), claim="{{agent_name}} is brief", id="brief", **typed))
+def saved(root: Client, *, name: str = "brief", rule: str = "", supports: str = "") -> None:
+    """A proposition of Ada's, written in the console as YAML."""
+    fields: dict[str, Any] = {"id": name, "claim": "{{agent_name}} is brief"}
+    if rule:
+        fields["rule"] = yaml.safe_load(rule)
+    if supports:
+        fields["cues"] = {"supports": [supports]}
+    assert "is saved" in plain(write(root, url_of("new"), yaml=yaml.safe_dump(fields)))
 
 
 def test_a_pattern_saved_in_the_console_does_not_stop_those_who_send(root: Client, ada: Agent) -> None:
@@ -95,7 +102,7 @@ def test_the_page_asks_once_for_the_counts_of_all_propositions(root: Client, ada
     saved(root, rule="not_matches: x")
     few = len(queries(root, propositions_url("ada")))
     for number in range(5):
-        change(root, url_of("new"), claim="{{agent_name}} is brief", id=f"brief-{number}", rule="not_matches: x")
+        saved(root, name=f"brief-{number}", rule="not_matches: x")
 
     assert len(queries(root, propositions_url("ada"))) == few
 

@@ -92,7 +92,7 @@ def test_a_log_is_asked_about_step_by_step_with_the_best_guess_chosen(console: C
     job = upload(console, file(support_log(), "chat.csv"))
     html = read(console, page_of(job))
     assert "52 messages, 26 conversations, 27 speakers in chat.csv" in plain(html)
-    assert "26 customers" in plain(html)
+    assert "26 more speakers" in plain(html)
     assert "It left this morning." in html, "examples are beside the options"
     assert 'name="import"' not in html, "nothing can be imported before what is uncertain is answered"
 

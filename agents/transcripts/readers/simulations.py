@@ -211,7 +211,8 @@ def _scenario_passed(run: Row) -> bool | None:
     """Return whether a run passed, by its verdict, else by its status; None where it does not say."""
     if isinstance(run.value.get("success"), bool):
         return bool(run.value["success"])
-    words = {run.object("results").get("verdict"), run.value.get("status")}
+    results = run.child(run.object("results"), "'results'")
+    words = {results.name("verdict"), run.name("status")}
     if words & {"success", "SUCCESS"}:
         return True
     if words & {"failure", "FAILED", "FAILURE", "inconclusive"}:

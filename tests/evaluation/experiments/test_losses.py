@@ -150,9 +150,9 @@ def test_a_used_up_budget_pauses_it_and_its_number_goes_on(
 
     experiment.refresh_from_db()
     assert error.value.returncode == 1
-    assert "agent-3" in str(error.value)
+    assert "Agent-3" in str(error.value)
     assert experiment.state == "paused"
-    assert "agent-3" in experiment.paused
+    assert "Agent-3" in experiment.paused
     assert experiment.environments.filter(status=ExperimentEnvironment.Status.PAUSED_BUDGET).count() == 2
     assert (
         not evaluations(experiment)
