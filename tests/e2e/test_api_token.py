@@ -29,7 +29,7 @@ def test_a_token_is_made_its_example_run_and_the_check_on_home(visit: Callable[.
     visitor = visit(developer, "/admin/", width=390, scheme="dark")
     page = visitor.page
     page.locator("header, #main").locator("text=dock_to_right").locator("visible=true").click()
-    page.locator("#nav-sidebar-apps a", has_text="API tokens").click()
+    page.locator("#nav-sidebar-apps a", has_text="Access").click()
     page.locator("a[href$='/apitoken/add/']").first.click()
     page.get_by_label("Name").fill("my bot")
     page.get_by_role("button", name="Save", exact=True).click()
