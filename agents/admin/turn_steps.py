@@ -117,7 +117,7 @@ def _asking(what: str, attempt: int) -> str:
 
 
 def _tool_call(step: RunStep) -> Iterator[ShownStep]:
-    """Yield the stages that looked at a draft, and what became of it; of another tool what it was."""
+    """Yield the stages that reviewed a draft, then whether it was sent; for any other tool yield its call."""
     detail = step.detail
     committed = detail.get("committed")
     reviews: list[ShownStep] = []

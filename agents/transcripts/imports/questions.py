@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -162,20 +162,13 @@ def _about_speakers(job: Import, options: ReadOptions) -> list[Question]:
     likely, is_certain = _likely_bots(rows, job.contents["channels_total"])
     bots = list(job.answers.get(BOT, likely))
     bots += [row["name"] for row in rows if row["why"] and row["name"] not in bots]  # must be decided before the import
-    examples = job.contents.get("examples", {})
-    offered = [Option(row["name"], row["name"], examples.get(row["name"], ()), row["messages"]) for row in rows]
-    first = [option for option in offered if option.value in likely]
-    others = [option for option in offered if option.value not in likely]
-    folded: list[Option] = []
-    if len(others) > FEW_SPEAKERS:
-        folded = others if first else others[FEW_SPEAKERS:]
-        others = [option for option in others if option not in folded]
-    total = job.contents["speakers_total"] - len(first) - len(others)
+    offered, folded = _offered_speakers(rows, likely, job.contents.get("examples", {}))
+    total = job.contents["speakers_total"] - len(offered)
     who = Question(
         id=BOT,
         text="Who is the bot?",
         name="Bot",
-        options=first + others,
+        options=offered,
         chosen=bots or [row["name"] for row in rows[:1] if BOT not in job.answers],
         is_open=BOT not in job.answers and not is_certain,
         help="Its messages can be measured. Choose several if several speakers are agents of yours, none if nobody is.",
@@ -188,6 +181,20 @@ def _about_speakers(job: Import, options: ReadOptions) -> list[Question]:
     slugs = {row["name"]: row["slug"] for row in rows}
     asked = [name for name in bots if name in slugs and (not slugs[name] or name in options.speaker_map)]
     return [who, *_which_agents(asked, options, job.contents.get("first_system_prompt", ""))]
+
+
+def _offered_speakers(
+    rows: Sequence[Mapping[str, Any]], likely: Collection[str], examples: Mapping[str, Sequence[str]]
+) -> tuple[list[Option], list[Option]]:
+    """Return the speakers to choose from, likely bots first, and those that are folded below them because they are many."""
+    options = [Option(row["name"], row["name"], examples.get(row["name"], ()), row["messages"]) for row in rows]
+    bots = [option for option in options if option.value in likely]
+    others = [option for option in options if option.value not in likely]
+    if len(others) <= FEW_SPEAKERS:
+        return bots + others, []
+    if bots:
+        return bots, others
+    return others[:FEW_SPEAKERS], others[FEW_SPEAKERS:]
 
 
 def _likely_bots(rows: Sequence[Mapping[str, Any]], conversations: int) -> tuple[list[str], bool]:
