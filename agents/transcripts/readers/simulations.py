@@ -239,6 +239,8 @@ def _channel_of_run(channel: str, task: str, passed: bool | None, line: int, ins
 def _message(row: Row, channel: str, number: int) -> Record:
     """Return a message with `role` and `content`, or why it is none; a token that ends the run stands in its payload."""
     role = row.name("role")
+    if not role:
+        row.fail(f"{row.what} has no 'role'")
     if role in TOOL_ROLES:
         return Skipped("tool result", row.line)
     text, left_out = content(row)

@@ -154,6 +154,7 @@ def test_a_run_that_failed_a_check_says_so_in_a_result_of_one_run(tmp_path: Path
     [
         ("tau2", {"simulations": []}),
         ("tau2", {"simulations": [{"messages": "many"}]}),
+        ("tau2", {"simulations": [{"messages": [{"role": "", "content": "Hello"}]}]}),
         ("adk", {"eval_case_results": []}),
         ("adk", adk({"session_details": {"events": ["no event"]}})),
         ("scenario", {"type": "SCENARIO_RUN_STARTED", "scenarioRunId": "run-1"}),
