@@ -112,6 +112,7 @@ def test_a_rule_is_checked_without_any_call(llm_server: LLMServer, speaker: Agen
 
     assert code == 0
     assert "judged by rule" in out
+    assert f"“{speaker.display_name} is short”" in out
     assert "Mean 9.0 of 9, spread between messages 0.0; 10 scored." in out
     assert "No call was made, it cost nothing." in out
     assert "Every message scores 9: this does not tell good from bad messages." in out

@@ -50,6 +50,9 @@ from evaluation.wording import judge_label
 
 NOT_SEEN = ": from one text this judge's score does not show a lost persona; write sharper propositions or choose another judge"
 
+ROWS_OF_SWAP_TEST = "An agent has two rows: its own messages, and texts of others in their place."
+ROWS_OF_ORDER_TEST = "An agent has three rows: as usual, with the propositions shuffled, and each proposition alone."
+
 
 class Command(CodedCommand):
     help = """Can a judge tell agents' own words from those of others? The swap test; it needs no labels.
@@ -86,6 +89,8 @@ of some cannot be used (the judge is checked on the others)."""
             planned = _plan(request)
             if options["dry_run"]:
                 show_estimates(estimate_all(planned.specs), self.stdout, as_json=options["json"])
+                if not options["json"]:
+                    self.stdout.write(ROWS_OF_ORDER_TEST if request.order else ROWS_OF_SWAP_TEST)
             else:
                 of_all = request.are_all and not planned.broken
                 problem = self._check(planned, of_all=of_all, as_json=options["json"])

@@ -27,6 +27,7 @@ from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.commands import as_text
 from evaluation.drafting.trying import Trial, Tried, try_proposition
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, load_file
+from evaluation.propositions.schema import AGENT_NAME
 from evaluation.wording import cost_line, judge_label
 
 
@@ -112,7 +113,8 @@ def show_trial(trial: Trial, out: Any) -> None:
         title += f" ({', '.join(notes)})"
     messages = f"{counted(len(trial.messages), 'message')} of {snippet(trial.agent)}"
     console.print(f"{title} on {messages}, judged by {snippet(judge_label(trial.judge))}")
-    console.print(f"“{snippet(proposition.claim, 600)}”")
+    claim = proposition.claim.replace(AGENT_NAME, trial.of.display_name)
+    console.print(f"“{snippet(claim, 600)}”")
     if trial.reason:
         console.print(snippet(trial.reason, 600))
         return
