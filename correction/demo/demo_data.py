@@ -15,7 +15,6 @@ from django.db.models import Max, QuerySet
 from django.utils import timezone
 
 from agents.kit.models import owner_name
-from agents.kit.text.wording import counted
 from agents.models import Agent, Channel, ChannelMember, Message
 from agents.seed import Demo
 from agents.turn.orchestrator import run_turn
@@ -33,7 +32,6 @@ from evaluation import jobs
 from evaluation.calibration.agreement import refresh
 from evaluation.calibration.jobs import queue_check
 from evaluation.calibration.labels import draw_label_set, drawn_ids, key_of, save_label
-from evaluation.change.models import DriftAlert
 from evaluation.change.over_time import look_for_drift
 from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore, Job
 from evaluation.runs.execute import execute
@@ -43,8 +41,7 @@ from evaluation.runs.schedules import fire_if_due, save_schedule
 MEASURED_AGENTS = ("michael", "kelly")
 ANSWERING_AGENT = "pam"
 OFFLINE = "offline:lexical-1"  # what is measured again here costs nothing, whatever the judge
-FIRINGS = 12
-HOURS_BETWEEN = 56  # together the 28 days of the conversations
+WEEKS = 4  # the 28 days of the conversations
 VISITOR = "Dana (Harlan Dental)"
 MESSAGE_IN_CHARACTER = (
     "Hi Dana, I think your order is on the afternoon truck. Maybe I could just check with the warehouse?"
@@ -62,8 +59,8 @@ LABELS_PER_PERSON = 9  # fewer than a judge's agreement is shown from
 DISAGREEMENTS = {"planted drift": {2}, "second reader": {2, 7}}
 
 
-def fill_console(out: Any) -> None:
-    """Set up what the scenes do not show, so that the console's pages have something, and say where to see it.
+def fill_console() -> None:
+    """Set up what the story does not show, so that the console's pages have something.
 
     Done once: nothing happens where its schedule is there already.
 
@@ -73,20 +70,13 @@ def fill_console(out: Any) -> None:
     if EvaluationSchedule.objects.filter(name=Demo.SCHEDULE).exists():
         return
     agents = example_agents((*MEASURED_AGENTS, ANSWERING_AGENT))
-    evaluations = _measure_every_few_days([agents[slug] for slug in MEASURED_AGENTS])
+    evaluations = _measure_every_week([agents[slug] for slug in MEASURED_AGENTS])
     _draw_and_label(evaluations)
     _check_the_judge()
     _answer_a_visitor(agents[ANSWERING_AGENT])
-    alerts = DriftAlert.objects.filter(schedule__name=Demo.SCHEDULE).count()
-    measured_names = [agents[slug].display_name for slug in MEASURED_AGENTS]
-    measured = f"{len(evaluations)} evaluations of {' and '.join(measured_names)}"
-    out.write(
-        f"In use: {measured} by a schedule ({counted(alerts, 'alert')}), labels, "
-        f"a check of the judge, a request, and checked messages in channel {Demo.CHANNEL}: see the console."
-    )
 
 
-def _measure_every_few_days(agents: list[Agent]) -> list[EvaluationRun]:
+def _measure_every_week(agents: list[Agent]) -> list[EvaluationRun]:
     """Fire a schedule at the times it would have fired in the four weeks of the conversations; return its evaluations, judged.
 
     Each is looked through for drift. The schedule is paused then: no more is said.
@@ -94,17 +84,17 @@ def _measure_every_few_days(agents: list[Agent]) -> list[EvaluationRun]:
     newest = Message.objects.filter(agent__in=agents, synthetic=False).aggregate(at=Max("sent_at"))["at"]
     last_day = timezone.localtime(newest).replace(hour=0, minute=0, second=0, microsecond=0)
     end = last_day + timedelta(days=1)
-    first_firing = end - (FIRINGS - 1) * timedelta(hours=HOURS_BETWEEN)
+    first_firing = end - timedelta(weeks=WEEKS - 1)
     wanted = EvaluationSchedule(
         name=Demo.SCHEDULE,
-        every_minutes=HOURS_BETWEEN * 60,
-        window=f"{HOURS_BETWEEN}h",
+        every_minutes=7 * 24 * 60,
+        window="7d",
         dimensions=["adherence"],
         judge=OFFLINE,
         next_at=first_firing,
     )
     schedule = save_schedule(wanted, agents=agents)
-    for _ in range(FIRINGS):
+    for _ in range(WEEKS):
         fired = fire_if_due(schedule, now=schedule.next_at)
         for evaluation in execute(fired.runs if fired else ()):
             look_for_drift(evaluation)
