@@ -17,5 +17,5 @@ class Demo(StrEnum):
     """The names of what `manage.py demo` adds besides its numbered channels, and what removing the examples needs to recognize."""
 
     CHANNEL = "demo-front-desk"
-    SCHEDULE = "demo-every-week"
+    SCHEDULE = "demo-every-56-hours"
     INTERVENTION = "demo-many-apologies"

@@ -41,7 +41,8 @@ from evaluation.runs.schedules import fire_if_due, save_schedule
 MEASURED_AGENTS = ("michael", "kelly")
 ANSWERING_AGENT = "pam"
 OFFLINE = "offline:lexical-1"  # what is measured again here costs nothing, whatever the judge
-WEEKS = 4  # the 28 days of the conversations
+FIRINGS = 12
+HOURS_BETWEEN = 56  # together the 28 days of the conversations
 VISITOR = "Dana (Harlan Dental)"
 MESSAGE_IN_CHARACTER = (
     "Hi Dana, I think your order is on the afternoon truck. Maybe I could just check with the warehouse?"
@@ -70,13 +71,13 @@ def fill_console() -> None:
     if EvaluationSchedule.objects.filter(name=Demo.SCHEDULE).exists():
         return
     agents = example_agents((*MEASURED_AGENTS, ANSWERING_AGENT))
-    evaluations = _measure_every_week([agents[slug] for slug in MEASURED_AGENTS])
+    evaluations = _measure_every_few_days([agents[slug] for slug in MEASURED_AGENTS])
     _draw_and_label(evaluations)
     _check_the_judge()
     _answer_a_visitor(agents[ANSWERING_AGENT])
 
 
-def _measure_every_week(agents: list[Agent]) -> list[EvaluationRun]:
+def _measure_every_few_days(agents: list[Agent]) -> list[EvaluationRun]:
     """Fire a schedule at the times it would have fired in the four weeks of the conversations; return its evaluations, judged.
 
     Each is looked through for drift. The schedule is paused then: no more is said.
@@ -84,17 +85,17 @@ def _measure_every_week(agents: list[Agent]) -> list[EvaluationRun]:
     newest = Message.objects.filter(agent__in=agents, synthetic=False).aggregate(at=Max("sent_at"))["at"]
     last_day = timezone.localtime(newest).replace(hour=0, minute=0, second=0, microsecond=0)
     end = last_day + timedelta(days=1)
-    first_firing = end - timedelta(weeks=WEEKS - 1)
+    first_firing = end - (FIRINGS - 1) * timedelta(hours=HOURS_BETWEEN)
     wanted = EvaluationSchedule(
         name=Demo.SCHEDULE,
-        every_minutes=7 * 24 * 60,
-        window="7d",
+        every_minutes=HOURS_BETWEEN * 60,
+        window=f"{HOURS_BETWEEN}h",
         dimensions=["adherence"],
         judge=OFFLINE,
         next_at=first_firing,
     )
     schedule = save_schedule(wanted, agents=agents)
-    for _ in range(WEEKS):
+    for _ in range(FIRINGS):
         fired = fire_if_due(schedule, now=schedule.next_at)
         for evaluation in execute(fired.runs if fired else ()):
             look_for_drift(evaluation)
