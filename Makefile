@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE := # else every process would compile all that it
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/.runtime ## set everything up and measure the 16 example agents
+demo: $(VENV)/.runtime ## set everything up, measure 16 example agents, say who drifted since when
 	@$(MANAGE) demo
 
 run: $(VENV)/.runtime ## start console and worker on this machine (PORT=8000), print address and login

@@ -1,4 +1,4 @@
-"""``make screenshots``: pictures of the main pages under docs/screenshots, made from the data of ``manage.py demo``.
+"""``make screenshots``: pictures of the main pages under docs/screenshots, made from the data of ``manage.py demo`` and its scenes.
 
 Everything happens in a throw-away database, behind the console's own server with a worker beside it. Needs Chromium
 (CHROMIUM = its path).
@@ -30,6 +30,7 @@ def main() -> None:
             DEBUG="1",
         )
         _manage("demo")
+        _manage("demo", "--scene", "all")
         import django
 
         django.setup()

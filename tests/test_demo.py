@@ -1,25 +1,29 @@
-"""``manage.py demo`` leaves no page of the console empty, adds nothing when it is run again, and can be removed."""
+"""``manage.py demo`` tells one story on a screen; with its scenes no page of the console is empty, and all of it can be removed."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from io import StringIO
+from typing import NamedTuple
 
 import pytest
 from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.models import User
-from django.core.management import call_command
+from django.core.management import CommandError, call_command, get_commands
 from django.test import Client
 from pytest_django.plugin import DjangoDbBlocker
 
 from agents.kit.registry import table_of
-from agents.models import Agent, Channel
+from agents.kit.text.wording import day_text
+from agents.models import Agent, Channel, Message
 from agents.seed import Demo
 from correction.behavior.models import BehaviorRequest
+from correction.demo import GATE_CHANNEL
 from correction.interventions.models import InterventionLog
-from correction.models import CorrectionLog, ObservedMessage
+from correction.models import CorrectionLog, GateSession, ObservedMessage
 from evaluation.calibration.models import ScoreLabel
 from evaluation.change.models import DriftAlert
 from evaluation.models import EvaluationRun
@@ -45,16 +49,75 @@ EMPTY = {
 }
 
 
+SCENES_SHOW = ("debates.debate", "swarm.swarmturn", "experiments.experiment")  # tables that the story leaves empty
+
+
+class Told(NamedTuple):
+    story: str
+    rows: dict[str, int]  # after the story, before the scenes
+
+
 @pytest.fixture(scope="module", autouse=True)
-def demo(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+def demo(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Told]:
+    """The demo's story, then all its scenes."""
     with rows_for_all(django_db_blocker, JUDGE_MODEL="offline:lexical-1", WORKER_THREADS=1):
-        call_command("demo", stdout=StringIO())
-        yield
+        told = Told(printed("demo"), counts())
+        printed("demo", "--scene", "all")
+        yield told
+
+
+def printed(*words: str) -> str:
+    """What a command prints on a terminal of 100 columns."""
+    out = StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "100")
+        call_command(*words, stdout=out)
+    return out.getvalue()
 
 
 def counts() -> dict[str, int]:
     """Rows by table, of all that have a list in the console."""
     return {model._meta.label_lower: model._default_manager.count() for model in admin.site._registry}
+
+
+def test_the_story_fits_on_a_screen_and_names_who_drifted_with_the_message_that_shows_it(demo: Told) -> None:
+    lines = demo.story.strip().splitlines()
+    text = " ".join(demo.story.split())
+
+    assert len(lines) <= 45
+    assert max(map(len, lines)) <= 100
+    for slug in ("michael", "jim", "stanley", "kevin", "dwight", "angela"):
+        assert Agent.objects.get(slug=slug).display_name in text
+    began = Message.objects.filter(agent__slug="michael", tags__build="41").earliest("sent_at")
+    assert f"since build 41, {day_text(began.sent_at)}" in text
+    quoted = re.findall(r"now, scored \d “(.*?)”", text)
+    assert Message.objects.filter(agent__slug="michael", tags__build="41", text=quoted[0]).exists()
+    assert "heuristic" in text
+
+
+def test_the_story_shows_one_message_at_the_gate_and_commands_that_exist(demo: Told) -> None:
+    text = " ".join(demo.story.split())
+    session = GateSession.objects.get(channel__slug=GATE_CHANNEL)
+
+    assert list(session.logs.order_by("attempt").values_list("outcome", flat=True)) == [
+        "corrected",
+        "passed_after_retry",
+    ]
+    assert session.message is not None
+    assert session.message.text in text
+    commands = re.findall(r"manage\.py ([a-z_]+) ", text.partition("Next")[2])
+    assert len(commands) >= 3
+    assert set(commands) - {"stands"} <= set(get_commands())
+
+
+def test_the_story_plays_no_scene(demo: Told) -> None:
+    assert {label: demo.rows[label] for label in SCENES_SHOW} == dict.fromkeys(SCENES_SHOW, 0)
+    assert all(counts()[label] for label in SCENES_SHOW)
+
+
+def test_a_scene_that_there_is_not_is_refused_with_those_there_are() -> None:
+    with pytest.raises(CommandError, match=r"correction.*debate.*swarm.*experiment"):
+        call_command("demo", "--scene", "opera")
 
 
 def test_every_list_but_those_named_has_rows_and_says_what_fills_it() -> None:
@@ -107,11 +170,12 @@ def test_fewer_labels_are_given_than_an_agreement_is_shown_of() -> None:
     assert 0 < ScoreLabel.objects.count() < 20
 
 
-def test_running_it_again_adds_nothing_also_beside_an_agent_of_your_own() -> None:
+def test_running_it_again_tells_the_same_and_adds_nothing_also_beside_an_agent_of_your_own(demo: Told) -> None:
     make_agent("hugo")
     before = counts()
-    call_command("demo", stdout=StringIO())
 
+    assert printed("demo") == demo.story
+    assert printed("demo", "--scene", "all").count("Shown before") == 4
     assert counts() == before
 
 

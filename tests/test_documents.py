@@ -80,7 +80,7 @@ def has_commands(page: str) -> bool:
 
 @pytest.fixture(scope="session")
 def demo_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database after ``manage.py demo``, made once for all processes of the tests."""
+    """A database after ``manage.py demo`` and all its scenes, made once for all processes of the tests."""
     if "DEMO_DATABASE" in os.environ:
         return Path(os.environ["DEMO_DATABASE"])
     folder = tmp_path_factory.getbasetemp()
@@ -89,8 +89,9 @@ def demo_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (folder / "demo.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not made.exists():
-            run = manage(file, "demo")
-            assert run.returncode == 0, run.stderr
+            for words in (["demo"], ["demo", "--scene", "all"]):
+                run = manage(file, *words)
+                assert run.returncode == 0, run.stderr
             made.touch()
     return file
 

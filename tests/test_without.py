@@ -16,6 +16,11 @@ from tests.without import copy_without, run
 
 REMOVABLE = ("agents.debates", "agents.swarm", "agents.alerts", "evaluation.experiments")
 TESTS = ("tests/test_registry.py", "tests/test_imports.py", "tests/api/test_schema.py")
+SCENES = {
+    "debate": "agents.debates",
+    "swarm": "agents.swarm",
+    "experiment": "evaluation.experiments",
+}  # of `manage.py demo`
 # Prints the pages that do not answer.
 PAGES = """
 import django
@@ -51,6 +56,9 @@ def test_the_product_works_without_apps(apps: Sequence[str], tmp_path: Path) -> 
     run(copy, ["manage.py", "makemigrations", "--check", "--dry-run"])
     run(copy, ["manage.py", "migrate", "-v0"])
     assert "16 created" in run(copy, ["manage.py", "seed"])
+    assert "Michael Scott" in run(copy, ["manage.py", "demo"])
+    for word, app in SCENES.items():
+        run(copy, ["manage.py", "demo", "--scene", word], codes=(2,) if app in apps else (0,))
     talk = json.loads(run(copy, ["manage.py", "chat", "michael", "--script", str(script), "--json"]))
     run(copy, ["manage.py", "evaluate", "--agents", "michael", "--samples", "5"], codes=(0, 1, 2))
     assert [exchange["status"] for exchange in talk["exchanges"]] == ["completed"]

@@ -15,7 +15,6 @@ from django.db.models import Max, QuerySet
 from django.utils import timezone
 
 from agents.kit.models import owner_name
-from agents.kit.text.wording import counted
 from agents.models import Agent, Channel, ChannelMember, Message
 from agents.seed import Demo
 from agents.turn.orchestrator import run_turn
@@ -33,7 +32,6 @@ from evaluation import jobs
 from evaluation.calibration.agreement import refresh
 from evaluation.calibration.jobs import queue_check
 from evaluation.calibration.labels import draw_label_set, drawn_ids, key_of, save_label
-from evaluation.change.models import DriftAlert
 from evaluation.change.over_time import look_for_drift
 from evaluation.models import EvaluationRun, EvaluationSchedule, EvaluationScore, Job
 from evaluation.runs.execute import execute
@@ -62,8 +60,8 @@ LABELS_PER_PERSON = 9  # fewer than a judge's agreement is shown from
 DISAGREEMENTS = {"planted drift": {2}, "second reader": {2, 7}}
 
 
-def fill_console(out: Any) -> None:
-    """Set up what the scenes do not show, so that the console's pages have something, and say where to see it.
+def fill_console() -> None:
+    """Set up what the story does not show, so that the console's pages have something.
 
     Done once: nothing happens where its schedule is there already.
 
@@ -77,13 +75,6 @@ def fill_console(out: Any) -> None:
     _draw_and_label(evaluations)
     _check_the_judge()
     _answer_a_visitor(agents[ANSWERING_AGENT])
-    alerts = DriftAlert.objects.filter(schedule__name=Demo.SCHEDULE).count()
-    measured_names = [agents[slug].display_name for slug in MEASURED_AGENTS]
-    measured = f"{len(evaluations)} evaluations of {' and '.join(measured_names)}"
-    out.write(
-        f"In use: {measured} by a schedule ({counted(alerts, 'alert')}), labels, "
-        f"a check of the judge, a request, and checked messages in channel {Demo.CHANNEL}: see the console."
-    )
 
 
 def _measure_every_few_days(agents: list[Agent]) -> list[EvaluationRun]:

@@ -583,14 +583,15 @@ def existing(specs: Sequence[RunSpec]) -> list[Captured] | None:
     It asked for the same of the same persona and propositions; more may have been said since. A measurement that is to be a baseline
     counts while the agent's baseline still is of it.
     """
-    captured = []
+    files = load_all()
+    runs = []
     for spec in specs:
-        digest = make_plan(spec).spec_digest
+        digest = make_plan(spec, files=files).spec_digest
         run = EvaluationRun.objects.filter(spec_digest=digest, status=Status.COMPLETED).first()
         if run is None or (spec.is_baseline and not run.baselines.exists()):
             return None
-        captured.append(Captured(summarize(run), resumed=False, held_elsewhere=False))
-    return captured
+        runs.append(run)
+    return [Captured(summary, resumed=False, held_elsewhere=False) for summary in summarize_all(runs)]
 
 
 def run_json(summary: RunSummary) -> dict[str, Any]:

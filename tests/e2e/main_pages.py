@@ -1,4 +1,4 @@
-"""The main pages of the console, over the data of ``manage.py demo``: for the screenshots and for what must hold of each."""
+"""The main pages of the console, over the data of ``manage.py demo`` and its scenes: for the screenshots and for what must hold of each."""
 
 from __future__ import annotations
 

@@ -34,6 +34,7 @@ def site(_plain_http: None, django_db_setup: None, django_db_blocker: DjangoDbBl
         server._live_server_modified_settings.enable()
         with override_settings(WORKER_THREADS=1, PROPOSITION_DIRS=[]):  # SQLite in memory: one connection at a time
             call_command("demo", stdout=StringIO())
+            call_command("demo", "--scene", "all", stdout=StringIO())
         User.objects.create_superuser("reader")
         yield server.url
         server.stop()

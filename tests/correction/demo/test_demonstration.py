@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from pytest_django import Settings
 
 from agents.debates.models import Debate
@@ -22,6 +23,7 @@ from correction.gate.statistics import get_gate_statistics
 from correction.gate.thresholds import replay
 from correction.interventions.models import InterventionLog
 from correction.models import AgentEvaluationConfig, CorrectionLog
+from evaluation.models import EvaluationRun
 from evaluation.scorers.subjects import messages_of_agent
 from evaluation.windows import parse_window
 from tests.llm_server import LLMServer
@@ -150,3 +152,11 @@ def test_the_swarm_asks_back_logs_a_meal_and_refuses_a_polish(cast: None) -> Non
     assert not Agent.objects.filter(swarms__isnull=False).exists()
     assert again.getvalue().startswith("Shown before")
     assert not Message.objects.filter(synthetic=False).exists()
+
+
+def test_a_scene_makes_what_it_needs_on_an_empty_database_and_measures_nothing() -> None:
+    call_command("demo", "--scene", "swarm", stdout=io.StringIO())
+
+    assert Agent.objects.filter(origin=Agent.Origin.SEED).count() == 16
+    assert SwarmTurn.objects.exists()
+    assert not EvaluationRun.objects.exists()
