@@ -29,7 +29,7 @@ MOST_NAMED = 4  # series with the same note; where all have it and they are more
 class Command(CodedCommand):
     help = (
         "Show the score series that schedules measured, with the lasting falls in them (Page's CUSUM, self-started: "
-        "docs/explanation/scores.md). Exit code: 0 shown, also when there are falls."
+        "docs/explanation/drift-over-time.md). Exit code: 0 shown, also when there are falls."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
