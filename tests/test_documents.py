@@ -3,11 +3,24 @@
 A block of another language with a ``title`` is a file that the page makes. A ``sh`` block whose title begins with ``Needs`` needs what
 no test has (a key, another machine) and is listed in ``documents_outside.txt``. A comment with ``exits 1`` says that a command ends with
 that code.
+
+A ``text`` or ``json`` block without a title shows what the ``sh`` block before it printed, on stdout or stderr; several may follow one
+``sh`` block. It is compared with what that block really prints:
+
+* ``text``: the lines follow each other in the output. A line ``…`` stands for any lines left out, ``…`` in a line for any words.
+  Figures are masked (8.1 is as good as 7.9, one date or id as another), and so is the width of gaps, rules and bars. Empty lines do not
+  count. Before the first line and after the last one more may be printed.
+* ``json``: the keys and values shown are in an answer that the block prints, which may have more keys and items. Numbers are masked. An
+  ``…`` stands for items or keys left out, in a text for any words.
+
+What is no output, such as a drawing, has another language (``plain``) or stands before the first ``sh`` block. The terminal of the page
+is `WIDTH` columns wide. ``DEMO_DATABASE=FILE`` takes a database on which ``manage.py demo`` has run, which spares making it.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -17,7 +30,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from django.conf import settings
@@ -30,7 +43,11 @@ FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=inde
 TITLE = re.compile(r'title="([^"]*)"')
 ENDS_WITH = re.compile(r"(?P<command>^.*?\S)\s+#[^\n]*\bexits (?P<code>[1-9])\b.*$", re.MULTILINE)
 SERVER = "localhost:8000"
-LONGEST = 120  # seconds of a page
+LONGEST = 600  # seconds of a page, on a machine that does much else
+WIDTH = 100  # columns of the terminal in which a page is shown
+END_OF_BLOCK = "-- end of block --"
+OUTPUT = ("text", "json")  # the languages of what a page says is printed
+LEFT_OUT = "…"
 
 
 class Block(NamedTuple):
@@ -64,6 +81,8 @@ def has_commands(page: str) -> bool:
 @pytest.fixture(scope="session")
 def demo_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database after ``manage.py demo``, made once for all processes of the tests."""
+    if "DEMO_DATABASE" in os.environ:
+        return Path(os.environ["DEMO_DATABASE"])
     folder = tmp_path_factory.getbasetemp()
     folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
     made, file = folder / "demo.made", folder / "demo.sqlite3"
@@ -78,7 +97,7 @@ def demo_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def environment(database: Path) -> dict[str, str]:
     outer = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG", "TMPDIR")}
-    return {**outer, "DATABASE_URL": f"sqlite:///{database}", "DEBUG": "1"}
+    return {**outer, "DATABASE_URL": f"sqlite:///{database}", "DEBUG": "1", "COLUMNS": str(WIDTH)}
 
 
 def manage(database: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -162,10 +181,8 @@ def server(shell: tuple[Path, dict[str, str]], request: pytest.FixtureRequest) -
             running.terminate()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in pages() if has_commands(page)])
-def test_the_commands_of_a_page_run_in_their_order(page: str, shell: tuple[Path, dict[str, str]], server: str) -> None:
-    folder, given = shell
+def run_page(page: str, folder: Path, given: dict[str, str], server: str) -> list[str]:
+    """Run the commands of a page; return what each ``sh`` block that ran printed."""
     script = ["set -eo pipefail", "trap 'echo \"ended with $?: $BASH_COMMAND\" >&2' ERR"]
     for block in blocks(page):
         if block.title and block.language != "sh":
@@ -173,16 +190,150 @@ def test_the_commands_of_a_page_run_in_their_order(page: str, shell: tuple[Path,
             (folder / block.title).write_text(block.text, encoding="utf-8")
         if block.language == "sh" and not is_outside(block):
             script.append(ENDS_WITH.sub(r"\g<command> || [ $? = \g<code> ]", block.text).replace(SERVER, server))
+            script.append(f"echo '{END_OF_BLOCK}'")
     done = subprocess.run(
         ["bash", "-c", "\n".join(script)],
         cwd=folder,
         env=given,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         timeout=LONGEST,
         check=False,
     )
-    assert done.returncode == 0, f"{page}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    assert done.returncode == 0, f"{page}\n{done.stdout[-6000:]}"
+    return done.stdout.split(END_OF_BLOCK + "\n")
+
+
+def shown_and_printed(page: str, printed: list[str]) -> Iterator[tuple[Block, str]]:
+    """Yield each block that shows an output, with what the ``sh`` block before it printed."""
+    rest = iter(printed)
+    of_block: str | None = None
+    for block in blocks(page):
+        if block.language == "sh":
+            of_block = None if is_outside(block) else next(rest)
+        elif block.language in OUTPUT and not block.title and of_block is not None:
+            yield block, of_block
+
+
+def masked(line: str) -> str:
+    """Return a line without figures, and without the width of gaps, rules and bars."""
+    line = re.sub(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8,}\b", "#", line)  # ids and digests
+    line = re.sub(r"\d+(?:[.,:/-]?\d+)*", "#", line)  # numbers, dates, times
+    line = re.sub(r"# (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\b", "# Month", line)
+    line = re.sub(r"[─━═]+", "─", line)
+    line = re.sub(r"[▁▂▃▄▅▆▇█░▒▓]+", "█", line)
+    return " ".join(line.split())
+
+
+def pattern_of(shown: str) -> str:
+    """Return the expression for a text of a page, masked, with anything where the page leaves something out."""
+    pattern = ""
+    for line in filter(None, map(masked, shown.splitlines())):
+        if line == LEFT_OUT:
+            pattern += r"(?:.*\n)*?"
+        else:
+            pattern += ".*?".join(re.escape(part) for part in line.split(LEFT_OUT)) + r"\n"
+    return pattern
+
+
+def masked_lines(text: str) -> str:
+    return "".join(f"{line}\n" for line in map(masked, text.splitlines()) if line)
+
+
+def text_is_printed(shown: str, printed: str) -> bool:
+    """Whether the lines of a page's block are what was printed, but for what it leaves out."""
+    return bool(re.search("^" + pattern_of(shown), masked_lines(printed), re.MULTILINE))
+
+
+def json_values(text: str) -> list[Any]:
+    """Return the JSON objects and lists that begin a line of a text."""
+    values = []
+    position = 0
+    while match := re.compile(r"^[\[{]", re.MULTILINE).search(text, position):
+        try:
+            value, position = json.JSONDecoder().raw_decode(text, match.start())
+            values.append(value)
+        except json.JSONDecodeError:
+            position = match.end()
+    return values
+
+
+def is_part_of(shown: Any, answer: Any) -> bool:
+    """Whether an answer has the keys, items and texts that a page shows of it."""
+    if isinstance(shown, dict):
+        return isinstance(answer, dict) and all(
+            name in answer and is_part_of(value, answer[name]) for name, value in shown.items()
+        )
+    if isinstance(shown, list):
+        rest = iter(answer if isinstance(answer, list) else [])
+        return isinstance(answer, list) and all(any(is_part_of(item, other) for other in rest) for item in shown)
+    if isinstance(shown, str):
+        return isinstance(answer, str) and bool(re.fullmatch(pattern_of(shown), masked_lines(answer)))
+    if isinstance(shown, bool) or shown is None:
+        return shown is answer
+    return isinstance(answer, int | float) and not isinstance(answer, bool)
+
+
+def json_is_printed(shown: str, printed: str) -> bool:
+    """Whether each JSON value of a page's block is a part of one that was printed."""
+    without_marks = re.sub(rf",?\s*{LEFT_OUT}\s*(?=[\]}}])", "", shown)
+    answers = json_values(printed)
+    values = json_values(without_marks)
+    return bool(values) and all(any(is_part_of(value, answer) for answer in answers) for value in values)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in pages() if has_commands(page)])
+def test_the_commands_of_a_page_run_in_their_order_and_print_what_it_shows(
+    page: str, shell: tuple[Path, dict[str, str]], server: str
+) -> None:
+    printed = run_page(page, *shell, server)
+
+    wrong = []
+    for block, of_block in shown_and_printed(page, printed):
+        compare = json_is_printed if block.language == "json" else text_is_printed
+        if not compare(block.text, of_block):
+            wrong.append(f"{page} shows\n\n{block.text}\nprinted was\n\n{of_block}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        ("Ada  8.1  −0.4 to +0.1", "Ada   7.93  −0.2 to +0.3", True),
+        ("run 3 of 2026-11-30 by 0a1b2c3d, $0.0040", "run 17 of 2026-12-01 by 9f8e7d6c5b4a, $12.5", True),
+        (" ──── ███ \n\nnext", "───────── ▇▇▃\nnext", True),
+        ("first\nthird", "first\nsecond\nthird", False),
+        ("first\n…\nthird", "note\nfirst\nsecond\nthird\nfourth", True),
+        ("third\n…\nfirst", "first\nsecond\nthird", False),
+        ("Ada: … drifted", "Ada: adherence fell and drifted", True),
+        ("Ada: … drifted", "Ada: steady", False),
+        ("drifted", "possibly drifted", False),
+        ("fell by 3", "rose by 3", False),
+        ("−0.4", "+0.4", False),
+    ],
+)
+def test_a_shown_text_may_differ_in_figures_and_in_what_it_leaves_out(shown: str, printed: str, same: bool) -> None:
+    assert text_is_printed(shown, printed) is same
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        ('{"verdict": "passed", "score": 8.1}', 'note\n{"id": 7, "score": 2, "verdict": "passed"}', True),
+        ('{"verdict": "passed"}', '{"verdict": "rejected"}', False),
+        ('{"verdict": "passed"}', "{}", False),
+        ('{"items": [{"id": 3}, …], …}', '{"items": [{"id": 1}, {"id": 2}], "next": null}', True),
+        ('{"items": [{"id": 3}]}', '{"items": []}', False),
+        ('{"why": "below … 5"}', '{"why": "below the threshold 4"}', True),
+        ('{"note": ""}', '{"note": "steady"}', False),
+        ('{"done": true}', '{"done": 1}', False),
+        ('{"mean": 3}', '{"mean": null}', False),
+    ],
+)
+def test_a_shown_answer_may_leave_keys_out_and_differ_in_numbers(shown: str, printed: str, same: bool) -> None:
+    assert json_is_printed(shown, printed) is same
 
 
 def test_what_needs_the_outside_is_listed() -> None:
