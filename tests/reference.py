@@ -178,15 +178,15 @@ def correction_page() -> str:
 
 def dimensions_page() -> str:
     """What is measured, with the propositions that are shipped for every agent."""
-    from agents.kit.console.help import glossary
     from evaluation.dimensions import Dimension
     from evaluation.propositions.files import load_file
 
-    terms = {term.name: term.text for term in glossary()}
-    parts = ["Scores go from 0 to 9, higher is better. What could not be judged has no score."]
+    parts = [
+        "The propositions that are shipped for every agent. What each dimension means is in the [glossary](glossary.md#dimension), how "
+        "it is judged in [How scores arise](../explanation/scores.md#from-a-message-to-a-number)."
+    ]
     for dimension in Dimension.values:
-        term = terms.get(dimension) or terms["ideas"]
-        parts += [f"## {dimension}", _unlinked(term)]
+        parts.append(f"## {dimension}")
         for level, name in (("evaluation", "_default"), ("action", "_default.action")):
             if (path := ROOT / "propositions" / dimension / f"{name}.yaml").exists():
                 asked = load_file(path).propositions
@@ -199,12 +199,16 @@ def glossary_page() -> str:
     """The words of the product."""
     from agents.kit.console.help import glossary
 
-    terms = [f"**{_sentence(term.name)}**\n: {_unlinked(term.text)}" for term in glossary()]
-    return _page("Glossary", ["One word, one meaning, in tables, commands, console and API.", *terms])
+    parts = ["One word, one meaning, in tables, commands, console and API."]
+    for term in glossary():
+        parts += [f"## {_sentence(term.name)}", _links_of_documents(term.text)]
+    return _page("Glossary", parts)
 
 
-def _unlinked(text: str) -> str:
-    """A text of the console's help without its links, which lead to pages of the console."""
+def _links_of_documents(text: str) -> str:
+    """Turn the links of a text of the console's help into links of the documents; those to pages of the console become plain text."""
+    text = re.sub(r"\(term:([^)]*)\)", r"(#\1)", text)
+    text = re.sub(r"\(doc:([^)#]*)(#[^)]*)?\)", r"(../\1.md\2)", text)
     text = re.sub(r" ?\[More\]\([a-z]+:[^)]*\)\.?", "", text)
     return re.sub(r"\[([^\]]+)\]\([a-z]+:[^)]*\)", r"\1", text)
 

@@ -175,7 +175,9 @@ def server(shell: tuple[Path, dict[str, str]], request: pytest.FixtureRequest) -
     ):
         try:
             wait_until(
-                lambda: answers(f"http://{address}/healthz"), timeout=60, what=f"a server answers: {log.read_text()}"
+                lambda: answers(f"http://{address}/healthz"),
+                timeout=LONGEST,
+                what=f"a server answers: {log.read_text()}",
             )
             yield address
         finally:

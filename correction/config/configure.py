@@ -285,7 +285,7 @@ def gate_from_now_on(before: ResolvedConfig, after: ResolvedConfig) -> str:
         return "The gate is off: no draft is checked from now on."
     checks = ", ".join(after.gate_dimensions)
     if after.gate_mode == GateMode.OBSERVE:
-        return f"Messages are no longer blocked: they are sent at once and judged for {checks} afterwards."
+        return f"Messages are sent at once and judged for {checks} afterwards."
     return f"Drafts that fail {checks} are sent back from now on."
 
 

@@ -28,7 +28,7 @@ def functions_of_interventions_can_be_used(app_configs: Any, **kwargs: Any) -> S
     """Return an error (correction.E002) for each path of `INTERVENTION_FUNCTIONS` and `INTERVENTION_BATCHES` that cannot be used."""
     from correction.interventions.functions import function_problems
 
-    hint = "Name functions as module.function, in modules that Python can import; docs/how-to/write-interventions.md has an example."
+    hint = "Name functions as module.function, in modules that Python can import; docs/how-to/steer.md has an example."
     problems = {("INTERVENTION_FUNCTIONS", path): problem for path, problem in function_problems().items()}
     for path in settings.INTERVENTION_BATCHES:
         try:

@@ -172,7 +172,7 @@ def test_the_mode_is_stored_for_what_is_ticked_and_undone(root: Client) -> None:
     answer = press(root, ada, "_save", gate_mode=mode, check=["fluency"], fluency="6.5", reason="since build 41")
     assert own(ada) == {"gate_mode": mode, "gate_fluency_enabled": True, "gate_fluency_threshold": Decimal("6.5")}
     text = plain(answer.content.decode())
-    assert "Messages are no longer blocked" in text
+    assert "Messages are sent at once and judged for" in text
     assert "“since build 41”" in text
 
     undo = re.search(r'name="undo" value="(\d+)"', answer.content.decode().partition('id="changes"')[2])

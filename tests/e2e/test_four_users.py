@@ -134,7 +134,7 @@ def test_an_operator_sees_who_drifted_since_when_and_sets_the_gate(
     expect(page.locator("#change")).to_contain_text(PLANTED)
     click(page.get_by_role("link", name="Observe it at the gate"))
     click(page.get_by_role("button", name="Save"))
-    expect(page.get_by_text("Messages are no longer blocked")).to_be_visible()
+    expect(page.get_by_text("Messages are sent at once and judged for")).to_be_visible()
     assert visitor.faults() == []
     assert resolve_config(drifted).gate_mode == "observe"
     assert click.number <= 3

@@ -46,7 +46,7 @@ def test_a_product_owner_has_messages_judged_and_chooses_a_threshold(
     page.get_by_role("radio", name="Observe").check()
     page.get_by_role("button", name="Save").click()
 
-    expect(page.get_by_text("Messages are no longer blocked")).to_be_visible()
+    expect(page.get_by_text("Messages are sent at once and judged for")).to_be_visible()
     config = resolve_config(ada)
     assert (config.gate_mode, config.gate_dimensions, config.threshold("adherence")) == (
         "observe",

@@ -89,7 +89,7 @@ def test_from_home_to_a_gate_that_observes_takes_five_clicks_at_most(
     expect(page.locator("#threshold-adherence")).to_contain_text("scored messages would have been sent back")
     assert visitor.fits
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("Messages are no longer blocked")).to_be_visible()
+    expect(page.get_by_text("Messages are sent at once and judged for")).to_be_visible()
     assert int(page.evaluate("sessionStorage.clicks")) <= 5
     michael = Agent.objects.get(slug="michael")
     assert (resolve_config(michael).gate_mode, resolve_config(michael).gate_dimensions) == ("observe", ("adherence",))

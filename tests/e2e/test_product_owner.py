@@ -128,7 +128,7 @@ def test_from_files_to_a_comparison_of_builds_and_a_threshold(
     card.get_by_label("Lowest score that passes").fill("5")
     click(page.get_by_role("radio", name="Observe"))
     click(page.get_by_role("button", name="Save"))
-    expect(page.get_by_text("Messages are no longer blocked")).to_be_visible()
+    expect(page.get_by_text("Messages are sent at once and judged for")).to_be_visible()
 
     config = resolve_config(Agent.objects.get(slug="pia"))
     assert (config.gate_mode, config.threshold("adherence")) == ("observe", Decimal(5))

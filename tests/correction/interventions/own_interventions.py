@@ -1,4 +1,4 @@
-"""What a team may write: the example of docs/how-to/write-interventions.md is read from there, and mistakes are here."""
+"""What a team may write: the example of docs/how-to/steer.md is read from there, and mistakes are here."""
 
 from __future__ import annotations
 

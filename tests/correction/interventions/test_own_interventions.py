@@ -24,7 +24,7 @@ from tests.llm_server import LLMServer
 pytestmark = pytest.mark.django_db
 
 OWN = "tests.correction.interventions.own_interventions."
-DOCS = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "write-interventions.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "steer.md"
 
 
 def named(settings: Settings, *functions: str, batches: tuple[str, ...] = ()) -> None:
