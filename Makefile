@@ -86,7 +86,7 @@ audit: $(VENV)/.dev ## ask OSV about every locked dependency (needs the network;
 lock: $(VENV)/.dev ## resolve the dependencies anew
 	@$(BIN)/python -m pip install --quiet uv
 	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --upgrade pyproject.toml -o requirements.lock
-	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --upgrade --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
 
 clean: ## remove the virtual environment and the local database
 	@rm -rf $(VENV) .local staticfiles site

@@ -1051,7 +1051,7 @@ def score_proposition(
     gate: bool = False,
     deadline: float | None = None,
 ) -> Verdict:
-    """Score one proposition alone, as experiments and the gate do, without the second try and double check of `ask_all`.
+    """Score one proposition with one call, without the second try and double check of `ask_all`.
 
     Args:
         gate: Whether a draft waits for it: the call is then neither retried nor asked again after a malformed answer.

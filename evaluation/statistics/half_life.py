@@ -35,10 +35,6 @@ class HalfLife:
     high: int
     of: int
 
-    @property
-    def is_censored(self) -> bool:
-        return self.turns >= self.of
-
 
 def half_life(treatment: Sequence[ScoresByTurn], control: Sequence[ScoresByTurn], *, seed: int = 0) -> HalfLife | None:
     """Return the half-life of the difference between the mean scores of conversations with and without a treatment.
