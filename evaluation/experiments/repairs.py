@@ -229,8 +229,7 @@ def lab_report(
     agent_name = agent.display_name if agent is not None else scenario.cast[0]
     turn = 0
     if agent is not None:
-        said = Message.objects.filter(channel__slug=slug, position__lte=int(position), agent=agent)
-        turn = said.count()
+        turn = Message.objects.filter(channel__slug=slug, position__lte=int(position), agent=agent).count()
     dimensions = [str(measured.id) for measured in scenario.dimensions]
     effects: dict[str, list[RepairEffect]] = {}
     onsets: list[DriftOnset] = []
@@ -571,8 +570,8 @@ def _turns_before(judgements: Sequence[Judgement], agent: Agent | None, turn: in
     """
     forks = {judgement.fork for judgement in judgements if judgement.turn is None}
     channels = ExperimentEnvironment.objects.filter(pk__in=forks).values("channel")
-    said = Message.objects.filter(channel__in=channels, agent=agent, tags__has_key=BEFORE_TAG).order_by("-position")
-    positions = said.values_list("position", flat=True)
+    messages = Message.objects.filter(channel__in=channels, agent=agent, tags__has_key=BEFORE_TAG).order_by("-position")
+    positions = messages.values_list("position", flat=True)
     return {position: turn - number for number, position in enumerate(positions)}
 
 
