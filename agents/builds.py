@@ -31,13 +31,13 @@ def first_said_with_tag(agents: Collection[int]) -> dict[tuple[int, Tag], dateti
     Returns:
         Primary key of the agent and tag such as ``("build", "41")`` to the moment.
     """
-    said = Message.objects.filter(agent__in=agents)
-    newest_first = said.order_by("-said_at").values("said_at")
+    messages = Message.objects.filter(agent__in=agents)
+    newest_first = messages.order_by("-said_at").values("said_at")
     # When the newest and the oldest of the 500 older messages were said; each is NULL where there are not so many messages.
     newest_older, oldest_older = newest_first[NEWEST : NEWEST + 1], newest_first[NEWEST + BEFORE - 1 : NEWEST + BEFORE]
     always = Value(datetime.min.replace(tzinfo=UTC), output_field=DateTimeField())
     rows = (
-        said.filter(said_at__gte=Coalesce(Subquery(oldest_older), always))
+        messages.filter(said_at__gte=Coalesce(Subquery(oldest_older), always))
         .order_by()
         .values_list("agent", "tags")
         .annotate(at=Min("said_at"), older=Subquery(newest_older))
@@ -109,8 +109,8 @@ def _first_said(agent: int, tag: Tag) -> datetime | None:
     """Return when an agent first said something with a tag, among all of its messages; None where it never did."""
     key, value = tag
     # As in `evaluation.scorers.subjects.with_tags`: the key as it is, and a comparison of texts.
-    said = Message.objects.filter(agent=agent).alias(value=Cast(KeyTextTransform(key, "tags"), TextField()))
-    first: datetime | None = said.filter(value=value).aggregate(first=Min("said_at"))["first"]
+    tagged = Message.objects.filter(agent=agent).alias(value=Cast(KeyTextTransform(key, "tags"), TextField()))
+    first: datetime | None = tagged.filter(value=value).aggregate(first=Min("said_at"))["first"]
     return first
 
 

@@ -147,7 +147,7 @@ def _api_tokens(cast: Cast, have: int, more: int) -> None:
 def _message(cast: Cast, n: int) -> dict[str, Any]:
     author = {"agent": cast.agent(n)} if n % 3 else {"outsider": "Visitor"}
     return {
-        "position": 10_000_000 + n,
+        "position": 10_000_000 + n // len(cast.channels),  # one after the other in each channel
         "sent_at": cast.at(n),
         "tags": {"build": "41"},
         "external_id": f"m{n}",

@@ -18,6 +18,7 @@ from pytest_django import Settings
 
 from agents.alerts.models import Alert
 from agents.alerts.raising import raise_alert
+from agents.alerts.resolving import resolve
 from agents.kit.alerting import AlertKind
 from agents.kit.models import ReviewItem
 from agents.models import Agent, Channel, Run
@@ -76,7 +77,11 @@ def form_of(html: str, decide: str) -> dict[str, str]:
     """The fields of the open item's form, with the button for a decision pressed."""
     form = html.split('class="pl-deciding"')[1].split("</form>")[0]
     assert f'name="decide" value="{decide}"' in form
-    return dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form)) | {"decide": decide}
+    return hidden_fields(form) | {"decide": decide}
+
+
+def hidden_fields(html: str) -> dict[str, str]:
+    return dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', html))
 
 
 def decide(client: Client, decision: str, **filters: Any) -> str:
@@ -93,7 +98,7 @@ def undo(client: Client, html: str) -> str:
     form = html.split("pl-revealed")[1].split("</form>")[0]
     button = re.search(r'name="undo" value="(\w+)"', form)
     assert button is not None
-    return after(client, {**dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form)), "undo": button[1]})
+    return after(client, {**hidden_fields(form), "undo": button[1]})
 
 
 def test_all_that_waits_is_on_one_page_and_counted_on_the_first(
@@ -204,10 +209,29 @@ def test_all_alerts_of_a_build_are_acknowledged_with_one_button_and_taken_back(r
     alert_page = page_of(other)
     assert "Acknowledge all" not in plain(read(root, alert_page))
     last = Alert.objects.get(about="a")
-    root.post(page_of(last, "acknowledge_build"))
+    root.post(page_of(last, "acknowledge_build"), hidden_fields(read(root, page_of(last))))
     assert "Take all 3 back" in plain(read(root, page_of(last)))
     root.post(page_of(last, "take_back_build"))
     assert Alert.objects.filter(acknowledged_at=None).count() == 4
+
+
+@pytest.mark.parametrize("door", ["queue", "page"])
+def test_all_alerts_of_a_build_are_those_that_the_page_showed(root: Client, ada: Agent, door: str) -> None:
+    for name in "ab":
+        raise_alert(kind="drift", about=name, title=f"It fell {name}", agent=ada, build="build=41")
+    back = raise_alert(kind="drift", about="back", title="It fell", agent=ada, build="build=40")
+    resolve(back, user=None)
+    alert_page = page_of(Alert.objects.get(about="a"))
+    html = read(root, QUEUE if door == "queue" else alert_page)
+    raise_alert(kind="drift", about="later", title="It fell later", agent=ada, build="build=41")
+    raise_alert(kind="drift", about="back", title="It fell", agent=ada, build="build=41", reopens=back.pk)
+    if door == "queue":
+        after(root, form_of(html, "acknowledge_build"))
+    else:
+        root.post(page_of(Alert.objects.get(about="a"), "acknowledge_build"), hidden_fields(html))
+
+    waiting = Alert.objects.filter(acknowledged_at=None)
+    assert set(waiting.values_list("about", flat=True)) == {"later", "back"}
 
 
 def test_an_alert_is_resolved_in_a_build_says_so_and_reopens_with_undo(root: Client, ada: Agent) -> None:

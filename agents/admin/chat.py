@@ -482,8 +482,8 @@ def _answer_shown(request: HttpRequest, name: str, run: Run | None) -> dict[str,
     """Return an answer as the template shows it: what was said in a turn, and the turn; None = there was no turn."""
     if run is None:
         return {"name": name, "run": None, "lines": [], "turn": None}
-    said = Message.objects.filter(run=run).select_related("agent", "user", "parent", "persona_version")
-    lines = lines_of(list(said.prefetch_related("reactions").order_by("pk")))
+    answer_messages = Message.objects.filter(run=run).select_related("agent", "user", "parent", "persona_version")
+    lines = lines_of(list(answer_messages.prefetch_related("reactions").order_by("pk")))
     add_notes(request, lines)
     [turn] = _turns_shown([run], {run.pk} if lines else set())
     return {"name": name, "run": run, "lines": lines, "turn": turn}

@@ -51,12 +51,9 @@ class AlignedPage:
 def aligned_page(request: HttpRequest, *, left: Channel, right: Channel, after: int = 0) -> AlignedPage:
     """Return the messages of two channels at the `PAGE_SIZE` positions after one, with what the apps know of each message."""
     end = after + PAGE_SIZE
-    shown = Message.objects.filter(channel__in=(left, right), position__gt=after, position__lte=end).order_by(
-        "position"
-    )
-    messages = list(
-        shown.select_related("agent", "user", "parent__agent", "parent__user").prefetch_related("reactions")
-    )
+    at_positions = Message.objects.filter(channel__in=(left, right), position__gt=after, position__lte=end)
+    with_people = at_positions.select_related("agent", "user", "parent__agent", "parent__user")
+    messages = list(with_people.prefetch_related("reactions").order_by("position"))
     left_lines = _by_position(messages, left)
     right_lines = _by_position(messages, right)
     rows = []

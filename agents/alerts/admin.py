@@ -40,7 +40,7 @@ from agents.kit.console import display
 from agents.kit.console.forms import confirmed, report_done
 from agents.kit.console.home import MOST_COUNTED, Answers, CountUpTo, HomePart, add_home
 from agents.kit.console.panels import facts, table
-from agents.kit.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest
+from agents.kit.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest, numbers
 from agents.kit.console.site import ModelAdmin, ReadOnlyAdmin, TextInput, console_action
 from agents.kit.models.deliveries import MOST_TRIES
 from agents.kit.text.wording import counted
@@ -54,6 +54,7 @@ else:
 DELIVERIES_SHOWN = 10
 ALERTS_UNDER_BELL = 5  # the newest
 BUILDS_OFFERED = 20  # the newest of an agent, to resolve an alert in
+MOST_OF_BUILD = 1_000  # alerts of a build that are acknowledged at once
 
 
 class NoteForm(forms.Form):
@@ -99,12 +100,30 @@ def evidence_of(request: HttpRequest, alert: Alert) -> SafeString:
     return import_string(path)(request, alert.pk) if path else SafeString("")
 
 
+def waiting_of_build(alert: Alert) -> list[int]:
+    """Return the ids of the newest `MOST_OF_BUILD` alerts of an alert's build that wait; none for one of no build."""
+    if not alert.build:
+        return []
+    return list(unacknowledged().filter(build=alert.build).values_list("pk", flat=True)[:MOST_OF_BUILD])
+
+
 def label_for_build(alert: Alert) -> str:
-    """Return the button that acknowledges all alerts of a build, with their number; empty where this one is alone."""
-    waiting = unacknowledged().filter(build=alert.build).count() if alert.build else 0
+    """Return the button that acknowledges the alerts of a build, with their number; empty where this one is alone."""
+    waiting = len(waiting_of_build(alert))
     if waiting < 2:
         return ""
-    return f"Acknowledge all {waiting:,} of {display.shortened(tag_name(tag_of(alert.build)), 40)}"
+    which = "all" if waiting < MOST_OF_BUILD else "the newest"
+    return f"Acknowledge {which} {waiting:,} of {display.shortened(tag_name(tag_of(alert.build)), 40)}"
+
+
+def shown_of_build(alert: Alert) -> SafeString:
+    """Return the hidden input that names the alerts `label_for_build` counts: one raised after the page was opened is not among them."""
+    return format_html('<input type="hidden" name="shown" value="{}">', ",".join(map(str, waiting_of_build(alert))))
+
+
+def review_fields(alert: Alert) -> SafeString:
+    """Return the inputs of an alert in the review queue."""
+    return shown_of_build(alert) + resolving_fields(alert)
 
 
 def resolving_fields(alert: Alert) -> SafeString:
@@ -169,6 +188,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             context[f"{action}_url"] = reverse(f"admin:alerts_alert_{action}", args=[obj.pk])
         if may_acknowledge and obj.acknowledged_at is None:
             context["label_for_build"] = label_for_build(obj)
+            context["shown_of_build"] = shown_of_build(obj)
         elif may_acknowledge:
             context["together"] = acknowledged_together(obj).count()
         if may_acknowledge and obj.resolved_at is None:
@@ -359,11 +379,12 @@ def _refuse_named_build(request: HttpRequest) -> None:
 
 
 def _acknowledge_build(request: HttpRequest, alert: Alert, note: str) -> int:
-    """Acknowledge all alerts of an alert's build; return how many. A ValueError as in `_acknowledge`."""
+    """Acknowledge the alerts of an alert's build that the form shows; return how many. A ValueError as in `_acknowledge`."""
     _refuse_named_build(request)
-    done = acknowledge_build(build=alert.build, user=user_of(request), note=note)
+    shown = numbers(request.POST.get("shown", "").split(",")[:MOST_OF_BUILD])
+    done = acknowledge_build(build=alert.build, user=user_of(request), note=note, ids=shown)
     if not done:
-        raise ValueError("none of its build waits any more")
+        raise ValueError("none of those shown waits any more")
     return done
 
 
@@ -402,7 +423,7 @@ add_review(
         line=lambda alert: display.visible(alert.title),
         show=_show,
         note="For your colleagues: what you do about it.",
-        fields=resolving_fields,
+        fields=review_fields,
         decisions=(
             Decision(
                 "acknowledge", "Acknowledge", "a", "is acknowledged", _acknowledge, _undo_acknowledgement, main=True

@@ -146,9 +146,18 @@ def acknowledge_alerts(*, ids: Collection[int], user: Any, note: str = "") -> in
     return acknowledge(Alert.objects.filter(pk__in=ids), user=user, note=note)
 
 
-def acknowledge_build(*, build: str, user: Any, note: str = "") -> int:
-    """Note who has seen the alerts of a build, such as ``build=41``, that wait in the review queue; return how many."""
-    return acknowledge(unacknowledged().filter(build=build), user=user, note=note) if build else 0
+def acknowledge_build(*, build: str, user: Any, note: str = "", ids: Collection[int] | None = None) -> int:
+    """Note who has seen the alerts of a build, such as ``build=41``, that wait in the review queue; return how many.
+
+    Args:
+        ids: Only these: what a person was shown. None = all that wait now.
+    """
+    if not build:
+        return 0
+    waiting = unacknowledged().filter(build=build)
+    if ids is not None:
+        waiting = waiting.filter(pk__in=ids)
+    return acknowledge(waiting, user=user, note=note)
 
 
 def acknowledged_together(alert: Alert) -> QuerySet[Alert]:

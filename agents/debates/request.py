@@ -13,7 +13,7 @@ from agents.debates.models import Debate
 from agents.debates.modes import MODES, MOST_PERSPECTIVES, PERSPECTIVES, Assignment, Mode, Perspective, Seed
 from agents.kit.bodies import ABSENT, Body, OneOf, Reads, is_local
 from agents.kit.llm.providers import reads_files
-from agents.kit.use_cases import Card, Shown
+from agents.kit.use_cases import ChoiceCard, Shown
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agent
 
@@ -41,8 +41,8 @@ def _model(name: str, info: ValidationInfo) -> str:
     return name
 
 
-def _card(mode: Mode) -> Card:
-    return Card(value=mode.name, title=mode.title, about=mode.about, when=mode.when, cost=mode.cost)
+def _card(mode: Mode) -> ChoiceCard:
+    return ChoiceCard(value=mode.name, title=mode.title, about=mode.about, when=mode.when, cost=mode.cost)
 
 
 NamedAgent = Annotated[Agent, Reads(_agent, "the slug of an agent", maxLength=200)]

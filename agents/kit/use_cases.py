@@ -49,7 +49,7 @@ OFF = "off"  # typed where JSON has null
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class ChoiceCard:
     """A choice that a form explains.
 
     Attributes:
@@ -81,7 +81,7 @@ class Shown:
     metavar: str = ""
     label: str = ""
     choices: Callable[[], Sequence[tuple[str, str]]] | None = None
-    cards: Callable[[], Sequence[Card]] | None = None
+    cards: Callable[[], Sequence[ChoiceCard]] | None = None
     is_yaml: bool = False
     is_long: bool = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
@@ -23,10 +24,12 @@ from evaluation.statistics.difference import (
     MARGIN,
     Scores,
     Verdict,
+    below_p,
     decide,
     difference_interval,
     difference_p,
     holm,
+    mean_interval_of_clusters,
     shares_interval,
     shares_p,
     smallest_detectable_change,
@@ -95,6 +98,7 @@ class ChangeResult(BaseModel):
         paired: Whether the same situations (channels, messages) are in both and were compared one by one.
         counted: Whether it is a count of ideas, which is in no comparison of scores.
         too_little_scored: Whether there is no verdict because too little of what the judge can score was scored.
+        of_ten: Of a rule that need not hold in every message: in how many of 10 it should.
         of_words: Whether the numbers are the exact statistic of repeated words, not scores of the judge.
     """
 
@@ -126,6 +130,7 @@ class ChangeResult(BaseModel):
     counted: bool = Field(False, exclude_if=lambda counted: not counted)
     too_little_scored: bool = Field(False, exclude=True)
     of_words: bool = Field(False, exclude=True)
+    of_ten: int | None = Field(None, exclude=True)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -158,7 +163,13 @@ class ChangeResult(BaseModel):
 
     @property
     def points(self) -> float | None:
-        """Return the change in points. A message with a hit counts as one that breaks a rule: 0 instead of 9."""
+        """Return the change in points. A message with a hit counts as one that breaks a rule: 0 instead of 9.
+
+        Of a rule with `of_ten` only below what is asked.
+        """
+        if self.of_ten is not None and self.baseline is not None and self.candidate is not None:
+            asked = HIGHEST * self.of_ten / 10
+            return rounded(min(self.candidate, asked) - min(self.baseline, asked))
         if self.hits is None or self.baseline_hits is None:
             return self.delta
         hit_before = self.baseline_hits.value or 0.0
@@ -519,6 +530,48 @@ def _verdict_by_hits(points: float, interval: Interval, p_value: float, margin: 
     if p_value > ALPHA or abs(points) < margin:
         return undecided(points, margin)
     return "drifted" if points < 0 else "improved"
+
+
+# -- rules that need not hold in every message
+def change_of_rate(change: AnyChange, before: Scores, now: Scores, *, of_ten: int, margin: float) -> AnyChange:
+    """Return the change of a rule that should hold in `of_ten` of ten messages: only what is missing to that is compared.
+
+    A fall (or rise) from and to at least as many is no change. It is ``drifted`` where the rule now holds significantly less often than
+    is asked, and than before; ``improved`` where it did before. The interval follows from those of the two shares, each cut at what is
+    asked (Newcombe's method 10, as of hits); p is the larger one of "less often than before" and "less often than is asked".
+
+    Args:
+        change: Of the scores, by `change_of`.
+        before, now: Scores of 0 and 9, of the baseline and of the candidate.
+        margin: Half-width of "no change", in points.
+    """
+    asked = HIGHEST * of_ten / 10
+    change = change.model_copy(update={"of_ten": of_ten, "n_more": None})
+    interval_before = mean_interval_of_clusters(before)
+    interval_now = mean_interval_of_clusters(now)
+    lower = before if (change.delta or 0.0) > 0 else now  # the side on which it holds less often
+    less_than_asked = below_p(lower, asked)
+    points = change.points
+    if interval_before is None or interval_now is None or less_than_asked is None or points is None:
+        return change.model_copy(update={"verdict": undecided(points, margin)})
+    p_value = max(less_than_asked, change.p_value or 0.0)
+    mean_before = min(change.baseline or 0.0, asked)
+    mean_now = min(change.candidate or 0.0, asked)
+    low = math.hypot(mean_now - min(interval_now.low, asked), min(interval_before.high, asked) - mean_before)
+    high = math.hypot(min(interval_now.high, asked) - mean_now, mean_before - min(interval_before.low, asked))
+    interval = Interval(points - low, points + high)
+    update = {
+        "interval": interval,
+        "interval_note": f"of what is missing to {of_ten} of 10 messages, for so many are asked",
+        "reason": f"in {_in_ten(change.candidate)} of 10 messages, {_in_ten(change.baseline)} in the baseline; {of_ten} are asked for",
+        "p_value": p_value,
+        "verdict": _verdict_by_hits(points, interval, p_value, margin),
+    }
+    return change.model_copy(update=update)
+
+
+def _in_ten(score: float | None) -> str:
+    return f"{10 * (score or 0.0) / HIGHEST:.1f}"
 
 
 # -- verdicts

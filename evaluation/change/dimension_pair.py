@@ -12,6 +12,7 @@ from evaluation.change.change import (
     Sample,
     change_of,
     change_of_hits,
+    change_of_rate,
     goes_by_hits,
     mean_of,
 )
@@ -22,6 +23,7 @@ from evaluation.models import COUNTED, is_heuristic
 from evaluation.runs.summary import NOTHING, TOO_LITTLE, Share, total
 
 NONE_IN_COMMON = "no proposition was scored in both"
+RATES_ALONE = "only rules that need not hold in every message are scored: see the propositions"
 HITS_ALONE = "only hits are scored, and their score does not say how many there are: see the propositions"
 
 
@@ -37,6 +39,8 @@ class DimensionPair:
             sample of messages.
         by_hits: Those compared by the share of messages with a hit, in the baseline and now: of the offline judge's cues and rules, where
             all scores of both are hits, or the baseline has fewer than two. What has no hit is unscored then, so scores say nothing of it.
+        by_rate: Rules that need not hold in every message, with in how many of 10 they should: what is missing to that is compared. They
+            are compared on their own: a message that does not keep one says nothing of the persona.
         scored_in_one: Of the others those that are scored in one of the two only.
         unjudged: Those of which the judge could score nothing in either.
     """
@@ -51,6 +55,7 @@ class DimensionPair:
         self.same: dict[str, tuple[Measured, Measured]] = {}
         self._match_propositions()
         self.over_window = self._judged_over_window()
+        self.by_rate = self._rates()
         self.by_hits: dict[str, tuple[Share, Share]] = {}
         self.scored_in_one: list[str] = []
         self.unjudged: list[str] = []
@@ -68,6 +73,15 @@ class DimensionPair:
             else:
                 self.same[proposition] = (before, now)
 
+    def _rates(self) -> dict[str, int]:
+        """Return `by_rate`. A file of before may not say it of its side."""
+        rates = {}
+        for proposition, (before, now) in self.same.items():
+            of_ten = now.of_ten or before.of_ten
+            if of_ten is not None:
+                rates[proposition] = of_ten
+        return rates
+
     def _judged_over_window(self) -> list[str]:
         """Return the propositions judged once over the window, in repeats; none where all are: they then compare with each other."""
         over_window = []
@@ -83,7 +97,7 @@ class DimensionPair:
         before, now = self.same[proposition]
         scored_before = before.score is not None
         scored_now = now.score is not None
-        hits = self._hits(before, now)
+        hits = None if proposition in self.by_rate else self._hits(before, now)
         if hits is not None:
             self.by_hits[proposition] = hits
         elif scored_before != scored_now and not self.counted:  # counts are compared as a whole: none is left out
@@ -159,6 +173,8 @@ class DimensionPair:
         """
         before, now = self._samples()
         change = self._change_of(before, now, margin)
+        if self.by_rate and not before.observations and not now.observations:
+            change = change.model_copy(update={"interval_note": RATES_ALONE, "reason": RATES_ALONE})
         change = change.model_copy(update={"baseline_share": self.before.share, "share": self.now.share})
         too_little = self._why_too_little(lost)
         if too_little:
@@ -187,6 +203,9 @@ class DimensionPair:
         changes = []
         for proposition, (before, now) in self.same.items():
             change = self._change_of(before, now, margin, proposition)
+            if proposition in self.by_rate:
+                of_ten = self.by_rate[proposition]
+                change = change_of_rate(change, before.observations, now.observations, of_ten=of_ten, margin=margin)
             if proposition in self.by_hits:
                 hits_before, hits_now = self.by_hits[proposition]
                 change = change_of_hits(change, hits_before, hits_now, margin)
@@ -226,13 +245,18 @@ class DimensionPair:
         return bool(scored_in_both) and scored_in_both <= self.by_hits.keys()
 
     def _samples(self) -> tuple[Sample, Sample]:
-        """Return the dimension in both, by the propositions that are scored in both, without those judged once over the window.
+        """Return the dimension in both, by the propositions that are scored in both, without those that are compared on their own.
 
-        Counts are taken as a whole.
+        Counts are taken as a whole. Where nothing else is scored it is its scores alone, without judgements.
         """
         if self.counted:
             return self.before.sample, self.now.sample
-        compared = {p: pair for p, pair in self.same.items() if p not in self.over_window}
+        on_their_own = {*self.over_window, *self.by_rate}
+        compared = {p: pair for p, pair in self.same.items() if p not in on_their_own}
+        if self.by_rate and not any(
+            before.score is not None or now.score is not None for before, now in compared.values()
+        ):
+            return Sample(score=self.before.score), Sample(score=self.now.score)
         scored_before = [p for p, (before, _) in compared.items() if before.score is not None]
         scored_now = [p for p, (_, now) in compared.items() if now.score is not None]
         if scored_before and scored_now:  # else there is nothing to compare: what there is is shown

@@ -264,7 +264,7 @@ def _scores_of_messages(runs: Collection[int], dimensions: Collection[str]) -> l
         return []
     rows = (
         EvaluationScore.objects.filter(evaluation_run__in=runs, dimension__in=dimensions, message__isnull=False)
-        .filter(status__in=["scored", "unscored"])
+        .filter(status__in=["scored", "unscored"], of_ten=None)  # other rules need not hold in each message
         .order_by("-message__said_at", "-message", "-evaluation_run")
         .values("evaluation_run", "dimension", "message", "message__said_at", "message__channel", "message__position")
         .annotate(points=SUM_OF_WEIGHTED_SCORES, weights=SUM_OF_WEIGHTS, inclusion=INCLUSION_WEIGHT)

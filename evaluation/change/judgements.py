@@ -13,7 +13,7 @@ from django.db.models import Case, Count, Q, When
 
 from agents.models import Message
 from evaluation.change.change import DELETED, mean_of
-from evaluation.change.measured import Measured, MeasuredDimension
+from evaluation.change.measured import Measured, MeasuredDimension, dimension_score
 from evaluation.dimensions import Dimension
 from evaluation.models import BY_MESSAGE, COUNTED, ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.runs.summary import COVERABLE, NOTHING, WITHOUT_SCORE, Share, total, why_too_little, window_statistics
@@ -21,7 +21,7 @@ from evaluation.statistics.bootstrap import Observation
 
 COLUMNS = (
     *("dimension", "proposition_id", "evaluation_run", "message", "repeat", "over_window"),
-    *("status", "score", "count", "weight", "inclusion_weight", "coverable", "judge", "inverted"),
+    *("status", "score", "count", "weight", "inclusion_weight", "coverable", "judge", "inverted", "of_ten"),
 )
 
 
@@ -61,7 +61,7 @@ class _PropositionJudgements:
         share_of_others: How much was scored of what belongs to no message, or to one that was deleted.
         unjudged: Whether the judge could not score one of them.
         is_sampled: Whether a conversation of these was kept by chance: then messages of a conversation are drawn together.
-        inverted, scored, unscored: As of `Measured`.
+        inverted, of_ten, scored, unscored: As of `Measured`.
     """
 
     by_message: bool
@@ -73,6 +73,7 @@ class _PropositionJudgements:
     unjudged: bool = False
     is_sampled: bool = False
     inverted: bool = False
+    of_ten: int | None = None
     scored: int = 0
     unscored: int = 0
 
@@ -81,6 +82,7 @@ class _PropositionJudgements:
         is_scored = row.status == "scored"
         is_unscored = row.status == "unscored"
         self.inverted = row.inverted
+        self.of_ten = row.of_ten
         self.scored += is_scored
         self.unscored += is_unscored
         if is_unscored and row.judge:
@@ -345,6 +347,7 @@ def _measured(
         digest=digest,
         unjudged=score is None and judged.unjudged,
         inverted=judged.inverted,
+        of_ten=judged.of_ten,
         scored=judged.scored,
         unscored=judged.unscored,
         deleted=len(judged.deleted),
@@ -360,10 +363,9 @@ def _measured_dimension(
     """Return a dimension by its propositions; without a score where too little was scored."""
     measured = propositions.values()
     scores = [proposition.score for proposition in measured if proposition.score is not None]
+    score = dimension_score(measured)
     if name in COUNTED:
         score = sum(scores) if scores else None
-    else:
-        score = mean_of(observation for proposition in measured for observation in proposition.observations)
     too_little = why_too_little(
         total(proposition.share or NOTHING for proposition in measured if proposition.by_message)
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from evaluation.change.change import HIT, Sample
-from evaluation.runs.summary import Share, total
+from evaluation.change.change import HIT, Sample, mean_of
+from evaluation.runs.summary import Share, counted_score, rounded, total
 from evaluation.statistics.bootstrap import Observation
 
 
@@ -24,6 +24,7 @@ class Measured(Sample):
         digest: Of everything in it that can change a score; empty where that is not known.
         unjudged: Whether it was asked and the judge could score nothing of it; of a file that is not known.
         inverted: Whether a high score says that the claim does not hold.
+        of_ten: Of a rule that need not hold in every message: in how many of 10 it should; None: in every one.
         scored, unscored: Judgements that were scored, and those that could not be, each repeat for itself; 0 in a file.
         deleted: Judgements of messages that were deleted since.
     """
@@ -33,6 +34,7 @@ class Measured(Sample):
     digest: str = ""
     unjudged: bool = False
     inverted: bool = False
+    of_ten: int | None = None
     scored: int = 0
     unscored: int = 0
     deleted: int = 0
@@ -80,6 +82,18 @@ class MeasuredDimension:
             return self.stated
         shares = [measured.share for measured in self.propositions.values() if measured.share is not None]
         return total(shares) if shares else None
+
+
+def dimension_score(propositions: Iterable[Measured]) -> float | None:
+    """Return the score of a dimension: the mean of its judgements, None without any. Of a rule with `of_ten` see `counted_score`."""
+    points = weights = 0.0
+    for measured in propositions:
+        weight = sum(observation.weight for observation in measured.observations)
+        mean = mean_of(measured.observations)
+        if mean is not None:
+            points += weight * counted_score(mean, measured.of_ten)
+            weights += weight
+    return rounded(points / weights) if weights else None
 
 
 def item_of(observation: Observation) -> str:

@@ -57,6 +57,7 @@ def observations_json(measurement: Measurement) -> dict[str, Any]:
     `scores` is by what was judged (``message:KEY``, ``situation:ID``, ``channel:SLUG``, ``repeat:N``, and ``conversation:KEY/message:KEY``
     where conversations were kept by chance), a list where there are several. `weight` is the proposition's; where what was judged counts
     differently (channels, by the agent's messages; conversations, by their chance), `weights` has each.
+    `of_ten` says in how many of ten messages a rule should hold, where that is not in every one.
     `judged` counts the messages that the judge could have scored, also where it scored none. `digest` tells whether the proposition is
     still the same.
     """
@@ -92,6 +93,8 @@ def _proposition_json(measured: Measured) -> dict[str, Any]:
     document: dict[str, Any] = {}
     if measured.digest:
         document["digest"] = measured.digest
+    if measured.of_ten is not None:
+        document["of_ten"] = measured.of_ten
     if len(set(weights.values())) == 1:
         document["weight"] = next(iter(weights.values()))
     elif weights:
@@ -126,6 +129,7 @@ class _FileJudgements(_Strict):
     """The judgements of one proposition, as `observations_json` writes them."""
 
     digest: str = ""
+    of_ten: int | None = None
     weight: Weight = 1.0
     weights: dict[str, Weight] = Field(default_factory=dict)
     judged: Count | None = None
@@ -149,13 +153,14 @@ class _FileJudgements(_Strict):
             score = mean_of(observations)
         # More judgements than messages are repeats of a window; without `judged` it is not known how much was asked.
         if self.judged is None or len(observations) > self.judged:
-            return Measured(score=score, observations=tuple(observations), digest=self.digest)
+            return Measured(score=score, observations=tuple(observations), digest=self.digest, of_ten=self.of_ten)
         return Measured(
             score=score,
             observations=tuple(observations),
             share=Share(len(observations), self.judged),
             by_message=True,
             digest=self.digest,
+            of_ten=self.of_ten,
         )
 
 

@@ -157,7 +157,8 @@ def _judged_messages(
     run: EvaluationRun, agent: Agent, dimension: str, bins: Sequence[Bin]
 ) -> tuple[list[_JudgedMessage], int]:
     """Return what was judged in the stretches, and how many messages lie in none or were deleted since."""
-    scores = EvaluationScore.objects.filter(evaluation_run=run, dimension=dimension).order_by()
+    # A rule with `of_ten` need not hold in each message.
+    scores = EvaluationScore.objects.filter(evaluation_run=run, dimension=dimension, of_ten=None).order_by()
     counts = {f"n_{status}": Count("pk", filter=Q(status=status)) for status in STATUSES}
     rows: list[Any] = list(
         scores.filter(message__isnull=False)

@@ -164,7 +164,12 @@ def standard_error(run: EvaluationRun, dimension: str) -> float | None:
     None for fewer than two messages, and for what is judged as a whole.
     """
     rows = EvaluationScore.objects.filter(
-        evaluation_run=run, dimension=dimension, status="scored", score__isnull=False, message__isnull=False
+        evaluation_run=run,
+        dimension=dimension,
+        status="scored",
+        score__isnull=False,
+        message__isnull=False,
+        of_ten=None,
     )
     by_message = rows.order_by().values("message_id", "message__channel_id", "proposition_id")
     judged = list(by_message.annotate(mean=Avg("score"), heaviest=Max("weight"), inclusion=Max("inclusion_weight")))

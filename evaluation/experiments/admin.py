@@ -418,9 +418,9 @@ def _conversation_cell(environment: ExperimentEnvironment | None, *, reads: bool
     if environment is None:
         return display.EMPTY
     slug = environment.channel.slug
-    said = display.link(channel_url(environment.channel_id), slug) if reads else display.visible(slug)
+    conversation = display.link(channel_url(environment.channel_id), slug) if reads else display.visible(slug)
     messages = environment.figures.get("messages")
-    return display.lines(said, "" if messages is None else f"{messages:,} messages")
+    return display.lines(conversation, "" if messages is None else f"{messages:,} messages")
 
 
 def _answers_by_environment(pair: Pair) -> list[tuple[str, str]]:

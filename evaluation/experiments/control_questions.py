@@ -17,6 +17,7 @@ from evaluation.propositions.files import (
     location_of,
     path_of,
     read_mapping,
+    refuse_repeated_ids,
 )
 
 OUR_QUESTIONS = Path(__file__).with_name("control_questions.yaml")
@@ -58,11 +59,7 @@ class _QuestionFile(BaseModel):
     @field_validator("questions")
     @classmethod
     def _check_ids(cls, value: list[ControlQuestion]) -> list[ControlQuestion]:
-        known: set[str] = set()
-        for question in value:
-            if question.id in known:
-                raise ValueError(f"{question.id!r} stands twice; allowed: an id per question")
-            known.add(question.id)
+        refuse_repeated_ids([question.id for question in value], of="question")
         return value
 
 

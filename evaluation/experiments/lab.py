@@ -206,8 +206,8 @@ class LabRequest(ModelsRequest):
                 return find_agent(self.agent)
             except UnknownAgent as error:
                 raise Refused({"agent": f"agent: {error}"}) from None
-        said = Message.objects.filter(channel=self.channel, position__lte=position, agent__isnull=False).order_by()
-        most = said.values_list("agent").annotate(n=Count("pk")).order_by("-n", "agent").first()
+        messages = Message.objects.filter(channel=self.channel, position__lte=position, agent__isnull=False).order_by()
+        most = messages.values_list("agent").annotate(n=Count("pk")).order_by("-n", "agent").first()
         if most is None:
             raise Refused(
                 {

@@ -51,13 +51,17 @@ def lab_lines(lab: LabReport) -> Iterator[str]:
 
 
 def lab_tables(lab: LabReport) -> Iterator[TableParts]:
-    """Yield the tables of the report; those about control questions only where some were asked."""
-    yield "Repairs", EFFECT_HEADS, [_effect_row(arm, effect) for arm in lab.repairs for effect in arm.effects]
+    """Yield the tables of the report: those about control questions only where some were asked, those of scores once arms are compared."""
+    if lab.is_compared:
+        yield "Repairs", EFFECT_HEADS, [_effect_row(arm, effect) for arm in lab.repairs for effect in arm.effects]
     yield "Cost in US dollars", COST_HEADS, [_cost_row(arm) for arm in lab.arms]
     if lab.questions:
         by_words = any(arm.answers.heuristic for arm in lab.arms)
         title = _title("Does it give the same answer when asked again?", heuristic=by_words)
         yield title, ANSWER_HEADS, [_answer_row(arm) for arm in lab.arms]
+    if not lab.is_compared:
+        return
+    if lab.questions:
         by_words = any(arm.rules.heuristic for arm in lab.arms)
         title = _title("Does it know its rules, and keep them?", heuristic=by_words)
         yield title, RULE_HEADS, [_rule_row(arm) for arm in lab.arms]

@@ -18,7 +18,6 @@ from agents.models import Agent, Message
 from evaluation.change.change import ChangeResult, Sample, change_of, corrected, mean_of
 from evaluation.dimensions import BY_ONE_MESSAGE, OF_PERSONA, Dimension
 from evaluation.experiments.asking import QuestionOutcome, asked_in, asking_work_id
-from evaluation.experiments.measuring import evaluations
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
 from evaluation.experiments.scenario import Arm, Scenario
 from evaluation.experiments.starting import BEFORE_TAG, STEP_TAG
@@ -31,6 +30,7 @@ from evaluation.statistics.half_life import HalfLife, half_life
 KEPT_FROM = 5.0  # mean score of a proposition over a fork, from which on its messages keep it
 MOST_NAMED = 5  # rules that are stated and broken
 HEURISTIC = "the scores are an offline judge's, and no claim rests on them"
+NOT_COMPARED = "The repairs are compared once everything was judged."
 ONE_LOOK = timedelta(days=1)
 
 Verdict = Literal["repairs", "harms", "no effect", "not shown", "heuristic"]
@@ -196,27 +196,46 @@ class LabReport(_Frozen):
     arms: list[LabArm] = Field(default_factory=list)
 
     @property
+    def is_compared(self) -> bool:
+        """Return whether arms were compared; they are not before everything was judged."""
+        return any(arm.effects for arm in self.arms)
+
+    @property
     def repairs(self) -> list[LabArm]:
         """Return the arms but for the control."""
         return list(self.arms[1:])
 
 
 def lab_report(
-    experiment: Experiment, scenario: Scenario, environments: Sequence[ExperimentEnvironment], judge: str
+    experiment: Experiment,
+    scenario: Scenario,
+    environments: Sequence[ExperimentEnvironment],
+    runs: Sequence[EvaluationRun],
+    *,
+    judge: str,
+    is_judged: bool,
 ) -> LabReport:
-    """Return what a laboratory came to so far."""
-    runs = list(evaluations(experiment).filter(judge=judge))
-    judgements = list(_judgements(runs))
+    """Return what a laboratory came to.
+
+    Args:
+        runs: Its evaluations by this judge.
+        is_judged: Whether nothing more will be judged. Until then arms are not compared and no judgement is read: looks at a part of the
+            forks would find differences by chance more often than the verdicts promise.
+    """
+    judgements = list(_judgements(runs)) if is_judged else []
     after = [judgement for judgement in judgements if judgement.turn is not None]
     slug, _, position = scenario.start_from.rpartition("@")
     agent = Agent.objects.filter(slug=scenario.cast[0]).first()
     agent_name = agent.display_name if agent is not None else scenario.cast[0]
     turn = 0
     if agent is not None:
-        said = Message.objects.filter(channel__slug=slug, position__lte=int(position), agent=agent)
-        turn = said.count()
+        turn = Message.objects.filter(channel__slug=slug, position__lte=int(position), agent=agent).count()
     dimensions = [str(measured.id) for measured in scenario.dimensions]
-    effects = compare_arms(after, [arm.name for arm in scenario.arms], dimensions, judge=judge, seed=scenario.seed)
+    effects: dict[str, list[RepairEffect]] = {}
+    onsets: list[DriftOnset] = []
+    if is_judged:
+        effects = compare_arms(after, [arm.name for arm in scenario.arms], dimensions, judge=judge, seed=scenario.seed)
+        onsets = _onsets(judgements, scenario, _turns_before(judgements, agent, turn), turn, judge=judge)
     # The answers were read by the experiment's own judge, whoever scored what was said.
     arms = _arms(
         scenario,
@@ -238,7 +257,7 @@ def lab_report(
         questions=len(scenario.lab.questions) if scenario.lab else 0,
         heuristic=is_heuristic(judge),
         measuring_usd=_usd_of_work([run.work_id for run in runs]),
-        onsets=_onsets(judgements, scenario, _turns_before(judgements, agent, turn), turn, judge=judge),
+        onsets=onsets,
         arms=arms,
     )
     return made.model_copy(update={"sentence": sentence_of(made)})
@@ -551,8 +570,8 @@ def _turns_before(judgements: Sequence[Judgement], agent: Agent | None, turn: in
     """
     forks = {judgement.fork for judgement in judgements if judgement.turn is None}
     channels = ExperimentEnvironment.objects.filter(pk__in=forks).values("channel")
-    said = Message.objects.filter(channel__in=channels, agent=agent, tags__has_key=BEFORE_TAG).order_by("-position")
-    positions = said.values_list("position", flat=True)
+    messages = Message.objects.filter(channel__in=channels, agent=agent, tags__has_key=BEFORE_TAG).order_by("-position")
+    positions = messages.values_list("position", flat=True)
     return {position: turn - number for number, position in enumerate(positions)}
 
 
@@ -644,6 +663,8 @@ def sentence_of(report: LabReport) -> str:
 
     E.g. "A reminder repairs Nora's persona adherence for 12 turns [8, 16], at $0.0040 more a turn; gate=enforce: not shown."
     """
+    if not report.is_compared:
+        return NOT_COMPARED
     verdicts = {effect.verdict for arm in report.repairs for effect in arm.effects}
     if verdicts == {"heuristic"}:
         return f"No repair is shown to work or not to: {HEURISTIC}."

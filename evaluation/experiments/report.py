@@ -121,7 +121,7 @@ class ExperimentReport(BaseModel):
 
 
 def report(experiment: Experiment, *, judge: str = "") -> ExperimentReport:
-    """Return how the arms compare: the stored report where there is one, else a new one, stored once everything is judged.
+    """Return how the arms compare: the stored report where there is one, else a new one, stored once nothing more is judged.
 
     `passports` are read again each time, for the judge may have been checked since.
 
@@ -132,7 +132,8 @@ def report(experiment: Experiment, *, judge: str = "") -> ExperimentReport:
         made = ExperimentReport.model_validate(experiment.report)
     else:
         made = _compute_report(experiment, judge or experiment.judge)
-        if not made.unfinished and not judge:
+        is_final = not made.unfinished or experiment.cancelled_at is not None
+        if is_final and not judge:
             Experiment.objects.filter(pk=experiment.pk).update(report=made.model_dump(mode="json"))
     return made.model_copy(update={"passports": _passports(experiment, made.judge)})
 
@@ -152,18 +153,23 @@ def _compute_report(experiment: Experiment, judge: str) -> ExperimentReport:
     """Return the report by the evaluations of a judge, without `passports`; `void` only once everything was played."""
     scenario = Scenario.model_validate(experiment.scenario)
     environments = list(experiment.environments.select_related("channel").order_by("repeat", "number", "arm"))
-    judged = _judged_values(experiment, environments, scenario, judge)
-    counted = _counted_values(environments)
+    runs = list(
+        evaluations(experiment).filter(judge=judge).select_related("environment_link__environment").order_by("pk")
+    )
+    to_judge = _to_judge(runs)
     arms = [_arm_report(arm, environments) for arm in scenario.arms]
     unplayed = _unplayed(environments)
     rows: list[Row] = []
     differences: list[Conversation] = []
     lab = None
     if scenario.lab is None:
-        rows = _rows(scenario, judged.values, counted, judge=judge, seed=experiment.seed)
-        differences = _differences(judged.values, scenario.arms[0].name, environments)
+        judged = _judged_values(runs, environments, scenario)
+        counted = _counted_values(environments)
+        rows = _rows(scenario, judged, counted, judge=judge, seed=experiment.seed)
+        differences = _differences(judged, scenario.arms[0].name, environments)
     else:
-        lab = lab_report(experiment, scenario, environments, judge)
+        is_judged = experiment.cancelled_at is not None or not (unplayed or to_judge)
+        lab = lab_report(experiment, scenario, environments, runs, judge=judge, is_judged=is_judged)
     made = ExperimentReport(
         id=experiment.pk,
         name=experiment.name,
@@ -171,7 +177,7 @@ def _compute_report(experiment: Experiment, judge: str) -> ExperimentReport:
         judge=judge,
         actor_model=experiment.actor_model,
         heuristic=is_heuristic(judge),
-        unfinished=_unfinished(experiment, unplayed=unplayed, played=len(environments), to_judge=judged.unfinished),
+        unfinished=_unfinished(experiment, unplayed=unplayed, played=len(environments), to_judge=to_judge),
         arms=arms,
         rows=rows,
         cost_per_point=_cost_per_point(rows),
@@ -361,21 +367,10 @@ def _cost_per_point(rows: Sequence[Row]) -> dict[str, float]:
 
 
 # -- values
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """Scores by dimension and arm, and what is still to be judged, in words; empty when nothing is."""
-
-    values: ValuesByMeasure
-    unfinished: str
-
-
 def _judged_values(
-    experiment: Experiment, environments: Sequence[ExperimentEnvironment], scenario: Scenario, judge: str
-) -> _Judged:
-    """Return the scores of each dimension and arm, how many are missing, and what is still to be judged."""
-    runs = list(
-        evaluations(experiment).filter(judge=judge).select_related("environment_link__environment").order_by("pk")
-    )
+    runs: Sequence[EvaluationRun], environments: Sequence[ExperimentEnvironment], scenario: Scenario
+) -> dict[str, dict[str, Values]]:
+    """Return the scores of each dimension and arm, and how many are missing."""
     values = scores_of(runs, scenario)
     by_measure: dict[str, dict[str, Values]] = {}
     for measured in scenario.dimensions:
@@ -386,10 +381,11 @@ def _judged_values(
             missing = _expected_scores(dimension, arm, environments) - _count_values(scores)
             by_arm[arm.name] = Values(arm.name, dict(scores), missing)
         by_measure[dimension] = by_arm
-    return _Judged(by_measure, _to_judge(runs))
+    return by_measure
 
 
 def _to_judge(runs: Sequence[EvaluationRun]) -> str:
+    """Return what is still to be judged, in words; empty when nothing is."""
     if not runs:
         return "nothing was judged yet"
     waiting = sum(run.status in (*EvaluationRun.OPEN, *STOPPED) for run in runs)

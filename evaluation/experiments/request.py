@@ -14,7 +14,7 @@ from agents.kit.llm.providers import is_heuristic, reads_files
 from agents.kit.llm.providers.base import OFFLINE_MODELS
 from agents.kit.llm.providers.replay import replay_file
 from agents.kit.llm.requests import Role
-from agents.kit.use_cases import Card, Shown
+from agents.kit.use_cases import ChoiceCard, Shown
 from evaluation.experiments.models import Experiment
 from evaluation.experiments.problems import problems_here
 from evaluation.experiments.scenario import Scenario, read_scenario
@@ -72,10 +72,10 @@ def why_not_callable(role: Role, name: str, *, may_be_file: bool) -> str:
     return problem_of(role, name)
 
 
-def scenario_cards() -> list[Card]:
+def scenario_cards() -> list[ChoiceCard]:
     """Return a card for each scenario that comes with Plumbline, and one for a scenario of one's own (empty value)."""
     cards = [_card(name, read_scenario(path)) for name, path in shipped_scenarios().items()]
-    own = Card(
+    own = ChoiceCard(
         value="",
         title="A scenario of your own",
         about="A YAML file, or its text, in the fields below.",
@@ -85,7 +85,7 @@ def scenario_cards() -> list[Card]:
     return [*cards, own]
 
 
-def _card(name: str, scenario: Scenario) -> Card:
+def _card(name: str, scenario: Scenario) -> ChoiceCard:
     when = f"you have no agents to test: {scenario.people} people are made for it."
     if scenario.published:
         when = f"you want to see whether what the paper found holds here; {scenario.people} people are made for it."
@@ -94,7 +94,7 @@ def _card(name: str, scenario: Scenario) -> Card:
     turns = scenario.conversations * scenario.agents * len(scenario.steps)
     conversations = f"{scenario.conversations} conversations in {len(scenario.arms)} arms"
     cost = f"{conversations}, about {turns * CALLS_PER_LINE:,} calls for {turns:,} turns, and those of the judge"
-    return Card(value=name, title=scenario.title, about=scenario.about, when=when, cost=cost)
+    return ChoiceCard(value=name, title=scenario.title, about=scenario.about, when=when, cost=cost)
 
 
 class ModelsRequest(Body):

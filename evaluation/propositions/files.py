@@ -145,6 +145,22 @@ def _refuse_aliases(path: Path, text: str) -> None:
 _cached_path = lru_cache(maxsize=2048)(Path)
 
 
+def refuse_repeated_ids(ids: Iterable[str], *, of: str) -> None:
+    """Refuse a list whose entries do not each have an id of their own.
+
+    Args:
+        of: What has the ids, for the refusal: ``question``.
+
+    Raises:
+        ValueError: Names the first id that is there twice.
+    """
+    known: set[str] = set()
+    for entry_id in ids:
+        if entry_id in known:
+            raise ValueError(f"{entry_id!r} stands twice; allowed: an id per {of}")
+        known.add(entry_id)
+
+
 def read_folders(
     folders: Iterable[Path], setting: str, load: Callable[[Path], T]
 ) -> tuple[list[tuple[Path, T]], list[FileProblem]]:

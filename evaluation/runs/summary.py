@@ -238,6 +238,16 @@ class Numbers(BaseModel):
     share: Share = NOTHING
 
 
+def counted_score(score: float, of_ten: int | None) -> float:
+    """Return what the mean score of a proposition counts in its dimension: of a rule with `of_ten` 9 where it holds as often as that.
+
+    Below that it counts in proportion: a rule that should hold in 6 of 10 messages and holds in 3 counts 4.5.
+    """
+    if of_ten is None:
+        return score
+    return min(9.0, score * 10 / of_ten)
+
+
 class PropositionSummary(Numbers):
     """One proposition over a run.
 
@@ -252,10 +262,8 @@ class PropositionSummary(Numbers):
 
     @property
     def share_of_wanted(self) -> float | None:
-        """Return the score, and of a rule with `of_ten` 9 where it holds as often as that: by it propositions are ranked."""
-        if self.score is None or self.of_ten is None:
-            return self.score
-        return min(9.0, self.score * 10 / self.of_ten)
+        """Return the score as it counts in its dimension, see `counted_score`: by it propositions are ranked."""
+        return None if self.score is None else counted_score(self.score, self.of_ten)
 
 
 class ChannelScore(BaseModel):
@@ -560,11 +568,15 @@ def _dimension(dimension: str, sums: Sequence[_PropositionSums]) -> DimensionSum
 
 
 def _weighted_mean(sums: Sequence[_PropositionSums]) -> float | None:
-    """Return the mean over all scored items, each weighted by its proposition, counts left out; None when none was scored (AC-6.0.9)."""
+    """Return the mean over all scored items, each weighted by its proposition, counts left out; None when none was scored (AC-6.0.9).
+
+    The items of a rule that need not hold in every message count together, see `counted_score`.
+    """
     points = weights = 0.0
     for proposition in sums:
-        if not proposition.is_counted:
-            points += proposition.weight * proposition.total
+        if not proposition.is_counted and proposition.items:
+            mean = counted_score(proposition.total / proposition.items, proposition.of_ten)
+            points += proposition.weight * proposition.items * mean
             weights += proposition.weight * proposition.items
     if not weights:
         return None

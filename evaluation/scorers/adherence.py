@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from agents.models import Message
@@ -53,6 +53,11 @@ def context(
         message=Event("action", subject.agent.display_name, message.text),
         channel_name=str(message.channel),
     )
+
+
+def read_ahead(subject: Subject, messages: Iterable[Message]) -> None:
+    """Read what the windows around these messages show in one query, where `context` would ask for each stretch."""
+    subject.read_ahead(messages)
 
 
 def not_evaluable(subject: Subject) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import random
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from django.db import models
-from django.db.models import Count, F, Max, QuerySet, TextField
+from django.db.models import Count, F, Max, Q, QuerySet, TextField
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, RowNumber
 
@@ -450,6 +451,8 @@ class Halves:
 
 MOST_HISTORY = 1_000  # earlier messages that are looked at from each end: the oldest and the newest
 STRETCH = 20  # most consecutive events of a channel whose messages are shown the same window
+READ_AHEAD = 50  # messages around which windows are read in one query
+READ_BACK = 160  # positions before each of them; by default a window ends with up to 151 messages
 STRETCHES = 3  # most neighbouring stretches whose windows begin with the same events, for the prompt cache
 SEEN_BEFORE = 10  # events shown before each judged message, where the channel and `last_n` have them
 
@@ -492,7 +495,8 @@ class Subject:
     before: dict[int, tuple[Event, ...]] = field(default_factory=dict)
     read: dict[tuple[object, ...], Ends] = field(default_factory=dict)
     swapped: Mapping[int, str | None] = field(default_factory=dict)
-    _first_messages: dict[tuple[object, ...], list[PlainMessage]] = field(default_factory=dict)
+    _near: dict[tuple[int, bool], dict[int, PlainMessage | None]] = field(default_factory=dict)
+    _beginnings: dict[tuple[object, ...], ChannelBeginning] = field(default_factory=dict)
     _windows: dict[tuple[object, ...], Window] = field(default_factory=dict)
     _halves: Halves | None = None
 
@@ -618,29 +622,69 @@ class Subject:
         key = (message.channel_id, end, first_n, last_n, self.window.end, self.window.stored_by, message.synthetic)
         if key in self.read:
             return self.read[key]
-        in_channel = Message.objects.filter(
-            channel_id=message.channel_id, synthetic=message.synthetic, position__lte=end
-        )
-        messages = in_window(in_channel, MessageWindow(stored_by=self.window.stored_by))
-        if self.window.end is not None:
-            messages = messages.exclude(sent_at__gt=self.window.end)  # one without a time is shown
+        messages = self._until_window_end(channel_id=message.channel_id, synthetic=message.synthetic)
         first_end = first_stretch_end(end, last_n)
         shown_before = last_n
         if 0 < last_n <= SEEN_BEFORE:  # `last_n` is then what is shown before the message, which comes on top
             shown_before += 1
-        begins = (
-            message.channel_id,
-            first_n,
-            message.synthetic,
-        )  # all stretches of a channel begin with the same messages
-        first = self._first_messages.get(begins)
-        ends = read_ends(messages, first_n, shown_before, upto=first_end, further=end - first_end, first=first)
-        if ends.omitted:
-            self._first_messages[begins] = ends.first
+        begins = (message.channel_id, first_n, message.synthetic)
+        # All stretches of a channel begin with the same messages, which are read with the first stretch that leaves some out.
+        if begins not in self._beginnings:
+            self._beginnings[begins] = ChannelBeginning(messages, first_n)
+        beginning = self._beginnings[begins]
+        further = end - first_end
+        newest = self._read_before(message, end, first_n + shown_before + further + 1)
+        if newest is None:
+            newest = newest_messages(messages.filter(position__lte=end), first_n + shown_before + further + 1)
+        ends = cut_ends(newest, first_n, shown_before, upto=first_end, beginning=beginning)
         if stretches_together(last_n) > 1:
             ends = ends._replace(ends=_shared_ends(ends, range(first_end, end + 1, stretch_length(last_n))))
         self.read[key] = ends
         return ends
+
+    def _until_window_end(self, **chosen: Any) -> QuerySet[Message]:
+        """Return the chosen messages without what was said after the window's end."""
+        messages = in_window(Message.objects.filter(**chosen), MessageWindow(stored_by=self.window.stored_by))
+        if self.window.end is not None:
+            messages = messages.exclude(sent_at__gt=self.window.end)  # one without a time is shown
+        return messages
+
+    def read_ahead(self, messages: Iterable[Message]) -> None:
+        """Read what the windows around up to 50 messages end with in one query, where `window_around` would ask for each stretch.
+
+        Windows that reach further back, and those in which much was deleted, are left to `window_around`.
+        """
+        wanted = list(messages)[:READ_AHEAD]
+        wanted = [message for message in wanted if message.synthetic == wanted[0].synthetic]
+        self._near = {}
+        chosen = Q()
+        for message in wanted:
+            positions = range(message.position - READ_BACK, message.position + STRETCH)
+            self._near.setdefault((message.channel_id, message.synthetic), {}).update(dict.fromkeys(positions))
+            chosen |= Q(channel_id=message.channel_id, position__range=(positions.start, positions.stop - 1))
+        if not wanted:
+            return
+        near = self._until_window_end(synthetic=wanted[0].synthetic).filter(chosen)
+        for read in read_plain_messages(near):
+            self._near[read.channel_id, wanted[0].synthetic][read.position] = read
+
+    def _read_before(self, message: Message, end: int, number: int) -> list[PlainMessage] | None:
+        """Return the newest `number` messages up to the position `end` of a message's channel, in order, of what was read ahead.
+
+        None where more would have to be read.
+        """
+        near = self._near.get((message.channel_id, message.synthetic), {})
+        newest: list[PlainMessage] = []
+        for position in range(end, 0, -1):
+            if position not in near:
+                return None
+            read = near[position]
+            if read is not None:  # else no message has this position
+                newest.append(read)
+            if len(newest) == number:
+                break
+        newest.reverse()
+        return newest
 
     def own_window(self, first_n: int, last_n: int) -> Window:
         """Return what the agent said in the window, over all channels, in order of time: the first and the last so many messages.
@@ -775,51 +819,79 @@ def _shared_ends(ends: Ends, stretch_ends: Iterable[int]) -> tuple[int, ...]:
 COUNTED_UP_TO = 200  # events left out; of more it is said how many positions they take, which deleted ones take, too
 
 
-def read_ends(
-    messages: QuerySet[Message],
-    first_n: int,
-    last_n: int,
-    *,
-    upto: int | None = None,
-    further: int = 0,
-    first: list[PlainMessage] | None = None,
-) -> Ends:
+class ChannelBeginning:
+    """The first messages of a channel, and where those after them are; read once, when it is asked for.
+
+    Args:
+        messages: Of one channel. `first_n`: how many are the first.
+    """
+
+    def __init__(self, messages: QuerySet[Message], first_n: int) -> None:
+        self._messages = messages
+        self._first_n = first_n
+
+    @cached_property
+    def first(self) -> list[PlainMessage]:
+        return read_plain_messages(self._messages.order_by("position")[: self._first_n])
+
+    def count_up_to(self, end: int) -> int:
+        """Count the messages between the first ones and a position, up to a limit; of more, return how many positions they take."""
+        last_of_first = self.first[-1].position if self.first else 0
+        count = bisect_left(self._positions_after, end)
+        return end - last_of_first - 1 if count == COUNTED_UP_TO else count
+
+    @cached_property
+    def _positions_after(self) -> list[int]:
+        """The positions of the `COUNTED_UP_TO` messages after the first ones."""
+        positions = self._messages.order_by("position").values_list("position", flat=True)
+        return list(positions[self._first_n : self._first_n + COUNTED_UP_TO])
+
+
+def read_ends(messages: QuerySet[Message], first_n: int, last_n: int) -> Ends:
     """Read the ends of a channel, without reading what lies between; more than 200 messages there are not counted one by one.
 
     Args:
         messages: Of one channel.
+        first_n: How many from the start. `last_n`: how many from the end.
+
+    Returns:
+        Where nothing is left out, all are among the first ones.
+    """
+    # One more than is shown tells whether anything is left out.
+    newest = newest_messages(messages, first_n + last_n + 1)
+    return cut_ends(newest, first_n, last_n, beginning=ChannelBeginning(messages, first_n))
+
+
+def newest_messages(messages: QuerySet[Message], number: int) -> list[PlainMessage]:
+    """Read so many messages from the end of a channel, in order."""
+    newest = read_plain_messages(messages.order_by("-position")[:number])
+    newest.reverse()
+    return newest
+
+
+def cut_ends(
+    newest: Sequence[PlainMessage], first_n: int, last_n: int, *, beginning: ChannelBeginning, upto: int | None = None
+) -> Ends:
+    """Return the ends of a channel: its first messages, and the last ones up to a position with those after it.
+
+    Args:
+        newest: Of the channel; up to `upto` one more than are shown, or all.
         first_n: How many from the start. `last_n`: how many from the end, or up to the position `upto`.
-        further: How many messages after `upto`, at most, are among the last ones, too.
-        first: The first `first_n` messages, where they were read before.
 
     Returns:
         Where nothing is left out, all up to `upto` are among the first ones, and only those after it are the last ones.
     """
-    # One more than is shown tells whether anything is left out.
-    newest = read_plain_messages(messages.order_by("-position")[: first_n + last_n + further + 1])
-    newest.reverse()
-    before, after = newest, []
+    before = list(newest)
+    after: list[PlainMessage] = []
     if upto is not None:
         before = [message for message in newest if message.position <= upto]
         after = [message for message in newest if message.position > upto]
     before = before[-(first_n + last_n + 1) :]
     if len(before) <= first_n + last_n:
         return Ends(before, 0, after)
-    if first is None:
-        first = read_plain_messages(messages.order_by("position")[:first_n])
     last = before[len(before) - last_n :]
-    first_omitted_after = first[-1].position if first else 0
-    last_omitted_before = last[0].position if last else before[-1].position + 1
-    return Ends(first, _count_between(messages, first_omitted_after, last_omitted_before), last + after)
-
-
-def _count_between(messages: QuerySet[Message], begin: int, end: int) -> int:
-    """Count the messages between two positions, up to a limit; of more, return how many positions they take."""
-    between = messages.filter(position__gt=begin, position__lt=end).order_by()
-    count = between[:COUNTED_UP_TO].count()
-    if count == COUNTED_UP_TO:
-        return end - begin - 1
-    return count
+    omitted_before = last[0].position if last else before[-1].position + 1
+    return Ends(beginning.first, beginning.count_up_to(omitted_before), last + after)
 
 
 EVERYBODY = "everybody"

@@ -21,6 +21,7 @@ from evaluation.propositions.files import (
     location_of,
     path_of,
     read_mapping,
+    refuse_repeated_ids,
 )
 
 CALLS_PER_LINE = 2  # an assumption: one call says something, the next ends the turn; an agent may use other tools, too
@@ -73,11 +74,7 @@ class _SituationFile(BaseModel):
     @field_validator("situations")
     @classmethod
     def _check_ids(cls, value: list[Situation]) -> list[Situation]:
-        known: set[str] = set()
-        for situation in value:
-            if situation.id in known:
-                raise ValueError(f"{situation.id!r} stands twice; allowed: an id per situation")
-            known.add(situation.id)
+        refuse_repeated_ids([situation.id for situation in value], of="situation")
         return value
 
 

@@ -220,6 +220,23 @@ def mean_interval(values: Sequence[float], weights: Sequence[float] = ()) -> Int
     return Interval(max(0.0, interval.low), min(HIGHEST, interval.high))
 
 
+def below_p(scores: Scores, bound: float) -> float | None:
+    """Return the two-sided p of a mean that is not below a bound, whole clusters drawn, by Student's t; 1 where the mean reaches it.
+
+    At most 0.05 where the upper end of `mean_interval_of_clusters` is below the bound. None for fewer than two clusters.
+    """
+    from scipy.special import stdtr
+
+    tables = cluster_sums(scores)
+    if _cluster_count(tables) < 2:
+        return None
+    effective = effective_clusters(scores)
+    least = least_variance(outcomes_of(tables), effective=effective)
+    variance = _variance_of_mean(tables, least / effective)
+    t = (mean_of(tables) - bound) / math.sqrt(variance.variance)
+    return min(1.0, float(2 * stdtr(variance.freedom, t)))
+
+
 def shares_p(before: tuple[int, int], now: tuple[int, int]) -> float:
     """Return the two-sided p of no difference between two shares, each as (hits, of so many, at least one): Fisher's exact test."""
     from scipy.stats import fisher_exact

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -107,3 +108,33 @@ def test_the_ends_of_a_conversation_and_how_much_lies_between(ends: tuple[int, i
     assert len(got.first) + got.omitted + len(got.last) == len(there)
     shown = [row.position for row in (*got.first, *got.last)]
     assert shown == (there if len(there) <= sum(ends) else there[:first_n] + there[len(there) - last_n :])
+
+
+@pytest.mark.parametrize(
+    "gone", [(), (4, 300, 301, 305), tuple(range(150, 340))], ids=["whole", "a few deleted", "most deleted"]
+)
+def test_windows_that_are_read_ahead_are_those_that_are_read_one_by_one(gone: tuple[int, ...]) -> None:
+    agent, channel, short = make_agent("ada"), make_channel("room"), make_channel("short")
+    spoken(agent, channel, 420)
+    spoken(agent, short, 7)
+    Message.objects.filter(channel=channel, position__in=gone).delete()
+    sampled = list(Message.objects.filter(channel=channel, position__in=range(1, 421, 30)))
+    sampled += Message.objects.filter(channel=short, position=5)
+    ahead, one_by_one = subject(agent), subject(agent)
+    ahead.read_ahead(sampled)
+
+    for message in sampled:
+        for ends in ((10, 100), (0, 5), (10, 200)):
+            assert ahead.window_around(message, *ends) == one_by_one.window_around(message, *ends)
+
+
+def test_windows_around_many_messages_are_read_in_few_queries(django_assert_max_num_queries: Any) -> None:
+    agent, channel = make_agent("ada"), make_channel("room")
+    spoken(agent, channel, 1_000)
+    sampled = list(Message.objects.filter(channel=channel, position__in=range(20, 1_000, 50)))
+    looking = subject(agent)
+
+    with django_assert_max_num_queries(3):
+        looking.read_ahead(sampled)
+        for message in sampled:
+            looking.window_around(message, 10, 100)

@@ -22,7 +22,7 @@ from agents.kit.bodies import Body, Refused
 from agents.kit.console import display
 from agents.kit.console.site import GrowingTextarea, InlineFormSet, NumberInput, Select, TextInput
 from agents.kit.models import WorkerHeartbeat
-from agents.kit.use_cases import Card, UseCaseField, fields_of, read_texts
+from agents.kit.use_cases import ChoiceCard, UseCaseField, fields_of, read_texts
 from agents.kit.work.worker import alive
 
 
@@ -210,7 +210,7 @@ class _Choices(forms.MultipleChoiceField):
 
 
 class CardSelect(forms.RadioSelect):
-    """Radio buttons, each on a `Card` that explains its choice; ``admin/form_field.html`` draws them."""
+    """Radio buttons, each on a `ChoiceCard` that explains its choice; ``admin/form_field.html`` draws them."""
 
     has_cards = True
 
@@ -279,7 +279,7 @@ def _choice_field(field: UseCaseField, settings: dict[str, Any]) -> forms.Field:
     return _Choice(choices=choices, widget=Select, **settings)
 
 
-def _card_field(cards: Callable[[], Sequence[Card]], settings: dict[str, Any]) -> forms.Field:
+def _card_field(cards: Callable[[], Sequence[ChoiceCard]], settings: dict[str, Any]) -> forms.Field:
     """Return the form field of a choice among cards, which are asked for each time."""
 
     def choices() -> list[tuple[str, Any]]:

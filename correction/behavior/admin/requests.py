@@ -10,7 +10,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.models import AnonymousUser, User
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Prefetch, QuerySet, prefetch_related_objects
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
@@ -266,7 +266,7 @@ def behavior_notes(request: HttpRequest, messages: list[Message]) -> dict[int, S
 
 
 def chat_actions(request: HttpRequest, agent: Agent, messages: list[Message]) -> dict[int, SafeString]:
-    """Return what a chat shows at messages besides their marks: that one is not read yet, Apply and Undo. One query for a page."""
+    """Return what a chat shows at messages besides their marks: that one is not read yet, Apply and Undo."""
     actions = {}
     for pk, requests in _requests_at(messages).items():
         parts = []
@@ -289,12 +289,15 @@ def _chat_button(act: str, label: str, row: BehaviorRequest) -> SafeString:
 
 
 def _requests_at(messages: Sequence[Message]) -> dict[int, list[BehaviorRequest]]:
-    """Return the requests that were read in these messages, by the message's key."""
+    """Return the requests that were read in these messages, by the message's key. One query, also where it is asked again for the same."""
+    rows = BehaviorRequest.objects.select_related(*_SHOWN).order_by("pk")
+    rows = rows.defer("gate_result", "extract_result", "map_result")
+    prefetch_related_objects(messages, Prefetch("behavior_requests", rows))
     by_message: dict[int, list[BehaviorRequest]] = {}
-    rows = BehaviorRequest.objects.filter(message__in=messages).select_related(*_SHOWN).order_by("pk")
-    for row in rows.defer("gate_result", "extract_result", "map_result"):
-        if row.message_id is not None:
-            by_message.setdefault(row.message_id, []).append(row)
+    for message in messages:
+        requests = list(message.behavior_requests.all())
+        if requests:
+            by_message[message.pk] = requests
     return by_message
 
 

@@ -722,10 +722,10 @@ def _counted(form: PropositionForm, agent: Agent | None) -> _Counted:
         return _Counted(why_not="It has no rule to count: a judge scores it. Try it on 10 messages.")
     if proposition.inverted or proposition.precondition:
         return _Counted(why_not="A rule that is inverted or has a precondition is not counted. Try it on 10 messages.")
-    said = last_messages(agent)
-    if not said:
+    recent_messages = last_messages(agent)
+    if not recent_messages:
         return _Counted(why_not=f"{agent.display_name} has said nothing yet, so there is nothing to count.")
-    return _Counted(count_rule(messages=said, rule=proposition.rule, of_ten=proposition.of_ten))
+    return _Counted(count_rule(messages=recent_messages, rule=proposition.rule, of_ten=proposition.of_ten))
 
 
 @dataclass(frozen=True, slots=True)
@@ -751,13 +751,13 @@ def _offered(request: HttpRequest, agent: Agent, files: Sequence[LoadedFile]) ->
     for entry in listed(agent.slug, files=files):
         if entry.proposition.rule is not None:
             known.append(entry.proposition.rule.checks())
-    said = last_messages(agent) if _may_count(request) else []
+    recent_messages = last_messages(agent) if _may_count(request) else []
     rows = []
     for offer in offered_sentences(persona=agent.system_prompt, name=agent.display_name, known=known):
         fields = offer.fields()
         count = None
-        if fields is not None and said:
-            count = count_rule(messages=said, rule=Rule(**fields["rule"]), of_ten=fields.get("of_ten"))
+        if fields is not None and recent_messages:
+            count = count_rule(messages=recent_messages, rule=Rule(**fields["rule"]), of_ten=fields.get("of_ten"))
         typed = initial_of(offer.sentence) | {"source": offer.quote}
         rows.append(
             _OfferedRow(

@@ -14,7 +14,7 @@ from agents.models import Agent, Channel, Message
 from correction.behavior.models import BehaviorRequest
 from correction.behavior.work import work_one
 from correction.models import AgentEvaluationConfig
-from tests.console import HOSTILE, in_group, page_of, plain, read, signed_in, staff
+from tests.console import HOSTILE, in_group, page_of, plain, queries, read, signed_in, staff
 from tests.correction.behavior.asking import CONCISE, YES, judge
 from tests.correction.behavior.test_scope import shown
 from tests.factories import make_agent
@@ -81,6 +81,14 @@ def test_the_chat_says_what_it_heard_for_whom_and_links_to_the_request(says: Any
     other = plain(read(signed_in(staff(*READING)), page_of(chat, "chat")))
     assert "in this conversation" in other
     assert "for you" not in other
+
+
+def test_a_chat_reads_its_requests_once(says: Any, chat: Channel, zed: User) -> None:
+    says("Be shorter from now on")
+    says("And kinder", is_read=False)
+    of_messages = '"behavior_requests"."message_id" IN'
+    reading = [sql for sql in queries(signed_in(zed), page_of(chat, "chat")) if of_messages in sql]
+    assert len(reading) == 1
 
 
 def test_the_person_who_asked_undoes_it_in_the_chat(says: Any, ada: Agent, chat: Channel, zed: User) -> None:

@@ -13,6 +13,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 from pytest_django import Settings
 from rich.console import Console
 
@@ -318,6 +319,29 @@ def test_a_report_asks_as_much_for_many_forks_as_for_few(
 
     assert asked_of_each[0] == asked_of_each[1]
     assert asked_of_each[1] <= 25
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["to be judged", "cancelled"])
+def test_looking_at_a_laboratory_again_reads_no_judgements_before_they_are_complete(
+    ended: bool, propositions: PropositionFolder, llm_server: LLMServer
+) -> None:
+    conversation(propositions, turns=4, drifts_at=1)
+    llm_server.respond = actor()
+    experiment = play(request_lab(asked(turns=1, repeats=2)))
+    judge_here(experiment)
+    if ended:
+        Experiment.objects.update(cancelled_at=timezone.now())
+        report(Experiment.objects.get())
+    else:
+        EvaluationRun.objects.filter(pk=EvaluationRun.objects.latest("pk").pk).update(status="pending")
+    with CaptureQueriesContext(connection) as statements:
+        made = report(Experiment.objects.get())
+
+    assert made.unfinished
+    assert not [statement for statement in statements if "evaluation_scores" in statement["sql"]]
+    assert made.lab is not None
+    assert made.lab.is_compared == ended, "repairs are compared once, when nothing more is judged"
+    as_markdown(made)
 
 
 # -- hostile text
