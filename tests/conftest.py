@@ -53,11 +53,17 @@ for profile, examples in {"quick": 25, "thorough": 1000}.items():
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
-def pytest_collection_finish() -> None:
-    """Spare the collector what lives as long as the process: all modules, and thousands of collected tests."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Spare the garbage collector what lives as long as the process: all modules, and thousands of collected tests."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(10_000, 20, 20)
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -77,13 +77,17 @@ def test_a_program_gets_json_unless_it_asks_for_a_page() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("role", ["anonymous", "nobody", "Viewer", "Operator", "Editor", "superuser"])
-def test_every_route_has_a_page_for_every_role(role: str) -> None:
+def test_every_route_has_a_page_for_every_role(subtests: pytest.Subtests) -> None:
     seed()
-    client: Client = Browser()
-    if role != "anonymous":
-        client.force_login(_user(role))
+    for role in ("anonymous", "nobody", "Viewer", "Operator", "Editor", "superuser"):
+        client: Client = Browser()
+        if role != "anonymous":
+            client.force_login(_user(role))
+        with subtests.test(role=role):
+            open_every_route(client, is_anonymous=role == "anonymous")
 
+
+def open_every_route(client: Client, *, is_anonymous: bool) -> None:
     for path in set(EVERY_ROUTE) - {"/api/schema/"}:  # which is for programs
         response, answer = open_page(client, with_rows(path)), client.get(with_rows(path))
         assert response.status_code == answer.status_code < 500, path
@@ -91,7 +95,7 @@ def test_every_route_has_a_page_for_every_role(role: str) -> None:
             continue
         assert response["Content-Type"].startswith("text/html"), path
         assert obeys_policy(response.content.decode()), path
-        if role == "anonymous":
+        if is_anonymous:
             assert f"/admin/login/?next={with_rows(path)}" in response.content.decode(), path
             assert raw_form(response) is None, path
 

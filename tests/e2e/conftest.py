@@ -18,7 +18,7 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client, override_settings
-from playwright.sync_api import Browser, Page, Request, sync_playwright
+from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
 from tests.e2e.axe import grave_faults
@@ -34,6 +34,8 @@ document.addEventListener("securitypolicyviolation", event =>
 """
 DRAWN = "[...document.querySelectorAll('canvas')].every(canvas => window.Chart?.getChart(canvas))"
 PASSWORD = "correct horse"
+PATIENCE = 30_000  # milliseconds; the machine may be busy
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="package")
@@ -152,7 +154,7 @@ def visit(chromium: Browser, site: str) -> Iterator[Callable[..., Visitor]]:
             viewport={"width": width, "height": 900},
             color_scheme="dark" if scheme == "dark" else "light",
         )
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(PATIENCE)
         visitor = Visitor(context.new_page(), site)
         visitors.append(visitor)
         if user is not None:

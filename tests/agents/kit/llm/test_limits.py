@@ -26,9 +26,18 @@ def limits(settings: Settings) -> None:
 @pytest.mark.django_db
 @pytest.mark.usefixtures("wire")
 def test_no_more_calls_are_in_flight_than_configured(llm_server: LLMServer, limits: None) -> None:
-    llm_server.always(latency=0.02)
+    for _ in range(3):
+        llm_server.reply(hold=True)
 
-    replies = list(complete_many((text_request() for _ in range(20)), deadline=10))
+    def requests() -> Iterator[LLMRequest]:
+        for _ in range(4):
+            yield text_request()
+        assert llm_server.wait_until(lambda: llm_server.inflight == 3)
+        llm_server.release()
+        for _ in range(16):
+            yield text_request()
+
+    replies = list(complete_many(requests(), deadline=30))
 
     assert [reply.status for _, reply in replies] == [Status.OK] * 20
     assert llm_server.peak_inflight == 3
