@@ -126,9 +126,7 @@ def answers(server: Server, timeout: float = 10) -> bool:
         connection.close()
 
 
-def test_requests_go_to_the_other_web_process_while_one_is_gone(
-    servers: tuple[Server, Server], tmp_path: Path
-) -> None:
+def test_requests_go_to_the_other_web_process_while_one_is_gone(servers: tuple[Server, Server], tmp_path: Path) -> None:
     direct, _ = servers
     two = f"server 127.0.0.1:{free_port()}; server 127.0.0.1:{direct.port};"
     with nginx_alone(tmp_path, {"server 127.0.0.1:9;": two}) as server:

@@ -13,7 +13,8 @@ def main() -> None:
     host, port, seconds = sys.argv[1:]
 
     def judge(body: dict[str, Any]) -> dict[str, Any]:
-        server.bodies.clear(), server.contents.clear(), server.headers.clear()
+        for kept in (server.bodies, server.contents, server.headers):
+            kept.clear()
         answer = example_of(body.get("output_config", {}).get("format", {}).get("schema", {}))
         return {"json": scored(answer), "latency": float(seconds)}
 

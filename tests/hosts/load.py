@@ -36,7 +36,7 @@ class Client:
         self.token, self.cookies = token, ""
         self.numbers = itertools.count(1)
 
-    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, Any, bytes]:
+    def ask(self, method: str, path: str, headers: dict[str, str], body: bytes | None = None) -> tuple[int, Any, bytes]:
         sent = {"Host": "plumbline.example.org", "X-Forwarded-Proto": "https", "Connection": "close", **headers}
         connection = http.client.HTTPConnection(self.host, self.port, timeout=130)
         try:
@@ -47,27 +47,27 @@ class Client:
             connection.close()
 
     def log_in(self, name: str, password: str) -> None:
-        _, headers, page = self.ask("GET", "/admin/login/")
+        _, headers, page = self.ask("GET", "/admin/login/", {})
         [cookie] = re.findall(r"csrftoken=\w+", str(headers["Set-Cookie"]))
         [value] = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', page.decode())
         form = urlencode({"username": name, "password": password, "csrfmiddlewaretoken": value}).encode()
-        headers = {"Content-Type": "application/x-www-form-urlencoded", "Referer": "https://plumbline.example.org/"}
-        status, answered, _ = self.ask("POST", "/admin/login/?next=/admin/", form, Cookie=cookie, **headers)
+        sent = {"Content-Type": "application/x-www-form-urlencoded", "Referer": "https://plumbline.example.org/"}
+        status, answered, _ = self.ask("POST", "/admin/login/?next=/admin/", {**sent, "Cookie": cookie}, form)
         assert status == 302, status
         self.cookies = "; ".join(re.findall(r"(?:sessionid|csrftoken)=\w+", "".join(answered.get_all("Set-Cookie"))))
 
     def send(self, kind: str) -> int:
         if kind == "page":
-            return self.ask("GET", next(PAGES), Cookie=self.cookies)[0]
+            return self.ask("GET", next(PAGES), {"Cookie": self.cookies})[0]
         known = {"Authorization": f"Token {self.token}", "Content-Type": "application/json"}
         if kind == "read":
-            return self.ask("GET", next(READS), **known)[0]
+            return self.ask("GET", next(READS), known)[0]
         if kind == "check":
-            return self.ask("POST", "/api/quality-checks/", json.dumps(CHECK).encode(), **known)[0]
+            return self.ask("POST", "/api/quality-checks/", known, json.dumps(CHECK).encode())[0]
         number = next(self.numbers)
         message = {"external_id": f"load-{number}", "outsider": "Bob", "text": f"Message {number}."}
         body = {"channel": "load", "messages": [message]}
-        return self.ask("POST", "/api/messages/ingest/", json.dumps(body).encode(), **known)[0]
+        return self.ask("POST", "/api/messages/ingest/", known, json.dumps(body).encode())[0]
 
 
 def main() -> None:
