@@ -233,20 +233,17 @@ def report_requests(lines: str, begun: float, ended: float, say: Say) -> None:
 
 
 # -- backup and restore
-MESSAGES, CALLS = 1_000_000, 250_000
+MESSAGES = 1_000_000
 FILL = """
 from django.db import connection
 from agents.alerts.models import Receiver
-from agents.kit.models import LLMCall
-from agents.models import Agent, Channel, Message
-from correction.models import CorrectionLog, GateDimensionResult, GateSession
-from datetime import UTC, datetime, timedelta
-from tests.bench.scale_rows import STATEMENTS, _defaults
+from agents.models import Channel, Message
+from tests.bench.scale_rows import _defaults
 from tests.factories import make_agent
-statements = dict(part.split("\\n", 1) for part in STATEMENTS.read_text().split("-- name: ")[1:])
-agents = [make_agent(f"support-{{n}}") for n in range(100)]
+for n in range(100):
+    make_agent(f"support-{{n}}")
 with connection.cursor() as cursor:
-    for model in (LLMCall, GateSession, CorrectionLog, GateDimensionResult, Channel, Message):
+    for model in (Channel, Message):
         _defaults(cursor, model)
     cursor.execute("insert into channels (slug, name, topic, tags, next_position, created_at) "
         "select 'talk-' || n, 'Talk ' || n, '', '{{}}', 10, now() from generate_series(1, {messages} / 10) n")
@@ -257,9 +254,6 @@ with connection.cursor() as cursor:
         "md5(c.id::text || p) || ' ' || repeat('some words as people write them ', 3) || md5(p || '-' || c.id), "
         "'{{}}', '{{}}', now(), now() "
         "from channels c, generate_series(0, 9) p, (select array_agg(id order by id) ids from agents) a where c.slug like 'talk-%'")
-    now = datetime.now(UTC)
-    for what in ("calls", "sessions", "logs", "verdicts"):
-        cursor.execute(statements[what], {{"agents": 100, "start": now - timedelta(days=90), "days": 90, "rows": {calls}}})
 Receiver.objects.create(name="pager", channel="webhook", address="http://10.77.0.1:{port}/hook")
 """
 ALERT = """
@@ -299,7 +293,7 @@ def restore(one: Machine, two: Machine, *, say: Say) -> None:
             "echo WEBHOOK_PRIVATE_HOSTS=10.77.0.0/24 >> /etc/plumbline.env && systemctl restart plumbline-turns 'plumbline-worker@*'"
         )
     begun = time.monotonic()
-    shell(one, FILL.format(messages=MESSAGES, calls=CALLS, port=HOOK_PORT))
+    shell(one, FILL.format(messages=MESSAGES, port=HOOK_PORT))
     query(one, "vacuum analyze")
     size = query(one, "select pg_size_pretty(pg_database_size('plumbline'))")
     say(f"filled in {time.monotonic() - begun:.0f} s: {query(one, 'select count(*) from messages')} messages, {size}")
