@@ -313,9 +313,7 @@ def restore(one: Machine, two: Machine, *, say: Say) -> None:
     one.run(
         "pg_dropcluster --stop 15 main && pg_createcluster 15 main --start && tar -xzf /var/backups/plumbline/settings.tgz -C /"
     )
-    one.run(
-        "echo 'hostssl plumbline plumbline samenet scram-sha-256' >> /etc/postgresql/15/main/pg_hba.conf && systemctl restart postgresql"
-    )
+    one.run("systemctl restart postgresql")
     begun = time.monotonic()
     timed_blocks(one, "restore", say)
     after = query(one, DIGESTS)
