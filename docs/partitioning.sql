@@ -1,5 +1,5 @@
 -- Partitioning of the two largest tables on PostgreSQL 14 or newer: llm_calls by its id, correction_dimension_results by log_id.
--- When, why by id, why not correction_logs, and what it costs: docs/how-to/scale.md. Tried by tests/test_partitioning.py.
+-- When, why by id, why not correction_logs, and what it costs: docs/reference/growth.md. Tried by tests/test_partitioning.py.
 --
 --   psql "$DATABASE_URL" -f docs/partitioning.sql                                    the functions, once
 --   select plumbline_partition('llm_calls', 'id');                                   convert; no row is copied

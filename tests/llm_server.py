@@ -102,7 +102,8 @@ def example_of(schema: Any, definitions: Any = None) -> Any:
 class LLMServer:
     """The server; runs in a thread of its own between `start` and `stop`, or inside a ``with`` block."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.address = (host, port)
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.paths: list[str] = []
@@ -164,8 +165,8 @@ class LLMServer:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._released = asyncio.Event()
-        server = self._loop.run_until_complete(asyncio.start_server(self._connection, "127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        server = self._loop.run_until_complete(asyncio.start_server(self._connection, *self.address))
+        self.url = f"http://{self.address[0]}:{server.sockets[0].getsockname()[1]}"
         self._ready.set()
         self._loop.run_forever()
         server.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from tests.machinery import answers, free_port, missing, wait_until
 
 ROOT = Path(settings.BASE_DIR)
 BIN = Path(sys.executable).parent
+UNITS = sorted((ROOT / "project" / "systemd").glob("*.s*"))
 
 # Python refuses every write outside the folders it was given, as a read-only file system with a tmpfs does.
 READ_ONLY = """
@@ -255,13 +257,32 @@ def test_compose_file_sets_only_settings_that_exist_and_passes_secrets_by_file()
     assert "secrets/" in (ROOT / ".gitignore").read_text().splitlines()
 
 
+def started_by(unit: Path) -> list[str]:
+    """Return the words of the command that a unit of systemd starts."""
+    [command] = re.findall(r"^ExecStart=(.+)$", unit.read_text(), re.MULTILINE)
+    return shlex.split(command)
+
+
+def test_systemd_understands_our_units(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    for unit in UNITS:
+        (tmp_path / unit.name).write_text(unit.read_text().replace("/srv/plumbline/current/.venv/bin", str(BIN)))
+    command = ["systemd-analyze", "--man=no", "verify", *(str(tmp_path / unit.name) for unit in UNITS)]
+
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert len(UNITS) == 5
+    assert (run.returncode, run.stdout + run.stderr) == (0, "")
+
+
 def first_choice(text: str) -> str:
     """The text as compose reads it where no variable is set."""
     return re.sub(r"\$\{\w+:[-?]([^}]*)\}", r"\1", text)
 
 
 @pytest.mark.slow
-def test_the_programs_of_our_containers_take_the_options_they_are_started_with(tmp_path: Path) -> None:
+def test_the_programs_of_containers_and_units_take_the_options_they_are_started_with(tmp_path: Path) -> None:
     services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
     commands = [service["command"] for service in services.values() if "build" in service and "command" in service]
     commands += [
@@ -270,7 +291,9 @@ def test_the_programs_of_our_containers_take_the_options_they_are_started_with(t
         if "manage.py" in str(service.get("healthcheck"))
     ]
     commands.append(yaml.safe_load(re.findall(r"^CMD (.+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)[0]))
-    assert len(commands) == 7
+    started = [started_by(unit) for unit in UNITS if unit.suffix == ".service"]
+    commands += [[Path(program).name, *words] for program, *words in started]
+    assert len(commands) == 7 + 4
     production = {**environment(tmp_path, tmp_path), "CELERY_BROKER_URL": "redis://127.0.0.1:9/0"}
 
     for program, *words in commands:

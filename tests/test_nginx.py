@@ -126,6 +126,14 @@ def answers(server: Server, timeout: float = 10) -> bool:
         connection.close()
 
 
+def test_requests_go_to_the_other_web_process_while_one_is_gone(servers: tuple[Server, Server], tmp_path: Path) -> None:
+    direct, _ = servers
+    two = f"server 127.0.0.1:{free_port()}; server 127.0.0.1:{direct.port};"
+    with nginx_alone(tmp_path, {"server 127.0.0.1:9;": two}) as server:
+        wait_until(lambda: answers(server), timeout=30, what="nginx answers")
+        assert [server.ask("POST", "/api/agents/").status for _ in range(6)] == [401] * 6
+
+
 @contextmanager
 def slow_clients(server: Server, count: int, begin: bytes) -> Iterator[list[socket.socket]]:
     """Clients that send a request's begin, and then a byte every now and then; at most a minute."""

@@ -94,7 +94,7 @@ def test_a_webhook_is_sent_what_its_signature_verifies(hook: Hook, settings: Set
 def verify() -> Any:
     """The function that the documentation shows."""
     code = re.search(
-        r"```python\n(.*?)```", (Path(__file__).parents[3] / "docs/how-to/operations.md").read_text(), re.DOTALL
+        r"```python\n(.*?)```", (Path(__file__).parents[3] / "docs/reference/alerts.md").read_text(), re.DOTALL
     )
     assert code is not None
     names: dict[str, object] = {}
