@@ -98,7 +98,7 @@ $(BIN)/python:
 
 $(VENV)/.runtime: requirements.lock | $(BIN)/python
 	@echo "Installing locked dependencies …"
-	@$(PIP) -r requirements.lock
+	@$(PIP) --no-deps --no-compile -r requirements.lock # the lock is whole; what is imported is compiled then: half the CPU time
 	@touch $@
 
 $(VENV)/.dev: requirements-dev.lock | $(BIN)/python
