@@ -1,7 +1,7 @@
 """``make screenshots``: pictures of the main pages under docs/screenshots, made from the data of ``manage.py demo`` and its scenes.
 
 Everything happens in a throw-away database, behind the console's own server with a worker beside it. Needs Chromium
-(CHROMIUM = its path).
+(CHROMIUM = its path). ``python -m tests.screenshots import`` takes that picture alone.
 """
 
 from __future__ import annotations
@@ -17,6 +17,15 @@ from tests.machinery import answers, free_port, wait_until
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "screenshots"
 PASSWORD = "correct horse"  # of a database that lives for a minute
 ON_A_PHONE = ("home", "channel")
+CONVERSATION = """\
+ticket;posted;by;message;build
+8841;2026-11-24 09:12;Kim Lee;Is my parcel still in Hamburg?;42
+8841;2026-11-24 09:12;Parcel bot;It left Hamburg last night and is due tomorrow before noon.;42
+8841;2026-11-24 09:14;Kim Lee;Can it go to my neighbour instead?;42
+8841;2026-11-24 09:14;Parcel bot;Yes. Tell me the name, and I will note it for the driver.;42
+8852;2026-11-24 10:03;Ana Ruiz;The box arrived open.;42
+8852;2026-11-24 10:03;Parcel bot;I am sorry. A photo of the box and its label is enough for a claim.;42
+"""
 TALLEST = 2000  # pixels; what lies below is cut off
 
 
@@ -35,11 +44,17 @@ def main() -> None:
 
         django.setup()
         from django.contrib.auth.models import User
+        from django.core.files.base import ContentFile
 
+        from agents.transcripts.imports.jobs import upload
+        from tests.console import page_of
         from tests.e2e.main_pages import main_pages
 
-        User.objects.create_superuser("photographer", password=PASSWORD)
-        pages = main_pages()
+        photographer = User.objects.create_superuser("photographer", password=PASSWORD)
+        job = upload(upload=ContentFile(CONVERSATION.encode(), name="support-november.csv"), user=photographer)
+        pages = main_pages() | {"import": page_of(job)}  # one that asks: the demo's list is empty
+        if len(sys.argv) > 1:  # only those that are named
+            pages = {name: pages[name] for name in sys.argv[1:]}
         port = free_port()
         server = subprocess.Popen(
             [sys.executable, "manage.py", "serve", "--port", str(port)], stdout=subprocess.DEVNULL
@@ -84,7 +99,8 @@ def _photograph(home: str, pages: dict[str, str]) -> None:
             executable_path=os.environ.get("CHROMIUM", "/usr/bin/chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
         session(browser, 1440, "light", pages, "")
-        session(browser, 390, "dark", {name: pages[name] for name in ON_A_PHONE}, "-phone-dark")
+        on_a_phone = {name: pages[name] for name in ON_A_PHONE if name in pages}
+        session(browser, 390, "dark", on_a_phone, "-phone-dark")
         browser.close()
 
 
