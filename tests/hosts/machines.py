@@ -14,7 +14,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -55,6 +55,7 @@ class Machine:
         self.network = f"plumbline-{os.getpid()}-{name}"
         self.process: subprocess.Popen[bytes] | None = None
         self.leader = 0
+        self.started: list[subprocess.Popen[bytes]] = []
 
     def boot(self, names: str) -> None:
         """Start systemd and wait until it has started its services."""
@@ -100,9 +101,14 @@ class Machine:
     def start(self, script: str, output: Path) -> subprocess.Popen[bytes]:
         """Start a script that runs on; its output goes to a file."""
         with output.open("wb") as log:
-            return subprocess.Popen(self.command(script), stdout=log, stderr=log, start_new_session=True)
+            process = subprocess.Popen(self.command(script), stdout=log, stderr=log, start_new_session=True)
+        self.started.append(process)
+        return process
 
     def halt(self) -> None:
+        for process in self.started:  # one that is left would hold the disk
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
         if self.process is not None:
             self.process.send_signal(signal.SIGTERM)  # systemd-nspawn has the machine shut down
             try:
