@@ -89,6 +89,7 @@ def test_the_story_fits_on_a_screen_and_names_who_drifted_with_the_message_that_
     for slug in ("michael", "jim", "stanley", "kevin", "dwight", "angela"):
         assert Agent.objects.get(slug=slug).display_name in text
     began = Message.objects.filter(agent__slug="michael", tags__build="41").earliest("sent_at")
+    assert began.sent_at is not None
     assert f"since build 41, {day_text(began.sent_at)}" in text
     quoted = re.findall(r"now, scored \d “(.*?)”", text)
     assert Message.objects.filter(agent__slug="michael", tags__build="41", text=quoted[0]).exists()
