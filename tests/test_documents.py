@@ -145,12 +145,12 @@ def shell(demo_database: Path, tmp_path: Path) -> Iterator[tuple[Path, dict[str,
     """A folder to work in and an environment in which ``manage.py`` and ``.venv/bin/python manage.py`` are this checkout's."""
     database, folder, programs = tmp_path / "page.sqlite3", tmp_path / "work", tmp_path / "bin"
     shutil.copy(demo_database, database)
-    for made in (folder, programs, folder / ".venv"):
+    for made in (folder, programs):
         made.mkdir()
     address = tmp_path / "commands"
     (programs / "manage.py").write_text(CLIENT.format(python=sys.executable, address=address))
     (programs / "manage.py").chmod(0o755)
-    (folder / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
+    (folder / ".venv").symlink_to(sys.prefix)  # whole: Python finds its packages by the file beside `bin`
     (folder / "manage.py").symlink_to(ROOT / "manage.py")
     (folder / "docs").symlink_to(ROOT / "docs")
     given = environment(database)

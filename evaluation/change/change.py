@@ -29,7 +29,7 @@ from evaluation.statistics.difference import (
     difference_interval,
     difference_p,
     holm,
-    mean_interval_of_clusters,
+    rate_interval,
     shares_interval,
     shares_p,
     smallest_detectable_change,
@@ -547,14 +547,17 @@ def change_of_rate(change: AnyChange, before: Scores, now: Scores, *, of_ten: in
     """
     asked = HIGHEST * of_ten / 10
     change = change.model_copy(update={"of_ten": of_ten, "n_more": None})
-    interval_before = mean_interval_of_clusters(before)
-    interval_now = mean_interval_of_clusters(now)
-    lower = before if (change.delta or 0.0) > 0 else now  # the side on which it holds less often
+    pair = _comparable(before, now)
+    interval_before = rate_interval(pair.before)
+    interval_now = rate_interval(pair.now)
+    lower = pair.before if (change.delta or 0.0) > 0 else pair.now  # the side on which it holds less often
     less_than_asked = below_p(lower, asked)
     points = change.points
-    if interval_before is None or interval_now is None or less_than_asked is None or points is None:
+    if interval_before is None or interval_now is None or less_than_asked is None:
         return change.model_copy(update={"verdict": undecided(points, margin)})
-    p_value = max(less_than_asked, change.p_value or 0.0)
+    if points is None or change.p_value is None:  # not compared: `interval_note` says why
+        return change.model_copy(update={"verdict": undecided(points, margin)})
+    p_value = max(less_than_asked, change.p_value)
     mean_before = min(change.baseline or 0.0, asked)
     mean_now = min(change.candidate or 0.0, asked)
     low = math.hypot(mean_now - min(interval_now.low, asked), min(interval_before.high, asked) - mean_before)

@@ -129,7 +129,7 @@ class _FileJudgements(_Strict):
     """The judgements of one proposition, as `observations_json` writes them."""
 
     digest: str = ""
-    of_ten: int | None = None
+    of_ten: Annotated[int, Field(ge=1, le=9)] | None = None
     weight: Weight = 1.0
     weights: dict[str, Weight] = Field(default_factory=dict)
     judged: Count | None = None

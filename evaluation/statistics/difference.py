@@ -17,6 +17,7 @@ from evaluation.statistics.bootstrap import (
     Outcomes,
     cluster_sums,
     effective_clusters,
+    kish,
     least_variance,
     least_variance_of_pairs,
     mean_of,
@@ -220,10 +221,37 @@ def mean_interval(values: Sequence[float], weights: Sequence[float] = ()) -> Int
     return Interval(max(0.0, interval.low), min(HIGHEST, interval.high))
 
 
-def below_p(scores: Scores, bound: float) -> float | None:
-    """Return the two-sided p of a mean that is not below a bound, whole clusters drawn, by Student's t; 1 where the mean reaches it.
+def rate_interval(scores: Scores) -> Interval | None:
+    """Return the 95 % interval of the mean of scores of 0 and 9, whole clusters drawn; None for fewer than two clusters.
 
-    At most 0.05 where the upper end of `mean_interval_of_clusters` is below the bound. None for fewer than two clusters.
+    It is that of `mean_interval_of_clusters`, and where it reaches farther Wilson's of as many messages, with Student's t: a few messages
+    may by chance show never what is not so rare. A bound below its upper end has p above 0.05 in `below_p`.
+    """
+    from scipy.special import stdtrit
+
+    by_clusters = mean_interval_of_clusters(scores)
+    if by_clusters is None:
+        return None
+    tables = cluster_sums(scores)
+    messages = _effective_messages(scores)
+    share = mean_of(tables) / HIGHEST
+    t_squared = float(stdtrit(_cluster_count(tables) - 1, (1 - LEVEL) / 2)) ** 2
+    centre = (share + t_squared / (2 * messages)) / (1 + t_squared / messages)
+    reach = math.sqrt(t_squared * (share * (1 - share) + t_squared / (4 * messages)) / messages)
+    reach /= 1 + t_squared / messages
+    low = min(by_clusters.low, HIGHEST * (centre - reach))
+    high = max(by_clusters.high, HIGHEST * (centre + reach))
+    return Interval(max(0.0, low), min(HIGHEST, high))
+
+
+def below_p(scores: Scores, bound: float) -> float | None:
+    """Return the two-sided p of a mean of scores of 0 and 9 that is not below a bound, by Student's t; 1 where the mean reaches it.
+
+    Whole clusters are drawn, and no variance is taken to be smaller than that of as many messages whose mean is the bound: that none of
+    ten keeps a rule says little where two should. None for fewer than two clusters.
+
+    Args:
+        bound: Above 0 and below 9.
     """
     from scipy.special import stdtr
 
@@ -231,10 +259,16 @@ def below_p(scores: Scores, bound: float) -> float | None:
     if _cluster_count(tables) < 2:
         return None
     effective = effective_clusters(scores)
-    least = least_variance(outcomes_of(tables), effective=effective)
-    variance = _variance_of_mean(tables, least / effective)
+    least = least_variance(outcomes_of(tables), effective=effective) / effective
+    at_bound = bound * (HIGHEST - bound) / _effective_messages(scores)
+    variance = _variance_of_mean(tables, max(least, at_bound))
     t = (mean_of(tables) - bound) / math.sqrt(variance.variance)
     return min(1.0, float(2 * stdtr(variance.freedom, t)))
+
+
+def _effective_messages(scores: Scores) -> float:
+    """Return how many scores that count alike would tell as much, were they independent: (Σ w)² ÷ Σ w²; there is one at least."""
+    return kish(relative_weights([score.weight for score in scores]))
 
 
 def shares_p(before: tuple[int, int], now: tuple[int, int]) -> float:

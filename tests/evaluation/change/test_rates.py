@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
+from math import comb
+from pathlib import Path
 
 import pytest
 
-from evaluation.change.change import ChangeResult
+from evaluation.change.change import ChangeResult, Sample, change_of, change_of_rate
 from evaluation.change.comparison import Comparison, compare
 from evaluation.change.measured import dimension_score
-from evaluation.change.measurement_files import observations_json
+from evaluation.change.measurement_files import UnreadableFile, measurements_of_file, observations_json
 from evaluation.change.measurements import Measurement
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.summary import summarize
 from tests.evaluation.change.measured import measure
-from tests.evaluation.change.samples import measurement, of
+from tests.evaluation.change.samples import OFFLINE, measurement, of
 from tests.factories import make_agent
 
 
@@ -111,3 +114,69 @@ def test_the_score_of_a_dimension_counts_such_a_rule_by_what_is_asked(holds: int
     EvaluationScore.objects.update(of_ten=6)
 
     assert summarize(EvaluationRun.objects.get(pk=run.pk)).dimensions["adherence"].score == score
+
+
+@pytest.mark.parametrize("of_ten", [1, 2, 5, 9])
+@pytest.mark.parametrize("messages", [10, 20])
+def test_a_rule_that_came_down_to_what_is_asked_is_called_worse_by_chance_as_seldom_as_promised(
+    of_ten: int, messages: int
+) -> None:
+    """Exactly, over all that so many messages can show: what few should hold, few messages often do not show at all."""
+    asked = of_ten / 10
+    called = held = 0.0
+    for times in range(messages + 1):
+        chance = comb(messages, times) * asked**times * (1 - asked) ** (messages - times)
+        change = of_rule(compared(kept(messages, messages), kept(times, messages), of_ten=of_ten))
+        called += chance * (change.verdict == "drifted")
+        assert change.interval is not None
+        held += chance * (change.interval.high >= -1e-6)
+
+    assert called <= 0.025  # in one direction
+    assert held >= 0.975
+
+
+def test_a_rule_that_could_not_be_compared_gets_no_verdict_from_one_side() -> None:
+    situations = of(kept(20, 20), unit="situation")
+    now = of(kept(0, 20))
+    change = change_of(
+        Sample(score=9.0, observations=situations),
+        Sample(score=0.0, observations=now),
+        dimension="adherence",
+        proposition="says",
+        margin=0.5,
+    )
+
+    rated_change = change_of_rate(change, situations, now, of_ten=6, margin=0.5)
+
+    assert (rated_change.verdict, rated_change.p_value) == ("possibly drifted", None)
+    assert "there is no interval" in rated_change.reason
+
+
+@pytest.mark.parametrize("of_ten", [0, -3, 10])
+def test_a_file_that_asks_for_no_message_or_for_all_is_refused(tmp_path: Path, of_ten: int) -> None:
+    run = {
+        "agent": "ada",
+        "dimensions": {"adherence": {"score": 9.0, "propositions": {"says": 9.0}}},
+        "observations": {"adherence": {"says": {"of_ten": of_ten, "scores": {"message:1": 9}}}},
+    }
+    path = tmp_path / "baseline.json"
+    path.write_text(json.dumps({"judge": OFFLINE, "runs": [run]}))
+
+    with pytest.raises(UnreadableFile, match="of_ten"):
+        measurements_of_file(path)
+
+
+def test_a_file_of_before_that_does_not_say_how_often_is_compared_by_what_is_asked_now(tmp_path: Path) -> None:
+    before = rated(kept(100, 100), of_ten=None)
+    run = {
+        "agent": "ada",
+        "judge": before.judge,
+        "dimensions": {"adherence": {"score": 9.0, "propositions": {"says": 9.0}}},
+        "observations": observations_json(before),
+    }
+    path = tmp_path / "baseline.json"
+    path.write_text(json.dumps({"judge": before.judge, "runs": [run]}))
+
+    (read,) = measurements_of_file(path).values()
+
+    assert of_rule(compare(read, rated(kept(80, 100), first=10_001))).verdict == "steady"
