@@ -15,9 +15,7 @@ def test_a_form_or_a_body_in_a_charset_that_is_slow_or_none_of_texts_is_refused(
     page = client.generic("POST", "/admin/login/", FORM, form_type, secure=True)
     assert page.status_code == 415
     assert page.content.decode().startswith(f"the charset {charset} is not read; allowed: utf-8")
-    answer = client.generic(
-        "POST", "/api/quality-checks/", b"{}", f"application/json; charset={charset}", secure=True
-    )
+    answer = client.generic("POST", "/api/quality-checks/", b"{}", f"application/json; charset={charset}", secure=True)
     assert answer.status_code == 415
     assert answer.json()["detail"] == page.content.decode()
 
