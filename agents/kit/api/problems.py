@@ -34,7 +34,8 @@ LOG_IN = "no one is signed in: use Log in above"
 SIGN_IN = "no one is signed in; send `Authorization: Token YOUR_TOKEN` (the word is Token, not Bearer)"
 FORMATS_FOR_PEOPLE = ("api", "html")  # the browsable API, and the page of docs
 TRY_AGAIN_SECONDS = 5
-CHARSETS = ("utf-8", "ascii", "iso8859-1", "utf-16")  # decoded in a time that grows with the length alone; punycode is not
+# Decoded in a time that grows with the length alone; punycode is not.
+CHARSETS = ("utf-8", "ascii", "iso8859-1", "utf-16")
 DATABASE_AWAY = "The database cannot be used just now: it is away, locked or full. Try again in a few seconds."
 
 
