@@ -106,6 +106,7 @@ MIDDLEWARE = [
     "agents.kit.ops.compression.CompressPages",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "agents.kit.api.problems.SlowCharsets",  # before what reads a form
     "agents.kit.api.problems.UnknownRoutes",  # before what redirects to the path with a slash
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

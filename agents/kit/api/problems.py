@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import logging
 import sys
 from collections.abc import Callable
@@ -33,6 +34,8 @@ LOG_IN = "no one is signed in: use Log in above"
 SIGN_IN = "no one is signed in; send `Authorization: Token YOUR_TOKEN` (the word is Token, not Bearer)"
 FORMATS_FOR_PEOPLE = ("api", "html")  # the browsable API, and the page of docs
 TRY_AGAIN_SECONDS = 5
+# Decoded in a time that grows with the length alone; punycode is not.
+CHARSETS = ("utf-8", "ascii", "iso8859-1", "utf-16")
 DATABASE_AWAY = "The database cannot be used just now: it is away, locked or full. Try again in a few seconds."
 
 
@@ -102,6 +105,20 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     hint = f"did you mean {path}/?" if lacks_slash else "/api/ lists those there are"
     problem = _problem_of_api(request, HTTPStatus.NOT_FOUND, f"there is no route {path}; {hint}")
     return problem or defaults.page_not_found(request, exception)
+
+
+class SlowCharsets:
+    """A middleware that refuses bodies in rare charsets before they are decoded: punycode takes minutes for what a form may hold."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.encoding is None or codecs.lookup(request.encoding).name in CHARSETS:
+            return self._get_response(request)
+        text = f"the charset {request.encoding[:LONGEST_NAME]} is not read; allowed: {', '.join(CHARSETS)}, or none"
+        status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+        return _problem_of_api(request, status, text) or HttpResponse(text, status=status, content_type="text/plain")
 
 
 class UnknownRoutes:

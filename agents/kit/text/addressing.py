@@ -41,7 +41,8 @@ _QUOTATION_CODE_OR_LINK = re.compile(
     re.MULTILINE | re.VERBOSE,
 )
 _MASK = "\ue000"  # replaces each character of a quotation, so that positions stay
-_SENTENCE_END = re.compile(r"[.!?…;]+[\"')\]]*(?=\s|$)|[。！？；]+|\n+")
+# A run of signs is read once, from its first one: else a message of dots alone would take minutes.
+_SENTENCE_END = re.compile(r"(?<![.!?…;])[.!?…;]++[\"')\]]*+(?=\s|$)|[。！？；]+|\n+")
 _COMMA_OR_COLON = re.compile(r"[*_]*\s*[,，、،:：]")  # a name may be bold in Markdown
 _GREETING = re.compile(
     r"[\s\W]*(?:(?:hey|hi|hello|hallo|dear|(?:good )?morning|good evening|please|yes|no|ok|okay|thanks|and|but|so)\b[\s\W]*)?",

@@ -110,6 +110,32 @@ def test_what_an_input_says_is_never_run(files: Path) -> None:  # noqa: F811
     assert not (files / "hacked").exists()
 
 
+def test_no_file_of_the_workspace_is_run_in_place_of_a_module(files: Path) -> None:  # noqa: F811
+    for module in ("pip", "secrets"):
+        (files / f"{module}.py").write_text("open('hacked', 'w')")
+    (install,) = (step["run"] for step in ACTION["runs"]["steps"] if step.get("name") == "Install")
+    pip = install.partition(" install ")[0]
+    version = subprocess.run(
+        [*pip.split(), "--version"], cwd=files, env=environment(), capture_output=True, text=True, check=True
+    )
+    assert version.stdout.startswith("pip ")
+    assert run_action(files, **inputs(files, "main"))[0] == 0
+    assert not (files / "hacked").exists()
+
+
+def test_what_an_agent_says_is_no_command_to_the_runner(files: Path) -> None:  # noqa: F811
+    build = (
+        (files / "branch.jsonl").read_text().replace("Yes of course,", "::error::owned ##[add-mask]a Yes of course,")
+    )
+    (files / "branch.jsonl").write_text(build)
+    said = run_action(files, **inputs(files, "branch", threshold="5"))[2]
+    assert "##[add-mask]a" in said
+    stopped = re.search(r"^::stop-commands::(\w{32})\n(.*)^::\1::\n", said, re.DOTALL | re.MULTILINE)
+    assert stopped
+    assert "##[add-mask]a" in stopped[2]
+    assert "owned" not in said.replace(stopped[0], "")
+
+
 def test_a_persona_check_is_a_test_of_their_own_suite(files: Path) -> None:  # noqa: F811
     run_action(files, **inputs(files, "main"))
     (files / "main.json").write_text((files / "runner" / "plumbline" / "result.json").read_text())
