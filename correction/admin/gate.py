@@ -27,6 +27,7 @@ from agents.kit.work.worker import alive
 from agents.models import Agent, Message
 from correction.admin.display import failed_first, number, outcome_badge, share
 from correction.admin.matrix import BY_ID, config_url, gate_url
+from correction.admin.sessions import TYPED_TAGS
 from correction.config.configure import ConfigChange, config_history, notes_on
 from correction.config.settings import GATE_DIMENSIONS, SETTINGS, ConfigError, ResolvedConfig, merge
 from correction.gate.observe import CheckEstimate, estimate_check, judge_later
@@ -242,7 +243,7 @@ def check_sentence(agent: Agent, draft: str, dimensions: tuple[str, ...]) -> dic
     Args:
         dimensions: Empty: those of the agent's configuration.
     """
-    body: dict[str, Any] = {"draft": draft, "agent": agent.slug, "tags": {"from": "console"}}
+    body: dict[str, Any] = {"draft": draft, "agent": agent.slug, "tags": TYPED_TAGS}
     if dimensions:
         body["dimensions"] = list(dimensions)
     try:

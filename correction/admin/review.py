@@ -20,7 +20,7 @@ from agents.kit.console.panels import facts
 from agents.kit.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest
 from agents.models import about_watched_agents
 from correction.admin.display import against_threshold, source_badge, speaker
-from correction.admin.sessions import MARK_PERMISSION
+from correction.admin.sessions import MARK_PERMISSION, TYPED_TAGS
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, synthetic_logs
 
@@ -29,10 +29,14 @@ Mark = GateDimensionResult.Mark
 
 
 def alarms() -> QuerySet[GateDimensionResult]:
-    """Return failed checks without a mark among the newest drafts of watched agents, without those in synthetic channels."""
+    """Return failed checks without a mark among the newest drafts of watched agents, without those in synthetic channels.
+
+    A sentence that a person typed to try the gate is none: no agent wrote it.
+    """
     newest_log = Subquery(CorrectionLog.objects.order_by("-pk").values("pk")[:1])
     rows = GateDimensionResult.objects.filter(log__gt=newest_log - NEWEST_LOGS, passed=False, mark="")
     rows = rows.filter(~synthetic_logs("log__"), about_watched_agents("log__session__agent"))
+    rows = rows.exclude(log__session__tags=TYPED_TAGS)
     return rows.order_by("-log_id", "pk")
 
 

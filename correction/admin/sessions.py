@@ -24,6 +24,8 @@ _CALL_FAILED = (
     GateDimensionResult.Status.OVERLOAD,
 )
 
+# Of what a person typed on the gate's page to try it: no agent wrote it.
+TYPED_TAGS = {"from": "console"}
 MARK_PERMISSION = "correction.change_gatedimensionresult"
 
 

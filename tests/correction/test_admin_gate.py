@@ -14,6 +14,7 @@ from pytest_django import Settings
 
 from agents.kit.models import LLMCall
 from agents.models import Agent, Channel, Message
+from correction.admin.review import alarms
 from correction.config.configure import ConfigConflict, configure
 from correction.config.settings import resolve_config
 from correction.gate.observe import CheckEstimate, estimate_check, judge_later, work_one
@@ -263,6 +264,7 @@ def test_a_sentence_is_judged_and_logged_as_an_external_check(root: Client, llm_
         {"from": "console"},
         None,
     )
+    assert not alarms().exists()  # no agent wrote it: nobody is asked whether the alarm is right
     empty = plain(root.post(gate_page(ada), {"_check": "", "draft": "  "}).content.decode())
     assert "draft:" in empty.partition("Check a sentence")[2]
     assert (CorrectionLog.objects.count(), Message.objects.count()) == (1, 0)

@@ -13,7 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from agents.kit.capability import declared_list
-from agents.kit.models import LLMCall
+from agents.kit.models import LLMCall, WorkerHeartbeat
 from agents.kit.work.queues import work_models
 from agents.kit.work.worker import alive
 
@@ -35,8 +35,11 @@ def collect_work() -> Iterator[Metric]:
         age = (now - waits["first"]).total_seconds() if waits["first"] else 0.0
         waiting.add_metric([kind], waits["number"])
         oldest.add_metric([kind], max(0.0, age))  # another machine's clock may be ahead
-    for row in alive().order_by().values("kind").annotate(n=Count("pk")):
-        workers.add_metric([row["kind"]], row["n"])
+    alive_by_kind = dict(alive().order_by().values_list("kind").annotate(n=Count("pk")))
+    for (
+        worker_kind
+    ) in WorkerHeartbeat.Kind.values:  # also those of which none is alive: no rule fires on a series that is gone
+        workers.add_metric([worker_kind], alive_by_kind.get(worker_kind, 0))
     yield from (waiting, oldest, workers)
 
 

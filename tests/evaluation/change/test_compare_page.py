@@ -68,6 +68,7 @@ def test_two_builds_are_compared_proposition_by_proposition_in_words(root: Clien
     assert verdicts(html)["michael-dry"] == "drifted"
     assert "Michael Scott gives a dry, neutral answer without feeling or personality" in plain(html)
     assert "heuristic" in plain(html)
+    assert "in % the share of judgements scored" in plain(html)  # on a phone nothing shows titles
     said = Message.objects.filter(agent__slug="michael", tags__build="41").values_list("text", flat=True)
     assert any(text[:40] in plain(html) for text in said), "a message shows the change"
 
