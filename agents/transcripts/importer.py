@@ -14,7 +14,7 @@ from agents.kit.files.times import zone
 from agents.kit.text.tags import TAG_KEY
 from agents.models import Import, Message
 from agents.transcripts.prepare import OnUnknownSpeaker, Prepared, Preparer, Speakers, Targets
-from agents.transcripts.readers import FORMATS, detect
+from agents.transcripts.readers import FORMATS, begins_like_json, detect
 from agents.transcripts.records import NotThere, OptionError, bad_tag_key
 from agents.transcripts.store import Key, Rights, check_rights, count_batch, link_orphans, write_batch
 
@@ -126,10 +126,11 @@ class Transcript:
             raise OptionError(str(error)) from None
 
     def _format(self) -> str:
-        """Return the format that was asked for, else CSV where columns are named, else the detected one."""
+        """Return the format that was asked for, else CSV where columns are named and the file is no JSON, else the detected one."""
         if self.options.format != AUTO:
             return self.options.format
-        return "csv" if self.options.columns else detect(self.source)
+        is_table = self.options.columns and not begins_like_json(self.source.head().lstrip())
+        return "csv" if is_table else detect(self.source)
 
     def prepare(self, on_unknown: OnUnknownSpeaker | None = None) -> PreparedTranscript:
         """Begin to read the messages. Without `on_unknown` an unknown agent is an error."""

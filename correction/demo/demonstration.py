@@ -27,7 +27,7 @@ from agents.turn.send_message import append, send_message, start_turn
 from correction.demo import EXPERIMENT
 from correction.gate.statistics import get_gate_statistics
 from correction.interventions.models import InterventionLog
-from correction.models import CorrectionLog
+from correction.models import CorrectionLog, Outcome
 from correction.repetition import check_repetition
 from evaluation.models import is_heuristic
 from evaluation.wording import judge_label
@@ -247,10 +247,9 @@ def _gate_scene(out: Any, stage: Stage, title: str, drafts: Sequence[str], overr
             mark = "✓" if check["passed"] else "✗"
             score = "not judged" if check["score"] is None else f"{check['score']:g}"
             out.write(f"       {mark} {name} {score}, needs {check['threshold']:g}: {_short(check['reasoning'])}")
-        if result.committed:
-            out.write(f"     → {result.outcome}: “{_short(result.text)}”")
-        else:
-            out.write(f"     → {result.outcome}: sent back with feedback")
+        outcome = dict(Outcome.choices).get(result.outcome, result.outcome)
+        said = f": “{_short(result.text)}”" if result.committed else ""
+        out.write(f"     → {outcome}{said}")
 
 
 def _nudge_scene(out: Any, stage: Stage) -> None:

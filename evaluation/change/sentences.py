@@ -163,11 +163,11 @@ def dimension_words(change: ChangeResult) -> str:
 
 
 def numbers_of(change: ChangeResult) -> str:
-    """Return the two numbers of a change, e.g. ``8.1 → 3.2``, or ``words 8.1 → 3.2``."""
+    """Return the two numbers of a change, e.g. ``8.1 → 3.2``, or ``variety of words 8.1 → 3.2``."""
     if change.hits is not None:
         return f"hits in {change.baseline_hits} → {change.hits} messages"
     numbers = f"{_score_words(change.baseline)} → {_score_words(change.candidate)}"
-    return f"words {numbers}" if change.of_words else numbers
+    return f"variety of words {numbers}" if change.of_words else numbers
 
 
 def _score_words(score: float | None) -> str:

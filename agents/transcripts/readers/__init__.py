@@ -129,7 +129,7 @@ def detect(source: Source) -> str:
     head = source.head().lstrip()
     if not head:
         raise FileError(source.name, 0, "the file is empty")
-    if _begins_like_json(head):
+    if begins_like_json(head):
         return _json_format(source)
     _refuse_other_texts(source, head)
     if looks_like_console(head):
@@ -145,11 +145,11 @@ def detect(source: Source) -> str:
     )
 
 
-def _begins_like_json(head: str) -> bool:
+def begins_like_json(head: str) -> bool:
     """Return whether a text begins with an object or a list; chat logs may begin with a time in square brackets."""
-    if head[0] == "{":
+    if head[:1] == "{":
         return True
-    return head[0] == "[" and head[1:].lstrip()[:1] in ("{", "[", "]", '"')
+    return head[:1] == "[" and head[1:].lstrip()[:1] in ("{", "[", "]", '"')
 
 
 def _refuse_other_texts(source: Source, head: str) -> None:
@@ -188,5 +188,8 @@ def _json_format(source: Source) -> str:
             raise FileError(source.name, 1, f"this is {what}{advice}")
     keys = ", ".join(map(str, value))[:200] or "no object"
     raise NotRecognised(
-        source.name, 1, f"JSON, but no transcript format that is known (its keys: {keys}); name it: --format"
+        source.name,
+        1,
+        f"JSON, but no transcript format that is known (its keys: {keys}); name it: --format. A message of your own program "
+        "needs the keys 'speaker' and 'text', and may have 'sent_at' and 'tags'",
     )

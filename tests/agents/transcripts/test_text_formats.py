@@ -110,6 +110,15 @@ def test_bad_csv_names_line_column_and_what_is_allowed(tmp_path: Path, table: st
         call_command("import_transcript", write(tmp_path, "t.csv", table), format="csv", columns=[columns])
 
 
+def test_columns_of_json_lines_are_refused_with_what_the_file_is(tmp_path: Path) -> None:
+    for log, reason in (
+        ('{"user": "ann", "content": "Hi.", "ver": "7"}\n', "its keys: user, content, ver.*'speaker' and 'text'"),
+        ('{"speaker": "ann", "text": "Hi.", "ver": "7"}\n', "--columns is for CSV; this file is to be read as jsonl"),
+    ):
+        with pytest.raises(CommandError, match=reason):
+            call_command("import_transcript", write(tmp_path, "t.jsonl", log), columns=["tags.build=ver"])
+
+
 def test_names_with_continuation_lines(tmp_path: Path) -> None:
     make_agent("mara", "Mara Lind")
     log = (

@@ -22,7 +22,7 @@ from correction.demo.demonstration import show_correction, show_debate, show_swa
 from correction.gate.statistics import get_gate_statistics
 from correction.gate.thresholds import replay
 from correction.interventions.models import InterventionLog
-from correction.models import AgentEvaluationConfig, CorrectionLog
+from correction.models import AgentEvaluationConfig, CorrectionLog, Outcome
 from evaluation.models import EvaluationRun
 from evaluation.scorers.subjects import messages_of_agent
 from evaluation.windows import parse_window
@@ -102,8 +102,10 @@ def test_agreement_of_four_nudges_the_fifth_in_this_turn_only(
 def test_what_the_demonstration_says_enters_no_measurement_and_changes_no_configuration(cast: None) -> None:
     michael = Agent.objects.get(slug="michael")
     before = messages_of_agent(agent=michael, window=parse_window("all")).count()
-    show_correction(io.StringIO())
+    show_correction(shown := io.StringIO())
 
+    assert Outcome.FORCED_THROUGH.label in shown.getvalue()
+    assert Outcome.FORCED_THROUGH not in shown.getvalue()
     assert Message.objects.filter(agent=michael, synthetic=True).exists()
     assert messages_of_agent(agent=michael, window=parse_window("all")).count() == before
     assert get_gate_statistics(michael).total_actions == 0
