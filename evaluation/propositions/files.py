@@ -109,6 +109,8 @@ def read_mapping(source: Path | str, expected: str) -> tuple[yaml.Node, dict[Any
         node = loader.get_single_node()
         data = loader.construct_document(node) if node is not None else None
     except yaml.YAMLError as error:
+        if "maximum nesting depth" in str(error):  # libyaml's limit of 1,000
+            raise YamlProblems([FileProblem(path, None, "", "nested too deeply")]) from None
         mark = getattr(error, "problem_mark", None)
         reason = getattr(error, "problem", None) or str(error)
         line = mark.line + 1 if mark else None
