@@ -675,7 +675,7 @@ class Subject:
         """
         near = self._near.get((message.channel_id, message.synthetic), {})
         newest: list[PlainMessage] = []
-        for position in range(end, 0, -1):
+        for position in range(end, -1, -1):  # what a simulated user was instructed has the position 0
             if position not in near:
                 return None
             read = near[position]
