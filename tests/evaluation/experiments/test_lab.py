@@ -46,7 +46,6 @@ from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.experiments.drifting import DRIFTS_AT, actor, conversation
 from tests.factories import say
 from tests.llm_server import LLMServer
-from tests.machinery import THOROUGH
 
 pytestmark = pytest.mark.django_db
 
@@ -114,8 +113,8 @@ def digest(channel: Channel) -> str:
 
 @pytest.mark.parametrize(
     ("labs", "forks", "turns"),
-    [(1, 2, 2), pytest.param(5 if THOROUGH else 1, 20, 1, marks=pytest.mark.slow)],
-    ids=["few forks", "many forks"],
+    [(1, 2, 2), pytest.param(5, 20, 1, marks=pytest.mark.slow)],
+    ids=["4 forks", "200 forks"],
 )
 def test_the_conversation_is_never_touched(
     labs: int, forks: int, turns: int, propositions: PropositionFolder, llm_server: LLMServer

@@ -36,7 +36,7 @@ def test_a_call_is_a_span_with_model_status_tokens_and_no_text(
     }
     assert {name: span["data"].get(name) for name in expected} == expected
     start, end = (datetime.fromisoformat(span[name].rstrip("Z")) for name in ("start_timestamp", "timestamp"))
-    assert 0.05 <= (end - start).total_seconds() < 10  # the machine may be busy
+    assert 0.05 <= (end - start).total_seconds() < 1
     for private in ("Did Ada stay in character?", "You judge", "a telling reason", "sk-test-secret"):
         assert private not in sentry.text
 
