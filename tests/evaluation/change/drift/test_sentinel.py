@@ -37,7 +37,7 @@ from tests.evaluation.change.drift.scheduling import DAY, make_schedule
 from tests.evaluation.ci.building import report
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import make_run
-from tests.evaluation.judging import claims_of, entry, tail_of
+from tests.evaluation.judging import claims_of, entry, prompt_of, tail_of
 from tests.evaluation.measuring import evaluate_agent
 from tests.factories import MONDAY, make_agent, make_channel, say, talk
 from tests.llm_server import LLMServer
