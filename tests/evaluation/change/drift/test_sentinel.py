@@ -239,7 +239,7 @@ def kill_at_third_answer(check: SentinelCheck) -> dict[str, int | None]:
 
 
 def fence_code(body: dict[str, Any]) -> str:
-    return re.findall(r"<<<PERSONA (\w+)>>>", prompt_of(body))[0]
+    return str(re.findall(r"<<<PERSONA (\w+)>>>", prompt_of(body))[0])
 
 
 def test_a_check_that_was_killed_asks_only_what_is_missing(
