@@ -63,6 +63,8 @@ def main() -> None:
         help="data to measure on: of memory (an example ships with it), edits (guards), or transcripts (voice, repetition)",
     )
     options = parser.parse_args()
+    if options.only is None:
+        return measure_each(options.skip_import)
     if options.only == "scale":  # on PostgreSQL, and needs no model server
         from tests.bench.scale import measure_scale
 
@@ -121,6 +123,14 @@ def main() -> None:
         measure(options, Path(folder))
 
 
+def measure_each(skip_import: bool) -> None:
+    """Every section in a process and a database of its own, so that none is slower for what another left behind."""
+    for section in SECTIONS:
+        if section == "import" and skip_import:
+            continue
+        subprocess.run([sys.executable, "-m", "tests.bench", *sys.argv[1:], "--only", section], check=True)
+
+
 @contextmanager
 def on_a_database_of_its_own() -> Iterator[None]:
     """An empty database for the ledger's rows, with the developer's own settings for models."""
@@ -149,10 +159,9 @@ def measure(options: argparse.Namespace, folder: Path) -> None:
     from tests.bench.startup import starting
     from tests.bench.web import web
 
-    table = Table(title="Measured", title_justify="left")
+    table = Table(title=options.only, title_justify="left")
     for heading in ("What", "Measured", "Floor"):
         table.add_column(heading, justify="left")
-    wanted = {options.only} if options.only else set(SECTIONS) - ({"import"} if options.skip_import else set())
     server = None if options.base_url else ServerProcess()
     url = options.base_url or (server.url if server else "")
     try:
@@ -164,32 +173,33 @@ def measure(options: argparse.Namespace, folder: Path) -> None:
             sections["rounds"] = partial(rounding, latency=LATENCY)
             sections["debates"] = partial(debating, latency=LATENCY)
             sections["experiments"] = partial(experimenting, latency=LATENCY)
-        for row in (row for name, section in sections.items() if name in wanted for row in section(url, server)):
-            table.add_row(*row)
+        if options.only in sections:
+            for row in sections[options.only](url, server):
+                table.add_row(*row)
     finally:
         if server:
             server.stop()
-    if "sampling" in wanted:
+    if options.only == "sampling":
         from tests.bench.sampling import sampling
 
         for row in sampling():
             table.add_row(*row)
-    if "repetition" in wanted:
+    if options.only == "repetition":
         from tests.bench.repetition import repetition
 
         for row in repetition(options.file):
             table.add_row(*row)
-    if "guards" in wanted:
+    if options.only == "guards":
         from tests.bench.guards import guarding
 
         for row in guarding(options.file):
             table.add_row(*row)
-    if "swarm" in wanted:
+    if options.only == "swarm":
         from tests.bench.swarm import swarming
 
         for row in swarming():
             table.add_row(*row)
-    if "import" in wanted:
+    if options.only == "import":
         table.add_row(*importing(folder))
     console = Console(width=150)
     console.print(table)
