@@ -21,7 +21,7 @@ EXPLAIN = {"agents/kit/api/views.py"}  # is read, not edited
 
 def places(text: str) -> list[str]:
     """The paths that a text names, as patterns: ``<app>/apps.py`` is ``*/apps.py``."""
-    return [re.sub(r"<\w+>", "*", place).rstrip("/") for place in re.findall(r"`([\w<>.]+/[\w<>./]*)`", text)]
+    return [re.sub(r"<\w+>", "*", place).rstrip("/") for place in re.findall(r"`([\w<>.]+/[\w<>./-]*)`", text)]
 
 
 def test_every_place_that_is_named_exists() -> None:
@@ -178,8 +178,10 @@ def test_a_format_of_transcripts_is_recognised_and_read(copy: Path) -> None:
     line = '    "minutes": Format("Minutes of meetings", read_minutes, is_minutes),'
     recipe.insert(f"{readers}/__init__.py", line, after='    "otel": Format')
     example = (RECIPES / "minutes.json").read_text(encoding="utf-8")
-    section = f"\n### `minutes`\n\n```json\n{example}```\n"
-    recipe.insert("docs/reference/transcripts.md", section, after="`--format auto`, the default")
+    section = f"\n## `minutes`\n\n```json\n{example}```\n"
+    recipe.insert(
+        "docs/reference/transcript-files.md", section, after="What your program, a simulation or a spreadsheet writes"
+    )
     recipe.check()
 
     words = ["import_transcript", f"{RECIPES / 'minutes.json'}", "--json"]

@@ -1,1 +1,1 @@
-"""Personas in: our YAML or JSON, prompt files, character cards, TinyTroupe. Formats: docs/reference/transcripts.md."""
+"""Personas in: our YAML or JSON, prompt files, character cards, TinyTroupe. Formats: docs/reference/personas.md."""

@@ -172,7 +172,7 @@ def _resolve_links_and_drop_pictures(children: Sequence[Token], resolve: LinkRes
 
 
 def link_in_document(href: str, name: str) -> str:
-    """Return what a link in the document `name` names, as `resolve_link` takes it: ``doc:reference/api#errors``.
+    """Return what a link in the document `name` names, as `resolve_link` takes it: ``doc:reference/api#getting-in``.
 
     Empty for what is no document below ``docs``, such as an address on the web.
     """

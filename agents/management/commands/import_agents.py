@@ -1,4 +1,4 @@
-"""Import personas as agents: ``manage.py import_agents PATH``. Formats: docs/reference/transcripts.md."""
+"""Import personas as agents: ``manage.py import_agents PATH``. Formats: docs/reference/personas.md."""
 
 from __future__ import annotations
 

@@ -377,7 +377,7 @@ Day = tuple[int, int, float]  # conversations that were opened, those kept on av
         pytest.param([(400, 20, 6.5)] * 7, 0.93, id="a quota on like days"),
         pytest.param([(400, 400, 6.5), (400, 5, 6.5)], 0.93, id="all, then few"),
         pytest.param([(900, 900, 7.0)] + [(900, 20, 6.0)] * 4, 0.93, id="all, then a quota on worse days"),
-        # Three of a day of 300 say little of it, and in 5 % none is kept: docs/explanation/statistics.md states the 90 %.
+        # Three of a day of 300 say little of it, and in 5 % none is kept: docs/reference/sampling.md states the 90 %.
         pytest.param(
             [(300, 300, 7), (300, 150, 6.5), (300, 15, 6), (300, 3, 5.5), (300, 60, 6)], 0.88, id="five rates"
         ),
