@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 from pytest_django import Settings
 from pytest_django.live_server_helper import LiveServer
 
@@ -115,6 +115,22 @@ def test_one_question_at_a_time_is_asked_of_a_persona_and_a_log_uploaded_togethe
     expect(page.get_by_text("What was imported")).to_be_visible()
     assert visitor.faults() == []
     assert Message.objects.filter(agent__slug="nora", channel__slug="T3", tags={}).count() == 1
+
+
+def test_a_file_chosen_before_the_page_has_its_script_is_sent_too(
+    visit: Callable[..., Visitor], operator: User, talk: Path
+) -> None:
+    visitor = visit(operator, "/admin/agents/import/")
+    page = visitor.page
+    scripts: list[Route] = []
+    page.route("**/kit/files*.js", scripts.append)
+    page.goto(f"{visitor.home}/admin/agents/import/add/", wait_until="commit")
+    page.get_by_label("Files").set_input_files(talk)
+    page.wait_for_function("document.readyState === 'interactive'")
+
+    scripts.pop().continue_()
+
+    expect(page.get_by_text("3 messages, 1 conversation, 3 speakers")).to_be_visible()
 
 
 def test_files_that_are_too_large_are_not_even_sent(
