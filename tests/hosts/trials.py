@@ -17,16 +17,17 @@ from tests.hosts.installation import CLONE, Say, on, page_blocks
 from tests.hosts.machines import PYTHON, Machine, run
 from tests.machinery import wait_until
 
-AGENTS, SAMPLES = 12, 25
+AGENTS, SAMPLES, LINES = 12, 25, 30  # messages judged of each, and there
+AGENTS_OF_SCALE = 48  # a worker has four evaluations in hand: four workers have three times that to do
 WORKERS = {1: (1, 0), 2: (1, 1), 4: (2, 2)}  # processes on one and on two
-MAKE_AGENTS = f"""
+MAKE_AGENTS = """
 from agents.models import Agent
 from tests.factories import make_agent, make_channel, talk
-there = Agent.objects.filter(slug="agent-0").exists()
+there = Agent.objects.filter(slug__startswith="agent-").count()
 if not there:
     make_channel("office"), make_channel("load")
-for n in range(0 if there else {AGENTS}):
-    talk(make_agent(f"agent-{{n}}"), [f"Line {{i}} of agent {{n}}, about drawer {{i * 7}}." for i in range({SAMPLES + 5})],
+for n in range(there, {agents}):
+    talk(make_agent(f"agent-{{n}}"), [f"Line {{i}} of agent {{n}}, about drawer {{i * 7}}." for i in range({lines})],
          channel=make_channel(f"room-{{n}}"))
 """
 MAKE_TOKEN = """
@@ -63,7 +64,7 @@ def wait_for_evaluations(one: Machine) -> None:
 # -- scale
 def scale(one: Machine, two: Machine, *, rounds: int, in_flight: int, say: Say) -> None:
     """Judge the same work with 1, 2 and 4 worker processes, and say how many calls a second each makes."""
-    shell(one, MAKE_AGENTS)
+    shell(one, MAKE_AGENTS.format(agents=AGENTS_OF_SCALE, lines=LINES))
     for machine in (one, two):
         machine.run(f"echo LLM_MAX_CONCURRENCY={in_flight} >> /etc/plumbline.env")
         machine.run("systemctl stop plumbline-turns 'plumbline-worker@*' plumbline-web.socket plumbline-web")
@@ -137,7 +138,7 @@ def publish_next_version(*machines: Machine) -> None:
 def upgrade(one: Machine, two: Machine, *, rate: float, say: Say) -> None:
     """Follow the page's upgrade while requests come in and evaluations are judged; say what failed, waited and was lost."""
     publish_next_version(one, two)
-    shell(one, MAKE_AGENTS)
+    shell(one, MAKE_AGENTS.format(agents=AGENTS, lines=LINES))
     token = shell(one, MAKE_TOKEN).split()[-1]
     with requests(one, token, rate) as sent:
         time.sleep(20)
@@ -301,7 +302,8 @@ def restore(one: Machine, two: Machine, *, say: Say) -> None:
     wait_until(lambda: len(hooks(one)) == 1, timeout=240, what="the first alert arrives")
     for machine in (one, two):
         machine.run(f"systemctl stop {SERVICES} || true")
-    shell(one, MAKE_AGENTS + EVALUATE.format(samples=SAMPLES, seed=1) + ALERT.format(about="waiting"))
+    agents = MAKE_AGENTS.format(agents=AGENTS, lines=LINES)
+    shell(one, agents + EVALUATE.format(samples=SAMPLES, seed=1) + ALERT.format(about="waiting"))
     before = query(one, DIGESTS)
     timed_blocks(one, "backup", say)
     say(one.run("ls -l --block-size=1 /var/backups/plumbline").strip())
