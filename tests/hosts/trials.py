@@ -36,12 +36,14 @@ from agents.kit.models import ApiToken
 print("token", ApiToken.make(user=User.objects.get(username="ada"), name="trial", expires_at=None)[1])
 """
 EVALUATE = """
+from django.db import transaction
 from agents.models import Agent
 from evaluation.propositions.files import load_all
 from evaluation.runs.planning import RunSpec, create_run, make_plan
 files = load_all()
-for agent in Agent.objects.filter(slug__startswith="agent-").order_by("slug"):
-    create_run(make_plan(RunSpec(agent=agent, dimensions=("adherence",), samples={samples}, seed={seed}), files=files))
+with transaction.atomic():  # workers see all of them at once
+    for agent in Agent.objects.filter(slug__startswith="agent-").order_by("slug"):
+        create_run(make_plan(RunSpec(agent=agent, dimensions=("adherence",), samples={samples}, seed={seed}), files=files))
 """
 UNFINISHED = "select count(*) from evaluation_runs where status in ('pending', 'running')"
 
