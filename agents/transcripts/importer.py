@@ -9,12 +9,14 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
+from agents.kit.files.json_input import begins_like_json
 from agents.kit.files.source import Source
 from agents.kit.files.times import zone
 from agents.kit.text.tags import TAG_KEY
 from agents.models import Import, Message
 from agents.transcripts.prepare import OnUnknownSpeaker, Prepared, Preparer, Speakers, Targets
-from agents.transcripts.readers import FORMATS, begins_like_json, detect
+from agents.transcripts.readers import FORMATS, detect
+from agents.transcripts.readers.csv_table import check_fields
 from agents.transcripts.records import NotThere, OptionError, bad_tag_key
 from agents.transcripts.store import Key, Rights, check_rights, count_batch, link_orphans, write_batch
 
@@ -68,7 +70,7 @@ class ReadOptions:
         channel: Its name; several conversations become ``name``, ``name-2`` …; empty = as the file says.
         speaker_map: Speaker or role -> agent slug; an empty slug: never an agent.
         tags: Put on every message, over those of the file.
-        columns: For CSV: our field, or ``tags.NAME``, to the file's column.
+        columns: For CSV: our field, or ``tags.NAME``, to the file's column; for JSON Lines to the key of an object.
         time_zone: For times without an offset; empty = the TIME_ZONE setting.
         dates: For logs with dates such as 01/02/2026: ``day-first`` or ``month-first``; empty = as the file suggests.
     """
@@ -103,8 +105,8 @@ class Transcript:
 
         Raises:
             FileError: There is no such file, or its format is not recognised.
-            OptionError: Unknown format, time zone or order of dates, a tag key that is not allowed, columns of a file that is no CSV,
-                or an order of dates for one that is no chat log.
+            OptionError: Unknown format, time zone or order of dates, a tag key that is not allowed, columns of a file that is neither
+                CSV nor JSON Lines, or an unknown field of them, or an order of dates for one that is no chat log.
         """
         if options.format != AUTO and options.format not in FORMATS:
             raise OptionError(f"unknown format {options.format!r}; allowed: {AUTO}, {', '.join(FORMATS)}")
@@ -116,8 +118,9 @@ class Transcript:
         for key in options.tags:
             if not TAG_KEY.fullmatch(key):
                 raise OptionError(f"--tag: {bad_tag_key(key)}")
-        if options.columns and self.format != "csv":
-            raise OptionError(f"--columns is for CSV; this file is to be read as {self.format}")
+        if options.columns and self.format not in ("csv", "jsonl"):
+            raise OptionError(f"--columns is for CSV and JSON Lines; this file is to be read as {self.format}")
+        check_fields(options.columns)
         if options.dates and self.format != "chat":
             raise OptionError(f"--dates is for chat logs; this file is to be read as {self.format}")
         try:
@@ -126,11 +129,18 @@ class Transcript:
             raise OptionError(str(error)) from None
 
     def _format(self) -> str:
-        """Return the format that was asked for, else CSV where columns are named and the file is no JSON, else the detected one."""
+        """Return the format that was asked for, else what the named columns say, else the detected one.
+
+        With columns a file that is no JSON is CSV. JSON is JSON Lines where they say which key holds the text or who speaks.
+        """
+        columns = self.options.columns
         if self.options.format != AUTO:
             return self.options.format
-        is_table = self.options.columns and not begins_like_json(self.source.head().lstrip())
-        return "csv" if is_table else detect(self.source)
+        if columns and not begins_like_json(self.source.head().lstrip()):
+            return "csv"
+        if "text" in columns or "speaker" in columns:
+            return "jsonl"
+        return detect(self.source)
 
     def prepare(self, on_unknown: OnUnknownSpeaker | None = None) -> PreparedTranscript:
         """Begin to read the messages. Without `on_unknown` an unknown agent is an error."""

@@ -44,7 +44,7 @@ class Command(CodedCommand):
             action="append",
             default=[],
             metavar="FIELD=COLUMN,…",
-            help="CSV: which column holds which field; repeatable; FIELD= alone: none does",
+            help="CSV, JSON Lines: which column or key holds which field; repeatable; FIELD= alone: none does",
         )
         parser.add_argument(
             "--timezone", default="", metavar="ZONE", help="for times without an offset; default: TIME_ZONE"
