@@ -27,6 +27,7 @@ from evaluation.propositions.files import PropositionError
 from evaluation.runs.planning import ENOUGH_MESSAGES, RunSpec, with_usable_files
 from evaluation.runs.request import AgentsRequest, trial_sentence
 from evaluation.runs.summary import (
+    MOSTLY_TRUE,
     DimensionSummary,
     RunSummary,
     Spending,
@@ -230,7 +231,8 @@ def measuring(
 
 # -- scores
 def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, notes: Iterable[str] = ()) -> None:
-    """Print the end of a capture: a table with each agent's scores, what was not scored and cost; then each agent's weakest proposition.
+    """Print the end of a capture: a table with each agent's scores, what was not scored and cost; then each agent's weakest proposition,
+    where one is weak.
 
     Between them why scores are missing, and how it was judged if not in the usual way; at the end the notes, and what a heuristic judge is.
 
@@ -245,13 +247,7 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, notes: I
     procedure = _unusual_procedure([summary.run for summary in summaries])
     if procedure:
         console.print(f"Judged by {procedure}: compare only with what was judged the same way.\n")
-    print_table(
-        console,
-        ["Agent", "Proposition", ">Score", "For example"],
-        map(_weakest_row, summaries),
-        title="Weakest proposition of each agent, and the message that scored lowest on it",
-        unwrapped=["Agent"],
-    )
+    _print_weakest(console, summaries)
     for sentence in notes:
         console.print(escape(sentence))
     if is_heuristic(judge):
@@ -325,6 +321,28 @@ def _score(dimension: DimensionSummary | None) -> str | None:
         return None
     score = number(dimension.score) if dimension.count is None else str(dimension.count)
     return with_share(score, dimension.share, between="\n")
+
+
+def _print_weakest(console: Console, summaries: Sequence[RunSummary]) -> None:
+    """Print the weakest proposition of each agent; of agents that have no weak one only the names."""
+    rows: list[list[Cell]] = []
+    without_weak: list[str] = []
+    for summary in summaries:
+        dimension = _weakest_dimension(summary)
+        if dimension is None or dimension.weakest is None or dimension.weakest.is_weak:
+            rows.append(_weakest_row(summary))
+        else:
+            without_weak.append(_target_name(summary.run))
+    if rows:
+        print_table(
+            console,
+            ["Agent", "Proposition", ">Score", "For example"],
+            rows,
+            title="Weakest proposition of each agent, and the message that scored lowest on it",
+            unwrapped=["Agent"],
+        )
+    if without_weak:
+        console.print(escape(f"No proposition scored below {MOSTLY_TRUE} (mostly true): {', '.join(without_weak)}"))
 
 
 def _weakest_row(summary: RunSummary) -> list[Cell]:
