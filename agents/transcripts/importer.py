@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, Field
 
@@ -13,6 +14,7 @@ from agents.kit.files.json_input import begins_like_json
 from agents.kit.files.source import Source
 from agents.kit.files.times import zone
 from agents.kit.text.tags import TAG_KEY
+from agents.kit.text.wording import counted
 from agents.models import Import, Message
 from agents.transcripts.prepare import OnUnknownSpeaker, Prepared, Preparer, Speakers, Targets
 from agents.transcripts.readers import FORMATS, detect
@@ -59,6 +61,27 @@ class ImportReport(BaseModel):
     undated: int
     warnings: list[str]
     skipped_lines: dict[str, list[int]] = Field(default={}, exclude=True)  # for the console's page
+
+
+_NOTES = {  # counts of a report that are worth a note: one, and many
+    "other_author": (
+        "message is stored under another author and keeps it; another channel would have it under this one",
+        "messages are stored under another author and keep it; another channel would have them under this one",
+    ),
+    "system_prompts": ("system prompt, which is not a message", "system prompts, which are not messages"),
+    "undated": ("message without a time", "messages without a time"),
+    "replaced_characters": (
+        "character that cannot be stored, replaced by U+FFFD",
+        "characters that cannot be stored, replaced by U+FFFD",
+    ),
+    "cut_texts": ("text cut for its length", "texts cut for their length"),
+    "replies_without_parent": ("reply whose parent is not there", "replies whose parent is not there"),
+}
+
+
+def count_notes(report: Mapping[str, Any]) -> list[str]:
+    """Return what a dumped report counts that is worth a note, such as ``2 messages without a time``; nothing for what did not happen."""
+    return [counted(report[key], one, many) for key, (one, many) in _NOTES.items() if report.get(key)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,14 @@ from rich.table import Table
 from agents.kit.commands import CodedCommand, console_for_bars, console_on, unusable, wrong
 from agents.kit.files.source import FileError
 from agents.kit.text.wording import time_text
-from agents.transcripts.importer import DAY_FIRST, MONTH_FIRST, ImportReport, ReadOptions, import_transcript
+from agents.transcripts.importer import (
+    DAY_FIRST,
+    MONTH_FIRST,
+    ImportReport,
+    ReadOptions,
+    count_notes,
+    import_transcript,
+)
 from agents.transcripts.readers import FORMATS
 from agents.transcripts.records import NotThere, OptionError
 
@@ -114,17 +121,8 @@ class Command(CodedCommand):
             console.print(f"sent: {time_text(first)} to {time_text(last, zone=True)}")
         for reason, count in report.skipped_by_reason.items():
             console.print(f"skipped: {count} × {reason}")
-        notes = {
-            "are stored under another author and keep it; another --channel imports them for this one": report.other_author,
-            "system prompts, which are not messages": report.system_prompts,
-            "messages without a time": report.undated,
-            "characters that cannot be stored, replaced by U+FFFD": report.replaced_characters,
-            "texts cut for their length": report.cut_texts,
-            "replies whose parent is not there": report.replies_without_parent,
-        }
-        for what, count in notes.items():
-            if count:
-                console.print(f"{count} {what}")
+        for note in count_notes(report.model_dump()):
+            console.print(note)
         if report.duplicates:
             console.print(
                 "Messages that were there keep their tags. For another build's conversation use another --channel."

@@ -493,13 +493,11 @@ def _sample_row(message: Prepared) -> dict[str, str]:
 
 def _in_words_of_the_page(error: object) -> str:
     """Return an error or a warning that names the page's fields instead of a command's options."""
+    text = str(error).replace("say which: --columns text=KEY,speaker=KEY", "choose below, among the columns")
     text = re.sub(
-        r"(say which: |or )?--columns (speaker|text|sent_at)=(COLUMN|KEY)",
-        "choose it below, among the columns",
-        str(error),
+        r"(say which: |or )?--columns (speaker|text|sent_at)=(COLUMN|KEY)", "choose it below, among the columns", text
     )
     text = text.replace("--columns channel=", "choose none as its column below")
-    text = text.replace("--columns text=KEY,speaker=KEY", "choose below, among the columns")
     return text.replace("name it: --format", "choose below what to read it as").replace("--", "")
 
 
