@@ -276,6 +276,15 @@ class Command(CodedCommand):
         beside = "propositions, beside those of the settings (also with a database)"
         add("--propositions", type=Path, metavar="DIR", help=beside)
 
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        """Evaluate; where a shell was shown the report, which ends with the verdict, only the exit code follows."""
+        try:
+            return super().execute(*args, **options)
+        except Verdict as verdict:
+            if self._called_from_command_line and not options["json"]:
+                sys.exit(verdict.returncode)
+            raise
+
     def handle(self, *args: Any, **options: Any) -> None:
         """Evaluate, and end with the verdict's exit code.
 
