@@ -515,10 +515,12 @@ def estimate_table(estimates: Sequence[Estimate], out: Any, simulations: Sequenc
     )
     answers = answer_words(estimates)
     and_answers = f", and {answers}" if answers else ""
-    console.print(
-        f"Tokens are estimated: prompt characters / 4{and_answers}. Prompt caching is not assumed.\n"
-        "Ideas: 12 of 40 tokens in each part of a conversation, and a call for every 60 of them to find repetitions."
-    )
+    console.print(f"Tokens are estimated: prompt characters / 4{and_answers}. Prompt caching is not assumed.")
+    if any(estimate.counts_ideas for estimate in estimates):
+        console.print(
+            "To count ideas the judge lists them: 12 ideas of 40 tokens are assumed in each part of a conversation, and a further "
+            "call for every 60 of them, which finds those that repeat others."
+        )
 
 
 def _print_simulations_estimate(console: Console, simulations: Sequence[SimulationEstimate]) -> None:
