@@ -281,7 +281,7 @@ class Command(CodedCommand):
         try:
             return super().execute(*args, **options)
         except Verdict as verdict:
-            if self._called_from_command_line and not options["json"]:
+            if self._called_from_command_line and not options["json"]:  # type: ignore[attr-defined]
                 sys.exit(verdict.returncode)
             raise
 
