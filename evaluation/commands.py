@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -37,6 +37,7 @@ from evaluation.runs.summary import (
     with_share,
     worst_judgement,
 )
+from evaluation.scorers.subjects import tag_values
 from evaluation.simulation.conversations import Simulation
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
 from evaluation.wording import heading_of, judge_label, rate
@@ -114,6 +115,18 @@ def examples_line(specs: Sequence[RunSpec]) -> str:
     """Return what the trial of the examples showed that the judge will be shown; empty where it is shown none."""
     sentence = trial_sentence(specs[0])  # the judge and the procedure are those of all
     return f"Labelled examples: {sentence}" if sentence else ""
+
+
+def unknown_tag_line(where: Mapping[str, str]) -> str:
+    """Return the sentence that no message has one of these tags, with the values there are of it; empty where each is on some message."""
+    for key, value in where.items():
+        values = tag_values(key)
+        if value not in values:
+            known = ", ".join(values[:20]) + (", …" if len(values) > 20 else "")
+            return f"No message is tagged {key}={value}; " + (
+                f"{key} is one of: {known}." if known else f"none has a tag {key}."
+            )
+    return ""
 
 
 def channel_named(slug: str) -> Channel:

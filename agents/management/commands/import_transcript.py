@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -135,17 +136,21 @@ def _read_options(options: dict[str, Any]) -> ReadOptions:
     --map, --tag and --columns may be given several times; --tag and --columns also hold lists: ``a=1,b=2``.
     """
     tags = [text for part in options["tag"] for text in part.split(",")]
-    columns = [text for part in options["columns"] for text in part.split(",") if text]
     return ReadOptions(
         format=options["format"],
         channel=options["channel"],
         # Split at the last =, for a speaker's name may hold one.
         speaker_map=dict(pair(text, "--map", last=True) for text in options["map"]),
         tags=dict(pair(text, "--tag") for text in tags),
-        columns=dict(pair(text, "--columns") for text in columns),
+        columns=read_columns(options["columns"]),
         time_zone=options["timezone"],
         dates=options["dates"],
     )
+
+
+def read_columns(parts: Iterable[str]) -> dict[str, str]:
+    """Read what was given with ``--columns``: lists such as ``text=body,speaker=who``."""
+    return dict(pair(text, "--columns") for part in parts for text in part.split(",") if text)
 
 
 def pair(text: str, option: str, *, last: bool = False) -> tuple[str, str]:
