@@ -137,7 +137,7 @@ def channel_named(slug: str) -> Channel:
     """
     channel = Channel.objects.filter(slug=slug).first()
     if channel is None:
-        known = ", ".join(Channel.objects.order_by("slug").values_list("slug", flat=True)[:20])
+        known = ", ".join(Channel.objects.order_by("synthetic", "slug").values_list("slug", flat=True)[:20])
         raise unusable(f"no channel {slug!r}; channels: {known or 'none yet'}")
     return channel
 
