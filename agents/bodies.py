@@ -37,8 +37,8 @@ def the_channel(slug: str) -> Channel:
 
 
 def no_channel(slug: str) -> str:
-    """Return a sentence for a slug that is no channel's, with the first 20 that are."""
-    known = list(Channel.objects.order_by("slug").values_list("slug", flat=True)[:21])
+    """Return a sentence for a slug that is no channel's, with the first 20 that are, synthetic ones last."""
+    known = list(Channel.objects.order_by("synthetic", "slug").values_list("slug", flat=True)[:21])
     rest = " …" if len(known) > 20 else ""
     return f"there is no channel {slug[:80]!r}; channels: {', '.join(known[:20]) or 'none yet'}{rest}"
 

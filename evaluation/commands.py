@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -27,6 +27,7 @@ from evaluation.propositions.files import PropositionError
 from evaluation.runs.planning import ENOUGH_MESSAGES, RunSpec, with_usable_files
 from evaluation.runs.request import AgentsRequest, trial_sentence
 from evaluation.runs.summary import (
+    MOSTLY_TRUE,
     DimensionSummary,
     RunSummary,
     Spending,
@@ -36,6 +37,7 @@ from evaluation.runs.summary import (
     with_share,
     worst_judgement,
 )
+from evaluation.scorers.subjects import tag_values
 from evaluation.simulation.conversations import Simulation
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
 from evaluation.wording import heading_of, judge_label, rate
@@ -115,6 +117,18 @@ def examples_line(specs: Sequence[RunSpec]) -> str:
     return f"Labelled examples: {sentence}" if sentence else ""
 
 
+def unknown_tag_line(where: Mapping[str, str]) -> str:
+    """Return the sentence that no message has one of these tags, with the values there are of it; empty where each is on some message."""
+    for key, value in where.items():
+        values = tag_values(key)
+        if value not in values:
+            known = ", ".join(values[:20]) + (", …" if len(values) > 20 else "")
+            return f"No message is tagged {key}={value}; " + (
+                f"{key} is one of: {known}." if known else f"none has a tag {key}."
+            )
+    return ""
+
+
 def channel_named(slug: str) -> Channel:
     """Return the channel of that slug.
 
@@ -123,7 +137,7 @@ def channel_named(slug: str) -> Channel:
     """
     channel = Channel.objects.filter(slug=slug).first()
     if channel is None:
-        known = ", ".join(Channel.objects.order_by("slug").values_list("slug", flat=True)[:20])
+        known = ", ".join(Channel.objects.order_by("synthetic", "slug").values_list("slug", flat=True)[:20])
         raise unusable(f"no channel {slug!r}; channels: {known or 'none yet'}")
     return channel
 
@@ -230,7 +244,8 @@ def measuring(
 
 # -- scores
 def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, notes: Iterable[str] = ()) -> None:
-    """Print the end of a capture: a table with each agent's scores, what was not scored and cost; then each agent's weakest proposition.
+    """Print the end of a capture: a table with each agent's scores, what was not scored and cost; then each agent's weakest proposition,
+    where one is weak.
 
     Between them why scores are missing, and how it was judged if not in the usual way; at the end the notes, and what a heuristic judge is.
 
@@ -245,13 +260,7 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, notes: I
     procedure = _unusual_procedure([summary.run for summary in summaries])
     if procedure:
         console.print(f"Judged by {procedure}: compare only with what was judged the same way.\n")
-    print_table(
-        console,
-        ["Agent", "Proposition", ">Score", "For example"],
-        map(_weakest_row, summaries),
-        title="Weakest proposition of each agent, and the message that scored lowest on it",
-        unwrapped=["Agent"],
-    )
+    _print_weakest(console, summaries)
     for sentence in notes:
         console.print(escape(sentence))
     if is_heuristic(judge):
@@ -325,6 +334,28 @@ def _score(dimension: DimensionSummary | None) -> str | None:
         return None
     score = number(dimension.score) if dimension.count is None else str(dimension.count)
     return with_share(score, dimension.share, between="\n")
+
+
+def _print_weakest(console: Console, summaries: Sequence[RunSummary]) -> None:
+    """Print the weakest proposition of each agent; of agents that have no weak one only the names."""
+    rows: list[list[Cell]] = []
+    without_weak: list[str] = []
+    for summary in summaries:
+        dimension = _weakest_dimension(summary)
+        if dimension is None or dimension.weakest is None or dimension.weakest.is_weak:
+            rows.append(_weakest_row(summary))
+        else:
+            without_weak.append(_target_name(summary.run))
+    if rows:
+        print_table(
+            console,
+            ["Agent", "Proposition", ">Score", "For example"],
+            rows,
+            title="Weakest proposition of each agent, and the message that scored lowest on it",
+            unwrapped=["Agent"],
+        )
+    if without_weak:
+        console.print(escape(f"No proposition scored below {MOSTLY_TRUE} (mostly true): {', '.join(without_weak)}"))
 
 
 def _weakest_row(summary: RunSummary) -> list[Cell]:
@@ -497,10 +528,12 @@ def estimate_table(estimates: Sequence[Estimate], out: Any, simulations: Sequenc
     )
     answers = answer_words(estimates)
     and_answers = f", and {answers}" if answers else ""
-    console.print(
-        f"Tokens are estimated: prompt characters / 4{and_answers}. Prompt caching is not assumed.\n"
-        "Ideas: 12 of 40 tokens in each part of a conversation, and a call for every 60 of them to find repetitions."
-    )
+    console.print(f"Tokens are estimated: prompt characters / 4{and_answers}. Prompt caching is not assumed.")
+    if any(estimate.counts_ideas for estimate in estimates):
+        console.print(
+            "To count ideas the judge lists them: 12 ideas of 40 tokens are assumed in each part of a conversation, and a further "
+            "call for every 60 of them, which finds those that repeat others."
+        )
 
 
 def _print_simulations_estimate(console: Console, simulations: Sequence[SimulationEstimate]) -> None:

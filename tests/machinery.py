@@ -82,6 +82,7 @@ class Postgres:
     def start(self) -> None:
         options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.folder} -c fsync=off"
         self._run("pg_ctl", "-D", "data", "-w", "-l", "log", "-o", options, "start")
+        zygote.kill_with_us(int((self.folder / "data" / "postmaster.pid").read_text().split()[0]))
 
     def stop(self) -> None:
         self._run("pg_ctl", "-D", "data", "-m", "fast", "-w", "stop")
@@ -114,7 +115,7 @@ class Redis:
     def start(self) -> None:
         options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder)]
         command = ["redis-server", *options]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        self.process = zygote.Popen(command, stdout=subprocess.DEVNULL)
         wait_until(self._answers, timeout=10, what="Redis answers")
 
     def stop(self) -> None:

@@ -43,6 +43,7 @@ FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=inde
 TITLE = re.compile(r'title="([^"]*)"')
 ENDS_WITH = re.compile(r"(?P<command>^.*?\S)\s+#[^\n]*\bexits (?P<code>[1-9])\b.*$", re.MULTILINE)
 SERVER = "localhost:8000"
+RECEIVER = "14318"  # the port of a server that a page starts; a free one takes its place
 LONGEST = 600  # seconds of a page, on a machine that does much else
 WIDTH = 100  # columns of the terminal in which a page is shown
 END_OF_BLOCK = "-- end of block --"
@@ -171,7 +172,7 @@ def server(shell: tuple[Path, dict[str, str]], request: pytest.FixtureRequest) -
     log = shell[0].parent / "server.log"
     with (
         log.open("w") as output,
-        subprocess.Popen(command, env=shell[1], cwd=ROOT, stdout=output, stderr=output) as running,
+        zygote.Popen(command, env=shell[1], cwd=ROOT, stdout=output, stderr=output, start_new_session=True) as running,
     ):
         try:
             wait_until(
@@ -186,13 +187,15 @@ def server(shell: tuple[Path, dict[str, str]], request: pytest.FixtureRequest) -
 
 def run_page(page: str, folder: Path, given: dict[str, str], server: str) -> list[str]:
     """Run the commands of a page; return what each ``sh`` block that ran printed."""
+    port = str(free_port())
     script = ["set -eo pipefail", "trap 'echo \"ended with $?: $BASH_COMMAND\" >&2' ERR"]
     for block in blocks(page):
         if block.title and block.language != "sh":
             (folder / block.title).parent.mkdir(parents=True, exist_ok=True)
-            (folder / block.title).write_text(block.text, encoding="utf-8")
+            (folder / block.title).write_text(block.text.replace(RECEIVER, port), encoding="utf-8")
         if block.language == "sh" and not is_outside(block):
-            script.append(ENDS_WITH.sub(r"\g<command> || [ $? = \g<code> ]", block.text).replace(SERVER, server))
+            commands = ENDS_WITH.sub(r"\g<command> || [ $? = \g<code> ]", block.text)
+            script.append(commands.replace(SERVER, server).replace(RECEIVER, port))
             script.append(f"echo '{END_OF_BLOCK}'")
     done = subprocess.run(
         ["bash", "-c", "\n".join(script)],

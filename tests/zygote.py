@@ -38,6 +38,40 @@ OF_TESTS = (
 )
 PR_SET_CHILD_SUBREAPER = 36  # prctl(2): orphans become children of this process
 _started: list[socket.socket] = []
+_guards: list[subprocess.Popen[bytes]] = []
+# Reads process ids. When the input ends it kills those that still run, with their group where they lead one; the time at which a process
+# started tells it from a later one with the same id.
+GUARD = """
+import os, signal, sys
+def started(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
+processes = {}
+for line in sys.stdin:
+    processes[int(line)] = started(int(line))
+for pid, at in processes.items():
+    try:
+        if at and started(pid) == at:
+            (os.killpg if os.getpgid(pid) == pid else os.kill)(pid, signal.SIGKILL)
+    except OSError:
+        pass
+"""
+
+
+def kill_with_us(pid: int) -> None:
+    """Have a process killed when this one ends in whatever way, with its group if it leads one; only on Linux."""
+    if not _guards:
+        # In a session of its own, so that Ctrl-C does not reach it.
+        guard = subprocess.Popen(
+            [sys.executable, "-ISc", GUARD], stdin=subprocess.PIPE, bufsize=0, start_new_session=True
+        )
+        _guards.append(guard)
+        atexit.register(guard.wait, 10)
+        atexit.register(guard.stdin.close)  # type: ignore[union-attr]
+    os.write(_guards[0].stdin.fileno(), f"{pid}\n".encode())  # type: ignore[union-attr]
 
 
 def _server() -> socket.socket:
@@ -81,13 +115,17 @@ def _receive(end: socket.socket) -> tuple[Any, list[int]]:
 
 
 class Popen(subprocess.Popen[Any]):
-    """`subprocess.Popen`; what it does not know how to fork starts as usual: other programs, and modules (``-m``)."""
+    """`subprocess.Popen`, whose process does not outlive this one.
+
+    What it does not know how to fork starts as usual: other programs, and modules (``-m``).
+    """
 
     def _execute_child(self, args: Any, *others: Any) -> None:
         names = inspect.signature(subprocess.Popen._execute_child).parameters  # type: ignore[attr-defined]
         given = dict(zip(list(names)[2:], others, strict=True))
         if sys.platform != "linux" or args[0] != sys.executable or args[1] == "-m" or given["pass_fds"]:
             super()._execute_child(args, *others)  # type: ignore[misc]
+            kill_with_us(self.pid)
             return
         order = {
             "argv": [os.fspath(word) for word in args[1:]],
@@ -102,6 +140,7 @@ class Popen(subprocess.Popen[Any]):
         _send(server, order, files)
         self.pid = _receive(server)[0]
         prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        kill_with_us(self.pid)
         self._child_created = True
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
 

@@ -131,7 +131,7 @@ class ImportForm(forms.Form):
         chosen = self.cleaned_data
         columns = self._chosen_columns()
         self.options = ReadOptions(
-            format="csv" if columns and chosen["format"] == AUTO else chosen["format"],  # only tables have columns
+            format=chosen["format"],
             channel=chosen["channel"].strip(),
             speaker_map=self._chosen_speakers(),
             tags=chosen["tags"],

@@ -30,7 +30,7 @@ from agents.kit.work.worker import alive
 from agents.models import Agent, Channel, Import
 from agents.personas.persona import Outcome, UpsertResult
 from agents.personas.reader import SUFFIXES
-from agents.transcripts.importer import ReadOptions
+from agents.transcripts.importer import ReadOptions, count_notes
 from agents.transcripts.imports import personas
 from agents.transcripts.imports.jobs import (
     MOST_UNFINISHED,
@@ -61,14 +61,6 @@ _OUTCOMES = {
     Outcome.UPDATED: "changed",
     Outcome.UNCHANGED: "as in the file already",
     Outcome.KEPT_EDITED: "stays as it is: edited here, or not from an import",
-}
-_NOTES = {
-    "undated": "messages without a time",
-    "system_prompts": "system prompts, which are not messages",
-    "other_author": "are stored under another author and keep it; with another name of the channel they are imported for this one",
-    "replaced_characters": "characters that cannot be stored, replaced by U+FFFD",
-    "cut_texts": "texts cut for their length",
-    "replies_without_parent": "replies whose parent is not there",
 }
 
 
@@ -492,10 +484,7 @@ def _notes(report: Mapping[str, Any]) -> list[str]:
         notes.append(f"sent from {_moment_text(report['first_sent_at'])} to {_moment_text(report['last_sent_at'])}")
     for reason, count in report["skipped_by_reason"].items():
         notes.append(f"{count:,} skipped: {reason}{_at_lines(report.get('skipped_lines', {}).get(reason, ()), count)}")
-    for key, words in _NOTES.items():
-        if report.get(key):
-            notes.append(f"{report[key]:,} {words}")
-    return notes
+    return notes + count_notes(report)
 
 
 def _at_lines(lines: Sequence[int], count: int) -> str:

@@ -55,7 +55,7 @@ class NewTranscript(Body):
     )
     tags: Tags = Field({}, description="put on every message, over those of the file")
     columns: dict[Verbatim, Verbatim] = Field(
-        {}, max_length=MOST_TAGS, description="for CSV: our field to the file's column"
+        {}, max_length=MOST_TAGS, description="for CSV and JSON Lines: our field to the file's column or key"
     )
     time_zone: str = Field("", min_length=1, max_length=64, description="for times without an offset; default UTC")
     dates: Annotated[str, OneOf("", DAY_FIRST, MONTH_FIRST)] = Field(

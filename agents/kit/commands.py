@@ -9,7 +9,7 @@ from argparse import ArgumentParser, _SubParsersAction
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
 from django.core import management
 from django.core.management.base import CommandError, CommandParser, OutputWrapper, SystemCheckError
@@ -213,6 +213,8 @@ def print_table(
 ) -> None:
     """Print a table for people. Texts are data: no markup in them takes effect.
 
+    Where the console is so narrow that many words would be broken, a row is printed below the other, a cell a line.
+
     Args:
         console: As `console_on` makes it.
         heads: Headings; one that begins with ``>`` is of numbers, which stand at the right and are not wrapped.
@@ -233,18 +235,80 @@ def print_table(
         title_justify="left",
         padding=(0, 1, 0, 0) if tight else (0, 1),
     )
-    for head in heads:
-        name = head.removeprefix(">")
-        is_of_numbers = head.startswith(">")
-        stays_on_one_line = (is_of_numbers and not wrapped) or name in unwrapped
-        justify: Literal["left", "right"] = "right" if is_of_numbers else "left"
-        table.add_column(escape(name), justify=justify, no_wrap=stays_on_one_line, overflow="fold")
+    names = [head.removeprefix(">") for head in heads]
+    rows = list(rows)
+    columns: list[_Column] = []
+    for number, head in enumerate(heads):
+        cells = [cell_text(_value_and_emphasis(row[number])[0]) for row in (*rows, total) if row]
+        wraps = names[number] not in unwrapped and (wrapped or not head.startswith(">"))
+        columns.append(_measured(names[number], cells, wraps=wraps))
+    space_between = (2 if tight else 3) * len(names) + 1
+    widths = _fitting_widths(columns, console.width - space_between)
+    if widths is None:
+        _print_row_by_row(console, names, [*rows, total], title)
+        return
+    for head, name, width in zip(heads, names, widths, strict=True):
+        justify: Literal["left", "right"] = "right" if head.startswith(">") else "left"
+        table.add_column(escape(name), justify=justify, overflow="fold", width=width)
     for row in rows:
         table.add_row(*(_styled(cell) for cell in row))
     if total:
         table.add_section()
         table.add_row(*(_styled(cell) for cell in total))
     console.print(table)
+
+
+class _Column(NamedTuple):
+    """How wide a column of a table is without wrapping, its longest word, and the longest cell that does not wrap."""
+
+    widest: int
+    word: int
+    unwrapped: int
+
+
+def _measured(name: str, cells: Iterable[str], *, wraps: bool) -> _Column:
+    """Measure a column; its heading always wraps, its cells if `wraps`."""
+    from rich.cells import cell_len
+
+    lines = [line for cell in cells for line in cell.splitlines()]
+    words = [word for line in (name, *lines) for word in line.split()]
+    return _Column(
+        widest=max(map(cell_len, (name, *lines))),
+        word=max(map(cell_len, words), default=1),
+        unwrapped=0 if wraps else max(map(cell_len, lines), default=0),
+    )
+
+
+def _fitting_widths(columns: Sequence[_Column], available: int) -> list[int] | None:
+    """Return how wide columns are so that together they fit, the widest being narrowed first; None where they cannot fit.
+
+    As few words as possible are broken: those of more than 16 characters, else of more than 15, and so on, but none of up to 6.
+    """
+    for longest_word in range(16, 5, -1):
+        widths = [min(column.widest, max(1, available)) for column in columns]
+        least = [max(column.unwrapped, min(column.word, longest_word)) for column in columns]
+        while sum(widths) > available:
+            too_wide = [number for number, width in enumerate(widths) if width > least[number]]
+            if not too_wide:
+                break
+            widths[max(too_wide, key=lambda number: widths[number])] -= 1
+        else:
+            return widths
+    return None
+
+
+def _print_row_by_row(console: Console, names: Sequence[str], rows: Iterable[Sequence[Cell]], title: str) -> None:
+    """Print rows for which the console is too narrow: a line for each cell that is not empty, those after the first indented."""
+    from rich.markup import escape
+
+    if title:
+        console.print(f"[italic]{escape(title)}[/]\n")
+    for row in rows:
+        for number, cell in enumerate(row):
+            if _value_and_emphasis(cell)[0] not in (None, ""):
+                indent = "  " if number else ""
+                console.print(f"{indent}{escape(names[number])}: {' '.join(_styled(cell).split())}")
+    console.print()
 
 
 def _styled(cell: Cell) -> str:

@@ -17,7 +17,7 @@ from agents.models import Agent, Channel, Message
 from agents.seed import Demo
 from agents.seed.loader import conversations
 
-DEMONSTRATION = r"^demo-[0-9]+(-picnic)?$"  # slugs of the channels of `manage.py demo`
+DEMONSTRATION = r"^demo-([0-9]+(-picnic)?|gate)$"  # slugs of the channels of `manage.py demo`
 
 
 @dataclass(slots=True)

@@ -6,15 +6,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, Field
 
+from agents.kit.files.json_input import begins_like_json
 from agents.kit.files.source import Source
 from agents.kit.files.times import zone
 from agents.kit.text.tags import TAG_KEY
+from agents.kit.text.wording import counted
 from agents.models import Import, Message
 from agents.transcripts.prepare import OnUnknownSpeaker, Prepared, Preparer, Speakers, Targets
-from agents.transcripts.readers import FORMATS, begins_like_json, detect
+from agents.transcripts.readers import FORMATS, detect
+from agents.transcripts.readers.csv_table import check_fields
 from agents.transcripts.records import NotThere, OptionError, bad_tag_key
 from agents.transcripts.store import Key, Rights, check_rights, count_batch, link_orphans, write_batch
 
@@ -59,6 +63,27 @@ class ImportReport(BaseModel):
     skipped_lines: dict[str, list[int]] = Field(default={}, exclude=True)  # for the console's page
 
 
+_NOTES = {  # counts of a report that are worth a note: one, and many
+    "other_author": (
+        "message is stored under another author and keeps it; another channel would have it under this one",
+        "messages are stored under another author and keep it; another channel would have them under this one",
+    ),
+    "system_prompts": ("system prompt, which is not a message", "system prompts, which are not messages"),
+    "undated": ("message without a time", "messages without a time"),
+    "replaced_characters": (
+        "character that cannot be stored, replaced by U+FFFD",
+        "characters that cannot be stored, replaced by U+FFFD",
+    ),
+    "cut_texts": ("text cut for its length", "texts cut for their length"),
+    "replies_without_parent": ("reply whose parent is not there", "replies whose parent is not there"),
+}
+
+
+def count_notes(report: Mapping[str, Any]) -> list[str]:
+    """Return what a dumped report counts that is worth a note, such as ``2 messages without a time``; nothing for what did not happen."""
+    return [counted(report[key], one, many) for key, (one, many) in _NOTES.items() if report.get(key)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
     """How a transcript is read.
@@ -68,7 +93,7 @@ class ReadOptions:
         channel: Its name; several conversations become ``name``, ``name-2`` …; empty = as the file says.
         speaker_map: Speaker or role -> agent slug; an empty slug: never an agent.
         tags: Put on every message, over those of the file.
-        columns: For CSV: our field, or ``tags.NAME``, to the file's column.
+        columns: For CSV: our field, or ``tags.NAME``, to the file's column; for JSON Lines to the key of an object.
         time_zone: For times without an offset; empty = the TIME_ZONE setting.
         dates: For logs with dates such as 01/02/2026: ``day-first`` or ``month-first``; empty = as the file suggests.
     """
@@ -103,8 +128,8 @@ class Transcript:
 
         Raises:
             FileError: There is no such file, or its format is not recognised.
-            OptionError: Unknown format, time zone or order of dates, a tag key that is not allowed, columns of a file that is no CSV,
-                or an order of dates for one that is no chat log.
+            OptionError: Unknown format, time zone or order of dates, a tag key that is not allowed, columns of a file that is neither
+                CSV nor JSON Lines, or an unknown field of them, or an order of dates for one that is no chat log.
         """
         if options.format != AUTO and options.format not in FORMATS:
             raise OptionError(f"unknown format {options.format!r}; allowed: {AUTO}, {', '.join(FORMATS)}")
@@ -116,8 +141,9 @@ class Transcript:
         for key in options.tags:
             if not TAG_KEY.fullmatch(key):
                 raise OptionError(f"--tag: {bad_tag_key(key)}")
-        if options.columns and self.format != "csv":
-            raise OptionError(f"--columns is for CSV; this file is to be read as {self.format}")
+        if options.columns and self.format not in ("csv", "jsonl"):
+            raise OptionError(f"--columns is for CSV and JSON Lines; this file is to be read as {self.format}")
+        check_fields(options.columns)
         if options.dates and self.format != "chat":
             raise OptionError(f"--dates is for chat logs; this file is to be read as {self.format}")
         try:
@@ -126,11 +152,18 @@ class Transcript:
             raise OptionError(str(error)) from None
 
     def _format(self) -> str:
-        """Return the format that was asked for, else CSV where columns are named and the file is no JSON, else the detected one."""
+        """Return the format that was asked for, else what the named columns say, else the detected one.
+
+        With columns a file that is no JSON is CSV. JSON is JSON Lines where they say which key holds the text or who speaks.
+        """
+        columns = self.options.columns
         if self.options.format != AUTO:
             return self.options.format
-        is_table = self.options.columns and not begins_like_json(self.source.head().lstrip())
-        return "csv" if is_table else detect(self.source)
+        if columns and not begins_like_json(self.source.head().lstrip()):
+            return "csv"
+        if "text" in columns or "speaker" in columns:
+            return "jsonl"
+        return detect(self.source)
 
     def prepare(self, on_unknown: OnUnknownSpeaker | None = None) -> PreparedTranscript:
         """Begin to read the messages. Without `on_unknown` an unknown agent is an error."""

@@ -242,7 +242,7 @@ def _dimension(run: EvaluationRun, summary: DimensionSummary) -> dict[str, Any]:
 
 
 def _propositions(run: EvaluationRun, summary: DimensionSummary, weakest: PropositionSummary | None) -> SafeString:
-    """Show the propositions of a dimension with their means; the weakest is marked."""
+    """Show the propositions of a dimension with their means; the weakest is marked if it is weak."""
     asked = EvaluationScore.objects.filter(evaluation_run=run, dimension=summary.dimension)
     # The claim of one of its judgements: names that are filled in may differ between them.
     claims = dict(asked.order_by().values_list("proposition_id").annotate(words=Max("claim")))
@@ -252,7 +252,7 @@ def _propositions(run: EvaluationRun, summary: DimensionSummary, weakest: Propos
         inverted = is_weakest = SafeString("")
         if proposition.inverted:
             inverted = display.badge("inverted", "plain", "an anti-pattern: its score is 9 − the judge's")
-        if proposition is weakest:
+        if proposition is weakest and proposition.is_weak:
             is_weakest = display.badge("weakest", "bad")
         link = display.link(url, proposition.id, "its scores in this evaluation")
         name = format_html("{} {} {}", link, inverted, is_weakest)

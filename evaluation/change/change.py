@@ -65,6 +65,10 @@ def rounded_to(digits: int) -> Any:
     return PlainSerializer(lambda number: None if number is None else round(number, digits))
 
 
+# A p value is dumped with three digits that count, so that a tiny one is not 0.
+Probability = Annotated[float, PlainSerializer(lambda p: float(f"{p:.3g}"))]
+
+
 def _hits_json(hits: Share | None) -> dict[str, int] | None:
     if hits is None:
         return None
@@ -113,7 +117,7 @@ class ChangeResult(BaseModel):
     verdict: Verdict
     reason: str = ""
     p_value: float | None = Field(None, exclude=True)
-    p_adjusted: Annotated[float | None, rounded_to(6)] = Field(None, serialization_alias="p")
+    p_adjusted: Probability | None = Field(None, serialization_alias="p")
     n: int = 0
     baseline_n: int = 0
     effective: float = Field(1.0, exclude=True)

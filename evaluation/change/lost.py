@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from evaluation.change.change import rounded_to
+from evaluation.change.change import Probability
 from evaluation.propositions.schema import DimensionId
 from evaluation.runs.summary import Share
 from evaluation.statistics.bootstrap import HIGHEST, Observation
@@ -33,7 +32,7 @@ class Lost(BaseModel):
 
     dimension: DimensionId
     proposition: str
-    p: Annotated[float, rounded_to(6)]
+    p: Probability
     baseline_scored: int
     baseline_of: int
     scored: int

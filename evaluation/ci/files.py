@@ -90,7 +90,12 @@ def with_propositions(folder: Path | None) -> Iterator[None]:
 
 
 def load_files(
-    *, personas: Path, transcripts: Sequence[Path], speakers: Mapping[str, str] | None = None, format: str = AUTO
+    *,
+    personas: Path,
+    transcripts: Sequence[Path],
+    speakers: Mapping[str, str] | None = None,
+    format: str = AUTO,
+    columns: Mapping[str, str] | None = None,
 ) -> list[Agent]:
     """Import personas, then what they said, and return the agents.
 
@@ -98,6 +103,7 @@ def load_files(
         personas: A file or a folder, as `import_agents` reads it.
         transcripts: Conversations, as `import_transcript` reads them; none where speech is simulated.
         speakers: Speaker or role -> agent slug, where the names differ.
+        columns: Our field to the column of a CSV file or the key of JSON Lines.
 
     Raises:
         UnusableFiles: A file cannot be read, or no agent says anything in the transcripts.
@@ -106,7 +112,7 @@ def load_files(
         agents = [result.agent for result in import_agents(path=personas)]
     except (PersonaError, OSError) as error:
         raise UnusableFiles(f"--personas {personas}: {error}") from None
-    options = ReadOptions(format=format, speaker_map=dict(speakers or {}))
+    options = ReadOptions(format=format, speaker_map=dict(speakers or {}), columns=dict(columns or {}))
     agent_of_speaker: dict[str, str | None] = {}  # None: the speaker is none of the agents
     stems: set[str] = set()
     for path in transcripts:

@@ -62,6 +62,8 @@ def print_report(report: Report, out: Any) -> None:
         console.print(escape(note))
     if report.spent_line:
         console.print(report.spent_line)
+    if report.unusable:
+        console.print(escape(report.unusable))
     style = SIGN_STYLES.get(report.sign, "bold yellow")
     headline = report.findings.headline
     console.print(f"[{style}]{report.sign} {report.outcome}[/]: {headline} (exit code {report.exit_code})")

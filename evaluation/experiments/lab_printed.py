@@ -15,6 +15,7 @@ from evaluation.experiments.repairs import (
     lasting_text,
     onset_text,
 )
+from evaluation.experiments.report import p_text
 
 EFFECT_HEADS = ["Repair", "Measure", ">Score", ">Control", ">Δ", "95 % interval", ">p", "Holds for", "Verdict"]
 COST_HEADS = ["Arm", ">Forks", ">Turns", ">All turns", ">Per turn", ">Per turn, against control", ">Control questions"]
@@ -92,7 +93,7 @@ def _effect_row(arm: LabArm, effect: RepairEffect) -> list[Cell]:
         _score(effect.control_mean),
         signed(effect.delta, 2),
         interval,
-        "–" if effect.p is None else f"{effect.p:.3f}",
+        p_text(effect.p),
         None if effect.lasting is None else lasting_text(effect.lasting),
         (verdict, _EMPHASIS.get(effect.verdict, "")),
     ]

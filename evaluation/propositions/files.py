@@ -131,7 +131,9 @@ def _read_text(source: Path | str) -> str:
         if size > MOST_BYTES:
             raise YamlProblems([FileProblem(path, None, "", f"has {size:,} bytes; allowed: {MOST_BYTES:,}")])
         return source.read_text(encoding="utf-8") if isinstance(source, Path) else source
-    except (OSError, UnicodeError) as error:
+    except OSError as error:
+        raise YamlProblems([FileProblem(path, None, "", f"cannot be read: {error.strerror or error}")]) from None
+    except UnicodeError as error:
         raise YamlProblems([FileProblem(path, None, "", f"cannot be read: {error}")]) from None
 
 
@@ -189,7 +191,7 @@ def read_folders(
             except YamlProblems as error:
                 problems += error.problems
             except OSError as error:
-                problems.append(FileProblem(path, None, "", f"cannot be read: {error}"))
+                problems.append(FileProblem(path, None, "", f"cannot be read: {error.strerror or error}"))
     return loaded, problems
 
 

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from django.db import transaction
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from agents.kit.llm import Label, LLMRequest, estimate_tokens, ledger
 from agents.kit.llm.providers import is_remote
@@ -50,7 +50,7 @@ class Estimate(Spending):
     """Before a run; of an agent, or of a channel (the other name is empty).
 
     Tokens are characters / 4 for the prompt, and `output_tokens_per_claim` for each answered proposition; prompt caching is not assumed.
-    The cost is None when unpriced.
+    The cost is None when unpriced. `counts_ideas`: whether calls to list ideas are among them.
     """
 
     agent: str
@@ -59,6 +59,7 @@ class Estimate(Spending):
     judgements: int
     without_a_call: int
     output_tokens_per_claim: AnswerLength
+    counts_ideas: bool = Field(False, exclude=True)
 
 
 class Call(NamedTuple):
@@ -133,6 +134,7 @@ def _estimate(plan: Plan, length: AnswerLength, window_ends: dict[tuple[object, 
         output_tokens=sum(call.output_tokens for call in calls),
         cost_usd=sum_if_all_priced(costs),
         output_tokens_per_claim=length,
+        counts_ideas=any(dimension in COUNTED for dimension in spec.own_dimensions),
     )
 
 

@@ -119,7 +119,7 @@ class EvaluationRequest(Body):
         Shown(option="--simulate", label="Situations of your own"),
     ] = Field(
         (),
-        description="simulate these situations with the agent first and measure what it says in them: YAML as docs/how-to/fail-a-build.md "
+        description="simulate these situations with the agent first and measure what it says in them: YAML as docs/how-to/measure-a-log.md "
         "describes it",
     )
     actor_model: Annotated[str, AfterValidator(_check_actor), Shown(label="Model that acts", metavar="MODEL")] = Field(

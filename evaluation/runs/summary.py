@@ -238,6 +238,9 @@ class Numbers(BaseModel):
     share: Share = NOTHING
 
 
+MOSTLY_TRUE = 7  # of 9, as in the judge's prompt (evaluation/templates/prompts/judge/rubric.md)
+
+
 def counted_score(score: float, of_ten: int | None) -> float:
     """Return what the mean score of a proposition counts in its dimension: of a rule with `of_ten` 9 where it holds as often as that.
 
@@ -264,6 +267,11 @@ class PropositionSummary(Numbers):
     def share_of_wanted(self) -> float | None:
         """Return the score as it counts in its dimension, see `counted_score`: by it propositions are ranked."""
         return None if self.score is None else counted_score(self.score, self.of_ten)
+
+    @property
+    def is_weak(self) -> bool:
+        """Return whether it scored below what the judge's rubric calls mostly true."""
+        return self.share_of_wanted is not None and self.share_of_wanted < MOSTLY_TRUE
 
 
 class ChannelScore(BaseModel):

@@ -40,6 +40,12 @@ def with_tags(messages: QuerySet[Message], where: Mapping[str, str]) -> QuerySet
     return messages
 
 
+def tag_values(key: str) -> list[str]:
+    """Return the values that a tag has on any message, sorted. Reads every message."""
+    values = Message.objects.annotate(tag_value=Cast(KeyTextTransform(key, "tags"), TextField())).order_by()
+    return sorted(values.exclude(tag_value=None).values_list("tag_value", flat=True).distinct())
+
+
 def in_window(messages: QuerySet[Message], window: MessageWindow) -> QuerySet[Message]:
     """Return the messages inside the window's stretch of time."""
     if window.start is not None:

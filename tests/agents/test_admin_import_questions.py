@@ -153,8 +153,18 @@ def test_another_bot_and_no_agent_at_all_can_be_answered(console: Client) -> Non
     assert {row["slug"] for row in job.contents["speakers"]} == {""}
 
 
-def test_unknown_columns_are_asked_for(console: Client) -> None:
-    job = upload(console, file("Kunde;Was;Nr\nPat;Is anybody there?;1\nAda;No.;2\nPat;Really;3\n", "wer.csv"))
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        ("Kunde;Was;Nr\nPat;Is anybody there?;1\nAda;No.;2\nPat;Really;3\n", "wer.csv"),
+        (
+            '{"Kunde": "Pat", "Was": "Is anybody there?"}\n{"Kunde": "Ada", "Was": "No."}\n{"Kunde": "Pat", "Was": "Oh"}',
+            "wer.jsonl",
+        ),
+    ],
+)
+def test_unknown_columns_and_keys_are_asked_for(console: Client, content: str, name: str) -> None:
+    job = upload(console, file(content, name))
     assert (asked(job), guess(job, "column.text")) == ("column.text", ["Was"])
     answer(console, job, "column.text", "Was")
     assert (asked(job), guess(job, "column.speaker")) == ("column.speaker", ["Kunde"])

@@ -67,7 +67,7 @@ def test_without_a_gate_it_is_simply_said(llm_server: LLMServer) -> None:
     ("arguments", "words"),
     [
         (("nobody", "office", "x"), "there is no agent 'nobody'; agents: ada"),
-        (("ada", "nowhere", "x"), "there is no channel 'nowhere'; known: office"),
+        (("ada", "nowhere", "x"), "there is no channel 'nowhere'; channels: office"),
         (("ada", "office", "x", "--session", "y"), "'y' is not a session id"),
     ],
 )

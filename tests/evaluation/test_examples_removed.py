@@ -15,6 +15,7 @@ from agents.kit.models import LLMCall
 from agents.models import Agent, Channel, Message, Run
 from agents.seed import loader
 from agents.swarm.models import Swarm, SwarmTurn
+from correction.demo import GATE_CHANNEL
 from correction.demo import demonstration as scenes
 from correction.models import AgentEvaluationConfig, CorrectionLog
 from evaluation.change.models import Baseline
@@ -137,6 +138,19 @@ def test_what_a_teams_own_work_is_bound_up_with_stays_named() -> None:
     assert counted == {"harbour": 9, "general": 1, "demo-1": 1}
     for stays in ("general stays", "demo-1 stays", "dwight stays"):
         assert stays in said
+
+
+def test_an_example_that_spoke_with_a_teams_agent_in_the_demonstrations_channel_goes() -> None:
+    agent, _ = own_work()
+    channel = Channel.objects.create(slug=GATE_CHANNEL, name=GATE_CHANNEL, synthetic=True)
+    say(channel, Agent.objects.get(slug="michael"), "I am the boss.")
+    say(channel, agent, "I will take the ferry.")
+
+    code, said = remove("--yes")
+
+    assert code == 0, said
+    assert not Agent.objects.filter(slug="michael").exists()
+    assert [message.text for message in channel.messages.all()] == ["I will take the ferry."]
 
 
 def test_what_would_mean_every_agent_without_the_examples_is_refused_and_named() -> None:

@@ -73,6 +73,13 @@ def _located(path: str, line: int) -> Iterator[None]:
         raise FileError(path, line, f"not valid JSON: {error}") from None
 
 
+def begins_like_json(head: str) -> bool:
+    """Return whether a text begins with an object or a list; chat logs may begin with a time in square brackets."""
+    if head[:1] == "{":
+        return True
+    return head[:1] == "[" and head[1:].lstrip()[:1] in ("{", "[", "]", '"')
+
+
 def json_lines(source: Source) -> Iterator[tuple[int, Any]]:
     """Yield (line, value) for each line that is not blank."""
     for line, text in source.lines():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,14 @@ from rich.table import Table
 from agents.kit.commands import CodedCommand, console_for_bars, console_on, unusable, wrong
 from agents.kit.files.source import FileError
 from agents.kit.text.wording import time_text
-from agents.transcripts.importer import DAY_FIRST, MONTH_FIRST, ImportReport, ReadOptions, import_transcript
+from agents.transcripts.importer import (
+    DAY_FIRST,
+    MONTH_FIRST,
+    ImportReport,
+    ReadOptions,
+    count_notes,
+    import_transcript,
+)
 from agents.transcripts.readers import FORMATS
 from agents.transcripts.records import NotThere, OptionError
 
@@ -44,7 +52,7 @@ class Command(CodedCommand):
             action="append",
             default=[],
             metavar="FIELD=COLUMN,…",
-            help="CSV: which column holds which field; repeatable; FIELD= alone: none does",
+            help="CSV, JSON Lines: which column or key holds which field; repeatable; FIELD= alone: none does",
         )
         parser.add_argument(
             "--timezone", default="", metavar="ZONE", help="for times without an offset; default: TIME_ZONE"
@@ -114,17 +122,8 @@ class Command(CodedCommand):
             console.print(f"sent: {time_text(first)} to {time_text(last, zone=True)}")
         for reason, count in report.skipped_by_reason.items():
             console.print(f"skipped: {count} × {reason}")
-        notes = {
-            "are stored under another author and keep it; another --channel imports them for this one": report.other_author,
-            "system prompts, which are not messages": report.system_prompts,
-            "messages without a time": report.undated,
-            "characters that cannot be stored, replaced by U+FFFD": report.replaced_characters,
-            "texts cut for their length": report.cut_texts,
-            "replies whose parent is not there": report.replies_without_parent,
-        }
-        for what, count in notes.items():
-            if count:
-                console.print(f"{count} {what}")
+        for note in count_notes(report.model_dump()):
+            console.print(note)
         if report.duplicates:
             console.print(
                 "Messages that were there keep their tags. For another build's conversation use another --channel."
@@ -137,17 +136,21 @@ def _read_options(options: dict[str, Any]) -> ReadOptions:
     --map, --tag and --columns may be given several times; --tag and --columns also hold lists: ``a=1,b=2``.
     """
     tags = [text for part in options["tag"] for text in part.split(",")]
-    columns = [text for part in options["columns"] for text in part.split(",") if text]
     return ReadOptions(
         format=options["format"],
         channel=options["channel"],
         # Split at the last =, for a speaker's name may hold one.
         speaker_map=dict(pair(text, "--map", last=True) for text in options["map"]),
         tags=dict(pair(text, "--tag") for text in tags),
-        columns=dict(pair(text, "--columns") for text in columns),
+        columns=read_columns(options["columns"]),
         time_zone=options["timezone"],
         dates=options["dates"],
     )
+
+
+def read_columns(parts: Iterable[str]) -> dict[str, str]:
+    """Read what was given with ``--columns``: lists such as ``text=body,speaker=who``."""
+    return dict(pair(text, "--columns") for part in parts for text in part.split(",") if text)
 
 
 def pair(text: str, option: str, *, last: bool = False) -> tuple[str, str]:

@@ -20,6 +20,7 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, QuerySet
 from django.utils import timezone
 
+from agents.kit.files.json_input import begins_like_json
 from agents.kit.files.source import FileError, Source
 from agents.kit.models.lease import LeaseLost
 from agents.kit.ops.deletion import consequences
@@ -31,8 +32,8 @@ from agents.transcripts.importer import AUTO, BATCH, PreparedTranscript, ReadOpt
 from agents.transcripts.imports.questions import BOT, NotAnAnswer, options_with, questions_of
 from agents.transcripts.imports.uploads import drop, is_stored, plain_name, store, write_out
 from agents.transcripts.prepare import Prepared, Preparer
-from agents.transcripts.readers import detect
-from agents.transcripts.readers.csv_table import columns_of, header_of, usual_tags
+from agents.transcripts.readers import UnknownKeys, detect
+from agents.transcripts.readers.csv_table import columns_of, header_of, keys_of, usual_columns, usual_tags
 from agents.transcripts.records import OptionError
 from agents.transcripts.store import NotEntitled, check_rights, count_batch, rights_of
 
@@ -119,7 +120,7 @@ def answer(job: Import, *, question_id: str, values: Sequence[str]) -> None:
 def preview(
     job: Import, options: ReadOptions, *, answers: Mapping[str, Any] | None = None, first: bool = False
 ) -> None:
-    """Store other choices and what the file holds with them, read up to `PREVIEWED` messages; at first usual columns become tags.
+    """Store other choices and what the file holds with them, read up to `PREVIEWED` messages; at first columns with usual names are chosen.
 
     Who is who is forgotten when the file has other speakers with these choices. Where it cannot be read with them, the import is
     stored as failed, with the reason.
@@ -139,9 +140,9 @@ def preview(
             header = _columns(job, path)
             fields["contents"] = {"header": header}  # to choose among, also when it cannot be read with these
             fields["contents"]["columns"] = _column_values(job, path, header)
-            tags = usual_tags(header) if first else {}
-            if tags:
-                options = replace(options, columns=tags)
+            usual = _usual_columns(job, path, header) if first else {}
+            if usual:
+                options = replace(options, columns=usual)
                 fields["choices"] = asdict(options)
             fields["contents"] |= _inspect(job, path, options, most=PREVIEWED)
         except NotPossible as problem:
@@ -327,12 +328,24 @@ def _column_values(job: Import, path: Path, header: Sequence[str]) -> dict[str, 
 
 
 def _columns(job: Import, path: Path) -> list[str]:
-    """Return the columns of a CSV file, by its name or by what it holds; empty for every other."""
+    """Return the columns of a CSV file, by its name or by what it holds, or the keys of JSON with the keys of no format; else nothing."""
+    source = Source(path, name=job.name)
     with suppress(FileError):
-        source = Source(path, name=job.name)
-        if path.suffix in (".csv", ".tsv") or detect(source) == "csv":
+        try:
+            is_csv = path.suffix in (".csv", ".tsv") or detect(source) == "csv"
+        except UnknownKeys:
+            return [name[:100] for name in keys_of(source)[:MOST_COLUMNS]]
+        if is_csv:
             return [name[:100] for name in header_of(source)[:MOST_COLUMNS]]
     return []
+
+
+def _usual_columns(job: Import, path: Path, header: list[str]) -> dict[str, str]:
+    """Return what the columns usually hold, as far as the file's reader does not find it: of CSV the tags, of JSON every field."""
+    if not header:
+        return {}
+    is_json = begins_like_json(Source(path, name=job.name).head().lstrip())
+    return usual_columns(header) if is_json else usual_tags(header)
 
 
 @dataclass(slots=True)
@@ -480,8 +493,9 @@ def _sample_row(message: Prepared) -> dict[str, str]:
 
 def _in_words_of_the_page(error: object) -> str:
     """Return an error or a warning that names the page's fields instead of a command's options."""
+    text = str(error).replace("say which: --columns text=KEY,speaker=KEY", "choose below, among the columns")
     text = re.sub(
-        r"(say which: )?--columns (speaker|text|sent_at)=COLUMN", "choose it below, among the columns", str(error)
+        r"(say which: |or )?--columns (speaker|text|sent_at)=(COLUMN|KEY)", "choose it below, among the columns", text
     )
     text = text.replace("--columns channel=", "choose none as its column below")
     return text.replace("name it: --format", "choose below what to read it as").replace("--", "")

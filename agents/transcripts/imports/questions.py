@@ -256,7 +256,7 @@ def _likely_agent(name: str, agents: Sequence[tuple[str, str]], system_prompt: s
 
 # -- columns of a table
 class _Table:
-    """The columns of a CSV file, and what is read of them; without columns for every other file, and for our own export."""
+    """The columns of a CSV file, or the keys of JSON that has other keys than ours, and what is read of them; else without columns."""
 
     def __init__(self, contents: Mapping[str, Any], options: ReadOptions) -> None:
         header = [str(name) for name in contents.get("header", ())]
@@ -265,8 +265,8 @@ class _Table:
         self._asks: Mapping[str, Mapping[str, str]] = contents.get("asks", {})
         self._options = options
         self._columns_read: dict[str, str] = {}  # our field, or tags.KEY, to the column
-        is_csv = len(header) > 1 and tuple(header) != MESSAGE_KEYS and contents.get("format", "csv") == "csv"
-        self._is_table = is_csv and bool(self._columns)
+        has_columns = contents.get("format", "csv") in ("csv", "jsonl")
+        self._is_table = has_columns and len(header) > 1 and tuple(header) != MESSAGE_KEYS and bool(self._columns)
         if self._is_table:
             with suppress(OptionError):  # a column that is not among those shown
                 for name, index in column_map(header, options.columns).items():

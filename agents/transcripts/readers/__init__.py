@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agents.kit.files.json_input import json_values
+from agents.kit.files.json_input import begins_like_json, json_values
 from agents.kit.files.source import FileError, Source
 from agents.transcripts.readers.character_ai import is_character_ai, read_character_ai
 from agents.transcripts.readers.chat import (
@@ -49,7 +49,7 @@ class Format:
 
     Attributes:
         label: What the form calls it.
-        read: Takes the source and, for CSV, the map of columns.
+        read: Takes the source and, for CSV and JSON Lines, the map of columns.
         in_json: Returns whether the first JSON object of a file is of this format.
     """
 
@@ -111,6 +111,10 @@ class NotRecognised(FileError):
     """A file that is neither a transcript nor of another kind that is known: it may be a persona."""
 
 
+class UnknownKeys(NotRecognised):
+    """JSON with the keys of no format: it may be read once each is said to hold what."""
+
+
 def detect(source: Source) -> str:
     """Return the name of the format, by the file's first bytes and lines, not by its name; only CSV may at last be known by its ending.
 
@@ -143,13 +147,6 @@ def detect(source: Source) -> str:
     raise NotRecognised(
         source.name, 1, f"not recognised as a transcript ({head.splitlines()[0][:60]!r}); name it: --format"
     )
-
-
-def begins_like_json(head: str) -> bool:
-    """Return whether a text begins with an object or a list; chat logs may begin with a time in square brackets."""
-    if head[:1] == "{":
-        return True
-    return head[:1] == "[" and head[1:].lstrip()[:1] in ("{", "[", "]", '"')
 
 
 def _refuse_other_texts(source: Source, head: str) -> None:
@@ -187,9 +184,9 @@ def _json_format(source: Source) -> str:
             advice = "" if ";" in what else f", which is not read; {_INSTEAD}"
             raise FileError(source.name, 1, f"this is {what}{advice}")
     keys = ", ".join(map(str, value))[:200] or "no object"
-    raise NotRecognised(
+    raise UnknownKeys(
         source.name,
         1,
         f"JSON, but no transcript format that is known (its keys: {keys}); name it: --format. A message of your own program "
-        "needs the keys 'speaker' and 'text', and may have 'sent_at' and 'tags'",
+        "needs the keys 'speaker' and 'text', and may have 'sent_at' and 'tags'; for other keys say which: --columns text=KEY,speaker=KEY",
     )

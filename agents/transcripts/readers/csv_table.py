@@ -11,7 +11,7 @@ from unicodedata import normalize
 
 from pydantic import BaseModel
 
-from agents.kit.files.json_input import Row, parse
+from agents.kit.files.json_input import Row, begins_like_json, json_values, parse
 from agents.kit.files.source import MAX_LINE, FileError, Source
 from agents.kit.text.tags import TAG_KEY
 from agents.transcripts.readers.chat import SYSTEM_ROLES
@@ -72,7 +72,7 @@ def read_csv(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
 
     Raises:
         FileError: A row is malformed, or there is no column of texts or of speakers.
-        OptionError: A field or column of the map does not exist.
+        NotThere: A column of the map does not exist.
     """
     rows = csv_rows(source)
     line, header = next(rows, (1, []))
@@ -136,6 +136,12 @@ def looks_like_csv(head: str) -> bool:
     return len(names) > 1 and "text" in columns and ("speaker" in columns or "role" in columns)
 
 
+def usual_columns(header: list[str]) -> dict[str, str]:
+    """Return which of these columns usually hold which field, tags included, as `columns` of `ReadOptions`."""
+    index_of = column_map(header, {})
+    return {field: header[index] for field, index in index_of.items()} | usual_tags(header)
+
+
 def usual_tags(header: list[str]) -> dict[str, str]:
     """Return the columns of a CSV file that are usually tags, as `columns` of `ReadOptions`; none for our own export, which has tags."""
     if tuple(header) == MESSAGE_KEYS:
@@ -175,10 +181,13 @@ class Column(BaseModel):
 def columns_of(source: Source) -> dict[str, Column]:
     """Return what the first `ROWS_LOOKED_AT` rows hold in each column, by its name; columns without a name are left out.
 
+    Of JSON the keys of the objects are the columns.
+
     Raises:
         FileError: A row is malformed.
     """
-    rows = islice(csv_rows(source), ROWS_LOOKED_AT + 1)
+    all_rows = _json_rows(source) if begins_like_json(source.head().lstrip()) else csv_rows(source)
+    rows = islice(all_rows, ROWS_LOOKED_AT + 1)
     header = next(rows, (1, []))[1]
     values_of: dict[str, list[str]] = {name.strip(): [] for name in header if name.strip()}
     for _, cells in rows:
@@ -186,6 +195,25 @@ def columns_of(source: Source) -> dict[str, Column]:
             if name.strip() and cell.strip():
                 values_of[name.strip()].append(cell.strip())
     return {name: _column(values) for name, values in values_of.items()}
+
+
+def _json_rows(source: Source) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line, cells) of the objects as `csv_rows` does of rows: first their keys; what is no text or number is empty."""
+    names = keys_of(source)
+    yield 1, names
+    for line, value in json_values(source):
+        if isinstance(value, dict):
+            cells = [value.get(name) for name in names]
+            yield line, [str(cell) if isinstance(cell, str | int | float) else "" for cell in cells]
+
+
+def keys_of(source: Source) -> list[str]:
+    """Return the keys of the first `ROWS_LOOKED_AT` JSON objects in the order in which they occur."""
+    keys: dict[str, None] = {}
+    for _, value in islice(json_values(source), ROWS_LOOKED_AT):
+        if isinstance(value, dict):
+            keys.update(dict.fromkeys(value))
+    return list(keys)
 
 
 def _column(values: list[str]) -> Column:
@@ -204,6 +232,14 @@ def header_of(source: Source) -> list[str]:
     return [name.strip() for name in next(csv.reader([first], delimiter=delimiter(first)), [])]
 
 
+def check_fields(columns: Mapping[str, str]) -> None:
+    """Raise `OptionError` where a column is named for a field that messages do not have."""
+    for field in columns:
+        is_tag = field.startswith("tags.") and TAG_KEY.fullmatch(field.removeprefix("tags."))
+        if field not in FIELDS and not is_tag:
+            raise OptionError(f"--columns: unknown field {field!r}; allowed: {', '.join(FIELDS)}, tags.NAME")
+
+
 def column_map(names: list[str], wished: Mapping[str, str]) -> dict[str, int]:
     """Return field to index of its column: as wished, else by the usual names; fields without a column are left out.
 
@@ -212,16 +248,13 @@ def column_map(names: list[str], wished: Mapping[str, str]) -> dict[str, int]:
         wished: Field, or ``tags.NAME``, to the name of its column; an empty name means that no column holds the field.
 
     Raises:
-        OptionError: A wished field or column does not exist.
+        NotThere: A wished column does not exist.
     """
     known: dict[str, int] = {}  # the first column of each name
     for index, name in enumerate(names):
         known.setdefault(_comparable(name), index)
     index_of: dict[str, int] = {}
     for field, column in wished.items():
-        is_tag = field.startswith("tags.") and TAG_KEY.fullmatch(field.removeprefix("tags."))
-        if field not in FIELDS and not is_tag:
-            raise OptionError(f"--columns: unknown field {field!r}; allowed: {', '.join(FIELDS)}, tags.NAME")
         if not column:
             continue
         if _comparable(column) not in known:

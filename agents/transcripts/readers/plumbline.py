@@ -6,9 +6,18 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from agents.kit.files.json_input import Row, json_values, shown
-from agents.kit.files.source import Source
+from agents.kit.files.source import FileError, Source
 from agents.kit.text.tags import TAG_KEY
-from agents.transcripts.records import ChannelInfo, Kind, Record, SourceMessage, bad_tag_key
+from agents.transcripts.records import (
+    ChannelInfo,
+    Kind,
+    NotThere,
+    OptionError,
+    Record,
+    Skipped,
+    SourceMessage,
+    bad_tag_key,
+)
 
 VERSION = 1
 HEADER_KEYS = ("plumbline", "version", "channel", "name", "kind", "topic", "tags", "members", "inclusion_probability")
@@ -17,6 +26,7 @@ MESSAGE_KEYS = (
     "tags", "payload", "synthetic", "idempotency_key",
 )  # fmt: skip
 AUTHORS: tuple[Kind, ...] = ("agent", "user", "outsider")
+MOST_KEYS_SHOWN = 50
 
 
 def read_jsonl(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
@@ -24,20 +34,83 @@ def read_jsonl(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
 
     With a header, unknown keys and unknown agents are errors. Without one, other keys are ignored, a name that is no
     agent's is an outsider, and `role` is understood (``agent``, ``stimulus``, ``system``, or a name of its own).
+
+    Args:
+        columns: Our field, or ``tags.NAME``, to the key that holds it; an empty key: none does.
+
+    Raises:
+        FileError: A message is malformed, or no key holds the texts.
+        OptionError: A key of `columns` is in no object, or the file is an export of ours.
     """
+    _check_named_keys(source, columns)
     header: ChannelInfo | None = None
     for line, value in json_values(source):
         row = Row(value, path=source.name, line=line, what="a message")
         if "plumbline" in row.value:
             header = _header(row)
             yield header
+        elif header:
+            yield _strict(row, header.channel)
+        elif not columns:
+            yield _lenient(row)
         else:
-            yield _strict(row, header.channel) if header else _lenient(row)
+            renamed = _with_our_keys(row, columns)
+            yield _lenient(renamed) if renamed.text("text") else Skipped("empty message", line)
 
 
 def is_message(value: dict[str, Any]) -> bool:
     """Return whether it could be a message of ours, without a header before it."""
     return "text" in value and bool({"agent", "speaker", "user", "outsider", "role"} & set(value))
+
+
+def _check_named_keys(source: Source, columns: Mapping[str, str]) -> None:
+    """Check that each of these keys, and one for the text, is in some object of the file.
+
+    Raises:
+        FileError: No key holds the text.
+        OptionError: A key is in no object, or the file is our own export.
+    """
+    if not columns:
+        return
+    keys: dict[str, None] = {}
+    for _, value in json_values(source):
+        if isinstance(value, dict):
+            keys.update(dict.fromkeys(value))
+    if "plumbline" in keys:
+        raise OptionError("--columns: this is an export of Plumbline, whose keys are fixed")
+    there = ", ".join(list(keys)[:MOST_KEYS_SHOWN]) or "none"
+    for key in columns.values():
+        if key and key not in keys:
+            raise NotThere(f"--columns: no key {key!r}; the objects of the file have: {there}")
+    if not columns.get("text", "text") or "text" not in {*keys, *columns}:
+        raise FileError(source.name, 0, f"no key for 'text' among {there}; say which: --columns text=KEY")
+
+
+def _with_our_keys(row: Row, columns: Mapping[str, str]) -> Row:
+    """Return a message in which our keys hold what `columns` says.
+
+    A speaker who is named so counts alone. `tags` and `payload` that are no objects mean something else there, and are passed over.
+
+    Raises:
+        FileError: A value that should be a text is none.
+    """
+    values = dict(row.value)
+    for key in ("tags", "payload"):
+        if not isinstance(values.get(key), dict):
+            values.pop(key, None)
+    if "speaker" in columns:
+        for author in AUTHORS:
+            values.pop(author, None)
+    tags = row.object("tags") if "tags" in values else {}
+    for field, key in columns.items():
+        if field.startswith("tags."):
+            if row.has(key):
+                tags = {**tags, field.removeprefix("tags."): row.name(key)}
+        elif field == "sent_at":
+            values[field] = row.value.get(key)
+        else:
+            values[field] = row.name(key)
+    return row.child({**values, "tags": tags}, row.what)
 
 
 def _header(row: Row) -> ChannelInfo:
@@ -116,7 +189,9 @@ def _lenient(row: Row) -> SourceMessage:
     given = [key for key in ("outsider", "user", "agent", "speaker") if row.has(key)]
     speaker = row.text(given[0]).strip() if given else role
     if not speaker:
-        row.fail("a message needs a speaker: 'agent', 'user', 'outsider', 'speaker' or 'role'")
+        row.fail(
+            "a message needs a speaker: 'agent', 'user', 'outsider', 'speaker' or 'role', or --columns speaker=KEY"
+        )
     kind: Kind = "named"
     if role in ("system", "developer"):
         kind = "system"

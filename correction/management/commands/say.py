@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
+from agents.bodies import no_channel
 from agents.kit.commands import FAILED, BaseCommand, Cell, console_on, print_table, unusable
 from agents.models import Channel
 from agents.models.conversations import UnknownAgent, find_agent
@@ -138,9 +139,7 @@ class Command(BaseCommand):
         """Return the channel of this slug."""
         row = Channel.objects.filter(slug=slug.removeprefix("#")).first()
         if row is None:
-            known = list(Channel.objects.order_by("slug").values_list("slug", flat=True)[:40])
-            shown = ", ".join(known) or "none yet (`manage.py seed` loads examples)"
-            raise unusable(f"there is no channel {slug!r}; known: {shown}")
+            raise unusable(no_channel(slug))
         return row
 
     def _print_result(self, result: SendResult, options: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from agents.kit.commands import console_for_bars, console_on, empty_tables
+from agents.kit.commands import console_for_bars, console_on, empty_tables, print_table
 
 
 class Terminal(io.StringIO):
@@ -31,6 +31,21 @@ def test_tables_are_as_wide_as_columns_says_or_120(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("COLUMNS", columns)
 
     assert console_on(io.StringIO()).width == width
+
+
+@pytest.mark.parametrize("columns", [120, 64, 40, 20])
+def test_a_table_breaks_no_word_and_leaves_no_cell_out_however_narrow_it_is(
+    monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = io.StringIO()
+
+    heads = ["Measure", ">Treatment", ">Median confidence", "Groupthink", "What may be said"]
+    print_table(console_on(out), heads, [["Repetition", "0.98 (0.02)", 12_345, None, "not enough data [1]"]])
+
+    words = out.getvalue().replace(":", " ").split()
+    assert {"Measure", "Repetition", "0.98", "(0.02)", "12,345", "confidence", "enough", "[1]"} <= set(words)
+    assert max(map(len, out.getvalue().splitlines())) <= columns
 
 
 def test_styles_are_for_terminals_and_square_brackets_can_be_text() -> None:

@@ -113,6 +113,16 @@ def test_the_command_says_messages_speakers_times_and_what_was_skipped(tmp_path:
         assert words in said_of
 
 
+def test_what_is_counted_once_is_said_in_the_singular(tmp_path: Path) -> None:
+    out = io.StringIO()
+    log = '{"role": "system", "text": "You are Ann."}\n{"speaker": "ann", "text": "hi"}\n'
+
+    call_command("import_transcript", write(tmp_path, "log.jsonl", log), stdout=out)
+
+    assert "1 message without a time" in out.getvalue()
+    assert "1 system prompt," in out.getvalue()
+
+
 # -- WhatsApp
 ANDROID = """\
 31/12/2025, 22:14 - Messages and calls are end-to-end encrypted. No one outside of this chat, not even WhatsApp, can read or listen to them.

@@ -110,13 +110,74 @@ def test_bad_csv_names_line_column_and_what_is_allowed(tmp_path: Path, table: st
         call_command("import_transcript", write(tmp_path, "t.csv", table), format="csv", columns=[columns])
 
 
-def test_columns_of_json_lines_are_refused_with_what_the_file_is(tmp_path: Path) -> None:
-    for log, reason in (
-        ('{"user": "ann", "content": "Hi.", "ver": "7"}\n', "its keys: user, content, ver.*'speaker' and 'text'"),
-        ('{"speaker": "ann", "text": "Hi.", "ver": "7"}\n', "--columns is for CSV; this file is to be read as jsonl"),
-    ):
-        with pytest.raises(CommandError, match=reason):
-            call_command("import_transcript", write(tmp_path, "t.jsonl", log), columns=["tags.build=ver"])
+OWN_KEYS = [
+    {"who": "Ann", "body": "Hi.", "ts": 1767607200, "ver": 7, "user": "u-1", "tags": ["vip"]},
+    {"who": "Bo", "body": "Hello.", "ts": 1767607260, "ver": 8, "user": "u-2"},
+    {"who": "Bo", "event": "typing"},
+]
+
+
+def own_keys(*, as_lines: bool) -> str:
+    return "\n".join(map(json.dumps, OWN_KEYS)) if as_lines else json.dumps(OWN_KEYS)
+
+
+@pytest.mark.parametrize("as_lines", [True, False])
+def test_json_with_keys_of_its_own_is_read_once_they_are_named(tmp_path: Path, as_lines: bool) -> None:
+    path = write(tmp_path, "t.json", own_keys(as_lines=as_lines))
+
+    report = run_json("import_transcript", path, columns=["text=body,speaker=who,sent_at=ts", "tags.build=ver"])
+
+    assert said("t") == [("Ann", "Hi."), ("Bo", "Hello.")]
+    assert times() == [datetime(2026, 1, 5, 10, tzinfo=UTC), datetime(2026, 1, 5, 10, 1, tzinfo=UTC)]
+    assert [message.tags["build"] for message in Message.objects.order_by("position")] == ["7", "8"]
+    assert (report["format"], report["skipped_by_reason"]) == ("jsonl", {"empty message": 1})
+
+
+def test_a_named_key_adds_to_what_our_own_keys_say(tmp_path: Path) -> None:
+    make_agent("mara", "Mara Lind")
+    log = '{"agent": "mara", "text": "Hi.", "tags": {"site": "a"}, "ver": "7"}\n{"speaker": "Ann", "text": "Oh."}\n'
+
+    run_json("import_transcript", write(tmp_path, "t.jsonl", log), columns=["tags.build=ver"])
+
+    assert said("t") == [("Mara Lind", "Hi."), ("Ann", "Oh.")]
+    assert [message.tags for message in Message.objects.order_by("position")] == [{"site": "a", "build": "7"}, {}]
+
+
+@pytest.mark.parametrize(
+    ("log", "columns", "reason"),
+    [
+        ('{"user": "ann", "content": "Hi."}', "", "its keys: user, content.*'speaker' and 'text'.*--columns"),
+        (
+            '{"user": "ann", "content": "Hi."}',
+            "text=body",
+            "no key 'body'; the objects of the file have: user, content",
+        ),
+        ('{"user": "ann", "content": "Hi."}', "speaker=user", "no key for 'text' among user, content"),
+        (
+            '{"who": "ann", "content": "Hi."}',
+            "text=content",
+            "line 1: a message needs a speaker.*--columns speaker=KEY",
+        ),
+        (
+            '{"who": "ann", "content": {}}',
+            "text=content,speaker=who",
+            "line 1: 'content' must be a text, got an object",
+        ),
+        ('{"who": "ann", "text": "Hi."}', "mood=who,speaker=who", "unknown field 'mood'; allowed: speaker, text"),
+        (
+            '{"messages": [{"role": "user", "content": "Hi."}]}',
+            "tags.build=ver",
+            "CSV and JSON Lines; .* read as openai",
+        ),
+        ('{"plumbline": "transcript", "version": 1, "channel": "quay"}', "text=body", "no key 'body'|keys are fixed"),
+    ],
+)
+def test_json_that_does_not_fit_the_columns_names_the_key_and_the_keys_that_are_there(
+    tmp_path: Path, log: str, columns: str, reason: str
+) -> None:
+    with pytest.raises(CommandError, match=reason):
+        call_command("import_transcript", write(tmp_path, "t.jsonl", log + "\n"), columns=[columns])
+    assert not Message.objects.exists()
 
 
 def test_names_with_continuation_lines(tmp_path: Path) -> None:

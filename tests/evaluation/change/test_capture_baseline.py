@@ -69,6 +69,15 @@ def test_the_table_names_judge_cost_and_the_weakest_proposition(llm_server: LLMS
     assert "heuristic" not in out
 
 
+def test_a_proposition_that_holds_is_not_called_weak(llm_server: LLMServer) -> None:
+    llm_server.respond = answers(lambda _claim: 8)
+
+    out = command("--dimensions", "adherence")
+
+    table, _, others = out.partition("Weakest proposition")[2].partition("No proposition scored below 7")
+    assert ("brief" in table, "bob" in table, "bob" in others) == (True, False, True)  # the rule is broken by ada alone
+
+
 # -- how it ends
 def test_an_agent_without_a_score_ends_it_with_2_and_the_reason(llm_server: LLMServer) -> None:
     llm_server.always(status=500)

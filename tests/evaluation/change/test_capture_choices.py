@@ -84,6 +84,14 @@ def test_a_dry_run_stores_nothing_and_names_the_calls_made_then(llm_server: LLMS
     assert set(EvaluationRun.objects.values_list("per_call", flat=True)) == {1}
 
 
+def test_a_dry_run_says_how_ideas_are_estimated_only_where_ideas_are_counted(propositions: PropositionFolder) -> None:
+    counted = "target_type: environment\npropositions: [{id: count, claim: They propose}]\n"
+    propositions.write("ideas_quantity/_default.yaml", counted)
+
+    assert "ideas" in command("--dry-run")
+    assert "ideas" not in command("--dry-run", "--dimensions", "adherence")
+
+
 # -- what a new baseline replaces
 def test_only_when_told_does_a_baseline_of_all_replace_a_tagged_one(llm_server: LLMServer) -> None:
     captured("--agents", "ada", "--dimensions", "adherence", "--where", "build=40")

@@ -273,6 +273,13 @@ def test_scores_both_ways_and_scores_of_models_are_compared() -> None:
     assert "45 of 52 messages unscored" in by_a_model.missing["adherence"]
 
 
+def test_a_tiny_p_in_json_is_not_zero() -> None:
+    row = stock_of(compare(cued([], 400), cued([1] * 200, 400)))
+
+    assert 0 < row.p_adjusted < 1e-6
+    assert row.model_dump()["p"] == pytest.approx(row.p_adjusted, rel=0.005)
+
+
 def test_the_score_of_hits_alone_is_not_called_steady() -> None:
     """It is 1, however many hits there are."""
     found = compare(cued([1] * 40, 60), cued([1] * 60, 60))

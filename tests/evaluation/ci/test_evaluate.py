@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 
 from agents.kit.models import ModelPrice
 from agents.models import Agent
@@ -144,6 +145,22 @@ def test_a_typo_in_a_tag_measures_nothing_and_is_no_pass(two: Agent, llm_server:
     assert document["summary"]["exit_code"] == 2
     assert document["could_not_judge"][0]["why"] == "nothing was scored for any agent"
     assert llm_server.calls == 0
+
+
+@pytest.mark.parametrize(
+    ("tag", "known"), [("biuld=41", "none has a tag biuld"), ("build=99", "build is one of: 40, 41")]
+)
+@pytest.mark.parametrize(
+    "command", ["evaluate --where", "capture_baseline --no-simulate --where", "compare --a build=40 --b"]
+)
+def test_a_tag_that_no_message_has_is_named_with_those_there_are(
+    two: Agent, llm_server: LLMServer, command: str, tag: str, known: str
+) -> None:
+    err = io.StringIO()
+    with pytest.raises((CommandError, SystemExit)):
+        call_command(*command.split(), tag, stdout=io.StringIO(), stderr=err)
+
+    assert f"No message is tagged {tag}; {known}" in err.getvalue()
 
 
 def test_a_silent_agent_fails_nothing_unless_it_was_named_or_measured_before(two: Agent, llm_server: LLMServer) -> None:

@@ -70,6 +70,24 @@ def test_a_judge_without_a_key_is_3_and_a_senseless_option_2_for_the_shell() -> 
     assert "threshold" in done.stderr
 
 
+def test_a_shell_reads_the_verdict_once(tmp_path: Path) -> None:
+    personas = tmp_path / "ada.yaml"
+    personas.write_text("slug: ada\ndisplay_name: Ada\nsystem_prompt: You are Ada.\n")
+    propositions = tmp_path / "rules" / "adherence" / "_default.yaml"
+    propositions.parent.mkdir(parents=True)
+    propositions.write_text("propositions: [{id: short, claim: is short, rule: {max_words: 2}}]\n")
+    talk = tmp_path / "talk.txt"
+    talk.write_text("".join(f"Ada: This is far too long {n}\n" for n in range(9)))
+    command = f"evaluate --personas {personas} --transcript {talk} --propositions {tmp_path}/rules --dimensions adherence --threshold 5"
+
+    shown, as_json = shell(command), shell(f"{command} --json")
+
+    assert (shown.returncode, as_json.returncode) == (1, 1), shown.stderr
+    assert (shown.stdout.count("1 score below threshold"), shown.stderr) == (1, "")
+    assert "1 score below threshold" in as_json.stderr  # standard output is for programs
+    assert json.loads(as_json.stdout)["summary"]["exit_code"] == 1
+
+
 # -- a judge that refuses what it is asked with
 @pytest.mark.django_db
 @pytest.mark.parametrize(

@@ -119,6 +119,14 @@ def test_speakers_under_another_name_are_told_who_they_are(files: Path) -> None:
 
 
 @pytest.mark.django_db
+def test_a_log_with_keys_of_its_own_is_evaluated_once_they_are_named(files: Path) -> None:
+    (files / "own.jsonl").write_text('{"who": "ada", "body": "No."}\n{"who": "ada", "body": "Never."}\n')
+
+    assert "--columns text=KEY,speaker=KEY" in refused(*arguments(files, "own.jsonl"))
+    assert run(*arguments(files, "own.jsonl", "--columns", "text=body,speaker=who"))[0] == 0
+
+
+@pytest.mark.django_db
 def test_files_that_cannot_be_used_are_named(files: Path) -> None:
     (files / "bad.jsonl").write_text('{"channel": "chat"}\n')
 

@@ -292,3 +292,15 @@ def test_a_test_that_was_repeated_is_a_run_each_time(tmp_path: Path) -> None:
     report = reported(tmp_path)
 
     assert (report.all_runs.broken, report.all_runs.runs) == (1, 3)
+
+
+@pytest.mark.django_db
+def test_a_file_that_is_no_run_is_named_once_and_no_option_of_another_command_is_advised(tmp_path: Path) -> None:
+    path, err = tmp_path / "notes.txt", io.StringIO()
+    path.write_text("Some notes.\n")
+
+    with pytest.raises(CommandError):
+        call_command("simulated_users", str(path), stdout=io.StringIO(), stderr=err)
+
+    assert err.getvalue().count("notes.txt") == 1
+    assert "--" not in err.getvalue()

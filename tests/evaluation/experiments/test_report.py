@@ -48,3 +48,17 @@ def test_every_form_of_the_report_says_how_far_to_trust_the_judge() -> None:
     show(shown, console_on(out))
     for form in (" ".join(out.getvalue().split()), as_markdown(shown), str(shown.model_dump()["passports"])):
         assert "no human labels yet" in form
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_no_word_of_the_report_is_broken_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    shown = reported()
+
+    out = StringIO()
+    show(shown, console_on(out))
+
+    assert max(map(len, out.getvalue().splitlines())) <= width
+    printed = set(out.getvalue().replace(",", " ").replace(":", " ").split())
+    for row in shown.rows:
+        assert {*row.label.split(), *row.verdict.split()} <= printed

@@ -33,6 +33,7 @@ from evaluation.commands import (
     specs_of,
     spent_line,
     split_unusable,
+    unknown_tag_line,
     write_text,
 )
 from evaluation.models import EvaluationRun
@@ -101,6 +102,8 @@ class Command(CodedCommand):
                 if not options["yes"]:
                     self._confirm(dropped_tags(specs), may_ask=not options["json"])
                 problems = self._capture(specs, options, are_named=not asked.are_all)
+        if problems and (line := unknown_tag_line(asked.where)):
+            self.stderr.write(line)
         self._end(problems, broken)
 
     def _confirm(self, dropped: Mapping[str, str], *, may_ask: bool) -> None:

@@ -40,7 +40,15 @@ from evaluation.change.measurement_files import UnreadableFile
 from evaluation.change.measurements import NotComparable
 from evaluation.change.overview import drift_of_comparison
 from evaluation.change.sentences import channel_predicate, predicate_of
-from evaluation.commands import ProgressBar, as_text, channel_named, measuring, split_unusable, tag_pairs
+from evaluation.commands import (
+    ProgressBar,
+    as_text,
+    channel_named,
+    measuring,
+    split_unusable,
+    tag_pairs,
+    unknown_tag_line,
+)
 from evaluation.dimensions import DEFAULT_DIMENSIONS
 from evaluation.judge.passport import Passport
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, is_heuristic
@@ -171,7 +179,7 @@ class Command(CodedCommand):
             raise wrong(f"--a and --b are both {options['a']}: nothing to compare")
         specs, self.unusable = split_unusable(_specs(options))
         with ProgressBar("Judging", sys.stderr, quiet=options["json"] and not sys.stderr.isatty()) as bar:
-            return choosing.compare_tags(
+            compared = choosing.compare_tags(
                 specs,
                 baseline_tags,
                 candidate_tags,
@@ -179,6 +187,10 @@ class Command(CodedCommand):
                 prepared=bar.prepared,
                 progress=bar.progress,
             )
+        for tags in (baseline_tags, candidate_tags):
+            if compared.undecidable and (line := unknown_tag_line(tags)):
+                self.stderr.write(line)
+        return compared
 
     def _write_json(self, compared: Compared, detected: Sequence[Detection] | None) -> None:
         """Print one JSON object: the comparisons with the passport of their judge, what could not be compared, and detectable changes."""

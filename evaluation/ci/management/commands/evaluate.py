@@ -18,6 +18,7 @@ from django.db import DatabaseError
 
 from agents.kit.commands import NOT_ENOUGH, CodedCommand, unusable, wrong
 from agents.kit.use_cases import add_options, read_options
+from agents.management.commands.import_transcript import read_columns
 from agents.transcripts.readers import FORMATS
 from evaluation.change.measurement_files import UnreadableFile
 from evaluation.change.measurements import NotComparable
@@ -39,6 +40,7 @@ from evaluation.commands import (
     show_estimates,
     specs_of,
     split_unusable,
+    unknown_tag_line,
     write_text,
 )
 from evaluation.dimensions import BY_ONE_MESSAGE
@@ -79,6 +81,7 @@ class BuildRequest:
         personas: Files to measure instead of the database; None for the database.
         transcripts: What the personas said, in a format of `FORMATS` or ``auto``.
         speakers: Of transcripts, the slug of the agent by the speaker's name or role.
+        columns: Of transcripts, the column or key that holds a field.
     """
 
     measured: AgentsRequest
@@ -88,6 +91,7 @@ class BuildRequest:
     transcripts: Sequence[Path]
     transcript_format: str
     speakers: Mapping[str, str]
+    columns: Mapping[str, str]
     dry_run: bool
     json: bool
 
@@ -150,6 +154,7 @@ def read_request(options: Mapping[str, Any]) -> BuildRequest:
         transcripts=options["transcript"],
         transcript_format=options["format"],
         speakers=_read_speakers(options["map"]),
+        columns=read_columns(options["columns"]),
         dry_run=options["dry_run"],
         json=options["json"],
     )
@@ -167,8 +172,9 @@ def _check_combinations(options: Mapping[str, Any]) -> None:
         raise wrong("--personas needs --transcript FILE (what they said) or --simulate FILE (situations to simulate)")
     if options["transcript"] and options["situations"]:
         raise wrong("--transcript and --simulate: measure what was said, or simulate situations; not both at once")
-    if options["map"] and not options["transcript"]:
-        raise wrong("--map is for --transcript")
+    for name in ("map", "columns"):
+        if options[name] and not options["transcript"]:
+            raise wrong(f"--{name} is for --transcript")
     if options["by"] and options["baseline"]:
         raise wrong("--by position compares late positions with early ones, not with a --baseline")
     if options["require_passport"] and options["personas"]:
@@ -272,9 +278,20 @@ class Command(CodedCommand):
         add("--personas", type=Path, metavar="PATH", help="the agents: a file or a folder")
         who = "which agent a speaker of the transcripts is; repeatable"
         add("--map", action="append", default=[], metavar="SPEAKER=SLUG", help=who)
+        fields = "which column of CSV or key of JSON Lines holds which field; repeatable"
+        add("--columns", action="append", default=[], metavar="FIELD=COLUMN,…", help=fields)
         add("--format", default="auto", choices=["auto", *FORMATS], help="of the transcripts")
         beside = "propositions, beside those of the settings (also with a database)"
         add("--propositions", type=Path, metavar="DIR", help=beside)
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        """Evaluate; where a shell was shown the report, which ends with the verdict, only the exit code follows."""
+        try:
+            return super().execute(*args, **options)
+        except Verdict as verdict:
+            if self._called_from_command_line and not options["json"]:  # type: ignore[attr-defined]
+                sys.exit(verdict.returncode)
+            raise
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Evaluate, and end with the verdict's exit code.
@@ -314,6 +331,7 @@ class Command(CodedCommand):
                     transcripts=request.transcripts,
                     speakers=request.speakers,
                     format=request.transcript_format,
+                    columns=request.columns,
                 )
             specs, broken = split_unusable(request.specs())
             about_examples = examples_line(specs)
@@ -325,6 +343,10 @@ class Command(CodedCommand):
                     raise unusable(broken)
                 return
             report = self._evaluate(request, specs, broken)
+            if all(result.overall_score is None for result in report.results) and (
+                line := unknown_tag_line(request.measured.where)
+            ):
+                self.stderr.write(line)
             self._write(report, files, as_json=request.json)
 
     def _dry_run(self, request: BuildRequest, specs: Sequence[RunSpec]) -> None:

@@ -124,7 +124,7 @@ class Command(CodedCommand):
                 import_transcript(path, options, name=name)
                 read += 1
             except (FileError, OptionError, OSError) as error:
-                unreadable.append(f"{path}: {error}")
+                unreadable.append(_why_unreadable(path, error))
         if unreadable:
             more = f" and {len(unreadable) - 3} more" if len(unreadable) > 3 else ""
             self.stderr.write(f"Left out: {'; '.join(unreadable[:3])}{more}.")
@@ -195,6 +195,14 @@ class Command(CodedCommand):
             raise CommandError(
                 f"more than {percent(limit)} of the runs are broken: {_share_text(runs)}", returncode=REGRESSION
             )
+
+
+def _why_unreadable(path: Path, error: Exception) -> str:
+    """Return the file, the line and the reason, without advice for the command that imports: its options are not here."""
+    if not isinstance(error, FileError):
+        return f"{path}: {error}"
+    line = f", line {error.line}" if error.line else ""
+    return f"{path}{line}: {error.reason.partition('; name it: --format')[0]}"
 
 
 def _make_user(persona: Path | None) -> Agent:

@@ -251,7 +251,11 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
             played = experiment.environments.filter(status=ExperimentEnvironment.Status.COMPLETED).count()
             progress = f"{played}/{experiment.environments.count()}"
             experiment_rows.append([experiment.pk, experiment.name, experiment.state, progress, experiment.judge])
-        print_table(console, [">Number", "Scenario", "State", ">Played", "Judge"], experiment_rows, title="Experiments")
+        if experiment_rows:
+            heads = [">Number", "Scenario", "State", ">Played", "Judge"]
+            print_table(console, heads, experiment_rows, title="Experiments")
+        else:
+            console.print("No experiment yet: manage.py experiment run SCENARIO plays one of these.\n")
         scenario_rows: list[list[Cell]] = []
         for name, path in shipped().items():
             scenario = read_scenario(path)

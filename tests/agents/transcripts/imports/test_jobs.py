@@ -140,6 +140,20 @@ def test_a_csv_with_unknown_columns_is_read_once_they_are_chosen() -> None:
     assert [message.tags for message in Message.objects.order_by("position")] == [{"Build": "41"}, {"Build": "42"}]
 
 
+def test_json_with_usual_names_as_keys_is_read_without_a_choice() -> None:
+    rows = [
+        {"author": name, "message": text, "timestamp": 1767607200, "build": "41"}
+        for name, text in (("Pat", "Hello"), ("Ada", "No."))
+    ]
+
+    job = uploaded(file("\n".join(map(json.dumps, rows)), "quay.jsonl"))
+
+    assert (job.status, job.contents["new"]) == ("waiting", 2)
+    imported(job, **job.choices)
+    assert said("quay") == [("Pat", "Hello"), ("Ada", "No.")]
+    assert {message.tags["build"] for message in Message.objects.all()} == {"41"}
+
+
 def test_unknown_agents_of_a_file_must_be_decided() -> None:
     make_agent("ada", display_name="The Clerk")
     make_agent("ben", display_name="The Clerk")
