@@ -19,7 +19,7 @@ from django.conf import settings
 from django.test import Client
 
 from tests import zygote
-from tests.machinery import answers, free_port, missing, wait_until
+from tests.machinery import Plumbline, answers, free_port, missing, wait_until
 
 ROOT = Path(settings.BASE_DIR)
 BIN = Path(sys.executable).parent
@@ -155,6 +155,25 @@ def test_every_request_is_logged_by_its_id_without_what_it_asked_for(served: tup
     assert "a-secret-word" not in lines
     for line in lines.strip().splitlines():
         assert {"time", "level", "logger", "message"} <= yaml.safe_load(line).keys(), line
+
+
+@pytest.mark.slow
+def test_the_local_server_answers_malformed_requests_as_the_callers_mistakes(
+    database_file: Path, tmp_path: Path
+) -> None:
+    port = free_port()
+    here = Plumbline(tmp_path, {"DATABASE_URL": f"sqlite:///{database_file}"})
+    here.start("serve", "manage.py", "serve", "--port", str(port))
+    url = f"http://127.0.0.1:{port}"
+    try:
+        wait_until(lambda: answers(f"{url}/healthz"), timeout=60, what="the console answers")
+
+        assert get(url, "/static/kit/console.css", Host="localhost")[0] == 200
+        assert get(url, "/static/../x", Host="localhost")[0] == 404
+        content_type = "multipart/form-data; boundary*=unheard-of''B"
+        assert get(url, "/admin/login/", Host="localhost", **{"Content-Type": content_type})[0] == 200
+    finally:
+        here.stop()
 
 
 @pytest.mark.slow
