@@ -23,7 +23,7 @@ from tests.machinery import Plumbline, answers, free_port, missing, wait_until
 
 ROOT = Path(settings.BASE_DIR)
 BIN = Path(sys.executable).parent
-UNITS = sorted((ROOT / "project" / "systemd").glob("*.s*"))
+UNITS = sorted(unit for unit in (ROOT / "project" / "systemd").glob("*.s*") if unit.is_file())
 
 # Python refuses every write outside the folders it was given, as a read-only file system with a tmpfs does.
 READ_ONLY = """
@@ -282,17 +282,32 @@ def started_by(unit: Path) -> list[str]:
     return shlex.split(command)
 
 
-def test_systemd_understands_our_units(tmp_path: Path) -> None:
+def analyze(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Copy our units into a folder, with programs that there are here, and have `systemd-analyze` read them."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed")
+    units = folder / "units"
+    shutil.copytree(ROOT / "project" / "systemd", units)
     for unit in UNITS:
-        (tmp_path / unit.name).write_text(unit.read_text().replace("/srv/plumbline/current/.venv/bin", str(BIN)))
-    command = ["systemd-analyze", "--man=no", "verify", *(str(tmp_path / unit.name) for unit in UNITS)]
+        (units / unit.name).write_text(unit.read_text().replace("/srv/plumbline/current/.venv/bin", str(BIN)))
+    command = ["systemd-analyze", "--man=no", "--no-pager", *arguments]
+    return subprocess.run(command, cwd=units, capture_output=True, text=True, timeout=60, check=False)
 
-    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+def test_systemd_understands_our_units(tmp_path: Path) -> None:
+    run = analyze(tmp_path, "verify", *(f"./{unit.name}" for unit in UNITS))
 
     assert len(UNITS) == 5
     assert (run.returncode, run.stdout + run.stderr) == (0, "")
+
+
+def test_a_service_that_is_broken_into_has_no_privileges_and_writes_nowhere_but_to_its_own_tmp(tmp_path: Path) -> None:
+    services = [f"./{unit.name}" for unit in UNITS if unit.suffix == ".service"]
+
+    run = analyze(tmp_path, "security", "--offline=true", "--threshold=20", *services)  # of 100
+
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stdout.count("exposure level") == len(services)
 
 
 def first_choice(text: str) -> str:
