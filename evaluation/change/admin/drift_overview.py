@@ -394,8 +394,10 @@ def change_panel(request: HttpRequest, agent: Agent) -> SafeString:
 
 
 def _fall_chart(request: HttpRequest, drift: AgentDrift) -> dict[str, Any] | None:
-    """Return the scores over time of what the sentence is about; None where there is none, or for who may not see evaluations."""
+    """Return the scores over time of what the sentence is about; None where there are none, or for who may not see evaluations."""
     if drift.main is None or drift.judged is None or not request.user.has_perm("evaluation.view_evaluationrun"):
+        return None
+    if drift.main.result.of_words:  # no judge gave it, so scores over time are of something else
         return None
     return dimension_chart(request, drift.agent, drift.main.dimension, drift.judged)
 
