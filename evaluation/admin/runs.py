@@ -251,7 +251,7 @@ def _propositions(run: EvaluationRun, summary: DimensionSummary, weakest: Propos
         url = scores_url(run, dimension__exact=summary.dimension, proposition_id=proposition.id)
         inverted = is_weakest = SafeString("")
         if proposition.inverted:
-            inverted = display.badge("inverted", "plain", "an anti-pattern: its score is 9 − the judge's")
+            inverted = display.badge("anti-pattern", "plain", "an anti-pattern: its score is 9 − the judge's")
         if proposition is weakest:
             is_weakest = display.badge("weakest", "bad")
         link = display.link(url, proposition.id, "its scores in this evaluation")

@@ -124,7 +124,7 @@ def test_a_score_leads_to_its_message_and_its_proposition(root: Client) -> None:
     for html in (listed, page):
         assert transcript_url(message).replace("&", "&amp;") in html
         assert "Ada is dry" in html
-        assert "inverted" in html
+        assert "anti-pattern" in html
     assert "<details" in listed
     assert "R" * 300 in page
     assert "too loud" in page

@@ -419,7 +419,7 @@ def _proposition_row(drift: AgentDrift, change: Change) -> tuple[object, ...]:
     result = change.result
     name = short_name(change.proposition, drift.agent.slug, change.dimension)
     link = display.link(scores_behind(change), name, f"the judgements of {change.proposition} now")
-    inverted = display.badge("inverted", "plain", INVERTED) if change.inverted else ""
+    inverted = display.badge("anti-pattern", "plain", INVERTED) if change.inverted else ""
     before, now = _scores_of(result)
     return (
         format_html("{} {} {}", link, dimension_badge(change.dimension), inverted),
