@@ -94,7 +94,7 @@ def test_a_runs_page_shows_means_and_the_worst_of_the_weakest_proposition(root: 
     plain = " ".join(re.sub(r"<[^>]*>", " ", html).split())
 
     assert "3 calls timed out" in plain
-    assert "adherence 6.40 · 3 of 3 scored 3 scored" in plain  # (3·8 + 6 + 2) / (3 + 1 + 1)
+    assert "adherence 6.4 · 3 of 3 scored 3 scored" in plain  # (3·8 + 6 + 2) / (3 + 1 + 1)
     assert "dry weakest 4.0 · 2 of 2 scored 1 2 scored" in plain
     assert "polite 8.0 · 1 of 1 scored 3 1 scored" in plain
     assert "Weakest: dry , scored 2 of 9 here. Ada is dry Hooray, hooray!" in plain
