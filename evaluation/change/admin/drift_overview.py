@@ -209,7 +209,7 @@ def _scores_of(change: ChangeResult) -> tuple[str, str]:
 def _score_cell(change: ChangeResult, score: float | None, share: Share | None, hits: Share | None) -> str:
     """Return a score as a cell: a meter, or hits, or the statistic of repeated words."""
     if hits is not None:
-        return f"hits in {hits} messages"
+        return f"hits against it in {hits} messages"
     if change.of_words:
         return of_words(score)
     return meter(score, share=share, why=change.reason)
