@@ -555,7 +555,7 @@ def add_pages(urls: Callable[[], list[URLPattern]]) -> None:
 class Site(ThemedSite):
     """The theme's site, whose search (Ctrl+K) finds what `agents.kit.console.home.search` does instead of apps and models."""
 
-    index_title = "Console"
+    index_title = "Home"
 
     def extra_urls(self) -> list[URLPattern]:
         """Return the pages of `add_pages`; the theme asks for them."""
