@@ -356,6 +356,9 @@ class Chaos:
             self.execute(
                 "update llm_batches set next_look_at = now() where status = 'pending'"
             )  # they need not wait ten minutes
+            for table in ("behavior_requests", "behavior_effects", "description_updates"):  # nor these up to thirty
+                later = "status = 'pending' and lease_expires_at is not null"
+                self.execute(f"update {table} set lease_expires_at = now() where {later}")  # noqa: S608 (ours)
             time.sleep(2)
         say("nothing waits")
 

@@ -6,13 +6,16 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.contrib import admin
+from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
 from agents.kit.console.display import exact_moment, moment
+from agents.kit.registry import tables
 from agents.kit.text.wording import day_text
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
-from tests.console import list_of, plain, read, signed_in, superuser, viewer
+from tests.console import list_of, page_of, plain, read, signed_in, superuser, viewer
 from tests.evaluation.judged import LLM, OFFLINE, make_run, make_score
 from tests.factories import make_agent, make_channel
 
@@ -96,3 +99,17 @@ def test_a_captures_channels_are_one_line_in_lists_and_all_in_files() -> None:
     assert listed(list_of(EvaluationRun, "?part_of=nonsense")) == set()
     exported = client.get(reverse("admin:evaluation_evaluationrun_export", args=["csv"]))
     assert len(b"".join(exported).splitlines()) == 1 + 5
+
+
+def title_of(html: str) -> str:
+    return plain(html.partition("<title>")[2].partition("</title>")[0])
+
+
+@pytest.mark.django_db
+def test_a_browser_tab_is_named_after_what_its_page_shows(root: Client) -> None:
+    for table in tables().values():
+        if admin.site.is_registered(table.model):
+            assert title_of(read(root, list_of(table.model))) == f"{table.name} | Plumbline"
+    agent = make_agent()
+    for row, name in ((agent, "Agent"), (make_run(agent), "Evaluation"), (viewer(), "User")):
+        assert title_of(read(root, page_of(row))) == f"{row} | {name} | Plumbline"

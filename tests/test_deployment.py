@@ -19,11 +19,11 @@ from django.conf import settings
 from django.test import Client
 
 from tests import zygote
-from tests.machinery import answers, free_port, missing, wait_until
+from tests.machinery import Plumbline, answers, free_port, missing, wait_until
 
 ROOT = Path(settings.BASE_DIR)
 BIN = Path(sys.executable).parent
-UNITS = sorted((ROOT / "project" / "systemd").glob("*.s*"))
+UNITS = sorted(unit for unit in (ROOT / "project" / "systemd").glob("*.s*") if unit.is_file())
 
 # Python refuses every write outside the folders it was given, as a read-only file system with a tmpfs does.
 READ_ONLY = """
@@ -158,6 +158,25 @@ def test_every_request_is_logged_by_its_id_without_what_it_asked_for(served: tup
 
 
 @pytest.mark.slow
+def test_the_local_server_answers_malformed_requests_as_the_callers_mistakes(
+    database_file: Path, tmp_path: Path
+) -> None:
+    port = free_port()
+    here = Plumbline(tmp_path, {"DATABASE_URL": f"sqlite:///{database_file}"})
+    here.start("serve", "manage.py", "serve", "--port", str(port))
+    url = f"http://127.0.0.1:{port}"
+    try:
+        wait_until(lambda: answers(f"{url}/healthz"), timeout=60, what="the console answers")
+
+        assert get(url, "/static/kit/console.css", Host="localhost")[0] == 200
+        assert get(url, "/static/../x", Host="localhost")[0] == 404
+        content_type = "multipart/form-data; boundary*=unheard-of''B"
+        assert get(url, "/admin/login/", Host="localhost", **{"Content-Type": content_type})[0] == 200
+    finally:
+        here.stop()
+
+
+@pytest.mark.slow
 def test_check_deploy_finds_nothing_under_production_settings(image: Path, tmp_path: Path) -> None:
     env = {**environment(image, tmp_path), "CELERY_BROKER_URL": "redis://127.0.0.1:6379/0", "ANTHROPIC_API_KEY": "x"}
     env["METRICS_TOKEN"] = "a-token"
@@ -263,17 +282,32 @@ def started_by(unit: Path) -> list[str]:
     return shlex.split(command)
 
 
-def test_systemd_understands_our_units(tmp_path: Path) -> None:
+def analyze(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Copy our units into a folder, with programs that there are here, and have `systemd-analyze` read them."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed")
+    units = folder / "units"
+    shutil.copytree(ROOT / "project" / "systemd", units)
     for unit in UNITS:
-        (tmp_path / unit.name).write_text(unit.read_text().replace("/srv/plumbline/current/.venv/bin", str(BIN)))
-    command = ["systemd-analyze", "--man=no", "verify", *(str(tmp_path / unit.name) for unit in UNITS)]
+        (units / unit.name).write_text(unit.read_text().replace("/srv/plumbline/current/.venv/bin", str(BIN)))
+    command = ["systemd-analyze", "--man=no", "--no-pager", *arguments]
+    return subprocess.run(command, cwd=units, capture_output=True, text=True, timeout=60, check=False)
 
-    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+def test_systemd_understands_our_units(tmp_path: Path) -> None:
+    run = analyze(tmp_path, "verify", *(f"./{unit.name}" for unit in UNITS))
 
     assert len(UNITS) == 5
     assert (run.returncode, run.stdout + run.stderr) == (0, "")
+
+
+def test_a_service_that_is_broken_into_has_no_privileges_and_writes_nowhere_but_to_its_own_tmp(tmp_path: Path) -> None:
+    services = [f"./{unit.name}" for unit in UNITS if unit.suffix == ".service"]
+
+    run = analyze(tmp_path, "security", "--offline=true", "--threshold=20", *services)  # of 100
+
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stdout.count("exposure level") == len(services)
 
 
 def first_choice(text: str) -> str:

@@ -93,7 +93,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             return self._set_or_reset_cell(request)
         search = request.GET.get("q", "")[:100]
         shown = matrix_context(search=search, page=request.GET.get("p", "1"))
-        return self._page(request, "matrix", "Corrections", **shown)
+        return self._page(request, "matrix", self.table.name, **shown)
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None

@@ -77,11 +77,11 @@ VALUE_DISPLAYS.update(
 
 
 def coverage_mark(share: Share | None) -> SafeString | str:
-    """Show the share of judgements scored, for the cell of a score; empty where there was nothing to score."""
+    """Show the share of judgements scored, as ``· 57 % scored``, for the cell of a score; empty where there was nothing to score."""
     if share is None or share.value is None:
         return ""
     hint = f"{share} judgements scored, of the propositions this judge can score at all"
-    return format_html(' <span class="pl-subtle pl-share" title="{}">· {}</span>', hint, percent(share))
+    return format_html(' <span class="pl-subtle pl-share" title="{}">· {} scored</span>', hint, percent(share))
 
 
 def meter(value: float | None, digits: int = 1, *, share: Share | None = None, why: str = "") -> SafeString:
@@ -129,7 +129,9 @@ def of_words(value: float | None) -> SafeString:
         return meter(None)
     hint = "of repeated words alone, 0 (all repeat) to 9 (none do): an exact statistic, not a score"
     return format_html(
-        '<span class="pl-number">{}</span> <span class="pl-subtle" title="{}">· words</span>', f"{value:.1f}", hint
+        '<span class="pl-number">{}</span> <span class="pl-subtle" title="{}">· variety of words</span>',
+        f"{value:.1f}",
+        hint,
     )
 
 

@@ -225,7 +225,7 @@ def _dimension(run: EvaluationRun, summary: DimensionSummary) -> dict[str, Any]:
     """
     context: dict[str, Any] = {
         "of": summary,
-        "score": number(summary.score, summary.count, digits=2, share=summary.share, why=summary.reason),
+        "score": number(summary.score, summary.count, share=summary.share, why=summary.reason),
         "counts": counts(summary),
         "ideas": idea_rows(run) if summary.dimension in COUNTED else [],
         "pairs": _pairs(run, summary.dimension),
@@ -251,7 +251,7 @@ def _propositions(run: EvaluationRun, summary: DimensionSummary, weakest: Propos
         url = scores_url(run, dimension__exact=summary.dimension, proposition_id=proposition.id)
         inverted = is_weakest = SafeString("")
         if proposition.inverted:
-            inverted = display.badge("inverted", "plain", "an anti-pattern: its score is 9 − the judge's")
+            inverted = display.badge("anti-pattern", "plain", "an anti-pattern: its score is 9 − the judge's")
         if proposition is weakest and proposition.is_weak:
             is_weakest = display.badge("weakest", "bad")
         link = display.link(url, proposition.id, "its scores in this evaluation")

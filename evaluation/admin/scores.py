@@ -64,7 +64,7 @@ class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
     def proposition(self, score: EvaluationScore) -> SafeString:
         url = display.list_url(EvaluationScore, proposition_id=score.proposition_id)
         hint = "an anti-pattern: its score is 9 less the judge's"
-        mark = display.badge("inverted", "plain", hint) if score.inverted else ""
+        mark = display.badge("anti-pattern", "plain", hint) if score.inverted else ""
         return format_html("{} {}", display.link(url, score.proposition_id, score.claim), mark)
 
     @admin.display(description="message")

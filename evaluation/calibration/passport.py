@@ -157,7 +157,7 @@ def _agreement_row(row: JudgeCalibration) -> PassportRow:
         agreement.missing = at_least
         return agreement
     if row.items < LEAST_ITEMS:
-        agreement.text = f"{row.items} of {LEAST_ITEMS} labels needed"
+        agreement.text = f"{row.items} of {LEAST_ITEMS} labelled judgements needed"
         agreement.missing = f"at least {counted(LEAST_ITEMS - row.items, 'more label')}"
         return agreement
     labels = counted(row.labels, "label")

@@ -520,7 +520,7 @@ def change_of_hits(change: AnyChange, before: Share, now: Share, margin: float) 
             "baseline_n": before.asked,
             "interval": interval,
             "interval_note": "by the share of messages with a hit (Fisher's exact test); one with a hit counts 0, another 9",
-            "reason": f"hits in {now} messages, {before} in the baseline",
+            "reason": f"hits against it in {now} messages, {before} in the baseline",
             "p_value": p_value,
             "n_more": None,
         }

@@ -35,7 +35,7 @@ class Shown(BaseModel):
 
     Attributes:
         verdict: ``worse`` or ``better`` where hits significantly are; `MORE_HITS`, `NO_MORE_HITS`; `ONLY_NOW` or `ONLY_BEFORE`.
-        figures: E.g. ``hits in 7 of 24 messages now, 0 of 28 in the baseline (p 0.003)``.
+        figures: E.g. ``hits against it in 7 of 24 messages now, 0 of 28 in the baseline (p 0.003)``.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -200,7 +200,7 @@ def _shown_by_hits(change: ChangeResult) -> Shown:
         dimension=change.dimension,
         proposition=change.proposition,
         verdict=verdict,
-        figures=f"hits in {change.hits} messages now, {change.baseline_hits} in the baseline{p}",
+        figures=f"hits against it in {change.hits} messages now, {change.baseline_hits} in the baseline{p}",
     )
 
 

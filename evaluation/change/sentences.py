@@ -165,7 +165,7 @@ def dimension_words(change: ChangeResult) -> str:
 def numbers_of(change: ChangeResult) -> str:
     """Return the two numbers of a change, e.g. ``8.1 → 3.2``, or ``variety of words 8.1 → 3.2``."""
     if change.hits is not None:
-        return f"hits in {change.baseline_hits} → {change.hits} messages"
+        return f"hits against it in {change.baseline_hits} → {change.hits} messages"
     numbers = f"{_score_words(change.baseline)} → {_score_words(change.candidate)}"
     return f"variety of words {numbers}" if change.of_words else numbers
 

@@ -342,7 +342,7 @@ def _change_finding(result: AgentResult, change: ChangeResult, *, kind: Kind, ve
 
 def _figure(change: ChangeResult, score: float | None, share: Share | None, hits: Share | None) -> str:
     if hits is not None:
-        return f"hits in {hits} messages"
+        return f"hits against it in {hits} messages"
     return words_or_share(number(score), share, of_words=change.of_words)
 
 

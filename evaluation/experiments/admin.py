@@ -370,7 +370,7 @@ def _listed_pairs(experiment: Experiment, experiment_report: ExperimentReport) -
     listed: dict[tuple[str, int], _ListedPair] = {}
     for conversation in (*experiment_report.most_for, *experiment_report.most_against):
         label = Dimension(conversation.measure).label
-        speaks = f"{label} {conversation.difference:+.2f}"
+        speaks = f"{label} {signed(conversation.difference, 2)}"
         pair = _ListedPair(arm=conversation.arm, number=conversation.environment, speaks=speaks)
         listed.setdefault((pair.arm, pair.number), pair)
     for number in range(1, experiment.scenario["environments"] + 1):
@@ -450,7 +450,7 @@ def _difference(measure: MeasuredPair) -> object:
     if measure.better:
         is_gain = (difference > 0) == (measure.better == "higher")
         tone = "good" if is_gain else "bad"
-    return display.badge(f"{difference:+.2f}", tone)
+    return display.badge(signed(difference, 2), tone)
 
 
 def _add_scores(rows: Sequence[AlignedRow], scores: Mapping[int, Mapping[str, float]]) -> None:

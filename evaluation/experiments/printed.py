@@ -75,7 +75,10 @@ def outcome_lines(report: ExperimentReport) -> Iterator[str]:
             named = [_named_outcome(row) for row in rows if row.verdict == verdict]
             if named:
                 parts.append(f"{words} {', '.join(named)}")
-        undecided = [row.label.lower() for row in rows if row.verdict in ("not enough data", "heuristic")]
+        heuristic = [row.label.lower() for row in rows if row.verdict == "heuristic"]
+        if heuristic:
+            parts.append(f"no test of {', '.join(heuristic)} by a heuristic")
+        undecided = [row.label.lower() for row in rows if row.verdict == "not enough data"]
         if undecided:
             parts.append(f"no verdict on {', '.join(undecided)}")
         reasons = dict.fromkeys(row.why for row in rows if row.why and row.verdict == "not enough data")

@@ -174,6 +174,20 @@ def test_unknown_columns_and_keys_are_asked_for(console: Client, content: str, n
     assert asked(job) == "bot"
 
 
+def test_a_column_of_dates_with_any_name_is_offered_as_the_times_of_messages(console: Client) -> None:
+    make_agent()
+    content = "speaker,text,moment\nPat,Is anybody there?,2026-11-24 09:12\nAda,No.,2026-11-24 09:14\n"
+    job = upload(console, file(content, "talk.csv"))
+    assert (asked(job), guess(job, "column.sent_at")) == ("column.sent_at", ["moment"])
+
+    answer(console, job, "column.sent_at", "moment")
+    assert (asked(job), job.contents["undated"]) == ("time_zone", 0)
+    html = answer(console, job, "column.sent_at", "")
+
+    assert (asked(job), job.contents["undated"]) == ("", 2)
+    assert "No column holds the time" not in html
+
+
 def test_the_order_of_day_and_month_is_asked_where_the_dates_leave_it_open(console: Client) -> None:
     make_agent()
     log = "\n".join(f"[0{day}/0{day + 1}/2026, 10:00] {'Ada' if day % 2 else 'Pat'}: Line {day}" for day in range(1, 8))

@@ -78,7 +78,7 @@ def test_a_run_is_listed_with_its_judge_judgements_and_cost(root: Client) -> Non
     assert cells(html, "status") == ["completed"]
     assert cells(html, "measured") == ["A Ada adherence fluency"]
     assert LLM in html.partition("<table")[0], "said once, above"
-    assert cells(html, "overall") == ["6.5 · 2 of 3"]
+    assert cells(html, "overall") == ["6.5 · 2 of 3 scored"]
     assert cells(html, "judged") == ["2 scored 1 trivial · 1 unscored"]
     assert cells(html, "spent") == ["1,235 $0.0100 + 1 unpriced"]
 
@@ -94,9 +94,9 @@ def test_a_runs_page_shows_means_and_the_worst_of_the_weakest_proposition(root: 
     plain = " ".join(re.sub(r"<[^>]*>", " ", html).split())
 
     assert "3 calls timed out" in plain
-    assert "adherence 6.40 · 3 of 3 3 scored" in plain  # (3·8 + 6 + 2) / (3 + 1 + 1)
-    assert "dry weakest 4.0 · 2 of 2 1 2 scored" in plain
-    assert "polite 8.0 · 1 of 1 3 1 scored" in plain
+    assert "adherence 6.4 · 3 of 3 scored 3 scored" in plain  # (3·8 + 6 + 2) / (3 + 1 + 1)
+    assert "dry weakest 4.0 · 2 of 2 scored 1 2 scored" in plain
+    assert "polite 8.0 · 1 of 1 scored 3 1 scored" in plain
     assert "Weakest: dry , scored 2 of 9 here. Ada is dry Hooray, hooray!" in plain
     assert transcript_url(second).replace("&", "&amp;") in html
     scores = re.search(r'href="([^"]*proposition_id=dry[^"]*)"', html)
@@ -124,7 +124,7 @@ def test_a_score_leads_to_its_message_and_its_proposition(root: Client) -> None:
     for html in (listed, page):
         assert transcript_url(message).replace("&", "&amp;") in html
         assert "Ada is dry" in html
-        assert "inverted" in html
+        assert "anti-pattern" in html
     assert "<details" in listed
     assert "R" * 300 in page
     assert "too loud" in page

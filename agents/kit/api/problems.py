@@ -5,16 +5,17 @@ from __future__ import annotations
 import codecs
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 from django.urls import is_valid_path
+from django.utils.http import parse_header_parameters
 from django.views import defaults
 from rest_framework.exceptions import APIException, NotAuthenticated
 from rest_framework.renderers import JSONRenderer
@@ -25,6 +26,9 @@ from agents.kit.api.requests import BodyTooLarge
 from agents.kit.bodies import as_api_error
 from agents.kit.refusals import Refused
 from agents.kit.running import is_unavailable
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 logger = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"
@@ -119,6 +123,24 @@ class SlowCharsets:
         text = f"the charset {request.encoding[:LONGEST_NAME]} is not read; allowed: {', '.join(CHARSETS)}, or none"
         status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
         return _problem_of_api(request, status, text) or HttpResponse(text, status=status, content_type="text/plain")
+
+
+class ReadableContentTypes:
+    """A WSGI application around Django's that drops parameters of a Content-Type which Django cannot read, such as ``boundary*=rare''B``.
+
+    Django reads them before its first middleware, so that they would be a server error. A form without its boundary is a 400.
+    """
+
+    def __init__(self, application: WSGIApplication) -> None:
+        self._application = application
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        content_type = environ.get("CONTENT_TYPE", "")
+        try:
+            parse_header_parameters(content_type)
+        except ValueError:
+            environ["CONTENT_TYPE"] = content_type.partition(";")[0]
+        return self._application(environ, start_response)
 
 
 class UnknownRoutes:

@@ -284,7 +284,7 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
         """Show the list; an address that no database can be asked about leads to the whole list."""
         if has_nul_character(request):
             return HttpResponseRedirect(request.path)
-        return super().changelist_view(request, extra_context)
+        return super().changelist_view(request, {"title": self.table.name, **(extra_context or {})})
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
         """Return whether an address may filter the list so; Django alone lets it ask of any column of the table anything.
@@ -442,6 +442,8 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Show the tab of an object's page that is asked for; only the one with the form has a form and its buttons."""
+        title = capfirst(str(self.opts.verbose_name))
+        extra_context = {"title": title, **(extra_context or {})}
         tab = self.chosen_tab(request)
         if tab is None or tab.has_form:
             return super().change_view(request, object_id, form_url, extra_context)
@@ -453,7 +455,7 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
         return self.page(
             request,
             "admin/tab.html",
-            capfirst(str(self.opts.verbose_name)),
+            title,
             subtitle=str(row),
             original=row,
             change=True,
@@ -553,7 +555,7 @@ def add_pages(urls: Callable[[], list[URLPattern]]) -> None:
 class Site(ThemedSite):
     """The theme's site, whose search (Ctrl+K) finds what `agents.kit.console.home.search` does instead of apps and models."""
 
-    index_title = "Console"
+    index_title = "Home"
 
     def extra_urls(self) -> list[URLPattern]:
         """Return the pages of `add_pages`; the theme asks for them."""

@@ -34,6 +34,7 @@ MOST_COLUMNS = 12  # that are offered for a question
 MOST_TAG_VALUES = 50  # a column with more different values is hardly a tag
 MOST_AGENTS = 500
 NONE = ""
+DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}")
 
 
 class NotAnAnswer(ValueError):
@@ -273,7 +274,7 @@ class _Table:
                     self._columns_read[name] = header[index]
 
     def needed_columns(self) -> list[Question]:
-        """Return which columns hold the texts and the speakers, without which nothing can be read, where their names do not say it."""
+        """Return which columns hold texts, speakers and times, where their names do not say it. Nothing is read without the first two."""
         questions: list[Question] = []
         if not self._is_table:
             return questions
@@ -287,7 +288,28 @@ class _Table:
             names = self._free("speaker")
             names.sort(key=self._unlike_a_speaker)
             questions.append(self._column_question("speaker", "Which column says who speaks?", names))
+        times = [name for name in self._free("sent_at") if self._has_dates(name)]
+        if times and ("sent_at" not in read or "sent_at" in chosen):
+            questions.append(self._time_question(times))
         return questions
+
+    def _has_dates(self, column: str) -> bool:
+        examples = self._columns[column]["examples"]
+        return bool(examples) and all(DATE.match(example) for example in examples)
+
+    def _time_question(self, columns: Sequence[str]) -> Question:
+        offered = [self._option(column) for column in columns[:MOST_COLUMNS]]
+        offered.append(Option(NONE, "no column: their times are not known"))
+        chosen = self._options.columns.get("sent_at")
+        return Question(
+            id=f"{COLUMN}sent_at",
+            text="Which column says when a message was said?",
+            name="Time",
+            options=offered,
+            chosen=[columns[0] if chosen is None else chosen],
+            is_open=chosen is None,
+            help="Drift over time is shown by it.",
+        )
 
     def _is_open(self, name: str) -> bool:
         """Return whether nothing can be read because no column is known for a field."""

@@ -94,7 +94,7 @@ def read_csv(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
                 answer=names[conversations],
             )
     _check_columns(source, line, names, index_of)
-    if "sent_at" not in index_of:
+    if "sent_at" not in index_of and "sent_at" not in columns:
         yield from _guess_no_time(line, names, index_of)
     for line, cells in rows:
         yield _message(source, line, {field: cells[index] for field, index in index_of.items()})

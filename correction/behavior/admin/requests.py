@@ -183,6 +183,13 @@ def retry_chosen(model_admin: Any, request: HttpRequest, queryset: QuerySet[Beha
     report_done(model_admin, request, "behaviour request", "queued again", done=done, chosen=len(rows), why=why)
 
 
+def why_text(row: BehaviorRequest) -> str:
+    """Return why a request waits, or what became of it; of one that a person applied since, that it had waited, and why."""
+    if row.why and row.status in (Status.APPLIED, Status.REVERTED):
+        return f"It had waited for a person: {'; '.join(row.why.splitlines())}"
+    return row.why
+
+
 def page_context(request: HttpRequest, row: BehaviorRequest) -> dict[str, Any]:
     """Return the values of the template; an address is empty where the user may not decide, or the status does not allow it.
 
@@ -205,6 +212,7 @@ def page_context(request: HttpRequest, row: BehaviorRequest) -> dict[str, Any]:
         "may_read": request.user.has_perm(READING),
         "state": status_badge(row),
         "change": change(row),
+        "why": why_text(row),
         "holds": holds_in(row),
         "person_url": person_url(person) if person else "",
         "where": transcript_url(row.message) if row.message else "",
@@ -481,7 +489,8 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
 
     @admin.display(description="why")
     def reason(self, row: BehaviorRequest) -> SafeString:
-        return display.folded(row.why or row.error, 70) if row.why or row.error else display.EMPTY
+        why = why_text(row) or row.error
+        return display.folded(why, 70) if why else display.EMPTY
 
 
 extend(

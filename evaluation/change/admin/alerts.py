@@ -26,7 +26,6 @@ from evaluation.change.evidence import Judged
 from evaluation.change.models import Change, DriftAlert
 from evaluation.change.over_time import acknowledge_drifts
 from evaluation.change.overview import drift_at
-from evaluation.models import EvaluationRun
 
 
 # -- what shows a fall
@@ -43,7 +42,8 @@ def evidence_of_fall(request: HttpRequest, fall: DriftAlert) -> SafeString:
     """
     if not request.user.has_perms(PERMISSIONS):
         return SafeString("")
-    run = _evaluation_that_shows(fall)
+    change = _change_that_shows(fall)
+    run = change.evaluation_run if change is not None else None
     drift = None
     if run is not None:
         drift = drift_at(run, fall.dimension, quotes=request.user.has_perm("agents.view_message"))
@@ -54,8 +54,8 @@ def evidence_of_fall(request: HttpRequest, fall: DriftAlert) -> SafeString:
     return SafeString(render_to_string("admin/change/drift/evidence.html", context))
 
 
-def _evaluation_that_shows(fall: DriftAlert) -> EvaluationRun | None:
-    """Return the evaluation in which a fall was noticed, or else the first one since it began, of which a change is stored.
+def _change_that_shows(fall: DriftAlert) -> Change | None:
+    """Return the stored change of the evaluation in which a fall was noticed, or else of the first one since it began.
 
     None without any: then the agent had no baseline.
     """
@@ -68,8 +68,7 @@ def _evaluation_that_shows(fall: DriftAlert) -> EvaluationRun | None:
         proposition="",
         measured_at__gte=fall.since,
     )
-    row = rows.select_related("evaluation_run__agent").order_by(noticed_first, "measured_at", "pk").first()
-    return row.evaluation_run if row is not None else None
+    return rows.select_related("evaluation_run__agent").order_by(noticed_first, "measured_at", "pk").first()
 
 
 # -- list and pages
@@ -86,7 +85,10 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
         """Return the panels of an alert: its fields, what shows it, what to do, and the agent's scores in its dimension by its judge."""
         panels = super().get_panels(request, obj)
         judged = Judged(judge=obj.judge, procedure=obj.procedure)
-        chart = dimension_chart(request, obj.agent, obj.dimension, judged)
+        change = _change_that_shows(obj)
+        chart = None
+        if change is None or not change.result.of_words:  # else scores over time are of something else
+            chart = dimension_chart(request, obj.agent, obj.dimension, judged)
         judge_passports = passports(obj.judge, obj.procedure, [obj.dimension], agent=obj.agent.slug)
         context: dict[str, Any] = {
             "evidence": evidence_of_fall(request, obj),

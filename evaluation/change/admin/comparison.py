@@ -567,7 +567,7 @@ def _proposition_row(change: ChangeResult, pair: ComparedPair) -> tuple[object, 
         proposition_id=change.proposition,
     )
     link = display.link(url, change.proposition, "its judgements in B")
-    inverted = display.badge("inverted", "plain", INVERTED) if claim.inverted else ""
+    inverted = display.badge("anti-pattern", "plain", INVERTED) if claim.inverted else ""
     name = display.lines(
         format_html('<span dir="auto">{}</span>', display.visible(claim.text)),
         format_html("{} {} {}", link, dimension_badge(change.dimension), inverted),

@@ -103,7 +103,6 @@ def history_charts(
         charts.append(
             {
                 "dimension": dimension_badge(history.dimension),
-                "now": meter(history.now),
                 "judge": judged_by(history.judged),
                 "passport": passport_badge(passport),
                 "summary": summary,
@@ -215,7 +214,10 @@ def alert_markers(agents: Collection[int], start: datetime, end: datetime) -> li
         markers.append(
             Marker(
                 at=alert.since,
-                title=f"{alert.agent.display_name}: {dimension} fell from {alert.before:.1f} to {alert.after:.1f}",
+                title=(
+                    f"{alert.agent.display_name}: {dimension} fell from {alert.before:.1f} to {alert.after:.1f}"
+                    f", noticed in evaluation {alert.evaluation_run_id}"
+                ),
                 url=reverse("admin:change_driftalert_change", args=[alert.pk]),
                 kind="alert",
             )

@@ -209,7 +209,7 @@ def _scores_of(change: ChangeResult) -> tuple[str, str]:
 def _score_cell(change: ChangeResult, score: float | None, share: Share | None, hits: Share | None) -> str:
     """Return a score as a cell: a meter, or hits, or the statistic of repeated words."""
     if hits is not None:
-        return f"hits in {hits} messages"
+        return f"hits against it in {hits} messages"
     if change.of_words:
         return of_words(score)
     return meter(score, share=share, why=change.reason)
@@ -394,8 +394,10 @@ def change_panel(request: HttpRequest, agent: Agent) -> SafeString:
 
 
 def _fall_chart(request: HttpRequest, drift: AgentDrift) -> dict[str, Any] | None:
-    """Return the scores over time of what the sentence is about; None where there is none, or for who may not see evaluations."""
+    """Return the scores over time of what the sentence is about; None where there are none, or for who may not see evaluations."""
     if drift.main is None or drift.judged is None or not request.user.has_perm("evaluation.view_evaluationrun"):
+        return None
+    if drift.main.result.of_words:  # no judge gave it, so scores over time are of something else
         return None
     return dimension_chart(request, drift.agent, drift.main.dimension, drift.judged)
 
@@ -417,7 +419,7 @@ def _proposition_row(drift: AgentDrift, change: Change) -> tuple[object, ...]:
     result = change.result
     name = short_name(change.proposition, drift.agent.slug, change.dimension)
     link = display.link(scores_behind(change), name, f"the judgements of {change.proposition} now")
-    inverted = display.badge("inverted", "plain", INVERTED) if change.inverted else ""
+    inverted = display.badge("anti-pattern", "plain", INVERTED) if change.inverted else ""
     before, now = _scores_of(result)
     return (
         format_html("{} {} {}", link, dimension_badge(change.dimension), inverted),

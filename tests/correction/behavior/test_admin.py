@@ -69,6 +69,18 @@ def test_apply_changes_the_persona_and_revert_restores_it(ada: Agent) -> None:
     assert traits_of(ada) == {"dry wit": 0.6}
 
 
+def test_what_a_request_waited_for_is_past_once_a_person_applied_it(ada: Agent) -> None:
+    client, row = signed_in(superuser()), proposed(ada)
+    waits = "its confidence is medium"
+    assert f"had waited for a person: {waits}" not in plain(read(client, page_of(row)))
+
+    press(client, row, "apply")
+
+    for url in (page_of(row), list_of(BehaviorRequest)):
+        page = plain(read(client, url))
+        assert page.count(waits) == page.count(f"had waited for a person: {waits}") > 0
+
+
 def test_a_proposal_can_be_edited_before_it_is_applied(ada: Agent) -> None:
     client, row = signed_in(superuser()), proposed(ada)
     page = press(client, row, "apply_edited", **{"trait-name": "", "trait-strength": "7"})
@@ -230,7 +242,7 @@ def test_the_button_queues_it_and_the_page_shows_what_came_out(row: BehaviorRequ
     client = signed_in(superuser())
     page = plain(read(client, page_of(row)))
     assert QUESTION in page
-    assert "3 before, 3 of 10 messages since not yet: 3 of 10 messages since" in page
+    assert "3 before, 3 since not yet: 3 of 10 messages since" in page
     assert "Costs 6 calls, unpriced for 10 messages before and after" in page
     assert QUESTION not in plain(read(client, page_of(proposed(make_agent("bob"))))), "nothing was changed by it"
 

@@ -238,7 +238,7 @@ def test_labels_that_change_while_figures_are_computed_leave_them_stale() -> Non
         ({"kappa": 0.0, "labels": 25, "items": 25}, "κ 0.00, 25 labels"),
         ({"kappa": None, "labels": 25, "items": 25}, "κ undefined, 25 labels"),
         ({"kappa": None, "labels": 0, "items": 0}, "no human labels yet"),
-        ({"kappa": 0.9, "labels": 12, "items": 12}, "12 of 20 labels needed"),
+        ({"kappa": 0.9, "labels": 12, "items": 12}, "12 of 20 labelled judgements needed"),
     ],
 )
 def test_a_figure_is_one_line(result: dict[str, float | None], expected: str) -> None:

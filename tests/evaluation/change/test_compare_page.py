@@ -281,8 +281,13 @@ def test_hits_on_one_side_come_first_with_their_messages(
     first = plain(html.partition("Every proposition")[0])
     hidden = compare(signed_in(staff("evaluation.view_evaluationrun", username="numbers")), **asked)
 
-    for part in ("worse", "hits in 7 of 24 messages now", "Dear customer", "write rules or cues for kind, warm"):
+    for part in (
+        "worse",
+        "hits against it in 7 of 24 messages now",
+        "Dear customer",
+        "write rules or cues for kind, warm",
+    ):
         assert part in first, part
     assert verdicts(html)["stock"] == "drifted"
-    assert "hits in 7 of 24 messages now" in plain(hidden)
+    assert "hits against it in 7 of 24 messages now" in plain(hidden)
     assert "Dear customer" not in hidden

@@ -249,7 +249,7 @@ def test_hits_of_cues_are_compared_as_shares_of_the_messages(
     p = fisher_exact([[share.scored, share.asked - share.scored] for share in tables if share]).pvalue
     assert (row.verdict, said.verdict, row.p_adjusted) == (verdict, shown, pytest.approx(p))
     assert row.worse is (verdict == "drifted")
-    assert f"hits in {tables[1]} messages now, {tables[0]} in the baseline" in said.figures
+    assert f"hits against it in {tables[1]} messages now, {tables[0]} in the baseline" in said.figures
     assert found.lost == (), "fewer hits are no loss of data"
 
 

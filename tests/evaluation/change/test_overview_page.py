@@ -7,7 +7,8 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import reverse
 
-from tests.console import plain, queries, read, signed_in, staff
+from evaluation.change.models import Change
+from tests.console import drawn, page_of, plain, queries, read, signed_in, staff
 from tests.evaluation.change.measured import flattened
 from tests.evaluation.judged import OFFLINE
 from tests.factories import make_agent
@@ -84,6 +85,20 @@ def test_one_judge_at_a_time_and_heuristics_are_marked(root: Client, overview_ur
     assert "goes by word lists" not in by_model
     assert "heuristic lexical-1" in by_heuristic
     assert "goes by word lists" in by_heuristic
+
+
+def test_a_statistic_of_repeated_words_stands_beside_no_chart_of_other_scores(root: Client) -> None:
+    ada = make_agent()
+    flattened(ada)
+    assert len(drawn(read(root, page_of(ada)))) == 1
+
+    for change in Change.objects.all():
+        change.value["result"]["of_words"] = True
+        change.save(update_fields=["value"])
+
+    page = read(root, page_of(ada))
+    assert "variety of words" in plain(page)
+    assert drawn(page) == []
 
 
 @pytest.mark.parametrize(("group", "steps"), [("Viewer", False), ("Operator", True), ("Editor", True)])

@@ -10,7 +10,7 @@ from pytest_django import Settings
 from agents.kit.commands import console_on
 from evaluation.experiments.measuring import judge_here
 from evaluation.experiments.play import play
-from evaluation.experiments.printed import as_markdown, show
+from evaluation.experiments.printed import as_markdown, outcome_lines, show
 from evaluation.experiments.report import ExperimentReport, report
 from evaluation.experiments.starting import start_experiment
 from tests.evaluation.experiments.playing import scenario
@@ -39,6 +39,16 @@ def test_an_offline_judge_makes_no_claim_but_counts_stand() -> None:
     assert by_measure["fluency"].p is None
     assert by_measure["fluency"].verdict == "heuristic"
     assert {"silence", "repetition", "length", "seconds"} <= by_measure.keys()
+
+
+def test_the_outcome_names_as_many_measures_without_a_verdict_as_it_compared() -> None:
+    shown = reported()
+
+    [outcome] = outcome_lines(shown)
+
+    named = outcome.partition("no verdict on ")[2].partition(" (")[0].split(", ")
+    assert named == [row.label.lower() for row in shown.rows if row.verdict == "not enough data"]
+    assert "no test of" in outcome
 
 
 def test_every_form_of_the_report_says_how_far_to_trust_the_judge() -> None:

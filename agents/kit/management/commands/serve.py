@@ -43,7 +43,7 @@ class Command(BaseCommand):
         url = f"http://127.0.0.1:{options['port']}/admin/"
         self.stdout.write(self.style.SUCCESS(f"Console: {url}   (stop with Ctrl-C)"))
         environment = {**os.environ, "DEBUG": os.environ.get("DEBUG", "1")}  # plain http needs cookies without Secure
-        commands = (["runserver", "--noreload", f"127.0.0.1:{options['port']}"], ["work"])
+        commands = (["runserver", "--noreload", "--nostatic", f"127.0.0.1:{options['port']}"], ["work"])
         children = [subprocess.Popen([sys.executable, sys.argv[0], *command], env=environment) for command in commands]  # noqa: S603
 
         def asked_to_stop(number: int, frame: FrameType | None) -> None:

@@ -259,6 +259,15 @@ def test_an_agents_page_draws_alerts_and_scores_by_time_of_their_messages(root: 
     assert "adherence fell from" in plain(html)
 
 
+def test_numbers_at_a_chart_name_their_evaluation_so_that_a_table_may_say_others(
+    root: Client, ada: Agent, fall: DriftAlert
+) -> None:
+    page = section(read(root, tab_of(ada, "history")))
+
+    assert f"adherence fell from 7.2 to 4.2, noticed in evaluation {fall.evaluation_run_id}" in plain(page)
+    assert "<meter" not in page
+
+
 def test_judges_never_share_a_line(root: Client) -> None:
     agent = make_agent("bob")
     imported(agent, [7, 6, 7])
