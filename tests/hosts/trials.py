@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.hosts.installation import CLONE, Say, on, page_blocks
 from tests.hosts.machines import PYTHON, Machine, run
@@ -70,17 +71,26 @@ def scale(one: Machine, two: Machine, *, rounds: int, in_flight: int, say: Say) 
     for machine in (one, two):
         machine.run(f"echo LLM_MAX_CONCURRENCY={in_flight} >> /etc/plumbline.env")
         machine.run("systemctl stop plumbline-turns 'plumbline-worker@*' plumbline-web.socket plumbline-web")
-    rates: dict[int, list[float]] = {count: [] for count in WORKERS}
+    rates: dict[int, list[Rates]] = {count: [] for count in WORKERS}
     for seed in range(rounds):
         for count, processes in WORKERS.items():
-            rates[count].append(rate_with(one, two, processes, seed=10 * seed + count))
-            say(f"{count} worker processes: {rates[count][-1]:.1f} calls a second, load {os.getloadavg()[0]:.1f}")
-    medians = {count: statistics.median(found) for count, found in rates.items()}
-    for count, median in medians.items():
-        say(f"{count}: {median:.1f} calls a second (median of {rounds}), {median / medians[1]:.2f} ×")
+            found = rates_with(one, two, processes, seed=10 * seed + count)
+            rates[count].append(found)
+            say(f"{count} worker processes: {found.steady:.1f} calls a second, {found.whole:.1f} with begin and end")
+    for title in ("steady", "whole"):
+        medians = {count: statistics.median(getattr(found, title) for found in rates[count]) for count in WORKERS}
+        for count, median in medians.items():
+            say(f"{title}, {count}: {median:.1f} calls a second (median of {rounds}), {median / medians[1]:.2f} ×")
 
 
-def rate_with(one: Machine, two: Machine, processes: tuple[int, int], *, seed: int) -> float:
+class Rates(NamedTuple):
+    """Calls a second: while every worker has work (from a tenth of the calls to seven tenths), and from the first to the last."""
+
+    steady: float
+    whole: float
+
+
+def rates_with(one: Machine, two: Machine, processes: tuple[int, int], *, seed: int) -> Rates:
     for machine, count in zip((one, two), processes, strict=True):
         names = " ".join(f"plumbline-worker@{number}" for number in range(1, count + 1))
         machine.run(f"[ -z '{names}' ] || systemctl start {names} || true")  # or systemd tries again
@@ -88,13 +98,12 @@ def rate_with(one: Machine, two: Machine, processes: tuple[int, int], *, seed: i
     before = int(query(one, "select coalesce(max(id), 0) from llm_calls"))
     shell(one, EVALUATE.format(samples=SAMPLES, seed=seed))
     wait_for_evaluations(one)
-    calls, seconds = query(
-        one,
-        f"select count(*), extract(epoch from max(created_at) - min(created_at)) from llm_calls where id > {before}",
-    ).split("|")
     for machine in (one, two):
         machine.run("systemctl stop 'plumbline-worker@*'")
-    return int(calls) / float(seconds)
+    found = query(one, f"select extract(epoch from created_at) from llm_calls where id > {before} order by created_at")
+    at = [float(moment) for moment in found.split()]
+    first, last = len(at) // 10, len(at) * 7 // 10
+    return Rates(steady=(last - first) / (at[last] - at[first]), whole=len(at) / (at[-1] - at[0]))
 
 
 def workers_alive(one: Machine) -> int:
