@@ -123,7 +123,7 @@ def test_a_file_chosen_before_the_page_has_its_script_is_sent_too(
     visitor = visit(operator, "/admin/agents/import/")
     page = visitor.page
     scripts: list[Route] = []
-    page.route("**/kit/files*.js", scripts.append)
+    page.route("**/kit/files*.js", lambda route: scripts.append(route))
     page.goto(f"{visitor.home}/admin/agents/import/add/", wait_until="commit")
     page.get_by_label("Files").set_input_files(talk)
     page.wait_for_function("document.readyState === 'interactive'")
