@@ -28,7 +28,7 @@ from agents.alerts.models import Alert, Delivery, Receiver
 from agents.debates.models import Debate
 from agents.kit.models import ApiToken, LLMBatch, LLMCall, ModelPrice
 from agents.models import Agent, Channel, Import, Message, PersonaVersion, Run
-from agents.swarm.models import DialogState, Swarm
+from agents.swarm.models import DialogState, Swarm, SwarmPhase
 from correction.behavior.models import BehaviorRequest
 from correction.interventions.models import Intervention, InterventionLog
 from correction.litellm.models import GatedReply
@@ -327,11 +327,11 @@ def _states(cast: Cast, have: int, more: int) -> None:
 
 
 def _swarms(cast: Cast, have: int, more: int) -> None:
-    """Each with a phase, and with all agents."""
+    """Each with a phase, and with some agents."""
     store(Swarm, (Swarm(name=f"swarm-{n}", intents=["general"]) for n in range(have, have + more)))
-    for swarm in Swarm.objects.filter(pk__in=newest(Swarm, more)):
-        swarm.agents.set(cast.agents)
-        swarm.phases.create(phase="post", name="brevity", order=1, prompt=SENTENCE)
+    swarms, members = newest(Swarm, more), Swarm.agents.through
+    store(members, (members(swarm_id=swarm, agent=agent) for swarm in swarms for agent in cast.agents[:5]))
+    store(SwarmPhase, (SwarmPhase(swarm_id=pk, phase="post", name="brevity", order=1, prompt=SENTENCE) for pk in swarms))
 
 
 def _experiment(cast: Cast, n: int) -> dict[str, Any]:
