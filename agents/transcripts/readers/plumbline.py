@@ -64,7 +64,7 @@ def is_message(value: dict[str, Any]) -> bool:
 
 
 def _check_named_keys(source: Source, columns: Mapping[str, str]) -> None:
-    """Check that each of these keys, and one for the text, is in some object of the file.
+    """Check that each of these keys, and one for the text, is in some object of the file; read it only until they were seen.
 
     Raises:
         FileError: No key holds the text.
@@ -72,10 +72,15 @@ def _check_named_keys(source: Source, columns: Mapping[str, str]) -> None:
     """
     if not columns:
         return
+    wanted = {key for key in columns.values() if key}
+    if "text" not in columns:
+        wanted.add("text")
     keys: dict[str, None] = {}
     for _, value in json_values(source):
         if isinstance(value, dict):
             keys.update(dict.fromkeys(value))
+        if wanted <= keys.keys():
+            break
     if "plumbline" in keys:
         raise OptionError("--columns: this is an export of Plumbline, whose keys are fixed")
     there = ", ".join(list(keys)[:MOST_KEYS_SHOWN]) or "none"
