@@ -295,7 +295,7 @@ class _Table:
 
     def _has_dates(self, column: str) -> bool:
         examples = self._columns[column]["examples"]
-        return bool(examples) and all(DATE.match(example) for example in examples)
+        return bool(examples) and all(_is_date(example) for example in examples)
 
     def _time_question(self, columns: Sequence[str]) -> Question:
         offered = [self._option(column) for column in columns[:MOST_COLUMNS]]

@@ -94,7 +94,8 @@ def _check_named_keys(source: Source, columns: Mapping[str, str]) -> None:
 def _with_our_keys(row: Row, columns: Mapping[str, str]) -> Row:
     """Return a message in which our keys hold what `columns` says.
 
-    A speaker who is named so counts alone. `tags` and `payload` that are no objects mean something else there, and are passed over.
+    A speaker who is named so counts alone; where a message has none, its role counts. `tags` and `payload` that are no objects mean
+    something else there, and are passed over.
 
     Raises:
         FileError: A value that should be a text is none.
@@ -114,7 +115,7 @@ def _with_our_keys(row: Row, columns: Mapping[str, str]) -> Row:
         elif field == "sent_at":
             values[field] = row.value.get(key)
         else:
-            values[field] = row.name(key)
+            values[field] = row.name(key) or None
     return row.child({**values, "tags": tags}, row.what)
 
 
