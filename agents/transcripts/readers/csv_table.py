@@ -11,7 +11,7 @@ from unicodedata import normalize
 
 from pydantic import BaseModel
 
-from agents.kit.files.json_input import Row, begins_like_json, json_values, parse
+from agents.kit.files.json_input import Row, begins_like_json, json_values, parse, scalar_text
 from agents.kit.files.source import MAX_LINE, FileError, Source
 from agents.kit.text.tags import TAG_KEY
 from agents.transcripts.readers.chat import SYSTEM_ROLES
@@ -198,13 +198,12 @@ def columns_of(source: Source) -> dict[str, Column]:
 
 
 def _json_rows(source: Source) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line, cells) of the objects as `csv_rows` does of rows: first their keys; what is no text or number is empty."""
+    """Yield (line, cells) of the objects as `csv_rows` does of rows: first their keys; objects, lists and null are empty."""
     names = keys_of(source)
     yield 1, names
     for line, value in json_values(source):
         if isinstance(value, dict):
-            cells = [value.get(name) for name in names]
-            yield line, [str(cell) if isinstance(cell, str | int | float) else "" for cell in cells]
+            yield line, [scalar_text(value.get(name)) for name in names]
 
 
 def keys_of(source: Source) -> list[str]:

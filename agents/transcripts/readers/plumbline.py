@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from agents.kit.files.json_input import Row, json_values, shown
+from agents.kit.files.json_input import Row, json_values, scalar_text, shown
 from agents.kit.files.source import FileError, Source
 from agents.kit.text.tags import TAG_KEY
 from agents.transcripts.records import (
@@ -110,8 +110,10 @@ def _with_our_keys(row: Row, columns: Mapping[str, str]) -> Row:
     tags = row.object("tags") if "tags" in values else {}
     for field, key in columns.items():
         if field.startswith("tags."):
-            if row.has(key):
-                tags = {**tags, field.removeprefix("tags."): row.name(key)}
+            value = row.value.get(key)
+            if value is not None:
+                text = scalar_text(value) if isinstance(value, bool) else row.name(key)
+                tags = {**tags, field.removeprefix("tags."): text}
         elif field == "sent_at":
             values[field] = row.value.get(key)
         else:
