@@ -333,7 +333,8 @@ class _Table:
         )
 
     def _option(self, column: str) -> Option:
-        return Option(column, column, self._columns[column]["examples"])
+        values = self._columns.get(column, {})  # empty for one that is not among those shown
+        return Option(column, column, values.get("examples", ()))
 
     def _unlike_a_speaker(self, column: str) -> tuple[bool, bool]:
         """Return a key by which columns whose values come again and begin with a letter are first."""

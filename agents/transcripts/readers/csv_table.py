@@ -186,14 +186,15 @@ def columns_of(source: Source) -> dict[str, Column]:
     Raises:
         FileError: A row is malformed.
     """
-    all_rows = _json_rows(source) if begins_like_json(source.head().lstrip()) else csv_rows(source)
-    rows = islice(all_rows, ROWS_LOOKED_AT + 1)
+    is_json = begins_like_json(source.head().lstrip())
+    rows = islice(_json_rows(source) if is_json else csv_rows(source), ROWS_LOOKED_AT + 1)
     header = next(rows, (1, []))[1]
-    values_of: dict[str, list[str]] = {name.strip(): [] for name in header if name.strip()}
+    names = header if is_json else [name.strip() for name in header]  # keys are read exactly
+    values_of: dict[str, list[str]] = {name: [] for name in names if name.strip()}
     for _, cells in rows:
-        for name, cell in zip(header, cells, strict=True):
-            if name.strip() and cell.strip():
-                values_of[name.strip()].append(cell.strip())
+        for name, cell in zip(names, cells, strict=True):
+            if name in values_of and cell.strip():
+                values_of[name].append(cell.strip())
     return {name: _column(values) for name, values in values_of.items()}
 
 
