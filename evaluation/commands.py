@@ -20,7 +20,7 @@ from agents.kit.llm.providers import batch_problem, providers_with_batches
 from agents.kit.running import stopping_on_sigterm
 from agents.kit.text.wording import counted, money, number
 from agents.kit.use_cases import tags_in
-from agents.models import Channel
+from agents.models import Channel, Message
 from agents.models.conversations import UnknownAgent
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.propositions.files import PropositionError
@@ -37,7 +37,7 @@ from evaluation.runs.summary import (
     with_share,
     worst_judgement,
 )
-from evaluation.scorers.subjects import tag_values
+from evaluation.scorers.subjects import tag_values, with_tags
 from evaluation.simulation.conversations import Simulation
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
 from evaluation.wording import heading_of, judge_label, rate
@@ -120,8 +120,8 @@ def examples_line(specs: Sequence[RunSpec]) -> str:
 def unknown_tag_line(where: Mapping[str, str]) -> str:
     """Return the sentence that no message has one of these tags, with the values there are of it; empty where each is on some message."""
     for key, value in where.items():
-        values = tag_values(key)
-        if value not in values:
+        if not with_tags(Message.objects.all(), {key: value}).exists():
+            values = tag_values(key, 21)
             known = ", ".join(values[:20]) + (", …" if len(values) > 20 else "")
             return f"No message is tagged {key}={value}; " + (
                 f"{key} is one of: {known}." if known else f"none has a tag {key}."
