@@ -312,13 +312,13 @@ class _Report:
 
 def _who_speaks(options: ReadOptions) -> tuple[str, ...]:
     """Return the choices by which the speakers of a file are read."""
-    form = "csv" if options.format == AUTO else options.format  # columns alone make it CSV, too
+    form = "csv" if options.format == AUTO else options.format  # columns alone say the form, too
     columns = [options.columns.get(name, "") for name in ("speaker", "role", "text")]
     return (form, *columns)
 
 
 def _column_values(job: Import, path: Path, header: Sequence[str]) -> dict[str, Any]:
-    """Return what the columns of a CSV file hold, those that are shown; empty for every other file, and for one that is malformed."""
+    """Return what the columns of a table or the keys of JSON hold, those that are shown; empty where there are none, or it is malformed."""
     if not header:
         return {}
     with suppress(FileError):
