@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from agents.bodies import no_channel
 from agents.kit.bodies import Refused
 from agents.kit.commands import STOPPED, Cell, console_for_bars, console_on, print_table, unusable, wrong
 from agents.kit.llm.endpoints import problem_of
@@ -137,8 +138,7 @@ def channel_named(slug: str) -> Channel:
     """
     channel = Channel.objects.filter(slug=slug).first()
     if channel is None:
-        known = ", ".join(Channel.objects.order_by("synthetic", "slug").values_list("slug", flat=True)[:20])
-        raise unusable(f"no channel {slug!r}; channels: {known or 'none yet'}")
+        raise unusable(no_channel(slug))
     return channel
 
 
