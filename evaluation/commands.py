@@ -391,7 +391,7 @@ def _weakest_dimension(summary: RunSummary) -> DimensionSummary | None:
 
     def lowest(dimension: DimensionSummary) -> tuple[float, str]:
         weakest = dimension.weakest
-        return (weakest.score or 0.0, weakest.id) if weakest else (0.0, "")
+        return (weakest.share_of_wanted or 0.0, weakest.id) if weakest else (0.0, "")
 
     return min(own or scored, key=lowest, default=None)
 
