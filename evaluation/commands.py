@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from agents.bodies import no_channel
 from agents.kit.bodies import Refused
 from agents.kit.commands import STOPPED, Cell, console_for_bars, console_on, print_table, unusable, wrong
 from agents.kit.llm.endpoints import problem_of
@@ -20,7 +21,7 @@ from agents.kit.llm.providers import batch_problem, providers_with_batches
 from agents.kit.running import stopping_on_sigterm
 from agents.kit.text.wording import counted, money, number
 from agents.kit.use_cases import tags_in
-from agents.models import Channel
+from agents.models import Channel, Message
 from agents.models.conversations import UnknownAgent
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.propositions.files import PropositionError
@@ -37,7 +38,7 @@ from evaluation.runs.summary import (
     with_share,
     worst_judgement,
 )
-from evaluation.scorers.subjects import tag_values
+from evaluation.scorers.subjects import tag_values, with_tags
 from evaluation.simulation.conversations import Simulation
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
 from evaluation.wording import heading_of, judge_label, rate
@@ -120,8 +121,8 @@ def examples_line(specs: Sequence[RunSpec]) -> str:
 def unknown_tag_line(where: Mapping[str, str]) -> str:
     """Return the sentence that no message has one of these tags, with the values there are of it; empty where each is on some message."""
     for key, value in where.items():
-        values = tag_values(key)
-        if value not in values:
+        if not with_tags(Message.objects.all(), {key: value}).exists():
+            values = tag_values(key, 21)
             known = ", ".join(values[:20]) + (", …" if len(values) > 20 else "")
             return f"No message is tagged {key}={value}; " + (
                 f"{key} is one of: {known}." if known else f"none has a tag {key}."
@@ -137,8 +138,7 @@ def channel_named(slug: str) -> Channel:
     """
     channel = Channel.objects.filter(slug=slug).first()
     if channel is None:
-        known = ", ".join(Channel.objects.order_by("synthetic", "slug").values_list("slug", flat=True)[:20])
-        raise unusable(f"no channel {slug!r}; channels: {known or 'none yet'}")
+        raise unusable(no_channel(slug))
     return channel
 
 
@@ -391,7 +391,7 @@ def _weakest_dimension(summary: RunSummary) -> DimensionSummary | None:
 
     def lowest(dimension: DimensionSummary) -> tuple[float, str]:
         weakest = dimension.weakest
-        return (weakest.score or 0.0, weakest.id) if weakest else (0.0, "")
+        return (weakest.share_of_wanted or 0.0, weakest.id) if weakest else (0.0, "")
 
     return min(own or scored, key=lowest, default=None)
 

@@ -238,6 +238,7 @@ def _dimension(run: EvaluationRun, summary: DimensionSummary) -> dict[str, Any]:
     context["table"] = _propositions(run, summary, weakest)
     if weakest is not None:
         context["worst"] = worst_judgement(run, summary.dimension, weakest.id)
+        context["is_weak"] = weakest.is_weak
     return context
 
 

@@ -40,10 +40,12 @@ def with_tags(messages: QuerySet[Message], where: Mapping[str, str]) -> QuerySet
     return messages
 
 
-def tag_values(key: str) -> list[str]:
-    """Return the values that a tag has on any message, sorted. Reads every message."""
-    values = Message.objects.annotate(tag_value=Cast(KeyTextTransform(key, "tags"), TextField())).order_by()
-    return sorted(values.exclude(tag_value=None).values_list("tag_value", flat=True).distinct())
+def tag_values(key: str, most: int) -> list[str]:
+    """Return the first values, sorted, that a tag has on any message. Reads every message."""
+    values = Message.objects.annotate(tag_value=Cast(KeyTextTransform(key, "tags"), TextField())).exclude(
+        tag_value=None
+    )
+    return list(values.order_by("tag_value").values_list("tag_value", flat=True).distinct()[:most])
 
 
 def in_window(messages: QuerySet[Message], window: MessageWindow) -> QuerySet[Message]:

@@ -188,6 +188,24 @@ def test_a_column_of_dates_with_any_name_is_offered_as_the_times_of_messages(con
     assert "No column holds the time" not in html
 
 
+def test_a_conversation_beyond_the_columns_that_are_shown_and_a_key_with_a_blank_are_offered(console: Client) -> None:
+    make_agent()
+    many = ",".join(f"c{number}" for number in range(70))
+    rows = [f"{who},Line {number},{many},T{number // 2}" for number, who in enumerate(("Pat", "Ada") * 2)]
+    table = "\n".join([f"speaker,text,{many},ticket", *rows])
+    keys = "\n".join(json.dumps({"author": who, "body": "Oh", "conversation ": "A"}) for who in ("Pat", "Ada", "Pat"))
+    for content, name in ((table, "wide.csv"), (keys, "keys.jsonl")):
+        job = upload(console, file(content, name))
+        assert read(console, page_of(job)), name
+
+
+def test_versions_and_addresses_are_not_offered_as_times(console: Client) -> None:
+    make_agent()
+    content = "speaker,text,app_version,ip\nPat,Is anybody there?,2.14.0,10.1.2.3\nAda,No.,2.14.0,10.1.2.4\n"
+    job = upload(console, file(content, "talk.csv"))
+    assert "column.sent_at" not in {question.id for question in questions_of(job)}
+
+
 def test_the_order_of_day_and_month_is_asked_where_the_dates_leave_it_open(console: Client) -> None:
     make_agent()
     log = "\n".join(f"[0{day}/0{day + 1}/2026, 10:00] {'Ada' if day % 2 else 'Pat'}: Line {day}" for day in range(1, 8))

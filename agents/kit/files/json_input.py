@@ -250,6 +250,13 @@ class Row:
         return value
 
 
+def scalar_text(value: Any) -> str:
+    """Return a text, a number, or true or false as a text; empty for everything else."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, str | int | float) else ""
+
+
 def shown(value: Any) -> str:
     """Return a short rendering for an error message."""
     if isinstance(value, dict):

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from agents.bodies import no_channel
 from agents.kit.commands import BaseCommand, unusable, wrong
 from agents.models import Channel
 from agents.transcripts.exporter import EXPORTS, export_transcript
@@ -31,8 +32,7 @@ class Command(BaseCommand):
         """Write the messages of the channel that have all tags of --where, to --out or standard output."""
         channel = Channel.objects.filter(slug=options["channel"]).first()
         if channel is None:
-            known = ", ".join(Channel.objects.order_by("slug").values_list("slug", flat=True)[:20])
-            raise unusable(f"no channel {options['channel']!r}; channels: {known or 'none yet'}")
+            raise unusable(no_channel(options["channel"]))
         where = {}
         for text in options["where"]:
             key, equals, value = text.partition("=")

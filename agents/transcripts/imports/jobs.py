@@ -140,7 +140,7 @@ def preview(
             header = _columns(job, path)
             fields["contents"] = {"header": header}  # to choose among, also when it cannot be read with these
             fields["contents"]["columns"] = _column_values(job, path, header)
-            usual = _usual_columns(job, path, header) if first else {}
+            usual = _usual_columns(job, path, header, fields["contents"]["columns"]) if first else {}
             if usual:
                 options = replace(options, columns=usual)
                 fields["choices"] = asdict(options)
@@ -312,13 +312,13 @@ class _Report:
 
 def _who_speaks(options: ReadOptions) -> tuple[str, ...]:
     """Return the choices by which the speakers of a file are read."""
-    form = "csv" if options.format == AUTO else options.format  # columns alone make it CSV, too
+    form = "csv" if options.format == AUTO else options.format  # columns alone say the form, too
     columns = [options.columns.get(name, "") for name in ("speaker", "role", "text")]
     return (form, *columns)
 
 
 def _column_values(job: Import, path: Path, header: Sequence[str]) -> dict[str, Any]:
-    """Return what the columns of a CSV file hold, those that are shown; empty for every other file, and for one that is malformed."""
+    """Return what the columns of a table or the keys of JSON hold, those that are shown; empty where there are none, or it is malformed."""
     if not header:
         return {}
     with suppress(FileError):
@@ -340,12 +340,16 @@ def _columns(job: Import, path: Path) -> list[str]:
     return []
 
 
-def _usual_columns(job: Import, path: Path, header: list[str]) -> dict[str, str]:
-    """Return what the columns usually hold, as far as the file's reader does not find it: of CSV the tags, of JSON every field."""
+def _usual_columns(job: Import, path: Path, header: list[str], values: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the columns usually hold, as far as the file's reader does not find it: of CSV the tags, of JSON every field.
+
+    Keys of JSON that hold only objects or lists are left out, for these are no values of a field.
+    """
     if not header:
         return {}
-    is_json = begins_like_json(Source(path, name=job.name).head().lstrip())
-    return usual_columns(header) if is_json else usual_tags(header)
+    if begins_like_json(Source(path, name=job.name).head().lstrip()):
+        return usual_columns([name for name in header if values.get(name, {}).get("examples")])
+    return usual_tags(header)
 
 
 @dataclass(slots=True)

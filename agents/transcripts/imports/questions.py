@@ -17,6 +17,7 @@ from zoneinfo import available_timezones
 
 from django.utils import timezone
 
+from agents.kit.files.times import parse_time
 from agents.kit.text.wording import time_text
 from agents.models import Agent, Import
 from agents.transcripts.importer import DAY_FIRST, MONTH_FIRST, ReadOptions
@@ -295,7 +296,7 @@ class _Table:
 
     def _has_dates(self, column: str) -> bool:
         examples = self._columns[column]["examples"]
-        return bool(examples) and all(DATE.match(example) for example in examples)
+        return bool(examples) and all(map(_is_date, examples))
 
     def _time_question(self, columns: Sequence[str]) -> Question:
         offered = [self._option(column) for column in columns[:MOST_COLUMNS]]
@@ -332,7 +333,8 @@ class _Table:
         )
 
     def _option(self, column: str) -> Option:
-        return Option(column, column, self._columns[column]["examples"])
+        values = self._columns.get(column, {})  # empty for one that is not among those shown
+        return Option(column, column, values.get("examples", ()))
 
     def _unlike_a_speaker(self, column: str) -> tuple[bool, bool]:
         """Return a key by which columns whose values come again and begin with a letter are first."""
@@ -396,6 +398,17 @@ class _Table:
 
 
 # -- times
+def _is_date(text: str) -> bool:
+    """Return whether a text begins like a date and can be read as a time; 2.14.0 and 10.1.2.3 only begin like one."""
+    if not DATE.match(text):
+        return False
+    try:
+        parse_time(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _about_times(job: Import, options: ReadOptions) -> list[Question]:
     """Return whether the day comes before the month, and in which zone times without an offset are, where the file leaves that open."""
     questions = []

@@ -11,7 +11,7 @@ from unicodedata import normalize
 
 from pydantic import BaseModel
 
-from agents.kit.files.json_input import Row, begins_like_json, json_values, parse
+from agents.kit.files.json_input import Row, begins_like_json, json_values, parse, scalar_text
 from agents.kit.files.source import MAX_LINE, FileError, Source
 from agents.kit.text.tags import TAG_KEY
 from agents.transcripts.readers.chat import SYSTEM_ROLES
@@ -186,25 +186,25 @@ def columns_of(source: Source) -> dict[str, Column]:
     Raises:
         FileError: A row is malformed.
     """
-    all_rows = _json_rows(source) if begins_like_json(source.head().lstrip()) else csv_rows(source)
-    rows = islice(all_rows, ROWS_LOOKED_AT + 1)
+    is_json = begins_like_json(source.head().lstrip())
+    rows = islice(_json_rows(source) if is_json else csv_rows(source), ROWS_LOOKED_AT + 1)
     header = next(rows, (1, []))[1]
-    values_of: dict[str, list[str]] = {name.strip(): [] for name in header if name.strip()}
+    names = header if is_json else [name.strip() for name in header]  # keys are read exactly
+    values_of: dict[str, list[str]] = {name: [] for name in names if name.strip()}
     for _, cells in rows:
-        for name, cell in zip(header, cells, strict=True):
-            if name.strip() and cell.strip():
-                values_of[name.strip()].append(cell.strip())
+        for name, cell in zip(names, cells, strict=True):
+            if name in values_of and cell.strip():
+                values_of[name].append(cell.strip())
     return {name: _column(values) for name, values in values_of.items()}
 
 
 def _json_rows(source: Source) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line, cells) of the objects as `csv_rows` does of rows: first their keys; what is no text or number is empty."""
+    """Yield (line, cells) of the objects as `csv_rows` does of rows: first their keys; objects, lists and null are empty."""
     names = keys_of(source)
     yield 1, names
     for line, value in json_values(source):
         if isinstance(value, dict):
-            cells = [value.get(name) for name in names]
-            yield line, [str(cell) if isinstance(cell, str | int | float) else "" for cell in cells]
+            yield line, [scalar_text(value.get(name)) for name in names]
 
 
 def keys_of(source: Source) -> list[str]:

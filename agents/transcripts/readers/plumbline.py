@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from agents.kit.files.json_input import Row, json_values, shown
+from agents.kit.files.json_input import Row, json_values, scalar_text, shown
 from agents.kit.files.source import FileError, Source
 from agents.kit.text.tags import TAG_KEY
 from agents.transcripts.records import (
@@ -64,7 +64,7 @@ def is_message(value: dict[str, Any]) -> bool:
 
 
 def _check_named_keys(source: Source, columns: Mapping[str, str]) -> None:
-    """Check that each of these keys, and one for the text, is in some object of the file.
+    """Check that each of these keys, and one for the text, is in some object of the file; read it only until they were seen.
 
     Raises:
         FileError: No key holds the text.
@@ -72,10 +72,15 @@ def _check_named_keys(source: Source, columns: Mapping[str, str]) -> None:
     """
     if not columns:
         return
+    wanted = {key for key in columns.values() if key}
+    if "text" not in columns:
+        wanted.add("text")
     keys: dict[str, None] = {}
     for _, value in json_values(source):
         if isinstance(value, dict):
             keys.update(dict.fromkeys(value))
+        if wanted <= keys.keys():
+            break
     if "plumbline" in keys:
         raise OptionError("--columns: this is an export of Plumbline, whose keys are fixed")
     there = ", ".join(list(keys)[:MOST_KEYS_SHOWN]) or "none"
@@ -89,7 +94,8 @@ def _check_named_keys(source: Source, columns: Mapping[str, str]) -> None:
 def _with_our_keys(row: Row, columns: Mapping[str, str]) -> Row:
     """Return a message in which our keys hold what `columns` says.
 
-    A speaker who is named so counts alone. `tags` and `payload` that are no objects mean something else there, and are passed over.
+    A speaker who is named so counts alone; where a message has none, its role counts. `tags` and `payload` that are no objects mean
+    something else there, and are passed over.
 
     Raises:
         FileError: A value that should be a text is none.
@@ -104,12 +110,14 @@ def _with_our_keys(row: Row, columns: Mapping[str, str]) -> Row:
     tags = row.object("tags") if "tags" in values else {}
     for field, key in columns.items():
         if field.startswith("tags."):
-            if row.has(key):
-                tags = {**tags, field.removeprefix("tags."): row.name(key)}
+            value = row.value.get(key)
+            if value is not None:
+                text = scalar_text(value) if isinstance(value, bool) else row.name(key)
+                tags = {**tags, field.removeprefix("tags."): text}
         elif field == "sent_at":
             values[field] = row.value.get(key)
         else:
-            values[field] = row.name(key)
+            values[field] = row.name(key) or None
     return row.child({**values, "tags": tags}, row.what)
 
 

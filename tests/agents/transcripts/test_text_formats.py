@@ -143,6 +143,22 @@ def test_a_named_key_adds_to_what_our_own_keys_say(tmp_path: Path) -> None:
     assert [message.tags for message in Message.objects.order_by("position")] == [{"site": "a", "build": "7"}, {}]
 
 
+def test_true_and_false_can_be_tags(tmp_path: Path) -> None:
+    log = '{"speaker": "Ann", "text": "Hi.", "vip": true}\n{"speaker": "Bo", "text": "Oh.", "vip": false}\n'
+
+    run_json("import_transcript", write(tmp_path, "t.jsonl", log), columns=["tags.vip=vip"])
+
+    assert [message.tags for message in Message.objects.order_by("position")] == [{"vip": "true"}, {"vip": "false"}]
+
+
+def test_a_message_without_the_named_speaker_has_its_role_as_speaker(tmp_path: Path) -> None:
+    log = '{"name": "Ann", "role": "user", "body": "Hi."}\n{"name": null, "role": "assistant", "body": "Oh."}\n'
+
+    run_json("import_transcript", write(tmp_path, "t.jsonl", log), columns=["text=body,speaker=name"])
+
+    assert said("t") == [("Ann", "Hi."), ("assistant", "Oh.")]
+
+
 @pytest.mark.parametrize(
     ("log", "columns", "reason"),
     [

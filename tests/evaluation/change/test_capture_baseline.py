@@ -78,6 +78,18 @@ def test_a_proposition_that_holds_is_not_called_weak(llm_server: LLMServer) -> N
     assert ("brief" in table, "bob" in table, "bob" in others) == (True, False, True)  # the rule is broken by ada alone
 
 
+def test_a_rule_that_holds_as_often_as_it_should_is_not_the_weakest(
+    llm_server: LLMServer, propositions: PropositionFolder
+) -> None:
+    propositions.write(
+        "adherence/ada.yaml",
+        "propositions: [{id: brief, claim: Ada is brief, of_ten: 5, rule: {max_words: 1}}]",  # it holds in 2 of 4: 4.5, counts 9
+    )
+    llm_server.respond = answers(lambda claim: 6 if "varied" in claim else 9)
+
+    assert "varied" in command("--agents", "ada").partition("Weakest proposition")[2]
+
+
 # -- how it ends
 def test_an_agent_without_a_score_ends_it_with_2_and_the_reason(llm_server: LLMServer) -> None:
     llm_server.always(status=500)

@@ -154,6 +154,14 @@ def test_json_with_usual_names_as_keys_is_read_without_a_choice() -> None:
     assert {message.tags["build"] for message in Message.objects.all()} == {"41"}
 
 
+def test_a_key_with_a_usual_name_that_holds_objects_is_left_out() -> None:
+    rows = [{"author": "Pat", "message": text, "date": {"$date": "2026-11-24T09:12:00Z"}} for text in ("Hello", "Oh")]
+
+    job = uploaded(file("\n".join(map(json.dumps, rows)), "quay.jsonl"))
+
+    assert (job.status, job.contents["new"], job.contents["undated"]) == ("waiting", 2, 2)
+
+
 def test_unknown_agents_of_a_file_must_be_decided() -> None:
     make_agent("ada", display_name="The Clerk")
     make_agent("ben", display_name="The Clerk")
