@@ -94,16 +94,13 @@ def _check_named_keys(source: Source, columns: Mapping[str, str]) -> None:
 def _with_our_keys(row: Row, columns: Mapping[str, str]) -> Row:
     """Return a message in which our keys hold what `columns` says.
 
-    A speaker who is named so counts alone; where a message has none, its role counts. `tags` and `payload` that are no objects mean
-    something else there, and are passed over.
+    A speaker who is named so counts alone; where a message has none, its role counts. A key of ours that is not named there, and whose
+    value is of another kind than ours, means something else and is passed over.
 
     Raises:
         FileError: A value that should be a text is none.
     """
-    values = dict(row.value)
-    for key in ("tags", "payload"):
-        if not isinstance(values.get(key), dict):
-            values.pop(key, None)
+    values = {key: value for key, value in row.value.items() if _may_be_ours(key, value)}
     if "speaker" in columns:
         for author in AUTHORS:
             values.pop(author, None)
@@ -119,6 +116,19 @@ def _with_our_keys(row: Row, columns: Mapping[str, str]) -> Row:
         else:
             values[field] = row.name(key) or None
     return row.child({**values, "tags": tags}, row.what)
+
+
+def _may_be_ours(key: str, value: object) -> bool:
+    match key:
+        case "tags":
+            return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+        case "payload":
+            return isinstance(value, dict)
+        case "synthetic":
+            return isinstance(value, bool)
+        case "role" | "idempotency_key":
+            return isinstance(value, str)
+    return True
 
 
 def _header(row: Row) -> ChannelInfo:

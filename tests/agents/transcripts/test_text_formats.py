@@ -159,6 +159,15 @@ def test_a_message_without_the_named_speaker_has_its_role_as_speaker(tmp_path: P
     assert said("t") == [("Ann", "Hi."), ("assistant", "Oh.")]
 
 
+def test_keys_of_ours_that_mean_something_else_in_a_log_keep_no_file_out(tmp_path: Path) -> None:
+    log = '{"id": 17, "who": "Pat", "body": "Hi.", "channel": 4, "tags": {"n": 3}, "synthetic": "no", "role": 2}\n'
+
+    run_json("import_transcript", write(tmp_path, "t.jsonl", log), columns=["text=body,speaker=who"])
+
+    (message,) = Message.objects.all()
+    assert (message.external_id, message.channel.slug, message.outsider, message.tags) == ("17", "4", "Pat", {})
+
+
 @pytest.mark.parametrize(
     ("log", "columns", "reason"),
     [
