@@ -50,7 +50,7 @@
     return parts;
   }
   // live.js keeps open what is open, so what a person folded stays so
-  const unfold = () => fresh(".pl-beside > details").forEach((details) => (details.open ||= wide));
+  const unfold = () => fresh(".pl-chat-known > details").forEach((details) => (details.open ||= wide));
   const answers = () => fresh(".pl-by-agent, .pl-turn-failed");
   unfold();
   answers();
