@@ -32,7 +32,7 @@ from django.urls import reverse
 from agents.models import Agent, Channel
 client = Client(headers={"host": "localhost"})
 client.force_login(get_user_model().objects.create_superuser("ada"))
-chat, agent = Channel.objects.get(slug__startswith="chat-"), Agent.objects.get(slug="michael")
+chat, agent = Channel.objects.filter(slug__startswith="chat-").earliest("pk"), Agent.objects.get(slug="michael")
 names = ("index", "review", "help", "glossary", "agents_agent_changelist", "agents_run_changelist", "evaluation_drift_overview")
 paths = [
     *(reverse(f"admin:{name}") for name in names),
