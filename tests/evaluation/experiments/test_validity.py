@@ -273,7 +273,7 @@ def test_the_command_prints_every_group_as_json(tmp_path: Path) -> None:
     page.write_text(f"{command.BEGIN}\n{command.END}\n")
     out = StringIO()
 
-    call_command(command.Command(), "--json", "--trials", "40", "--write", str(page), stdout=out)
+    call_command(command.Command(), "--json", "--trials", "200", "--write", str(page), stdout=out)
 
     rows = json.loads(out.getvalue())["rows"]
     groups = list(dict.fromkeys(row["group"] for row in rows))
