@@ -18,7 +18,7 @@ import pytest
 import yaml
 from django.apps import apps
 from django.contrib import admin
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group, Permission, User
 from django.db import transaction
 from django.db.models import Model
 from django.test import Client
@@ -183,6 +183,11 @@ def test_the_roles_are_written(addresses: dict[str, str]) -> None:
     rows = {name: least for name, least in rows.items() if usual.get(name) != least}
     NOTED.write_text(yaml.safe_dump(rows, default_flow_style=None, width=140), encoding="utf-8")
     assert noted() == {**usual, **rows}
+
+
+def test_each_role_has_the_permissions_of_the_role_before_it() -> None:
+    viewer, operator, editor = (set(Permission.objects.filter(group__name=role.capitalize())) for role in ROLES[:-1])
+    assert viewer < operator < editor
 
 
 def test_every_address_of_the_console_is_noted() -> None:
