@@ -331,7 +331,9 @@ def _swarms(cast: Cast, have: int, more: int) -> None:
     store(Swarm, (Swarm(name=f"swarm-{n}", intents=["general"]) for n in range(have, have + more)))
     swarms, members = newest(Swarm, more), Swarm.agents.through
     store(members, (members(swarm_id=swarm, agent=agent) for swarm in swarms for agent in cast.agents[:5]))
-    store(SwarmPhase, (SwarmPhase(swarm_id=pk, phase="post", name="brevity", order=1, prompt=SENTENCE) for pk in swarms))
+    store(
+        SwarmPhase, (SwarmPhase(swarm_id=pk, phase="post", name="brevity", order=1, prompt=SENTENCE) for pk in swarms)
+    )
 
 
 def _experiment(cast: Cast, n: int) -> dict[str, Any]:
