@@ -361,8 +361,7 @@ UNFOLD = {
     "SITE_URL": None,
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,
-    "SIDEBAR": {"navigation": "agents.kit.console.home.navigation", "show_search": True, "command_search": True},
-    "TABS": "agents.kit.console.home.tabs",
+    "SIDEBAR": {"show_search": True, "command_search": True},
     "DASHBOARD_CALLBACK": "agents.kit.console.home.dashboard",
     "STYLES": [_static("console.css")],
     "SCRIPTS": [

@@ -128,10 +128,10 @@ def count_of_work(model: type[Leasable], *statuses: str, since: datetime | None 
 
 
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
-    """Return the sidebar (``UNFOLD["SIDEBAR"]``): the pages of `CONSOLE_MENU` and the registered tables that the user may view.
+    """Return the sidebar: the pages of `CONSOLE_MENU` and the registered tables that the user may view.
 
     An entry leads to the first of its `tabs` that the user may view; the lists `below` a tab are opened from its rows. It is made once
-    for a request: the theme asks for the sidebar, and twice for the tabs, and the header for the breadcrumbs.
+    for a request: the theme asks for the sidebar and the tabs, and the header for the breadcrumbs.
     """
     groups: list[dict[str, Any]] | None = getattr(request, "console_navigation", None)
     if groups is None:
@@ -152,7 +152,7 @@ def _sidebar_groups(request: HttpRequest) -> list[dict[str, Any]]:
         entries += [_page_entry(request, *page) for page in pages_after]
         items = [entry for entry in entries if entry["tabs"]]
         for item in items:
-            item["link"] = item["tabs"][0]["link"]
+            item["link"], item["has_permission"] = item["tabs"][0]["link"], True
         if items:
             groups.append({"title": title, "items": items})
     return groups
@@ -223,7 +223,7 @@ def _mark_active(groups: list[dict[str, Any]], path: str) -> None:
 
 
 def tabs(request: HttpRequest) -> list[dict[str, Any]]:
-    """Return the tabs of lists (``UNFOLD["TABS"]``): what shares an entry of the sidebar, where the user may view several.
+    """Return the tabs of lists: what shares an entry of the sidebar, where the user may view several.
 
     The templates of pages that are tabs name the entry: ``{% tab_list "admin:help" %}``.
     """
@@ -247,15 +247,7 @@ def _models_of(item: dict[str, Any]) -> list[str]:
 
 def _tab_items(item: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the tabs of an entry as the theme takes them."""
-    return [_tab_item(tab) for tab in item["tabs"]]
-
-
-def _tab_item(tab: dict[str, Any]) -> dict[str, Any]:
-    """Return a tab as the theme takes it.
-
-    Its link is a callable: a text would make the theme mark each entry of the sidebar whose tab is part of the page's address.
-    """
-    return {"title": tab["title"], "link": lambda _request: tab["link"], "active": tab["active"]}
+    return [{key: tab[key] for key in ("title", "link", "active")} | {"has_permission": True} for tab in item["tabs"]]
 
 
 def breadcrumbs(request: HttpRequest, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -44,7 +44,7 @@ from agents.kit.console.extensions import Button as Button
 from agents.kit.console.extensions import Extension, extensions_for_user
 from agents.kit.console.extensions import extend as extend
 from agents.kit.console.help import CountedDeletion, FieldHelp, Helped
-from agents.kit.console.home import search
+from agents.kit.console.home import navigation, search, tabs
 from agents.kit.console.paging import MOST_COUNTED, BoundedPaginator, LogPaginator, PagedList
 from agents.kit.registry import table_of
 
@@ -553,9 +553,20 @@ def add_pages(urls: Callable[[], list[URLPattern]]) -> None:
 
 
 class Site(ThemedSite):
-    """The theme's site, whose search (Ctrl+K) finds what `agents.kit.console.home.search` does instead of apps and models."""
+    """The theme's site with the sidebar, tabs and search (Ctrl+K) of `agents.kit.console.home` instead of lists of apps and models."""
 
     index_title = "Home"
+
+    def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[Any]:
+        """Return the tables of one app, for its page; of all apps none, which every page would look for and no page shows."""
+        return super().get_app_list(request, app_label) if app_label else []
+
+    def get_sidebar_list(self, request: HttpRequest) -> list[dict[str, Any]]:
+        """Return the groups of the sidebar; the theme would copy and compare each of a setting's entries on every page."""
+        return navigation(request)
+
+    def get_tabs_list(self, request: HttpRequest) -> list[dict[str, Any]]:
+        return tabs(request)
 
     def extra_urls(self) -> list[URLPattern]:
         """Return the pages of `add_pages`; the theme asks for them."""
