@@ -365,7 +365,7 @@ UNFOLD = {
     "DASHBOARD_CALLBACK": "agents.kit.console.home.dashboard",
     "STYLES": [_static("console.css")],
     "SCRIPTS": [
-        _static(name) for name in ("names.js", "keys.js", "search.js", "parts.js", "charts.js")
+        _static(name) for name in ("names.js", "keys.js", "copy.js", "search.js", "parts.js", "charts.js")
     ],  # after Chart.js, before the theme draws
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": _static("favicon.svg")}],
 }
