@@ -43,7 +43,9 @@ expect.set_options(timeout=PATIENCE)
 def chromium() -> Iterator[Browser]:
     """One browser for all tests; its event loop would otherwise forbid the database to this thread."""
     if not CHROMIUM and os.environ.get("CI") != "true":
-        pytest.skip("needs Chromium: Debian's chromium-headless-shell or chromium, or its path in CHROMIUM (in CI this is a failure)")
+        pytest.skip(
+            "needs Chromium: Debian's chromium-headless-shell or chromium, or its path in CHROMIUM (in CI this is a failure)"
+        )
     with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
