@@ -271,13 +271,13 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, notes: I
 
 
 def _print_scores(console: Console, judge: str, summaries: Sequence[RunSummary]) -> None:
-    """Print a row per agent: overall score, score per dimension, what was scored and not, cost."""
+    """Print a row per agent: overall score, score per dimension, how many judgements were scored, cost."""
     dimensions: list[str] = []
     for summary in summaries:
         dimensions += [name for name in summary.run.dimensions if name not in dimensions]
     narrow = len(dimensions) > 3  # for whole headings there is no room then
     headings = [f">{heading_of(name, narrow=narrow)}" for name in dimensions]
-    heads = ["Agent", ">Overall", *headings, ">Scored", ">Unsc.", ">Cost"]
+    heads = ["Agent", ">Overall", *headings, ">Scored", ">Cost"]
     rows = [_score_row(summary, dimensions) for summary in summaries]
     title = f"Baseline by {judge_label(judge)}, 0 to 9, higher is better"
     print_table(console, heads, rows, title=title, tight=True, unwrapped=["Agent"], wrapped=True)
@@ -292,8 +292,9 @@ def _score_row(summary: RunSummary, dimensions: Sequence[str]) -> list[Cell]:
     for name in dimensions:
         score = _score(summary.dimensions.get(name)) or "–"
         row.append(score.replace(" · ", "\n"))
-    row.append(sum(dimension.scored for dimension in summary.dimensions.values()))
-    row.append(sum(dimension.unscored for dimension in summary.dimensions.values()))
+    scored = sum(dimension.scored for dimension in summary.dimensions.values())
+    unscored = sum(dimension.unscored for dimension in summary.dimensions.values())
+    row.append(f"{scored:,} of {scored + unscored:,}")
     row.append(money(summary.cost_usd, summary.unpriced_calls))
     return row
 
@@ -521,10 +522,11 @@ def estimate_table(estimates: Sequence[Estimate], out: Any, simulations: Sequenc
     ]
     print_table(
         console,
-        ["Agent", ">Judgements", ">free (rules)", ">Calls", ">Input tokens", ">Output tokens", ">Cost"],
+        ["Agent", ">Judgements", ">By rules", ">Calls", ">Input tokens", ">Output tokens", ">Cost"],
         rows,
         title=f"Dry run, judge {judge_label(estimates[0].judge)}: nothing was asked",
         total=total,
+        tight=True,
     )
     answers = answer_words(estimates)
     and_answers = f", and {answers}" if answers else ""
@@ -552,7 +554,7 @@ def _print_simulations_estimate(console: Console, simulations: Sequence[Simulati
             ]
         )
     heads = ["Agent", "Actor model", ">Lines", ">Calls", ">Input tokens", ">Output tokens", ">Cost"]
-    print_table(console, heads, rows, title="Dry run: simulating the agents first")
+    print_table(console, heads, rows, title="Dry run: simulating the agents first", tight=True)
     console.print(
         f"Simulating: {CALLS_PER_LINE} calls for each line said to an agent (it answers, and ends its turn), {REPLY_TOKENS} tokens "
         "an answer: assumptions.\n"

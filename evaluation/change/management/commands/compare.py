@@ -379,7 +379,7 @@ def _print_dimensions(comparisons: Sequence[Comparison], console: Console) -> No
         rows,
         title=f"{_compared_names(comparisons)}, judged by {judge_label(comparisons[0].judge)}",
         tight=True,
-        unwrapped=["Verdict"],
+        wrapped=True,
     )
 
 
@@ -454,7 +454,7 @@ def _print_propositions(comparisons: Sequence[Comparison], console: Console) -> 
             rows.append([name, *_cells(change, console)])
     if rows:
         title = "Propositions, worst first" if alone else "Propositions that changed significantly"
-        print_table(console, ["Proposition", *CHANGE_HEADINGS], rows, title=title, tight=True, unwrapped=["Verdict"])
+        print_table(console, ["Proposition", *CHANGE_HEADINGS], rows, title=title, tight=True, wrapped=True)
 
 
 def _print_examples(comparisons: Sequence[Comparison], console: Console) -> None:
