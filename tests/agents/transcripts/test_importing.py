@@ -150,7 +150,7 @@ def test_many_small_conversations_are_stored_in_few_statements(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("option", "reason"),
     [
-        ({"map": ["nothing"]}, "write it as KEY=VALUE"),
+        ({"map": ["nothing"]}, "write it as SPEAKER=SLUG"),
         ({"tag": ["1st=a"]}, "--tag: tag key '1st'; allowed: a letter, then"),
         ({"timezone": "Mars/Base"}, "unknown time zone 'Mars/Base'"),
         ({"map": ["Ann=benjamin-hal"]}, "--map Ann=benjamin-hal: no agent 'benjamin-hal'; nearest: benjamin-hall"),
