@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import stat
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
@@ -203,6 +205,12 @@ def _read_limits(options: Mapping[str, Any]) -> Limits:
         raise wrong(error) from None
 
 
+def _is_redirected() -> bool:
+    """Return whether standard output goes into a file, and standard error does not go into the same."""
+    output, errors = 1, 2  # file descriptors
+    return stat.S_ISREG(os.fstat(output).st_mode) and not os.path.sameopenfile(output, errors)
+
+
 class Verdict(CommandError):
     """How a build was judged; Django prints the name of the class before the text."""
 
@@ -279,7 +287,8 @@ class Command(CodedCommand):
         try:
             return super().execute(*args, **options)
         except Verdict as verdict:
-            if self._called_from_command_line and not options["json"]:  # type: ignore[attr-defined]
+            from_shell = self._called_from_command_line  # type: ignore[attr-defined]
+            if from_shell and not options["json"] and not _is_redirected():
                 sys.exit(verdict.returncode)
             raise
 
