@@ -151,7 +151,7 @@ def _unknown_option(parser: ArgumentParser, name: str) -> str:
     """Return the sentence about an option that there is not; it names those that begin alike, else the most similar one."""
     known = [option.removeprefix("--") for option in parser._option_string_actions if option.startswith("--")]
     typed = name.removeprefix("--")
-    meant = [option for option in known if option.startswith(typed)] or get_close_matches(typed, known, n=1)
+    meant = [option for option in known if option.startswith(typed)] or get_close_matches(typed, known, n=1, cutoff=0.7)
     if not meant:
         return f"there is no option {name}"
     suggestions = " or ".join(f"--{option}" for option in meant[:3])
