@@ -165,6 +165,12 @@ def test_an_option_that_cannot_be_followed_is_named(tmp_path: Path, option: dict
     assert not Channel.objects.exists()
 
 
+def test_a_persona_is_not_imported_as_a_conversation(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r"manage\.py import_agents"):
+        call_command("import_transcript", write(tmp_path, "ada.yaml", "slug: ada\nsystem_prompt: You are Ada.\n"))
+    assert not Channel.objects.exists()
+
+
 def test_a_message_without_a_time_stands_between_its_neighbours(tmp_path: Path) -> None:
     ada = make_agent("ada", "Ada")
     table = "who,text,time\nada,first,\nada,second,2026-01-05T10:00:00Z\nada,third,\nada,fourth,2026-01-05T11:00:00Z\n"
