@@ -180,7 +180,7 @@ def write_text(option: str, path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise unusable(f"{option} {path}: {error}") from None
+        raise unusable(f"{option} {path}: {error.strerror}") from None
 
 
 def as_text(document: Any) -> str:

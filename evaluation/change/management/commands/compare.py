@@ -213,7 +213,10 @@ class Command(CodedCommand):
         """Say what could not be compared, and end with the exit code: something worse first, then unusable files, missing data."""
         not_compared = compared.undecidable
         if not_compared:
-            rows = "\n  ".join(f"{target}: {reason}" for target, reason in not_compared.items())
+            targets_by_reason: dict[str, list[str]] = {}
+            for target, reason in not_compared.items():
+                targets_by_reason.setdefault(reason, []).append(target)
+            rows = "\n  ".join(f"{', '.join(targets)}: {reason}" for reason, targets in targets_by_reason.items())
             self.stderr.write(f"could not be compared:\n  {rows}")
         if self.unusable:
             self.stderr.write(self.unusable)

@@ -296,10 +296,12 @@ def _scenario_fields(what: str) -> dict[str, Any]:
     """
     if what in shipped():
         return {"shipped": what}
+    if not Path(what).exists():
+        raise unusable(f"there is no file and no shipped scenario {what!r}; shipped scenarios: {', '.join(shipped())}")
     try:
         return {"scenario": read_scenario(Path(what), check=problems_here)}
     except YamlProblems as error:
-        raise unusable(f"{what} cannot be used:\n{error}\nshipped scenarios: {', '.join(shipped())}") from None
+        raise unusable(f"{what} cannot be used:\n{error}") from None
 
 
 def _report_format(options: dict[str, Any]) -> str:
