@@ -22,7 +22,7 @@ from agents.kit.running import stopping_on_sigterm
 from agents.kit.text.wording import counted, money, number
 from agents.kit.use_cases import tags_in
 from agents.models import Channel, Message
-from agents.models.conversations import UnknownAgent
+from agents.models.conversations import NO_AGENTS, UnknownAgent
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.planning import ENOUGH_MESSAGES, RunSpec, with_usable_files
@@ -107,8 +107,7 @@ def specs_of(asked: AgentsRequest, *, is_baseline: bool = False, empty: str = ""
     except Refused as error:
         raise wrong(error) from None
     if not specs:
-        none = "there are no agents yet: `manage.py seed` loads examples, `manage.py import_agents` your own"
-        raise unusable(none + empty)
+        raise unusable(NO_AGENTS + empty)
     return specs
 
 

@@ -315,6 +315,9 @@ class FieldRefused(Refused):
         self.field = field
 
 
+NO_AGENTS = "there are no agents yet: `manage.py seed` loads examples, `manage.py import_agents` your own"
+
+
 class UnknownAgent(ValueError):
     """A name that is no agent's; says which agents there are, or which are near."""
 
@@ -423,7 +426,7 @@ def no_agent(name: str, slugs: Sequence[str] | None = None) -> str:
     if slugs is None:
         slugs = slugs_offered()
     if not slugs:
-        return "there are no agents yet: `manage.py seed` loads examples, `manage.py import_agents` your own"
+        return NO_AGENTS
     near = get_close_matches(name.lower(), slugs, n=3, cutoff=0.6)
     if near:
         return f"there is no agent {name[:80]!r}; did you mean {' or '.join(near)}?"

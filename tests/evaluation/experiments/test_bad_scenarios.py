@@ -139,3 +139,14 @@ def test_aliases_that_stand_for_billions_of_values_are_refused(tmp_path: Path) -
     said = refused(tmp_path / "bomb.yaml", "\n".join([GOOD.strip(), "x0: &x0 {a: 1}", *levels]))
 
     assert "aliases are not allowed" in said
+
+
+def test_where_there_are_no_agents_that_is_said_once(tmp_path: Path) -> None:
+    Agent.objects.all().delete()
+
+    assert refused(tmp_path / "one.yaml", GOOD).count("there are no agents yet") == 1
+
+
+def test_an_action_without_json_refuses_the_option() -> None:
+    with pytest.raises(CommandError, match="--json: list has none"):
+        call_command("experiment", "--json", "list")

@@ -28,7 +28,7 @@ from agents.kit.commands import (
 from agents.kit.text.markdown import plain
 from agents.kit.text.wording import interval_text, number, signed
 from agents.models import Agent
-from agents.models.conversations import UnknownAgent, find_agents
+from agents.models.conversations import NO_AGENTS, UnknownAgent, find_agents
 from evaluation.calibration.passport import not_usable_line, passport_lines, passports, with_passports
 from evaluation.change import choosing
 from evaluation.change.change import ChangeResult
@@ -243,7 +243,7 @@ def _agents(named: str | None) -> Sequence[Agent]:
     """
     agents = find_agents(named or "all")
     if not agents:
-        raise unusable("there are no agents yet: `manage.py seed` loads examples")
+        raise unusable(NO_AGENTS)
     return agents
 
 

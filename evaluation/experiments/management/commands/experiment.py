@@ -100,6 +100,8 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
             CommandError: No action was named, or it failed.
         """
         action = options["action"]
+        if options["json"] and action in ("cancel", "list"):
+            raise wrong(f"--json: {action} has none; allowed with run, report and --published")
         if options["published"]:
             self._show_published_scores(options["published"], as_json=options["json"])
         elif action == "run":
