@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
-from agents.kit.commands import CodedCommand, console_for_bars, console_on, unusable, wrong
+from agents.kit.commands import CodedCommand, console_for_bars, console_on, print_table, unusable, wrong
 from agents.kit.files.source import FileError
 from agents.kit.text.wording import time_text
 from agents.transcripts.importer import (
@@ -109,11 +108,9 @@ class Command(CodedCommand):
 
     def _show(self, report: ImportReport) -> None:
         """Print the speakers, how much was read, imported and skipped, and a line for each thing worth a note that did happen."""
-        table = Table("speaker", "agent", "messages")
-        for name, speaker in report.speakers.items():
-            table.add_row(name, speaker.agent or "outsider", str(speaker.messages))
+        rows = [(name, speaker.agent or "outsider", speaker.messages) for name, speaker in report.speakers.items()]
+        print_table(console_on(self.stdout), ["Speaker", "Agent", ">Messages"], rows)
         console = console_on(self.stdout, markup=False)
-        console.print(table)
         names = ", ".join(report.channels[:5]) + (" …" if len(report.channels) > 5 else "")
         verb = "would import" if report.dry_run else "imported"
         console.print(f"{report.format}: read {report.read}, {verb} {report.imported} into {names or 'no channel'}; "
