@@ -37,7 +37,7 @@ class Command(BaseCommand):
         except UnknownAgent as error:
             raise unusable(error) from None
         except ValueError as error:
-            raise wrong(error) from None
+            raise wrong(f"--{error}") from None
         if options["json"]:
             self.stdout.write(json.dumps(summary.data(), indent=2))
         else:
