@@ -25,6 +25,8 @@ def main() -> None:
         ) from error
     try:
         execute_from_command_line(sys.argv)
+    except KeyboardInterrupt:  # in a command that has nothing to say of it
+        fail("Stopped.", 130)
     except ImproperlyConfigured as error:
         fail(f"Settings: {error}", 3)
     except BrokenPipeError:  # the reader, e.g. `head`, has seen enough

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -37,8 +38,11 @@ def the_channel(slug: str) -> Channel:
 
 
 def no_channel(slug: str) -> str:
-    """Return a sentence for a slug that is no channel's, with the first 20 that are, synthetic ones last."""
-    known = list(Channel.objects.order_by("synthetic", "slug").values_list("slug", flat=True)[:21])
+    """Return a sentence for a slug that is no channel's, with up to three that are like it, else the first 20, synthetic ones last."""
+    known = list(Channel.objects.order_by("synthetic", "slug").values_list("slug", flat=True)[:1000])
+    near = get_close_matches(slug.lower().removeprefix("#"), known, n=3)
+    if near:
+        return f"there is no channel {slug[:80]!r}; did you mean {' or '.join(near)}?"
     rest = " …" if len(known) > 20 else ""
     return f"there is no channel {slug[:80]!r}; channels: {', '.join(known[:20]) or 'none yet'}{rest}"
 

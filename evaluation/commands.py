@@ -22,7 +22,7 @@ from agents.kit.running import stopping_on_sigterm
 from agents.kit.text.wording import counted, money, number
 from agents.kit.use_cases import tags_in
 from agents.models import Channel, Message
-from agents.models.conversations import UnknownAgent
+from agents.models.conversations import NO_AGENTS, UnknownAgent
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.planning import ENOUGH_MESSAGES, RunSpec, with_usable_files
@@ -107,8 +107,7 @@ def specs_of(asked: AgentsRequest, *, is_baseline: bool = False, empty: str = ""
     except Refused as error:
         raise wrong(error) from None
     if not specs:
-        none = "there are no agents yet: `manage.py seed` loads examples, `manage.py import_agents` your own"
-        raise unusable(none + empty)
+        raise unusable(NO_AGENTS + empty)
     return specs
 
 
@@ -180,7 +179,7 @@ def write_text(option: str, path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise unusable(f"{option} {path}: {error}") from None
+        raise unusable(f"{option} {path}: {error.strerror}") from None
 
 
 def as_text(document: Any) -> str:
@@ -271,13 +270,13 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, notes: I
 
 
 def _print_scores(console: Console, judge: str, summaries: Sequence[RunSummary]) -> None:
-    """Print a row per agent: overall score, score per dimension, what was scored and not, cost."""
+    """Print a row per agent: overall score, score per dimension, how many judgements were scored, cost."""
     dimensions: list[str] = []
     for summary in summaries:
         dimensions += [name for name in summary.run.dimensions if name not in dimensions]
     narrow = len(dimensions) > 3  # for whole headings there is no room then
     headings = [f">{heading_of(name, narrow=narrow)}" for name in dimensions]
-    heads = ["Agent", ">Overall", *headings, ">Scored", ">Unsc.", ">Cost"]
+    heads = ["Agent", ">Overall", *headings, ">Scored", ">Cost"]
     rows = [_score_row(summary, dimensions) for summary in summaries]
     title = f"Baseline by {judge_label(judge)}, 0 to 9, higher is better"
     print_table(console, heads, rows, title=title, tight=True, unwrapped=["Agent"], wrapped=True)
@@ -292,8 +291,9 @@ def _score_row(summary: RunSummary, dimensions: Sequence[str]) -> list[Cell]:
     for name in dimensions:
         score = _score(summary.dimensions.get(name)) or "–"
         row.append(score.replace(" · ", "\n"))
-    row.append(sum(dimension.scored for dimension in summary.dimensions.values()))
-    row.append(sum(dimension.unscored for dimension in summary.dimensions.values()))
+    scored = sum(dimension.scored for dimension in summary.dimensions.values())
+    unscored = sum(dimension.unscored for dimension in summary.dimensions.values())
+    row.append(f"{scored:,} of {scored + unscored:,}")
     row.append(money(summary.cost_usd, summary.unpriced_calls))
     return row
 
@@ -521,10 +521,11 @@ def estimate_table(estimates: Sequence[Estimate], out: Any, simulations: Sequenc
     ]
     print_table(
         console,
-        ["Agent", ">Judgements", ">free (rules)", ">Calls", ">Input tokens", ">Output tokens", ">Cost"],
+        ["Agent", ">Judgements", ">By rules", ">Calls", ">Input tokens", ">Output tokens", ">Cost"],
         rows,
         title=f"Dry run, judge {judge_label(estimates[0].judge)}: nothing was asked",
         total=total,
+        tight=True,
     )
     answers = answer_words(estimates)
     and_answers = f", and {answers}" if answers else ""
@@ -552,7 +553,7 @@ def _print_simulations_estimate(console: Console, simulations: Sequence[Simulati
             ]
         )
     heads = ["Agent", "Actor model", ">Lines", ">Calls", ">Input tokens", ">Output tokens", ">Cost"]
-    print_table(console, heads, rows, title="Dry run: simulating the agents first")
+    print_table(console, heads, rows, title="Dry run: simulating the agents first", tight=True)
     console.print(
         f"Simulating: {CALLS_PER_LINE} calls for each line said to an agent (it answers, and ends its turn), {REPLY_TOKENS} tokens "
         "an answer: assumptions.\n"

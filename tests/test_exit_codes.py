@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import signal
+import subprocess
+import sys
 from argparse import ArgumentParser, _SubParsersAction
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
@@ -16,6 +20,7 @@ from pytest_django import Settings
 
 from agents.kit.capability import capabilities
 from agents.models import Agent, ChannelMember
+from tests import zygote
 from tests.evaluation.conftest import PropositionFolder
 from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
@@ -91,6 +96,27 @@ def test_an_abbreviation_is_refused_with_the_option_that_was_meant(line: str, me
     code, said = ended(*line.split())
 
     assert (code, f"did you mean {meant}?" in said) == (2, True), said
+
+
+def test_a_command_that_is_interrupted_ends_with_130_and_a_word() -> None:
+    waiting = "print('ready', flush=True); input()"
+    process = zygote.Popen(
+        [sys.executable, "manage.py", "shell", "-c", waiting],
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": "sqlite:///:memory:"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        while "ready" not in process.stdout.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+
+    assert (process.returncode, said) == (130, "Stopped.\n")
 
 
 def test_a_text_that_begins_with_dashes_is_no_option(db: None) -> None:

@@ -151,7 +151,7 @@ def _unknown_option(parser: ArgumentParser, name: str) -> str:
     """Return the sentence about an option that there is not; it names those that begin alike, else the most similar one."""
     known = [option.removeprefix("--") for option in parser._option_string_actions if option.startswith("--")]
     typed = name.removeprefix("--")
-    meant = [option for option in known if option.startswith(typed)] or get_close_matches(typed, known, n=1)
+    meant = [option for option in known if option.startswith(typed)] or get_close_matches(typed, known, n=1, cutoff=0.7)
     if not meant:
         return f"there is no option {name}"
     suggestions = " or ".join(f"--{option}" for option in meant[:3])
@@ -179,6 +179,7 @@ _STYLE_OF_EMPHASIS: dict[Emphasis, str] = {
 }
 LONGEST_PRINTED = 20_000  # characters of a text
 WIDTH_WHEN_PIPED = 120  # columns
+LONGEST_WORD = 40  # characters: what is longer may be broken in a table
 
 
 def console_on(out: Any, *, markup: bool = True) -> Console:
@@ -213,7 +214,7 @@ def print_table(
 ) -> None:
     """Print a table for people. Texts are data: no markup in them takes effect.
 
-    Where the console is so narrow that many words would be broken, a row is printed below the other, a cell a line.
+    Where the console is so narrow that words would be broken, a row is printed below the other, a cell a line.
 
     Args:
         console: As `console_on` makes it.
@@ -280,21 +281,15 @@ def _measured(name: str, cells: Iterable[str], *, wraps: bool) -> _Column:
 
 
 def _fitting_widths(columns: Sequence[_Column], available: int) -> list[int] | None:
-    """Return how wide columns are so that together they fit, the widest being narrowed first; None where they cannot fit.
-
-    As few words as possible are broken: those of more than 16 characters, else of more than 15, and so on, but none of up to 6.
-    """
-    for longest_word in range(16, 5, -1):
-        widths = [min(column.widest, max(1, available)) for column in columns]
-        least = [max(column.unwrapped, min(column.word, longest_word)) for column in columns]
-        while sum(widths) > available:
-            too_wide = [number for number, width in enumerate(widths) if width > least[number]]
-            if not too_wide:
-                break
-            widths[max(too_wide, key=lambda number: widths[number])] -= 1
-        else:
-            return widths
-    return None
+    """Return how wide columns are so that together they fit, the widest being narrowed first; None where words would be broken."""
+    least = [max(column.unwrapped, min(column.word, LONGEST_WORD)) for column in columns]
+    widths = [min(column.widest, max(available, least[number])) for number, column in enumerate(columns)]
+    while sum(widths) > available:
+        too_wide = [number for number, width in enumerate(widths) if width > least[number]]
+        if not too_wide:
+            return None
+        widths[max(too_wide, key=lambda number: widths[number])] -= 1
+    return widths
 
 
 def _print_row_by_row(console: Console, names: Sequence[str], rows: Iterable[Sequence[Cell]], title: str) -> None:

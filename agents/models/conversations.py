@@ -315,6 +315,9 @@ class FieldRefused(Refused):
         self.field = field
 
 
+NO_AGENTS = "there are no agents yet: `manage.py seed` loads examples, `manage.py import_agents` your own"
+
+
 class UnknownAgent(ValueError):
     """A name that is no agent's; says which agents there are, or which are near."""
 
@@ -346,10 +349,10 @@ def find_agents(names: str) -> list[Agent]:
     if [name.lower() for name in wanted] == ["all"]:
         return list(Agent.objects.in_use().order_by("slug"))
     named = agents_named(wanted)
-    missing = [repr(name) for name in wanted if name not in named]
+    missing = [name for name in wanted if name not in named]
     if missing:
-        slugs = ", ".join(Agent.objects.listed().order_by("slug").values_list("slug", flat=True)[: 2 * AGENTS_NAMED])
-        raise UnknownAgent(f"no agent {', '.join(missing)}; agents: {slugs or 'none; import or seed some first'}")
+        slugs = slugs_offered()
+        raise UnknownAgent("; ".join(dict.fromkeys(no_agent(name, slugs) for name in missing)))
     return list({named[name].pk: named[name] for name in wanted}.values())
 
 
@@ -423,8 +426,8 @@ def no_agent(name: str, slugs: Sequence[str] | None = None) -> str:
     if slugs is None:
         slugs = slugs_offered()
     if not slugs:
-        return "there are no agents yet: `manage.py seed` loads examples, `manage.py import_agents` your own"
-    near = get_close_matches(name.lower(), slugs, n=3, cutoff=0.5)
+        return NO_AGENTS
+    near = get_close_matches(name.lower(), slugs, n=3, cutoff=0.6)
     if near:
         return f"there is no agent {name[:80]!r}; did you mean {' or '.join(near)}?"
     more = " …" if len(slugs) > AGENTS_NAMED else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -105,6 +105,36 @@ class ReadOptions:
     columns: Mapping[str, str] = field(default_factory=dict)
     time_zone: str = ""
     dates: str = ""
+
+
+def read_columns(parts: Iterable[str]) -> dict[str, str]:
+    """Return `ReadOptions.columns` of what was given with ``--columns``: lists such as ``text=body,speaker=who``.
+
+    Raises:
+        OptionError: As `pair`.
+    """
+    return dict(pair(text, "--columns", "FIELD=COLUMN") for part in parts for text in part.split(",") if text)
+
+
+def read_speakers(parts: Iterable[str]) -> dict[str, str]:
+    """Return `ReadOptions.speaker_map` of what was given with ``--map``: ``SPEAKER=SLUG``. A speaker's name may hold an equals sign.
+
+    Raises:
+        OptionError: As `pair`.
+    """
+    return dict(pair(part, "--map", "SPEAKER=SLUG", last=True) for part in parts)
+
+
+def pair(text: str, option: str, form: str, *, last: bool = False) -> tuple[str, str]:
+    """Split what was given with an option at the first ``=``, with `last` at the last.
+
+    Raises:
+        OptionError: There is no ``=``, or nothing before it; names the form that is allowed.
+    """
+    key, equals, value = text.rpartition("=") if last else text.partition("=")
+    if not equals or not key.strip():
+        raise OptionError(f"{option} {text!r}: write it as {form}")
+    return key.strip(), value.strip()
 
 
 @dataclass(frozen=True, slots=True)

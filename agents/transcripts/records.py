@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -92,6 +92,24 @@ class Guess:
 
 
 Record = SourceMessage | Skipped | ChannelInfo | Guess
+
+
+def guess_no_time(names: Iterable[str], read: Mapping[str, str], *, line: int, what: str) -> Iterator[Guess]:
+    """Yield a warning that messages have no times, where a column (or key: `what`) that is not used may hold them.
+
+    Args:
+        names: Of all columns.
+        read: Our field to the name of its column.
+    """
+    unused = [name for name in names if name and name not in read.values()]
+    if not unused:
+        return
+    used = ", ".join(f"{field}={name}" for field, name in read.items())
+    yield Guess(
+        f"No {what} holds the time of a message as far as the names say. Read: {used}; not used: {', '.join(unused[:20])}. If one of "
+        f"these is the time: --columns sent_at={what.upper()}",
+        line,
+    )
 
 
 def bad_tag_key(name: str) -> str:

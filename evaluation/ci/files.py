@@ -110,8 +110,10 @@ def load_files(
     """
     try:
         agents = [result.agent for result in import_agents(path=personas)]
-    except (PersonaError, OSError) as error:
-        raise UnusableFiles(f"--personas {personas}: {error}") from None
+    except PersonaError as error:
+        raise UnusableFiles(f"--personas {error}") from None
+    except OSError as error:
+        raise UnusableFiles(f"--personas {personas}: {error.strerror}") from None
     options = ReadOptions(format=format, speaker_map=dict(speakers or {}), columns=dict(columns or {}))
     agent_of_speaker: dict[str, str | None] = {}  # None: the speaker is none of the agents
     stems: set[str] = set()
@@ -121,7 +123,9 @@ def load_files(
         stems.add(path.stem)
         try:
             report = import_transcript(path, options)
-        except (FileError, OptionError, OSError) as error:
+        except FileError as error:
+            raise UnusableFiles(f"--transcript {error}") from None
+        except (OptionError, OSError) as error:
             raise UnusableFiles(f"--transcript {path}: {error}") from None
         for name, speaker in report.speakers.items():
             agent_of_speaker[name] = speaker.agent

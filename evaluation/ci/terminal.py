@@ -84,7 +84,7 @@ def _print_scores(report: Report, console: Console) -> None:
     rows: list[list[Cell]] = []
     for result in report.results:
         scores = [score_and_change(result, name, between=between) for name in dimensions]
-        rows.append([plain(result.agent, 16), *scores])
+        rows.append([result.agent, *scores])
     headings = [f">{heading_of(name, narrow=narrow)}" for name in dimensions]  # ">": aligned to the right
     print_table(console, ["Agent", *headings], rows, tight=True, unwrapped=("Agent",))
     console.print("In %: the share of judgements scored, of the propositions this judge can score at all.")

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from evaluation.change.change import Probability
 from evaluation.statistics.arms import (
     Arm,
     detectable,
@@ -69,9 +70,9 @@ class Row(BaseModel):
     delta: float | None = None
     t: float | None = None
     df: float | None = None
-    naive_p: float | None = None
-    p: float | None = None
-    p_adjusted: float | None = None
+    naive_p: Probability | None = None
+    p: Probability | None = None
+    p_adjusted: Probability | None = None
     why: str = ""
     d: float | None = None
     d_interval: tuple[float, float] | None = None

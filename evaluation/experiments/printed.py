@@ -22,7 +22,6 @@ HEADS = ["Measure", ">Treatment", ">Control", ">Δ", ">d", ">p naive", ">p clust
 PUBLISHED_HEADS = ["Experiment", "Measure", ">Treatment", ">Control", ">n", ">Δ", ">t", ">df", ">p naive", ">d", ">g"]
 ARM_HEADS = ["Arm", ">Conversations", ">Turns", ">Failed", ">Messages", ">US dollars", "What its stages did"]
 CONVERSATION_HEADS = ["Measure", "Arm", ">Conversation", ">Δ", "Channels", "Control's"]
-WIDE = 120  # columns of a terminal in which every column of the report has room
 _EMPHASIS_OF_VERDICT: dict[str, Emphasis] = {"gain": "good", "harm": "bad"}
 _OUTCOME_WORDS: dict[str, str] = {
     "gain": "gain in",
@@ -209,8 +208,8 @@ def show(report: ExperimentReport, console: Console) -> None:
     for line in further_lines:
         console.print(snippet(line, 1_000))
     for table in tables(report):
-        if console.width < WIDE and table.heads in (HEADS, ARM_HEADS):
-            _show_narrow(table, console)
+        if table.heads == HEADS:
+            _show_measures(table, console)
         else:
             print_table(console, table.heads, table.rows, title=table.title, tight=True)
     for line in passport_lines(report.passports):
@@ -219,16 +218,15 @@ def show(report: ExperimentReport, console: Console) -> None:
         console.print(f"{snippet(name)}: {rounded(usd, 5)} US dollars a message for one point more.")
 
 
-def _show_narrow(table: ReportTable, console: Console) -> None:
-    """Print a table without its last column and the naive p. What the last column says stands below, once for rows that say the same."""
-    shown = [number for number, head in enumerate(table.heads[:-1]) if head != ">p naive"]
+def _show_measures(table: ReportTable, console: Console) -> None:
+    """Print a table without the naive p, on which no verdict rests. What may be said stands below, once for rows of which the same may."""
+    shown = [number for number, head in enumerate(HEADS[:-1]) if head != ">p naive"]
     rows = [[row[number] for number in shown] for row in table.rows]
-    print_table(console, [table.heads[number] for number in shown], rows, title=table.title, tight=True)
+    print_table(console, [HEADS[number] for number in shown], rows, title=table.title, tight=True)
     names_by_text: dict[str, list[str]] = {}
     for row in table.rows:
-        last = row[-1][0] if isinstance(row[-1], tuple) else row[-1]
-        if last is not None:
-            names_by_text.setdefault(str(last), []).append(str(row[0]))
+        verdict = row[-1][0] if isinstance(row[-1], tuple) else row[-1]
+        names_by_text.setdefault(str(verdict), []).append(str(row[0]))
     for text, names in names_by_text.items():
         console.print(snippet(f"{', '.join(names)}: {text}", 1_000))
     console.print()

@@ -16,7 +16,7 @@ from agents.kit.capability import declared_one
 from agents.kit.llm.endpoints import problem_of
 from agents.kit.refusals import Refused
 from agents.models import Message
-from agents.models.conversations import agents_named, no_agent, slugs_offered
+from agents.models.conversations import NO_AGENTS, agents_named, no_agent, slugs_offered
 from agents.turn.pipeline import pipeline, stage_name
 from evaluation.experiments.scenario import Arm, FieldPath, PlayedDebate, ScenarioProblem
 
@@ -60,6 +60,9 @@ def _cast_problems(scenario: Mapping[str, Any]) -> Iterator[ScenarioProblem]:
     cast = _texts_in(scenario, "cast")
     agents = agents_named(cast)
     offered = slugs_offered() if len(agents) < len(set(cast)) else []
+    if cast and not agents and not offered:
+        yield ScenarioProblem(("cast",), NO_AGENTS)
+        return
     for number, slug in enumerate(cast):
         if slug not in agents:
             yield ScenarioProblem(("cast", number), no_agent(slug, offered))

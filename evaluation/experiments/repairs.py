@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from agents.kit.models import LLMCall
 from agents.kit.text.wording import counted
 from agents.models import Agent, Message
-from evaluation.change.change import ChangeResult, Sample, change_of, corrected, mean_of
+from evaluation.change.change import ChangeResult, Probability, Sample, change_of, corrected, mean_of
 from evaluation.dimensions import BY_ONE_MESSAGE, OF_PERSONA, Dimension
 from evaluation.experiments.asking import QuestionOutcome, asked_in, asking_work_id
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
@@ -76,7 +76,7 @@ class RepairEffect(_Frozen):
     control_mean: float | None = None
     delta: float | None = None
     interval: tuple[float, float] | None = None
-    p: float | None = None
+    p: Probability | None = None
     forks: int = 0
     control_forks: int = 0
     verdict: Verdict = "not shown"

@@ -134,7 +134,9 @@ def report(experiment: Experiment, *, judge: str = "") -> ExperimentReport:
         made = _compute_report(experiment, judge or experiment.judge)
         is_final = not made.unfinished or experiment.cancelled_at is not None
         if is_final and not judge:
-            Experiment.objects.filter(pk=experiment.pk).update(report=made.model_dump(mode="json"))
+            stored = made.model_dump(mode="json")
+            Experiment.objects.filter(pk=experiment.pk).update(report=stored)
+            made = ExperimentReport.model_validate(stored)  # as it is read from now on
     return made.model_copy(update={"passports": _passports(experiment, made.judge)})
 
 

@@ -74,6 +74,7 @@ CASES: list[tuple[str, dict[str, Any], list[Case]]] = [
     ("messages/", {"channel": "office", "text": "hello"}, [
         ({"channel": None}, "channel", "channel None: allowed: the slug of a channel"),
         ({"channel": "nowhere"}, "channel", "there is no channel 'nowhere'; channels: desk, office"),
+        ({"channel": "#office"}, "channel", "there is no channel '#office'; did you mean office?"),
         ({"text": " \n"}, "text", "allowed: a text, not only white space"),
         ({"text": "x" * 100_001}, "text", "allowed: at most 100000 characters"),
         ({"parent": 99}, "parent", "parent 99: allowed: the id of a message of channel 'office'"),

@@ -137,7 +137,8 @@ def test_it_writes_to_a_file_and_says_how_much(ada: Agent, tmp_path: Path, capsy
     [
         (["--run", "987654"], "--run 987654: there is no such evaluation run"),
         (["--agents", "zed"], "no agent 'zed'; agents: ada"),
-        (["--out", "/nowhere/scores.csv"], "--out /nowhere/scores.csv: "),
+        (["--agents", "ada,adda"], "no agent 'adda'; did you mean ada?"),
+        (["--out", "/nowhere/scores.csv"], "--out /nowhere/scores.csv: No such file or directory"),
     ],
 )
 def test_what_cannot_be_done_is_said(ada: Agent, arguments: list[str], words: str) -> None:

@@ -8,9 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
-from agents.kit.commands import CodedCommand, console_on, unusable
+from agents.kit.commands import Cell, CodedCommand, console_on, print_table, unusable
 from agents.models import Agent
 from agents.personas.persona import Outcome, UpsertResult
 from agents.personas.reader import import_agents
@@ -64,14 +62,14 @@ class Command(CodedCommand):
         if options["json"]:
             self.stdout.write(json.dumps(as_json(results, dry_run=options["dry_run"]), ensure_ascii=False))
             return
-        table = Table("agent", "name", "outcome", "changed")
+        rows: list[list[Cell]] = []
         for result in results:
             agent = result.agent
-            table.add_row(agent.slug, agent.display_name, result.outcome.replace("_", " "), ", ".join(result.changed))
-        console = console_on(self.stdout, markup=False)
-        console.print(table)
+            outcome = result.outcome.replace("_", " ")
+            rows.append([agent.slug, agent.display_name, outcome, ", ".join(result.changed)])
+        print_table(console_on(self.stdout), ["Agent", "Name", "Outcome", "Changed"], rows)
         if options["dry_run"]:
-            console.print("Dry run: nothing was changed.")
+            self.stdout.write("Dry run: nothing was changed.")
 
 
 def as_json(results: list[UpsertResult], *, dry_run: bool) -> dict[str, Any]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser
-from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
-from agents.kit.commands import CodedCommand, console_for_bars, console_on, unusable, wrong
+from agents.kit.commands import CodedCommand, console_for_bars, console_on, print_table, unusable, wrong
 from agents.kit.files.source import FileError
 from agents.kit.text.wording import time_text
 from agents.transcripts.importer import (
@@ -23,6 +21,9 @@ from agents.transcripts.importer import (
     ReadOptions,
     count_notes,
     import_transcript,
+    pair,
+    read_columns,
+    read_speakers,
 )
 from agents.transcripts.readers import FORMATS
 from agents.transcripts.records import NotThere, OptionError
@@ -107,11 +108,9 @@ class Command(CodedCommand):
 
     def _show(self, report: ImportReport) -> None:
         """Print the speakers, how much was read, imported and skipped, and a line for each thing worth a note that did happen."""
-        table = Table("speaker", "agent", "messages")
-        for name, speaker in report.speakers.items():
-            table.add_row(name, speaker.agent or "outsider", str(speaker.messages))
+        rows = [(name, speaker.agent or "outsider", speaker.messages) for name, speaker in report.speakers.items()]
+        print_table(console_on(self.stdout), ["Speaker", "Agent", ">Messages"], rows)
         console = console_on(self.stdout, markup=False)
-        console.print(table)
         names = ", ".join(report.channels[:5]) + (" …" if len(report.channels) > 5 else "")
         verb = "would import" if report.dry_run else "imported"
         console.print(f"{report.format}: read {report.read}, {verb} {report.imported} into {names or 'no channel'}; "
@@ -134,28 +133,17 @@ def _read_options(options: dict[str, Any]) -> ReadOptions:
     """Return how the file is to be read, from the options of the command line.
 
     --map, --tag and --columns may be given several times; --tag and --columns also hold lists: ``a=1,b=2``.
+
+    Raises:
+        OptionError: One of them is not of this form.
     """
     tags = [text for part in options["tag"] for text in part.split(",")]
     return ReadOptions(
         format=options["format"],
         channel=options["channel"],
-        # Split at the last =, for a speaker's name may hold one.
-        speaker_map=dict(pair(text, "--map", last=True) for text in options["map"]),
-        tags=dict(pair(text, "--tag") for text in tags),
+        speaker_map=read_speakers(options["map"]),
+        tags=dict(pair(text, "--tag", "KEY=VALUE") for text in tags),
         columns=read_columns(options["columns"]),
         time_zone=options["timezone"],
         dates=options["dates"],
     )
-
-
-def read_columns(parts: Iterable[str]) -> dict[str, str]:
-    """Read what was given with ``--columns``: lists such as ``text=body,speaker=who``."""
-    return dict(pair(text, "--columns") for part in parts for text in part.split(",") if text)
-
-
-def pair(text: str, option: str, *, last: bool = False) -> tuple[str, str]:
-    """Split ``key=value`` at the first ``=`` (with `last` at the last); an error of the command line where there is none, or no key."""
-    key, equals, value = text.rpartition("=") if last else text.partition("=")
-    if not equals or not key.strip():
-        raise wrong(f"{option} {text!r}: write it as KEY=VALUE")
-    return key.strip(), value.strip()

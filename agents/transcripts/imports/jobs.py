@@ -498,6 +498,7 @@ def _sample_row(message: Prepared) -> dict[str, str]:
 def _in_words_of_the_page(error: object) -> str:
     """Return an error or a warning that names the page's fields instead of a command's options."""
     text = str(error).replace("say which: --columns text=KEY,speaker=KEY", "choose below, among the columns")
+    text = text.replace("--columns sent_at=KEY", "call it sent_at in the file")
     text = re.sub(
         r"(say which: |or )?--columns (speaker|text|sent_at)=(COLUMN|KEY)", "choose it below, among the columns", text
     )

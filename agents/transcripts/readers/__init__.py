@@ -133,6 +133,8 @@ def detect(source: Source) -> str:
     head = source.head().lstrip()
     if not head:
         raise FileError(source.name, 0, "the file is empty")
+    if source.name.lower().endswith((".yaml", ".yml")):
+        raise FileError(source.name, 0, "YAML is no transcript; personas are imported by manage.py import_agents")
     if begins_like_json(head):
         return _json_format(source)
     _refuse_other_texts(source, head)

@@ -16,7 +16,7 @@ from agents.kit.files.source import MAX_LINE, FileError, Source
 from agents.kit.text.tags import TAG_KEY
 from agents.transcripts.readers.chat import SYSTEM_ROLES
 from agents.transcripts.readers.plumbline import AUTHORS, MESSAGE_KEYS, message_of
-from agents.transcripts.records import Guess, NotThere, OptionError, Record, Skipped, SourceMessage
+from agents.transcripts.records import Guess, NotThere, OptionError, Record, Skipped, SourceMessage, guess_no_time
 
 FIELDS: dict[str, tuple[str, ...]] = {
     "speaker": (
@@ -95,7 +95,8 @@ def read_csv(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
             )
     _check_columns(source, line, names, index_of)
     if "sent_at" not in index_of and "sent_at" not in columns:
-        yield from _guess_no_time(line, names, index_of)
+        read = {field: names[index] for field, index in index_of.items()}
+        yield from guess_no_time(names, read, line=line, what="column")
     for line, cells in rows:
         yield _message(source, line, {field: cells[index] for field, index in index_of.items()})
 
@@ -113,19 +114,6 @@ def _check_columns(source: Source, line: int, names: list[str], index_of: Mappin
             line,
             f"no column for {missing!r} among {', '.join(names) or 'none'}; say which: --columns {missing}=COLUMN",
         )
-
-
-def _guess_no_time(line: int, names: list[str], index_of: Mapping[str, int]) -> Iterator[Guess]:
-    """Yield a warning that messages have no times, where a column that is not used may hold them."""
-    unused = [name for index, name in enumerate(names) if name and index not in index_of.values()]
-    if not unused:
-        return
-    read = ", ".join(f"{field}={names[index]}" for field, index in index_of.items())
-    yield Guess(
-        f"No column holds the time of a message as far as the names say. Read: {read}; not used: {', '.join(unused[:20])}. If one of "
-        "these is the time: --columns sent_at=COLUMN",
-        line,
-    )
 
 
 def looks_like_csv(head: str) -> bool:

@@ -17,6 +17,7 @@ from agents.transcripts.records import (
     Skipped,
     SourceMessage,
     bad_tag_key,
+    guess_no_time,
 )
 
 VERSION = 1
@@ -44,6 +45,8 @@ def read_jsonl(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
     """
     _check_named_keys(source, columns)
     header: ChannelInfo | None = None
+    keys: dict[str, None] = {}  # of messages in a file without a header
+    is_dated = False
     for line, value in json_values(source):
         row = Row(value, path=source.name, line=line, what="a message")
         if "plumbline" in row.value:
@@ -51,11 +54,16 @@ def read_jsonl(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
             yield header
         elif header:
             yield _strict(row, header.channel)
-        elif not columns:
-            yield _lenient(row)
         else:
-            renamed = _with_our_keys(row, columns)
-            yield _lenient(renamed) if renamed.text("text") else Skipped("empty message", line)
+            keys.update(dict.fromkeys(row.value))
+            is_dated = is_dated or row.has("sent_at")
+            renamed = _with_our_keys(row, columns) if columns else row
+            is_empty = columns and not renamed.text("text")
+            yield Skipped("empty message", line) if is_empty else _lenient(renamed)
+    if not is_dated and "sent_at" not in columns:
+        named = {field: key for field, key in columns.items() if key}
+        read = {key: key for key in (*MESSAGE_KEYS, "role") if key in keys} | named
+        yield from guess_no_time(keys, read, line=1, what="key")
 
 
 def is_message(value: dict[str, Any]) -> bool:

@@ -37,7 +37,7 @@ class Command(BaseCommand):
         except UnknownAgent as error:
             raise unusable(error) from None
         except ValueError as error:
-            raise wrong(error) from None
+            raise wrong(f"--{error}") from None
         if options["json"]:
             self.stdout.write(json.dumps(summary.data(), indent=2))
         else:
@@ -84,7 +84,7 @@ def _cost_table(grouping: str, costs: Sequence[CostRow], out: Any) -> None:
         if has_purpose:
             cells.insert(0, row.purpose)
         table_rows.append(cells)
-    print_table(console_on(out), heads, table_rows, title=f"By {grouping}", unwrapped=[name])
+    print_table(console_on(out), heads, table_rows, title=f"By {grouping}", tight=True, unwrapped=[name])
 
 
 def _sums(totals: CostSums) -> str:

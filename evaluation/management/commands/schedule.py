@@ -224,7 +224,9 @@ class Command(CodedCommand):
         ]
         console = console_on(self.stdout)
         next_fire = f"Next ({timezone.get_default_timezone_name()})"
-        print_table(console, ("Schedule", "Agents", "Dimensions", "Window", "Every", ">Limit", next_fire), rows)
+        print_table(
+            console, ("Schedule", "Agents", "Dimensions", "Window", "Every", ">Limit", next_fire), rows, tight=True
+        )
         for schedule in schedules:
             if schedule.last_fired_at:
                 console.print(escape(f"{schedule.name}, {time_text(schedule.last_fired_at)}: {schedule.last_outcome}"))

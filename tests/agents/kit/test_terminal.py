@@ -48,6 +48,17 @@ def test_a_table_breaks_no_word_and_leaves_no_cell_out_however_narrow_it_is(
     assert max(map(len, out.getvalue().splitlines())) <= columns
 
 
+def test_an_id_stays_in_one_piece_while_other_columns_can_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = io.StringIO()
+    slug = "customer-support-berlin-night-shift"
+
+    print_table(console_on(out), ["Agent", ">Score", "What it said"], [[slug, "4.2", "long words and short ones " * 9]])
+
+    row = next(line for line in out.getvalue().splitlines() if slug in line)
+    assert "4.2" in row, "it is a table"
+
+
 def test_styles_are_for_terminals_and_square_brackets_can_be_text() -> None:
     file, terminal, raw = io.StringIO(), Terminal(), io.StringIO()
 

@@ -150,7 +150,7 @@ def test_many_small_conversations_are_stored_in_few_statements(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("option", "reason"),
     [
-        ({"map": ["nothing"]}, "write it as KEY=VALUE"),
+        ({"map": ["nothing"]}, "write it as SPEAKER=SLUG"),
         ({"tag": ["1st=a"]}, "--tag: tag key '1st'; allowed: a letter, then"),
         ({"timezone": "Mars/Base"}, "unknown time zone 'Mars/Base'"),
         ({"map": ["Ann=benjamin-hal"]}, "--map Ann=benjamin-hal: no agent 'benjamin-hal'; nearest: benjamin-hall"),
@@ -162,6 +162,12 @@ def test_an_option_that_cannot_be_followed_is_named(tmp_path: Path, option: dict
     make_agent("zoe")
     with pytest.raises(CommandError, match=reason):
         call_command("import_transcript", write(tmp_path, "t.jsonl", lines("x")), **option)
+    assert not Channel.objects.exists()
+
+
+def test_a_persona_is_not_imported_as_a_conversation(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r"manage\.py import_agents"):
+        call_command("import_transcript", write(tmp_path, "ada.yaml", "slug: ada\nsystem_prompt: You are Ada.\n"))
     assert not Channel.objects.exists()
 
 

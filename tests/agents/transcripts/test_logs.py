@@ -267,6 +267,25 @@ def test_a_table_without_times_says_which_columns_were_read(
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("message", "options", "warned"),
+    [
+        ({"speaker": "ann", "text": "hi", "Uhrzeit": "2026-03-01 09:00"}, {}, ("speaker=speaker", "text=text")),
+        ({"Who": "ann", "Said": "hi", "Uhrzeit": "2026-03-01 09:00"}, {"columns": ["speaker=Who,text=Said"]}, ("speaker=Who", "text=Said")),
+        ({"speaker": "ann", "text": "hi", "Uhrzeit": "2026-03-01 09:00"}, {"columns": ["sent_at=Uhrzeit"]}, ()),
+        ({"speaker": "ann", "text": "hi"}, {}, ()),
+    ],
+)  # fmt: skip
+def test_json_without_times_says_which_keys_were_read(
+    tmp_path: Path, message: dict[str, str], options: dict[str, list[str]], warned: tuple[str, ...]
+) -> None:
+    report = imported(tmp_path, json.dumps(message), name="talk.jsonl", **options)
+
+    assert len(report["warnings"]) == bool(warned)
+    for warning in report["warnings"]:
+        assert all(words in warning for words in (*warned, "not used: Uhrzeit", "--columns sent_at=KEY"))
+
+
 def test_each_dialogue_of_a_table_is_a_channel(tmp_path: Path) -> None:
     table = (
         "Sr No.,Utterance,Speaker,Emotion,Dialogue_ID,Utterance_ID,Season\n"

@@ -58,6 +58,7 @@ def test_a_window_without_messages_says_whether_they_have_no_time(llm_server: LL
     assert code == 2
     assert "7d: 4 of 4 messages have no time, which only all and last:N count" in undated
     assert f"7d: the newest with a time is from {day_text(MONDAY)}" in older
+    assert "same command again" not in older, "it would find no messages, either"
     assert not llm_server.bodies
 
 

@@ -243,6 +243,19 @@ def test_wrong_usage_is_refused_and_says_what_is_allowed(ada: Agent, arguments: 
     assert (code in (2, 3), message in err) == (True, True), err
 
 
+def test_agents_that_cannot_be_compared_for_the_same_reason_are_named_together(
+    llm_server: LLMServer, ada: Agent
+) -> None:
+    judge(llm_server, voice=8)
+    for slug in ("bea", "cyd"):
+        make_agent(slug)
+
+    code, _, err = ran(*TAGS, "--dimensions", "adherence")
+
+    assert code == 2
+    assert "\n  bea, cyd: build=1: nothing scored: " in err
+
+
 OWN_TAGS = ("--a", "build=7", "--b", "build=8", "--dimensions", "adherence", "--samples", "50")
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -33,12 +34,15 @@ from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
 
-def shell(command: str, **env: str) -> subprocess.CompletedProcess[str]:
+def shell(
+    command: str, stdout: Any = subprocess.PIPE, stderr: Any = subprocess.PIPE, **env: str
+) -> subprocess.CompletedProcess[str]:
     return zygote.run(
         [sys.executable, "manage.py", *command.split()],
         cwd=ROOT,
         env={**os.environ, "DATABASE_URL": "sqlite:///:memory:", "ANTHROPIC_API_KEY": "", **env},
-        capture_output=True,
+        stdout=stdout,
+        stderr=stderr,
         text=True,
         timeout=120,
     )
@@ -86,6 +90,15 @@ def test_a_shell_reads_the_verdict_once(tmp_path: Path) -> None:
     assert (shown.stdout.count("1 score below threshold"), shown.stderr) == (1, "")
     assert "1 score below threshold" in as_json.stderr  # standard output is for programs
     assert json.loads(as_json.stdout)["summary"]["exit_code"] == 1
+
+    for stderr in (subprocess.PIPE, subprocess.STDOUT):
+        with (tmp_path / "report.txt").open("w+") as report:
+            redirected = shell(command, stdout=report, stderr=stderr)
+            assert redirected.returncode == 1
+            report.seek(0)
+            assert report.read().count("1 score below threshold") == 1
+        if stderr == subprocess.PIPE:
+            assert redirected.stderr.count("1 score below threshold") == 1  # nobody sees the file yet
 
 
 # -- a judge that refuses what it is asked with

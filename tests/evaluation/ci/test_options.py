@@ -30,6 +30,7 @@ pytestmark = pytest.mark.django_db
         ("--personas p --transcript t --simulate s", "not both"),
         ("--propositions no-such", "no such folder"),
         ("--map a=b", "--map is for --transcript"),
+        ("--personas p --transcript t --map ada", "--map 'ada': write it as SPEAKER=SLUG"),
         ("--dry-run --junit x.xml", "nothing to write"),
         ("--junit /no/such/folder/x.xml", "--junit /no/such/folder/x.xml"),
     ],

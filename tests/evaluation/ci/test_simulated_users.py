@@ -304,3 +304,14 @@ def test_a_file_that_is_no_run_is_named_once_and_no_option_of_another_command_is
 
     assert err.getvalue().count("notes.txt") == 1
     assert "--" not in err.getvalue()
+
+
+@pytest.mark.django_db
+def test_a_file_in_which_the_simulated_user_does_not_speak_names_the_option_and_who_does(tmp_path: Path) -> None:
+    path, err = tmp_path / "chat.jsonl", io.StringIO()
+    path.write_text('{"speaker": "Bo", "text": "Hello"}\n')
+
+    with pytest.raises(CommandError):
+        call_command("simulated_users", str(path), stdout=io.StringIO(), stderr=err)
+
+    assert "--speaker 'user': no such speaker or role in chat.jsonl; its speakers: 'Bo'" in err.getvalue()

@@ -125,6 +125,11 @@ def test_a_wrong_value_is_refused_with_its_line(tmp_path: Path, old: str, new: s
     assert named in refused(tmp_path / "one.yaml", GOOD.replace(old, new, 1))
 
 
+def test_what_is_neither_a_file_nor_a_shipped_scenario_is_refused_with_those_there_are() -> None:
+    with pytest.raises(CommandError, match=r"no shipped scenario 'gate-on'; shipped scenarios: .*gate-on-off"):
+        call_command("experiment", "run", "gate-on")
+
+
 def test_a_large_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
     assert "allowed: 2,000,000" in refused(tmp_path / "large.yaml", GOOD + "about: |\n" + "  words\n" * 1_300_000)
 
@@ -134,3 +139,14 @@ def test_aliases_that_stand_for_billions_of_values_are_refused(tmp_path: Path) -
     said = refused(tmp_path / "bomb.yaml", "\n".join([GOOD.strip(), "x0: &x0 {a: 1}", *levels]))
 
     assert "aliases are not allowed" in said
+
+
+def test_where_there_are_no_agents_that_is_said_once(tmp_path: Path) -> None:
+    Agent.objects.all().delete()
+
+    assert refused(tmp_path / "one.yaml", GOOD).count("there are no agents yet") == 1
+
+
+def test_an_action_without_json_refuses_the_option() -> None:
+    with pytest.raises(CommandError, match="--json: list has none"):
+        call_command("experiment", "--json", "list")

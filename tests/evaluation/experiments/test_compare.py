@@ -66,6 +66,20 @@ def test_a_difference_of_the_stated_size_is_found_four_times_in_five(pairs: int,
     assert found / RUNS == pytest.approx(0.8, abs=APART)
 
 
+def test_a_p_in_json_has_three_digits_that_count() -> None:
+    measure = Measure(id="rules", label="Rules", unit="x")
+    many = {number: [float(number % 7)] for number in range(900)}
+    higher = {number: [1.5 + number % 7] for number in range(900)}
+
+    [row] = compare_family([Comparison(measure, Values("a", higher), Values("b", many))])
+
+    shown = row.model_dump()
+    assert row.naive_p is not None
+    assert 0 < row.naive_p < 1e-6
+    assert shown["naive_p"] == float(f"{row.naive_p:.3g}") != row.naive_p
+    assert shown["p"] == float(f"{row.p:.3g}")
+
+
 def test_values_that_are_missing_or_an_offline_judges_are_outside_the_family() -> None:
     arm = {number: [5.0 + number] for number in range(8)}
     more = {number: [6.0 + 1.5 * number] for number in range(8)}

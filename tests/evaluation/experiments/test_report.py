@@ -60,7 +60,7 @@ def test_every_form_of_the_report_says_how_far_to_trust_the_judge() -> None:
         assert "no human labels yet" in form
 
 
-@pytest.mark.parametrize("width", [80, 100])
+@pytest.mark.parametrize("width", [80, 100, 120])
 def test_no_word_of_the_report_is_broken_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     shown = reported()

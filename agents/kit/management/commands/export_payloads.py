@@ -29,7 +29,7 @@ class Command(BaseCommand):
         try:
             written = export_answers(out, since=since, work_ids=[work_id] if work_id else [])
         except OSError as problem:
-            raise unusable(f"--out {out} cannot be written: {problem}") from problem
+            raise unusable(f"--out {out} cannot be written: {problem.strerror}") from problem
         if not written:
             raise CommandError(
                 "no stored answers match; LLM_STORE_PAYLOADS must be 'judge' or 'all' while the calls are made"

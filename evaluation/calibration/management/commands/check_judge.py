@@ -278,7 +278,7 @@ def _print(judge: str, tests: Mapping[str, SwapTest], out: Any) -> None:
     console = console_on(out)
     rows = [_row(name, test) for name, test in tests.items()]
     heads = ("Dimension", ">AUC", "95 %", ">Own", ">Swapped", f">≥ {HIGH}", ">Own higher", ">Own scored", ">Sw. scored")
-    print_table(console, heads, rows, title=f"Swap test of {judge}", unwrapped=("Dimension",))
+    print_table(console, heads, rows, title=f"Swap test of {judge}", tight=True, unwrapped=("Dimension",))
     console.print(
         "AUC: how often an agent's own text scores higher than another speaker's put in its place: 0.5 is chance, 1 never wrong.\n"
         "Two texts are compared by the propositions that are scored for both; so are the means.\n"
@@ -303,7 +303,7 @@ def _print_order(judge: str, tests: Mapping[str, OrderShown], out: Any) -> None:
         for name, figure in (("shuffled", test.shuffled), ("alone", test.alone)):
             rows.append([dimension, name, signed(figure.value, 2), figure.interval_text, test.pairs])
     heads = ("Dimension", "Asked", ">Points more", "95 %", ">Judgements")
-    print_table(console, heads, rows, title=f"Order test of {judge}", unwrapped=("Dimension",))
+    print_table(console, heads, rows, title=f"Order test of {judge}", tight=True, unwrapped=("Dimension",))
     console.print(
         "Points more: what the same judgement scores on average when the propositions of a message are shuffled, or each is asked\n"
         f"alone, less what it scores as usual. An interval within ±{MARGIN:g} says that the order does not matter."

@@ -214,7 +214,7 @@ class Command(CodedCommand):
     def _without_score(
         self, results: Sequence[Captured], simulations: Sequence[Simulation], *, are_named: bool
     ) -> list[str]:
-        """Return a line for each agent that has no score, or whose simulation failed.
+        """Return a line for each agent that has no score, or whose simulation failed; where another run could help, that comes last.
 
         One that was not named and said nothing is only a printed note, unless all said nothing.
         """
@@ -224,22 +224,27 @@ class Command(CodedCommand):
         if silent:
             self.stderr.write(f"Not measured, for they said nothing there: {', '.join(silent)}.")
         problems = []
+        is_unfinished = False
         for simulation in simulations:
             if simulation.failed:
                 problems.append(f"{simulation.agent.slug}: failed: {simulation.problem}")
+                is_unfinished = True
         for result in results:
             run = result.summary.run
             name = run.agent.slug if run.agent else str(run.pk)
             problem = _why_no_score(result)
             if problem and name not in silent:
                 problems.append(f"{name}: {problem}")
+                is_unfinished = is_unfinished or run.status != EvaluationRun.Status.COMPLETED
+        if is_unfinished:
+            problems.append("Run the same command again to judge what is left.")
         return problems
 
     def _end(self, problems: Sequence[str], broken: str) -> None:
         """End with the exit code for files that cannot be used, or for agents without a score."""
         unscored = ""
         if problems:
-            unscored = "\n  ".join(["no score for:", *problems, "Run the same command again to judge what is left."])
+            unscored = "\n  ".join(["no score for:", *problems])
         if broken:
             raise unusable(f"{unscored}\n{broken}" if unscored else broken)
         if unscored:

@@ -28,7 +28,7 @@ from agents.kit.commands import (
 from agents.kit.text.markdown import plain
 from agents.kit.text.wording import interval_text, number, signed
 from agents.models import Agent
-from agents.models.conversations import UnknownAgent, find_agents
+from agents.models.conversations import NO_AGENTS, UnknownAgent, find_agents
 from evaluation.calibration.passport import not_usable_line, passport_lines, passports, with_passports
 from evaluation.change import choosing
 from evaluation.change.change import ChangeResult
@@ -213,7 +213,10 @@ class Command(CodedCommand):
         """Say what could not be compared, and end with the exit code: something worse first, then unusable files, missing data."""
         not_compared = compared.undecidable
         if not_compared:
-            rows = "\n  ".join(f"{target}: {reason}" for target, reason in not_compared.items())
+            targets_by_reason: dict[str, list[str]] = {}
+            for target, reason in not_compared.items():
+                targets_by_reason.setdefault(reason, []).append(target)
+            rows = "\n  ".join(f"{', '.join(targets)}: {reason}" for reason, targets in targets_by_reason.items())
             self.stderr.write(f"could not be compared:\n  {rows}")
         if self.unusable:
             self.stderr.write(self.unusable)
@@ -240,7 +243,7 @@ def _agents(named: str | None) -> Sequence[Agent]:
     """
     agents = find_agents(named or "all")
     if not agents:
-        raise unusable("there are no agents yet: `manage.py seed` loads examples")
+        raise unusable(NO_AGENTS)
     return agents
 
 
@@ -379,7 +382,7 @@ def _print_dimensions(comparisons: Sequence[Comparison], console: Console) -> No
         rows,
         title=f"{_compared_names(comparisons)}, judged by {judge_label(comparisons[0].judge)}",
         tight=True,
-        unwrapped=["Verdict"],
+        wrapped=True,
     )
 
 
@@ -454,7 +457,7 @@ def _print_propositions(comparisons: Sequence[Comparison], console: Console) -> 
             rows.append([name, *_cells(change, console)])
     if rows:
         title = "Propositions, worst first" if alone else "Propositions that changed significantly"
-        print_table(console, ["Proposition", *CHANGE_HEADINGS], rows, title=title, tight=True, unwrapped=["Verdict"])
+        print_table(console, ["Proposition", *CHANGE_HEADINGS], rows, title=title, tight=True, wrapped=True)
 
 
 def _print_examples(comparisons: Sequence[Comparison], console: Console) -> None:

@@ -51,7 +51,7 @@ class Command(BaseCommand):
             with options["out"].open("w", encoding="utf-8", newline="") as out:
                 count = write(scores, out)
         except OSError as error:
-            raise unusable(f"--out {options['out']}: {error}") from None
+            raise unusable(f"--out {options['out']}: {error.strerror}") from None
         self.stderr.write(f"{count} rows written to {options['out']}.")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import stat
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +20,9 @@ from django.db import DatabaseError
 
 from agents.kit.commands import NOT_ENOUGH, CodedCommand, unusable, wrong
 from agents.kit.use_cases import add_options, read_options
-from agents.management.commands.import_transcript import read_columns
+from agents.transcripts.importer import read_columns, read_speakers
 from agents.transcripts.readers import FORMATS
+from agents.transcripts.records import OptionError
 from evaluation.change.measurement_files import UnreadableFile
 from evaluation.change.measurements import NotComparable
 from evaluation.ci.files import UnusableFiles, load_files, private_database, with_propositions
@@ -143,7 +146,7 @@ def read_request(options: Mapping[str, Any]) -> BuildRequest:
     """Read options, and check those that need no database.
 
     Raises:
-        CommandError: They make no sense.
+        CommandError, OptionError: They make no sense.
     """
     _check_combinations(options)
     return BuildRequest(
@@ -153,7 +156,7 @@ def read_request(options: Mapping[str, Any]) -> BuildRequest:
         personas=options["personas"],
         transcripts=options["transcript"],
         transcript_format=options["format"],
-        speakers=_read_speakers(options["map"]),
+        speakers=read_speakers(options["map"]),
         columns=read_columns(options["columns"]),
         dry_run=options["dry_run"],
         json=options["json"],
@@ -202,15 +205,10 @@ def _read_limits(options: Mapping[str, Any]) -> Limits:
         raise wrong(error) from None
 
 
-def _read_speakers(mappings: Sequence[str]) -> dict[str, str]:
-    """Read ``SPEAKER=SLUG``; a speaker's name may hold an equals sign, a slug may not."""
-    speakers = {}
-    for mapping in mappings:
-        speaker, _, slug = mapping.rpartition("=")
-        if not speaker.strip():
-            raise wrong(f"--map {mapping!r}: write SPEAKER=SLUG, e.g. --map assistant=ada")
-        speakers[speaker.strip()] = slug.strip()
-    return speakers
+def _is_redirected() -> bool:
+    """Return whether standard output goes into a file, and standard error does not go into the same."""
+    output, errors = 1, 2  # file descriptors
+    return stat.S_ISREG(os.fstat(output).st_mode) and not os.path.sameopenfile(output, errors)
 
 
 class Verdict(CommandError):
@@ -289,7 +287,8 @@ class Command(CodedCommand):
         try:
             return super().execute(*args, **options)
         except Verdict as verdict:
-            if self._called_from_command_line and not options["json"]:  # type: ignore[attr-defined]
+            from_shell = self._called_from_command_line  # type: ignore[attr-defined]
+            if from_shell and not options["json"] and not _is_redirected():
                 sys.exit(verdict.returncode)
             raise
 
@@ -304,6 +303,8 @@ class Command(CodedCommand):
             for name, path in files.items():
                 check_writable(f"--{name}", path)
             self._run(request, files, options["propositions"])
+        except OptionError as error:
+            raise wrong(error) from None
         except (UnusableFiles, NotComparable, UnreadableFile) as error:
             raise unusable(error) from None
         except CommandError:

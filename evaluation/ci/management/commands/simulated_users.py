@@ -198,9 +198,9 @@ class Command(CodedCommand):
 
 
 def _why_unreadable(path: Path, error: Exception) -> str:
-    """Return the file, the line and the reason, without advice for the command that imports: its options are not here."""
+    """Return the file, the line and the reason, in words of this command: options of the one that imports are not here."""
     if not isinstance(error, FileError):
-        return f"{path}: {error}"
+        return f"{path}: {error}".replace("--map", "--speaker")
     line = f", line {error.line}" if error.line else ""
     return f"{path}{line}: {error.reason.partition('; name it: --format')[0]}"
 

@@ -15,7 +15,7 @@ from rich.progress import Progress
 from agents.kit.commands import CodedCommand, console_for_bars, console_on, snippet, unanswered, unusable
 from agents.kit.text.wording import counted
 from agents.kit.use_cases import add_options, read_options
-from agents.models.conversations import UnknownAgent
+from agents.models.conversations import NO_AGENTS, UnknownAgent
 from evaluation.commands import as_text
 from evaluation.drafting.editing import NO_FOLDER, CannotSave, team_folder
 from evaluation.drafting.jobs import SuggestionsRequest
@@ -98,7 +98,7 @@ def _ask(request: SuggestionsRequest) -> list[Suggestions]:
     """
     agents = request.find_agents()
     if not agents:
-        raise ValueError("there are no agents yet: `manage.py seed` or `manage.py import_agents` makes some")
+        raise ValueError(NO_AGENTS)
     with Progress(console=console_for_bars(sys.stderr), transient=True) as bar:
         task = bar.add_task("Asking", total=len(agents))
         return suggest_for(agents=agents, model=request.model, most=request.max, done=partial(bar.advance, task))

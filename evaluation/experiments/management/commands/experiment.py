@@ -28,14 +28,15 @@ from agents.kit.commands import (
 from agents.kit.running import stopping_on_sigterm
 from agents.kit.use_cases import add_options, read_options
 from evaluation.commands import ProgressBar, check_writable, write_text
+from evaluation.experiments.commands import estimate_line, play_and_judge
 from evaluation.experiments.estimate import ExperimentEstimate, estimate_experiment
-from evaluation.experiments.measuring import evaluations, judge_here
+from evaluation.experiments.measuring import evaluations
 from evaluation.experiments.models import Experiment, ExperimentEnvironment
-from evaluation.experiments.play import cancel, play
+from evaluation.experiments.play import cancel
 from evaluation.experiments.printed import PUBLISHED_HEADS, as_csv, as_markdown, published_cells, show
 from evaluation.experiments.problems import ExperimentRefused, problems_here
 from evaluation.experiments.published import NO_CONVERSATIONS, read_published
-from evaluation.experiments.report import ExperimentReport, report, rounded
+from evaluation.experiments.report import ExperimentReport, report
 from evaluation.experiments.request import ExperimentRequest, PlayingRequest, request_experiment, why_not_callable
 from evaluation.experiments.rescore import AGREEMENT_HEADS, Rescored, agreement_cells, queue_judges, rescore
 from evaluation.experiments.scenario import read_scenario, shipped
@@ -99,6 +100,8 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
             CommandError: No action was named, or it failed.
         """
         action = options["action"]
+        if options["json"] and action in ("cancel", "list"):
+            raise wrong(f"--json: {action} has none; allowed with run, report and --published")
         if options["published"]:
             self._show_published_scores(options["published"], as_json=options["json"])
         elif action == "run":
@@ -138,16 +141,7 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
         self._print_line(
             f"Experiment {experiment.pk}, {experiment.name}: Ctrl-C stops it; the same number resumes it.", options
         )
-        try:
-            with stopping_on_sigterm():
-                play_and_judge(experiment, quiet=options["json"])
-        except KeyboardInterrupt:
-            raise CommandError(
-                f"Stopped. What was played is stored: manage.py experiment run {experiment.pk} resumes it.",
-                returncode=STOPPED,
-            ) from None
-        experiment.refresh_from_db()
-        self._show_report(report(experiment), options)
+        self._show_report(play_and_judge(experiment, quiet=options["json"]), options)
 
     def _show_estimate(self, estimate: ExperimentEstimate, options: dict[str, Any]) -> None:
         """Print an estimate; with ``--json`` only in a dry run, for else the report is the one object that is printed."""
@@ -289,17 +283,6 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 void (a trea
         console.print(f"No verdict rests on p naive, which takes each score for itself: {NO_CONVERSATIONS}.")
 
 
-def play_and_judge(experiment: Experiment, *, quiet: bool) -> None:
-    """Play and then judge what is left of an experiment, with two progress bars on stderr unless `quiet`."""
-    with ProgressBar("", sys.stderr, quiet=quiet) as bar:
-        ended = experiment.environments.filter(status__in=ExperimentEnvironment.FINAL).count()
-        task = bar.add_task("Playing", total=experiment.environments.count(), completed=ended)
-        experiment = play(experiment, progress=lambda environment: bar.update(task, advance=1))
-    with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
-        bar.prepared(list(evaluations(experiment).filter(judge=experiment.judge)))
-        judge_here(experiment, progress=bar.progress)
-
-
 def _add_json_option(parser: ArgumentParser) -> None:
     """Allow ``--json`` after the action, too; without a default, so that it does not undo one before the action."""
     parser.add_argument(
@@ -315,25 +298,12 @@ def _scenario_fields(what: str) -> dict[str, Any]:
     """
     if what in shipped():
         return {"shipped": what}
+    if not Path(what).exists():
+        raise unusable(f"there is no file and no shipped scenario {what!r}; shipped scenarios: {', '.join(shipped())}")
     try:
         return {"scenario": read_scenario(Path(what), check=problems_here)}
     except YamlProblems as error:
-        raise unusable(f"{what} cannot be used:\n{error}\nshipped scenarios: {', '.join(shipped())}") from None
-
-
-def estimate_line(estimate: ExperimentEstimate) -> str:
-    """Say what would be played, asked and paid, in one sentence; "unpriced" where the cost is unknown."""
-    if estimate.usd is None:
-        cost = "unpriced"
-    elif estimate.usd:
-        cost = f"some {rounded(estimate.usd)} US dollars"
-    else:
-        cost = "free of cost"
-    return (
-        f"{estimate.conversations:,} conversations, {estimate.turns:,} turns: about {estimate.actor_calls:,} calls of "
-        f"{estimate.actor_model} ({estimate.actor_tokens:,} tokens) and {estimate.judge_calls:,} of {estimate.judge} "
-        f"({estimate.judge_tokens:,} tokens), {cost}; what the gate and other stages ask comes on top."
-    )
+        raise unusable(f"{what} cannot be used:\n{error}") from None
 
 
 def _report_format(options: dict[str, Any]) -> str:

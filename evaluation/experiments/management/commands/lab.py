@@ -7,15 +7,13 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from agents.kit.commands import FAILED, STOPPED, BaseCommand, console_on, snippet, unusable
-from agents.kit.running import stopping_on_sigterm
+from agents.kit.commands import FAILED, BaseCommand, console_on, snippet, unusable
 from agents.kit.use_cases import add_options, fields_of, read_options, refusing
+from evaluation.experiments.commands import estimate_line, play_and_judge
 from evaluation.experiments.estimate import estimate_experiment
 from evaluation.experiments.lab import LabRequest, request_lab
-from evaluation.experiments.management.commands.experiment import estimate_line, play_and_judge
 from evaluation.experiments.printed import as_markdown, show
 from evaluation.experiments.problems import ExperimentRefused
-from evaluation.experiments.report import report
 
 OPTIONS = [name for name in fields_of(LabRequest) if name not in ("channel", "arms")]
 
@@ -71,16 +69,7 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget)."""
         if not is_quiet:
             resuming = f"manage.py experiment run {experiment.pk} resumes it"
             self._print_line(f"Experiment {experiment.pk}, {experiment.name}: Ctrl-C stops it; {resuming}.")
-        try:
-            with stopping_on_sigterm():
-                play_and_judge(experiment, quiet=is_quiet)
-        except KeyboardInterrupt:
-            raise CommandError(
-                f"Stopped. What was played is stored: manage.py experiment run {experiment.pk} resumes it.",
-                returncode=STOPPED,
-            ) from None
-        experiment.refresh_from_db()
-        made = report(experiment)
+        made = play_and_judge(experiment, quiet=is_quiet)
         if options["json"]:
             self.stdout.write(made.model_dump_json(indent=2))
         elif options["format"] == "markdown":
