@@ -10,6 +10,7 @@ from pytest_django import Settings
 from agents.kit.models import owner_name
 from agents.models import Agent, Import, Message
 from agents.transcripts.imports.jobs import LEASE, MOST_UNFINISHED
+from agents.transcripts.imports.questions import open_question, questions_of
 from tests.agents.transcripts.imports.uploading import (
     ADD,
     file,
@@ -143,6 +144,18 @@ def test_csv_columns_are_chosen_among_those_of_the_file(console: Client) -> None
 
     assert job.status == "waiting"
     assert job.choices["columns"] == {"speaker": "Wer", "text": "Was", "tags.build": "Build"}
+
+
+def test_a_table_without_a_column_of_times_is_not_asked_again_for_it(console: Client) -> None:
+    make_agent()
+    job = upload(console, file("speaker,text,moment\nPat,Hello,2026-11-24\nAda,No.,2026-11-25\n", "t.csv"))
+    answered(console, job, "column.sent_at", "")
+    assert open_question(questions_of(job)) is None
+
+    choose(console, job, tags="build=41")
+
+    assert open_question(questions_of(job)) is None
+    assert (job.choices["columns"], job.contents["undated"]) == ({"sent_at": ""}, 2)
 
 
 def test_texts_of_strangers_stay_texts(console: Client) -> None:
