@@ -29,7 +29,7 @@ from agents.kit.running import check_stop, retry_on_outage
 from agents.kit.work.queues import do_next, wake_workers
 from agents.models import Channel, ChannelMember, Import, ImportChunk, Message
 from agents.transcripts.importer import AUTO, BATCH, PreparedTranscript, ReadOptions, Transcript, import_transcript
-from agents.transcripts.imports.questions import BOT, NotAnAnswer, options_with, questions_of
+from agents.transcripts.imports.questions import BOT, NotAnAnswer, open_question, options_with, questions_of
 from agents.transcripts.imports.uploads import drop, is_stored, plain_name, store, write_out
 from agents.transcripts.prepare import Prepared, Preparer
 from agents.transcripts.readers import UnknownKeys, detect
@@ -122,8 +122,8 @@ def preview(
 ) -> None:
     """Store other choices and what the file holds with them, read up to `PREVIEWED` messages; at first columns with usual names are chosen.
 
-    Who is who is forgotten when the file has other speakers with these choices. Where it cannot be read with them, the import is
-    stored as failed, with the reason.
+    Who is who is forgotten when the file has other speakers with these choices. Where it cannot be read with them, the reason is stored,
+    and the import as failed, unless the answer to a question may help.
 
     Raises:
         NotNow: The import is in progress or done, or its file is not stored any more.
@@ -146,7 +146,11 @@ def preview(
                 fields["choices"] = asdict(options)
             fields["contents"] |= _inspect(job, path, options, most=PREVIEWED)
         except NotPossible as problem:
-            fields |= {"status": Status.FAILED, "error": str(problem)}
+            fields["error"] = str(problem)
+            job.choices = fields["choices"]
+            job.contents = fields["contents"]
+            if open_question(questions_of(job)) is None:
+                fields["status"] = Status.FAILED
     _change_while_editable(job, **fields)
 
 
