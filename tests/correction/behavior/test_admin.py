@@ -257,7 +257,7 @@ def test_the_button_queues_it_and_the_page_shows_what_came_out(row: BehaviorRequ
     html = read(client, page_of(row))
     page = plain(html)
     assert "As requested: more of it was asked for, the agent does more of it since." in page
-    assert re.search(r"\+9\.00 \(95 % interval \+\d\.\d\d to \+9\.00 if messages are independent\)", page)
+    assert re.search(r"\+9\.0 \(95 % interval \+\d\.\d to \+9\.0 if messages are independent\)", page)
     assert "6 calls, unpriced" in page
     assert measure_url(row) in html
 
