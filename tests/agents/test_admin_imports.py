@@ -190,6 +190,26 @@ def test_a_file_that_is_called_json_and_is_none_says_so_on_its_page(console: Cli
     assert "cannot be read" in plain(read(console, page_of(job)))
 
 
+@pytest.mark.parametrize(
+    ("content", "name", "says"),
+    [
+        ("Wer,Was\nPat,Hello\n", "t.csv", "no column for 'text' among Wer, Was"),
+        ("speaker,text,sooner\nPat,Hello,later\n", "t.csv", "not used: sooner"),
+        ("What is this?\n", "t.jsonl", "not recognised as a transcript"),
+        ('{"who": "Pat"}', "t.json", "no key for 'text' among who"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_without_options_of_the_command(
+    console: Client, content: str, name: str, says: str
+) -> None:
+    job = upload(console, file(content, name))
+
+    said = job.error or job.contents["warnings"][0]
+    assert says in said
+    assert says in plain(read(console, page_of(job)))
+    assert "--" not in said
+
+
 def test_a_form_without_its_token_does_nothing(olga: User) -> None:
     client = Client(enforce_csrf_checks=True, SERVER_PROTOCOL="HTTP/1.1", headers={"host": "localhost"})
     client.force_login(olga)
