@@ -132,7 +132,9 @@ def test_a_choice_that_cannot_be_carried_out_is_named_and_nothing_changes(
     job = upload(console, file(TALK))
     before = job.choices
 
-    assert says in choose(console, job, **given)
+    html = choose(console, job, **given)
+    assert says in html
+    assert "Nothing was changed" in html.partition("pl-config")[0], "at the top: the form is below the questions"
     assert (job.choices, job.status) == (before, "waiting")
 
 
