@@ -82,6 +82,18 @@ def plain(html: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", html)).split())
 
 
+def row_about(html: str, *texts: str) -> str:
+    """The text of the one row of a table or list that has all of these texts."""
+    rows = [plain(row) for row in re.findall(r"<tr\b.*?</tr>|<li\b.*?</li>", html, flags=re.S)]
+    (row,) = [row for row in rows if all(text in row for text in texts)]
+    return row
+
+
+def figures(text: str) -> list[str]:
+    """The numbers in a text, smaller ones first."""
+    return sorted(re.findall(r"\d[\d,]*(?:\.\d+)?", text), key=lambda figure: float(figure.replace(",", "")))
+
+
 def drawn(html: str) -> list[dict[str, Any]]:
     """What the charts of a page are drawn from."""
     return [json.loads(unescape(data)) for data in re.findall(r'<canvas [^>]*data-value="([^"]*)"', html)]

@@ -20,6 +20,7 @@ from agents.transcripts.readers.csv_table import FIELDS, tag_key, usual_tag
 
 COLUMN_PREFIX = "column_"  # of the fields that choose a column of the file
 NO_COLUMN = " "  # no column has this name: names are stripped
+WITHOUT_COLUMN = {"channel": "none: it is one conversation", "sent_at": "none: times are not known"}
 COLUMN_LABELS = {"sent_at": "time", "id": "message's id", "reply_to": "id replied to", "channel": "conversation"}
 MOST_SUGGESTED = 500  # agents
 
@@ -74,8 +75,8 @@ class ImportForm(forms.Form):
         columns = [(name, name) for name in header]
         for name in FIELDS:
             choices = [("", "by its usual names"), *columns]
-            if name == "channel":
-                choices.insert(1, (NO_COLUMN, "none: it is one conversation"))
+            if name in WITHOUT_COLUMN:
+                choices.insert(1, (NO_COLUMN, WITHOUT_COLUMN[name]))
             self.fields[COLUMN_PREFIX + name] = forms.ChoiceField(
                 label=f"column of the {COLUMN_LABELS.get(name, name)}",
                 required=False,
@@ -160,9 +161,7 @@ class ImportForm(forms.Form):
         columns = {}
         for name, column in chosen.items():
             if name.startswith(COLUMN_PREFIX) and column:
-                columns[name.removeprefix(COLUMN_PREFIX)] = column
-        if columns.get("channel") == NO_COLUMN:
-            columns["channel"] = ""
+                columns[name.removeprefix(COLUMN_PREFIX)] = "" if column == NO_COLUMN else column
         for column in chosen.get("tag_columns", ()):
             key = usual_tag(column) or tag_key(column)
             columns[f"tags.{key}"] = column

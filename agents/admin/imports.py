@@ -310,6 +310,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         job = self._own(request, pk)
         form = ImportForm(request.POST, job=job)
         if not form.is_valid():
+            self.message_user(request, "Nothing was changed: see what is wrong among the settings.", messages.ERROR)
             return self._show(request, job, form)
         try:
             preview(job, form.options, answers=form.answers)

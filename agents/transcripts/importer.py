@@ -172,10 +172,14 @@ class Transcript:
             if not TAG_KEY.fullmatch(key):
                 raise OptionError(f"--tag: {bad_tag_key(key)}")
         if options.columns and self.format not in ("csv", "jsonl"):
-            raise OptionError(f"--columns is for CSV and JSON Lines; this file is to be read as {self.format}")
+            raise OptionError(
+                f"columns are for CSV and JSON Lines; this file is to be read as {self.format}", option="--columns:"
+            )
         check_fields(options.columns)
         if options.dates and self.format != "chat":
-            raise OptionError(f"--dates is for chat logs; this file is to be read as {self.format}")
+            raise OptionError(
+                f"the order of dates is for chat logs; this file is to be read as {self.format}", option="--dates:"
+            )
         try:
             self.zone = zone(options.time_zone)
         except ValueError as error:
@@ -274,7 +278,7 @@ def import_transcript(
         dry_run=dry_run,
         **tally.times(),
         undated=tally.undated,
-        warnings=tally.warnings(),
+        warnings=[str(warning) for warning in tally.warnings()],
         skipped_lines=tally.skipped_lines,
     )
 
@@ -298,7 +302,7 @@ def _read_and_check(transcript: Transcript, rights: Rights, progress: Progress) 
     if unused:
         names = ", ".join(repr(name) for name in list(checked.tally.speakers)[:20])
         raise NotThere(
-            f"--map {unused[0]!r}: no such speaker or role in {source.name}; its speakers: {names or 'none'}"
+            f"{unused[0]!r}: no such speaker or role in {source.name}; its speakers: {names or 'none'}", option="--map"
         )
     check_rights(checked.tally.authors, rights)
     source.check_unchanged()

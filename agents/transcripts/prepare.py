@@ -59,7 +59,7 @@ class Speakers:
         self._unused_keys: dict[str, str] = {}  # folded: as it was given
         for key, slug in mapping.items():
             if slug and slug.casefold() not in self._by_slug:
-                raise NotThere(f"--map {key}={slug}: {self._no_such_agent(slug)}")
+                raise NotThere(f"{key}={slug}: {self._no_such_agent(slug)}", option="--map")
             self._mapped[key.casefold()] = self._by_slug.get(slug.casefold())
             self._unused_keys[key.casefold()] = key
         self._authors: dict[tuple[str, str, str], Author] = {}  # by kind, speaker and role
@@ -137,7 +137,7 @@ class Speakers:
             NotThere: Nobody takes such reports.
         """
         if self._on_unknown is None:
-            raise NotThere(f"{why}; {advice}")
+            raise NotThere(why, advice=advice)
         self._on_unknown(speaker, why)
 
     def _no_such_agent(self, name: str) -> str:
@@ -252,14 +252,15 @@ class Tally:
             FileError: More than `MOST_NOT_UNDERSTOOD` of its entries; names the first three.
         """
         if self.not_understood > MOST_NOT_UNDERSTOOD * self.read:
-            raise FileError(name, 0, f"{self._not_understood_sentence()}. Is it another format? Name it: --format")
+            raise FileError(
+                name, 0, self._not_understood_sentence(), advice="if it is another format, name it: --format"
+            )
 
-    def warnings(self) -> list[str]:
+    def warnings(self) -> list[Guess]:
         """Return what a person should look at before the messages are measured."""
-        guesses = [guess.text for guess in self.guesses]
         if self.not_understood > WARN_NOT_UNDERSTOOD * self.read:
-            return [f"{self._not_understood_sentence()}.", *guesses]
-        return guesses
+            return [Guess(f"{self._not_understood_sentence()}.", 0), *self.guesses]
+        return self.guesses
 
     def _not_understood_sentence(self) -> str:
         share = 100 * self.not_understood / self.read

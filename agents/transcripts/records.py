@@ -18,7 +18,16 @@ agent's · ``outsider`` and ``stimulus``: never an agent · ``system``: a system
 
 
 class OptionError(Exception):
-    """Something the caller asked for that there is not: a format, an agent, a column, a time zone, a speaker to map."""
+    """Something the caller asked for that there is not: a format, an agent, a column, a time zone, a speaker to map.
+
+    Attributes:
+        problem: What is wrong, without the option of the command before it and the advice which one may help.
+    """
+
+    def __init__(self, problem: str, *, option: str = "", advice: str = "") -> None:
+        self.problem = problem
+        text = f"{option} {problem}" if option else problem
+        super().__init__(f"{text}; {advice}" if advice else text)
 
 
 class NotThere(OptionError):
@@ -76,9 +85,10 @@ class ChannelInfo:
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What a reader had to assume about the whole file, and the option that decides it: a warning of the report.
+    """What a reader had to assume about the whole file: a warning of the report.
 
     Attributes:
+        advice: Which option of a command decides it.
         question: The field of `ReadOptions`, or of a CSV file, that was assumed; empty where the console does not ask for it.
         answer: What was assumed.
         example: Where the file leaves it open.
@@ -86,9 +96,13 @@ class Guess:
 
     text: str
     line: int
+    advice: str = ""
     question: str = ""
     answer: str = ""
     example: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text} {self.advice}" if self.advice else self.text
 
 
 Record = SourceMessage | Skipped | ChannelInfo | Guess
@@ -106,9 +120,9 @@ def guess_no_time(names: Iterable[str], read: Mapping[str, str], *, line: int, w
         return
     used = ", ".join(f"{field}={name}" for field, name in read.items())
     yield Guess(
-        f"No {what} holds the time of a message as far as the names say. Read: {used}; not used: {', '.join(unused[:20])}. If one of "
-        f"these is the time: --columns sent_at={what.upper()}",
+        f"No {what} holds the time of a message as far as the names say. Read: {used}; not used: {', '.join(unused[:20])}.",
         line,
+        f"If one of these is the time: --columns sent_at={what.upper()}",
     )
 
 

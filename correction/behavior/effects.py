@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 
 from agents.kit.llm import ledger
 from agents.kit.models.lease import LeaseLost
-from agents.kit.text.wording import counted, money
+from agents.kit.text.wording import counted, difference, money, signed
 from agents.kit.work.queues import do_next, wake_workers
 from agents.models import PersonaVersion
 from agents.personas.persona import TraitValue
@@ -276,13 +276,14 @@ class EffectResult(EffectPlan):
 
     @property
     def difference_words(self) -> str:
-        """``+4.20 (95 % interval +3.10 to +5.30 if messages are independent)``, or why there is none."""
+        """``+4.2 (95 % interval +3.1 to +5.3 if messages are independent)``, or why there is none."""
         if self.difference is None:
             return f"none: {self.reason}" if self.reason else "none"
+        shown = signed(difference(self.mean_before, self.mean_after))
         if self.interval is None:
-            return f"{self.difference:+.2f}, without an interval: {self.reason}"
+            return f"{shown}, without an interval: {self.reason}"
         low, high = self.interval
-        return f"{self.difference:+.2f} (95 % interval {low:+.2f} to {high:+.2f} if messages are independent)"
+        return f"{shown} (95 % interval {signed(low)} to {signed(high)} if messages are independent)"
 
     @property
     def cost_words(self) -> str:

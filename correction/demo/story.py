@@ -153,7 +153,7 @@ def _tell_evidence(console: Console, drift: AgentDrift) -> None:
             rows.append((f"{when}, scored {quote.score}", f"“{snippet(quote.message.text, LONGEST_QUOTE)}”"))
     _columns(console, rows)
     interval = main.result.interval
-    points = f"{decimal(abs(main.points or 0.0))} points lost"
+    points = f"{decimal(abs(main.result.shown_points or 0.0))} points lost"
     if interval is not None:
         points += f" (95 % interval of the change {interval_text(interval)})"
     _paragraph(console, f"{points}; {why_drifted(drift)}.")

@@ -237,7 +237,10 @@ def cost_preview(
     shown: list[tuple[str, object]] = [
         *facts,
         ("Judge", judge_badge(judge)),
-        ("Judgements", display.lines(f"{judgements:,}", f"{without_a_call:,} without a call")),
+        (
+            "Judgements",
+            display.lines(f"{judgements:,}", f"{without_a_call:,} without a call" if without_a_call else ""),
+        ),
     ]
     spending = estimated(estimates)
     if judge_is_paid:

@@ -169,7 +169,8 @@ def procedure_badge(procedure: str, repeats: int = 1) -> SafeString:
 
 def judged_by(row: Any) -> SafeString:
     """Show the judge and procedure of `row` (anything that has both)."""
-    return format_html("{} {}", judge_badge(row.judge), procedure_badge(row.procedure))
+    procedure = procedure_badge(row.procedure)
+    return format_html("{} {}", judge_badge(row.judge), procedure) if procedure else judge_badge(row.judge)
 
 
 def evaluation_link(pk: int) -> SafeString:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
 
+from agents.kit.text.wording import difference
 from evaluation.dimensions import BY_MESSAGE
 from evaluation.runs.summary import Share, ShareShown, rounded
 from evaluation.statistics.bootstrap import (
@@ -179,6 +180,13 @@ class ChangeResult(BaseModel):
         hit_before = self.baseline_hits.value or 0.0
         hit_now = self.hits.value or 0.0
         return rounded(HIGHEST * (hit_before - hit_now))
+
+    @property
+    def shown_points(self) -> float | None:
+        """Return the change in points to show beside the two scores: their difference as they are shown, where the points are that."""
+        if self.hits is not None or self.of_ten is not None:
+            return self.points
+        return difference(self.baseline, self.candidate, 0 if self.counted else 1)
 
     @property
     def is_sure(self) -> bool:

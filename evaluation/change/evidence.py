@@ -189,6 +189,13 @@ def judged_ways(baselines: QuerySet[Baseline] | None = None) -> list[Judged]:
     return sorted(ways, key=lambda judged: is_heuristic(judged.judge))
 
 
+def judged_last(agents: Collection[Agent]) -> Judged | None:
+    """Return by whom and how these agents were judged last, simulations aside; None where nothing was scored."""
+    evidence = Evidence.objects.filter(agent__in=agents, evaluation_run__simulated=False).order_by("-evaluation_run_id")
+    last = evidence.values("judge", "procedure").first()
+    return Judged(**last) if last is not None else None
+
+
 def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
     """Store in which dimensions a completed evaluation of an agent scored something (or has a statistic), and up to which message.
 

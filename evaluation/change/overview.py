@@ -23,7 +23,7 @@ from agents.models import Agent, Message
 from evaluation.change.change import ChangeResult, corrected, fell_sharply
 from evaluation.change.choosing import chosen_measurements
 from evaluation.change.comparison import Comparison
-from evaluation.change.evidence import Judged, newest_evidence, runs_of
+from evaluation.change.evidence import Judged, judged_last, newest_evidence, runs_of
 from evaluation.change.examples import Quote, add_evidence, add_history
 from evaluation.change.judge_changes import Moments, known_identities, moments_of_change
 from evaluation.change.lost import Lost
@@ -160,7 +160,7 @@ def drift_overview(
     all active agents, so that every page says the same of an agent; between tags it is the agents asked for.
 
     Args:
-        judged: By whom and how both were judged; None: nothing was measured yet.
+        judged: By whom and how both were judged; None, where there is no baseline: as the agents were last.
         baseline: The newest evidence from messages with this tag; default the current baselines.
         candidate: The same; default the newest evidence from newer messages than those of the baseline.
         state: Agents in this state only; default all.
@@ -169,6 +169,7 @@ def drift_overview(
         quotes: Whether to look for the messages behind the sentences, too.
         are_all: Whether there are no other active agents, so that none are looked for.
     """
+    judged = judged or judged_last(agents)
     if judged is None:
         drifts = [AgentDrift(agent=agent, judged=None) for agent in agents]
     elif baseline is None and candidate is None:

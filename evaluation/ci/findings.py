@@ -324,7 +324,7 @@ def _change_finding(result: AgentResult, change: ChangeResult, *, kind: Kind, ve
     """Return the finding of a change with its scores, difference and interval; `more` are further fields of the finding."""
     difference = ""
     if change.points is not None:
-        difference = signed(change.points)
+        difference = signed(change.shown_points)
         if change.interval:
             difference += f" (95 %: {interval_text(change.interval)})"
     return Finding(
@@ -373,7 +373,7 @@ def find_fading(profiles: Sequence[PositionProfile], limits: Limits) -> list[Fin
                     dimension=dimension.dimension,
                     before=f"positions {change.first}",
                     now=change.last,
-                    change=f"{signed(change.delta)} (95 %: {interval_text(change.interval)})",
+                    change=f"{signed(change.shown_points)} (95 %: {interval_text(change.interval)})",
                     data={figure: shown[figure] for figure in ("first", "last", "delta", "interval")},
                 )
             )

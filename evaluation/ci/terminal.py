@@ -110,7 +110,7 @@ def score_and_change(result: AgentResult, dimension: str, *, between: str = " ")
     if score is None or change is None or change.delta is None:
         return text
     sign = "" if change.counted else CHANGE_SIGNS.get(change.verdict, "?")
-    return f"{text}{between}({signed(change.delta)}{sign})"
+    return f"{text}{between}({signed(change.shown_points)}{sign})"
 
 
 def _print_findings(console: Console, findings: Sequence[Finding], style: str) -> None:

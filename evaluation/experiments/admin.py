@@ -32,7 +32,7 @@ from agents.kit.console.logs import LogAdmin
 from agents.kit.console.panels import table
 from agents.kit.console.site import console_action, console_page, extend
 from agents.kit.llm.endpoints import problem_of
-from agents.kit.text.wording import signed
+from agents.kit.text.wording import difference, signed
 from agents.models import Channel
 from evaluation.admin.display import judge_badge
 from evaluation.dimensions import Dimension
@@ -465,9 +465,9 @@ def _add_scores(rows: Sequence[AlignedRow], scores: Mapping[int, Mapping[str, fl
                 text = f"{Dimension(dimension).label} {score:.1f}"
                 tone: display.Tone = "plain"
                 if line is row.right and dimension in control_scores:
-                    difference = score - control_scores[dimension]
-                    text = f"{text} ({difference:+.1f})"
-                    tone = "plain" if round(difference, 1) == 0 else "good" if difference > 0 else "bad"
+                    more = difference(control_scores[dimension], score) or 0.0
+                    text = f"{text} ({signed(more)})"
+                    tone = "plain" if more == 0 else "good" if more > 0 else "bad"
                 badges.append(display.badge(text, tone, "score of 0 to 9, mean of the propositions"))
             line["notes"] = [*badges, *line["notes"]]
             if row.right and row.right["message"].agent_id == message.agent_id:

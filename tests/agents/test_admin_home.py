@@ -15,6 +15,7 @@ from pytest_django import Settings
 
 from agents.kit.models import ReviewItem, WorkerHeartbeat
 from agents.models import Agent, Run
+from tests.agents.transcripts.imports.uploading import file, uploaded
 from tests.console import list_of, plain, read, signed_in, staff, superuser
 from tests.factories import make_agent
 
@@ -130,6 +131,16 @@ def test_what_failed_lately_waits_for_a_person() -> None:
     html = read(client, HOME)
     assert "1 failure to look at" in plain(html)
     assert f'href="{reverse("admin:review")}?kind=failures"' in html
+
+
+def test_an_import_that_asks_a_question_is_no_failure() -> None:
+    user = superuser()
+    asking = uploaded(file("Wer,Was\nPat,Hello\n", "t.csv"), user)
+    assert asking.error
+    assert "to look at" not in plain(read(signed_in(user), HOME))
+
+    assert uploaded(file("neither a log nor a table", "t.jsonl"), user).error
+    assert "1 failure to look at" in plain(read(signed_in(user), HOME))
 
 
 def test_parts_need_their_permissions() -> None:

@@ -39,6 +39,8 @@ OPENAI = json.dumps(
     }
 )
 
+BOTS = [("Pat", "user"), ("Ben", "agent"), ("Cleopatra", "agent"), ("Dora", "agent")]
+
 
 @pytest.fixture
 def olga() -> User:
@@ -130,6 +132,26 @@ def test_answers_can_be_changed_and_others_stay(console: Client) -> None:
     press_import(console, job)
     first = Message.objects.earliest("position")
     assert (first.sent_at, first.tags) == (datetime(2026, 11, 1, 7, tzinfo=UTC), {})
+
+
+def test_each_of_several_bots_is_asked_for(console: Client) -> None:
+    make_agent("ben", display_name="Ben")
+    make_agent("cleo")
+    said = [{"speaker": who, "role": role, "text": "Hello."} for who, role in BOTS]
+    job = upload(console, file("".join(json.dumps(message) + "\n" for message in said)))
+    assert (guess(job, "bot"), asked(job)) == (["Ben", "Cleopatra", "Dora"], "agent.Cleopatra")
+
+    answer(console, job, "agent.Cleopatra", "cleo")
+    assert asked(job) == "agent.Dora"
+    answer(console, job, "agent.Dora", "")
+
+    assert asked(job) == ""
+    assert {row["name"]: row["slug"] for row in job.contents["speakers"]} == {
+        "Ben": "ben",
+        "Cleopatra": "cleo",
+        "Dora": "",
+        "Pat": "",
+    }
 
 
 def test_another_bot_and_no_agent_at_all_can_be_answered(console: Client) -> None:

@@ -10,6 +10,7 @@ from pytest_django import Settings
 from agents.kit.models import owner_name
 from agents.models import Agent, Import, Message
 from agents.transcripts.imports.jobs import LEASE, MOST_UNFINISHED
+from agents.transcripts.imports.questions import open_question, questions_of
 from tests.agents.transcripts.imports.uploading import (
     ADD,
     file,
@@ -131,7 +132,9 @@ def test_a_choice_that_cannot_be_carried_out_is_named_and_nothing_changes(
     job = upload(console, file(TALK))
     before = job.choices
 
-    assert says in choose(console, job, **given)
+    html = choose(console, job, **given)
+    assert says in html
+    assert "Nothing was changed" in html.partition("pl-config")[0], "at the top: the form is below the questions"
     assert (job.choices, job.status) == (before, "waiting")
 
 
@@ -143,6 +146,18 @@ def test_csv_columns_are_chosen_among_those_of_the_file(console: Client) -> None
 
     assert job.status == "waiting"
     assert job.choices["columns"] == {"speaker": "Wer", "text": "Was", "tags.build": "Build"}
+
+
+def test_a_table_without_a_column_of_times_is_not_asked_again_for_it(console: Client) -> None:
+    make_agent()
+    job = upload(console, file("speaker,text,moment\nPat,Hello,2026-11-24\nAda,No.,2026-11-25\n", "t.csv"))
+    answered(console, job, "column.sent_at", "")
+    assert open_question(questions_of(job)) is None
+
+    choose(console, job, tags="build=41")
+
+    assert open_question(questions_of(job)) is None
+    assert (job.choices["columns"], job.contents["undated"]) == ({"sent_at": ""}, 2)
 
 
 def test_texts_of_strangers_stay_texts(console: Client) -> None:
@@ -175,6 +190,26 @@ def test_a_file_that_is_called_json_and_is_none_says_so_on_its_page(console: Cli
     job = upload(console, file(text, "notes.json"))
 
     assert "cannot be read" in plain(read(console, page_of(job)))
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "says"),
+    [
+        ("Wer,Was\nPat,Hello\n", "t.csv", "no column for 'text' among Wer, Was"),
+        ("speaker,text,sooner\nPat,Hello,later\n", "t.csv", "not used: sooner"),
+        ("What is this?\n", "t.jsonl", "not recognised as a transcript"),
+        ('{"who": "Pat"}', "t.json", "no key for 'text' among who"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_without_options_of_the_command(
+    console: Client, content: str, name: str, says: str
+) -> None:
+    job = upload(console, file(content, name))
+
+    said = job.error or job.contents["warnings"][0]
+    assert says in said
+    assert says in plain(read(console, page_of(job)))
+    assert "--" not in said
 
 
 def test_a_form_without_its_token_does_nothing(olga: User) -> None:

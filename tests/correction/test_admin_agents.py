@@ -17,7 +17,20 @@ from agents.models import Agent
 from correction.config.configure import config_history, configure
 from correction.config.settings import resolve_config
 from correction.models import AgentEvaluationConfig
-from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, tab_of, viewer
+from tests.console import (
+    HOSTILE,
+    figures,
+    list_of,
+    page_of,
+    plain,
+    queries,
+    read,
+    row_about,
+    signed_in,
+    staff,
+    tab_of,
+    viewer,
+)
 from tests.correction.config_page import filled_in
 from tests.correction.judged_drafts import make_log
 from tests.correction.ledger import call
@@ -76,7 +89,7 @@ def test_the_agents_page_shows_settings_drafts_held_back_and_costs(root: Client,
     call(ada, cost="7", at=timezone.now() - timedelta(days=8))
     html = read(root, tab_of(ada, "gate"))
     text = plain(html)
-    costs = plain(read(root, tab_of(ada, "history")))
+    history = read(root, tab_of(ada, "history"))
 
     assert "gate enforce" in text
     assert "adherence threshold: 6.5, own" in text
@@ -88,8 +101,10 @@ def test_the_agents_page_shows_settings_drafts_held_back_and_costs(root: Client,
     assert "attempt 1 forced through gate" in text
     assert f'href="{page_of(log)}"' in html
     assert "All is well." not in text
-    assert "Costs, last 7 days 2 calls $0.0125 + 1 unpriced" in costs
-    assert "gate correction 1 900 · 80 $0.0125" in costs
+    costs = plain(history).partition("Costs, last 7 days")[2]
+    assert "2 calls" in costs
+    assert "$0.0125 + 1 unpriced" in costs
+    assert figures(row_about(history, "gate", "correction")) == ["0.0125", "1", "80", "900"]
 
 
 def test_each_part_takes_its_own_right(ada: Agent) -> None:

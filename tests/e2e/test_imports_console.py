@@ -74,7 +74,8 @@ def test_one_question_at_a_time_is_asked_of_a_persona_and_a_log_uploaded_togethe
 ) -> None:
     make_agent()
     log, persona = tmp_path / "chat.csv", tmp_path / "nora.yaml"
-    log.write_text(support_log().replace("nora", "Nora B"))
+    text = support_log().replace("nora", "Nora B")
+    log.write_text(text.replace("this morning.", "this morning and is due at your door tomorrow before noon."))
     persona.write_text("slug: nora\ndisplay_name: Nora\nsystem_prompt: You are Nora.\n")
     visitor = visit(operator, "/admin/agents/import/add/", width=width, scheme=scheme)
     page = visitor.page

@@ -157,3 +157,10 @@ def test_a_point_of_a_chart_opens_its_message(visit: Callable[..., Visitor], sit
     page.wait_for_url("**/transcript/**")
     expect(page.locator(f"#{page.url.split('#')[1]}")).to_be_in_viewport()
     assert url.partition("?")[0] in page.url
+
+
+def test_the_first_tab_leads_past_the_sidebar(visit: Callable[..., Visitor], site: str) -> None:
+    page = visit(User.objects.get(username="reader"), reverse("admin:evaluation_drift_overview")).page
+    for key in ("Tab", "Enter", "Tab"):
+        page.keyboard.press(key)
+    assert page.evaluate("document.querySelector('#content').contains(document.activeElement)")

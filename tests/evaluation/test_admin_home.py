@@ -147,6 +147,16 @@ def test_the_rows_are_no_more_than_fit_and_lead_to_the_others(monkeypatch: pytes
     assert f'href="{reverse("admin:evaluation_drift_overview")}?state=drifted"' in drift(html)
 
 
+def test_an_agent_that_was_measured_without_a_baseline_was_not_never_measured() -> None:
+    ada = make_agent()
+    measure(ada, {"dry": [8, 7] * 16})
+    root = signed_in(superuser())
+
+    assert "1 no baseline" in now(read(root, HOME))
+    for url in (page_of(ada), reverse("admin:evaluation_drift_overview")):
+        assert "there is no baseline to compare it with" in plain(read(root, url)), url
+
+
 def test_where_nothing_was_compared_drift_is_not_known_rather_than_none() -> None:
     ada = make_agent()
     html = home()

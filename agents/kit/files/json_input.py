@@ -188,9 +188,9 @@ class Row:
             self.fail(f"{what} must be a JSON object, got {shown(value)}")
         self.value: dict[str, Any] = value
 
-    def fail(self, reason: str) -> NoReturn:
+    def fail(self, reason: str, *, advice: str = "") -> NoReturn:
         """Raise the error for this place in the file."""
-        raise FileError(self.path, self.line, reason)
+        raise FileError(self.path, self.line, reason, advice=advice)
 
     def child(self, value: Any, what: str) -> Row:
         """Return an object inside this one."""

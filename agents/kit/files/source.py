@@ -26,11 +26,17 @@ MOST_PACKED = 200
 
 
 class FileError(Exception):
-    """A file that cannot be read as what it should be: where, and why. Line 0 = the file."""
+    """A file that cannot be read as what it should be.
 
-    def __init__(self, path: str, line: int, reason: str) -> None:
+    Attributes:
+        line: 0 = the file.
+        problem: Where and why, without the advice which option of a command may help.
+    """
+
+    def __init__(self, path: str, line: int, reason: str, *, advice: str = "") -> None:
         self.path, self.line, self.reason = path, line, reason
-        super().__init__(f"{path}, line {line}: {reason}" if line else f"{path}: {reason}")
+        self.problem = f"{path}, line {line}: {reason}" if line else f"{path}: {reason}"
+        super().__init__(f"{self.problem}; {advice}" if advice else self.problem)
 
 
 class Source:

@@ -33,6 +33,16 @@ def signed(value: float | None, digits: int = 1) -> str:
     return f"{'+' if round(value, digits) > 0 else ''}{decimal(value, digits)}"
 
 
+def difference(before: float | None, after: float | None, digits: int = 1) -> float | None:
+    """Return the difference to show beside two numbers with so many decimals: 1.9 beside 2.0 and 3.9, though 2.04 and 3.86 differ by 1.8.
+
+    None where a number is missing.
+    """
+    if before is None or after is None:
+        return None
+    return round(round(after, digits) - round(before, digits), digits)
+
+
 def interval_text(interval: Ends | None, *, sign: bool = True) -> str:
     """Return an interval as text, e.g. ``−2.1 to +0.4``; a dash for None."""
     write = signed if sign else decimal

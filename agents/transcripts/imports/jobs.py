@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 import time
 from collections import Counter
@@ -29,7 +28,7 @@ from agents.kit.running import check_stop, retry_on_outage
 from agents.kit.work.queues import do_next, wake_workers
 from agents.models import Channel, ChannelMember, Import, ImportChunk, Message
 from agents.transcripts.importer import AUTO, BATCH, PreparedTranscript, ReadOptions, Transcript, import_transcript
-from agents.transcripts.imports.questions import BOT, NotAnAnswer, options_with, questions_of
+from agents.transcripts.imports.questions import BOT, NotAnAnswer, open_question, options_with, questions_of
 from agents.transcripts.imports.uploads import drop, is_stored, plain_name, store, write_out
 from agents.transcripts.prepare import Prepared, Preparer
 from agents.transcripts.readers import UnknownKeys, detect
@@ -122,8 +121,8 @@ def preview(
 ) -> None:
     """Store other choices and what the file holds with them, read up to `PREVIEWED` messages; at first columns with usual names are chosen.
 
-    Who is who is forgotten when the file has other speakers with these choices. Where it cannot be read with them, the import is
-    stored as failed, with the reason.
+    Who is who is forgotten when the file has other speakers with these choices. Where it cannot be read with them, the reason is stored,
+    and the import as failed, unless the answer to a question may help.
 
     Raises:
         NotNow: The import is in progress or done, or its file is not stored any more.
@@ -146,7 +145,11 @@ def preview(
                 fields["choices"] = asdict(options)
             fields["contents"] |= _inspect(job, path, options, most=PREVIEWED)
         except NotPossible as problem:
-            fields |= {"status": Status.FAILED, "error": str(problem)}
+            fields["error"] = str(problem)
+            job.choices = fields["choices"]
+            job.contents = fields["contents"]
+            if open_question(questions_of(job)) is None:
+                fields["status"] = Status.FAILED
     _change_while_editable(job, **fields)
 
 
@@ -244,7 +247,7 @@ def _import(job: Import, report: _Report) -> dict[str, Any]:
         except (FileError, OptionError, NotEntitled) as error:
             with suppress(NotPossible):  # an unknown speaker after the preview is asked for now
                 job.contents |= _inspect(job, path, options, most=None)
-            raise NotPossible(_in_words_of_the_page(error)) from None
+            raise NotPossible(str(error) if isinstance(error, NotEntitled) else error.problem) from None
     result = imported.model_dump(exclude={"speakers", "dry_run", "warnings"})
     result |= {"channels": imported.channels[:MOST_CHANNELS], "channels_total": len(imported.channels)}
     agents = {speaker.agent for speaker in imported.speakers.values() if speaker.agent}
@@ -406,10 +409,9 @@ def _inspect(job: Import, path: Path, options: ReadOptions, *, most: int | None)
         tally = preparer.tally
         tally.check_understood(job.name)
     except (FileError, OptionError) as error:
-        raise NotPossible(_in_words_of_the_page(error)) from None
+        raise NotPossible(error.problem) from None
     speakers = _speaker_rows(contents)
     asked = [guess for guess in tally.guesses if guess.question]
-    asked_texts = [guess.text for guess in asked]
     return {
         "format": transcript.format,
         "complete": contents.complete,
@@ -429,7 +431,7 @@ def _inspect(job: Import, path: Path, options: ReadOptions, *, most: int | None)
         "without_zone": tally.without_zone,
         "first_without_zone": tally.first_without_zone.isoformat() if tally.first_without_zone else "",
         "asks": {guess.question: {"answer": guess.answer, "example": guess.example} for guess in asked},
-        "warnings": [_in_words_of_the_page(warning) for warning in tally.warnings() if warning not in asked_texts],
+        "warnings": [warning.text for warning in tally.warnings() if not warning.question],
         "system_prompts": tally.system_prompts,
         "first_system_prompt": preparer.cleaner.text(tally.first_system_prompt),
         "replaced_characters": preparer.cleaner.replaced,
@@ -493,17 +495,6 @@ def _sample_row(message: Prepared) -> dict[str, str]:
     if len(text) > SAMPLE_CHARACTERS:
         text = f"{text[:SAMPLE_CHARACTERS]}…"
     return {"author": message.author.slug or message.author.outsider or "a user", "text": text}
-
-
-def _in_words_of_the_page(error: object) -> str:
-    """Return an error or a warning that names the page's fields instead of a command's options."""
-    text = str(error).replace("say which: --columns text=KEY,speaker=KEY", "choose below, among the columns")
-    text = text.replace("--columns sent_at=KEY", "call it sent_at in the file")
-    text = re.sub(
-        r"(say which: |or )?--columns (speaker|text|sent_at)=(COLUMN|KEY)", "choose it below, among the columns", text
-    )
-    text = text.replace("--columns channel=", "choose none as its column below")
-    return text.replace("name it: --format", "choose below what to read it as").replace("--", "")
 
 
 def _uploader(job: Import) -> User:

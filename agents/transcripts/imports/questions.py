@@ -204,12 +204,13 @@ def _likely_bots(rows: Sequence[Mapping[str, Any]], conversations: int) -> tuple
 
     Else it is the one who speaks in most conversations, where the others speak in few.
     """
-    agents = [row["name"] for row in rows if row["slug"] or row["why"]]
-    if agents:
-        return agents, True
-    assistants = [row["name"] for row in rows if {row["name"].casefold(), row["role"].casefold()} & BOT_NAMES]
-    if assistants:
-        return assistants, True
+    bots = []
+    for row in rows:
+        is_assistant = {row["name"].casefold(), row["role"].casefold()} & BOT_NAMES
+        if row["slug"] or row["why"] or is_assistant:
+            bots.append(row["name"])
+    if bots:
+        return bots, True
     everywhere = [row["name"] for row in rows if 2 * row["conversations"] > conversations]
     if conversations > 1 and len(everywhere) == 1:
         return everywhere, False

@@ -147,7 +147,7 @@ def detect(source: Source) -> str:
     if source.name.lower().endswith((".csv", ".tsv")) and len(header_of(source)) > 1:
         return "csv"  # its reader says which column is missing
     raise NotRecognised(
-        source.name, 1, f"not recognised as a transcript ({head.splitlines()[0][:60]!r}); name it: --format"
+        source.name, 1, f"not recognised as a transcript ({head.splitlines()[0][:60]!r})", advice="name it: --format"
     )
 
 
@@ -189,6 +189,7 @@ def _json_format(source: Source) -> str:
     raise UnknownKeys(
         source.name,
         1,
-        f"JSON, but no transcript format that is known (its keys: {keys}); name it: --format. A message of your own program "
-        "needs the keys 'speaker' and 'text', and may have 'sent_at' and 'tags'; for other keys say which: --columns text=KEY,speaker=KEY",
+        f"JSON, but no transcript format that is known (its keys: {keys})",
+        advice="name it: --format. A message of your own program needs the keys 'speaker' and 'text', and may have 'sent_at' and "
+        "'tags'; for other keys say which: --columns text=KEY,speaker=KEY",
     )

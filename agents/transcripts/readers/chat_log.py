@@ -417,9 +417,9 @@ def _message_of(line: int, match: re.Match[str]) -> _Draft:
 def _guess(line: int, text: str, day: date, order: DateOrder) -> Guess:
     form, other_option = ("day first", "month-first") if order.day_first else ("month first", "day-first")
     return Guess(
-        f"Dates are read {form} ({text} as {day}), which is a guess: {order.guessed_because}. "
-        f"If that is wrong: --dates {other_option}",
+        f"Dates are read {form} ({text} as {day}), which is a guess: {order.guessed_because}.",
         line,
+        f"If that is wrong: --dates {other_option}",
         question="dates",
         answer="day-first" if order.day_first else "month-first",
         example=text,

@@ -87,9 +87,9 @@ def read_csv(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
         if conversations is not None:
             index_of["channel"] = conversations
             yield Guess(
-                f"Each value of the column {names[conversations]!r} is read as a conversation of its own. If the file is one "
-                "conversation: --columns channel=",
+                f"Each value of the column {names[conversations]!r} is read as a conversation of its own.",
                 line,
+                "If the file is one conversation: --columns channel=",
                 question="channel",
                 answer=names[conversations],
             )
@@ -112,7 +112,8 @@ def _check_columns(source: Source, line: int, names: list[str], index_of: Mappin
         raise FileError(
             source.name,
             line,
-            f"no column for {missing!r} among {', '.join(names) or 'none'}; say which: --columns {missing}=COLUMN",
+            f"no column for {missing!r} among {', '.join(names) or 'none'}",
+            advice=f"say which: --columns {missing}=COLUMN",
         )
 
 
@@ -225,7 +226,7 @@ def check_fields(columns: Mapping[str, str]) -> None:
     for field in columns:
         is_tag = field.startswith("tags.") and TAG_KEY.fullmatch(field.removeprefix("tags."))
         if field not in FIELDS and not is_tag:
-            raise OptionError(f"--columns: unknown field {field!r}; allowed: {', '.join(FIELDS)}, tags.NAME")
+            raise OptionError(f"unknown field {field!r}; allowed: {', '.join(FIELDS)}, tags.NAME", option="--columns:")
 
 
 def column_map(names: list[str], wished: Mapping[str, str]) -> dict[str, int]:
@@ -246,7 +247,7 @@ def column_map(names: list[str], wished: Mapping[str, str]) -> dict[str, int]:
         if not column:
             continue
         if _comparable(column) not in known:
-            raise NotThere(f"--columns: no column {column!r}; the file has: {', '.join(names)}")
+            raise NotThere(f"no column {column!r}; the file has: {', '.join(names)}", option="--columns:")
         index_of[field] = known[_comparable(column)]
     for field, usual_names in FIELDS.items():
         if field in wished:

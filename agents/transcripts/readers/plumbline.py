@@ -90,13 +90,13 @@ def _check_named_keys(source: Source, columns: Mapping[str, str]) -> None:
         if wanted <= keys.keys():
             break
     if "plumbline" in keys:
-        raise OptionError("--columns: this is an export of Plumbline, whose keys are fixed")
+        raise OptionError("this is an export of Plumbline, whose keys are fixed", option="--columns:")
     there = ", ".join(list(keys)[:MOST_KEYS_SHOWN]) or "none"
     for key in columns.values():
         if key and key not in keys:
-            raise NotThere(f"--columns: no key {key!r}; the objects of the file have: {there}")
+            raise NotThere(f"no key {key!r}; the objects of the file have: {there}", option="--columns:")
     if not columns.get("text", "text") or "text" not in {*keys, *columns}:
-        raise FileError(source.name, 0, f"no key for 'text' among {there}; say which: --columns text=KEY")
+        raise FileError(source.name, 0, f"no key for 'text' among {there}", advice="say which: --columns text=KEY")
 
 
 def _with_our_keys(row: Row, columns: Mapping[str, str]) -> Row:
@@ -216,7 +216,8 @@ def _lenient(row: Row) -> SourceMessage:
     speaker = row.text(given[0]).strip() if given else role
     if not speaker:
         row.fail(
-            "a message needs a speaker: 'agent', 'user', 'outsider', 'speaker' or 'role', or --columns speaker=KEY"
+            "a message needs a speaker: 'agent', 'user', 'outsider', 'speaker' or 'role'",
+            advice="for another key: --columns speaker=KEY",
         )
     kind: Kind = "named"
     if role in ("system", "developer"):

@@ -32,17 +32,19 @@ from evaluation.change.overview import drift_at
 def evidence_of_alert(request: HttpRequest, alert_id: int) -> SafeString:
     """Return what shows the newest fall of an alert, see `evidence_of_fall`; empty where none is of this alert."""
     fall = DriftAlert.objects.filter(alert_id=alert_id).order_by("-pk").first()
-    return evidence_of_fall(request, fall) if fall is not None else SafeString("")
+    return evidence_of_fall(request, fall, _change_that_shows(fall)) if fall is not None else SafeString("")
 
 
-def evidence_of_fall(request: HttpRequest, fall: DriftAlert) -> SafeString:
-    """Return the sentence of a fall with messages from before and since, as the drift overview has them, from the stored changes.
+def evidence_of_fall(request: HttpRequest, fall: DriftAlert, change: Change | None) -> SafeString:
+    """Return the sentence of a fall with messages from before and since, as the drift overview has them.
 
     Empty for those who may not see the overview; the messages are left out for those who may not view messages.
+
+    Args:
+        change: The stored change that shows the fall; None where the agent had no baseline.
     """
     if not request.user.has_perms(PERMISSIONS):
         return SafeString("")
-    change = _change_that_shows(fall)
     run = change.evaluation_run if change is not None else None
     drift = None
     if run is not None:
@@ -91,7 +93,7 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
             chart = dimension_chart(request, obj.agent, obj.dimension, judged)
         judge_passports = passports(obj.judge, obj.procedure, [obj.dimension], agent=obj.agent.slug)
         context: dict[str, Any] = {
-            "evidence": evidence_of_fall(request, obj),
+            "evidence": evidence_of_fall(request, obj, change),
             "not_usable": not_usable(judge_passports),
             "trust": trust(judge_passports, request.user),
             "changed": display.link(

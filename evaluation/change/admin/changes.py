@@ -18,7 +18,7 @@ class ChangeAdmin(LogAdmin[Change]):
     list_select_related = ("agent",)
     judge_mark = display.column("judge", judged_by, ordering="judge")
     scores = display.column("baseline → then", lambda change: numbers_of(change.result))
-    difference = display.column("points", lambda change: signed(change.points), ordering="points")
+    difference = display.column("points", lambda change: signed(change.result.shown_points), ordering="points")
     chance = display.column("p (Holm)", lambda change: "–" if change.p is None else f"{change.p:.2g}", ordering="p")
     interval = display.column("95 % interval", lambda change: interval_text(change.result.interval))
     judged = display.column(

@@ -617,7 +617,7 @@ def _change_cells(change: ChangeResult, remarks: object) -> tuple[object, ...]:
     return (
         before,
         now,
-        signed(change.points, 0 if change.counted else 2),
+        signed(change.shown_points, 0 if change.counted else 1),
         interval_text(change.interval),
         format_html('{} <span class="pl-subtle">{}</span>', verdict, remarks),
     )

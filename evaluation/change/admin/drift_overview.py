@@ -173,7 +173,7 @@ def change_card(drift: AgentDrift, steps: Sequence[Step] = ()) -> dict[str, Any]
     dimensions = []
     for change in drift.dimensions:
         before, now = _scores_of(change)
-        dimensions.append((change.dimension, before, now, signed(change.delta)))
+        dimensions.append((change.dimension, before, now, signed(change.shown_points)))
     return {
         "drift": drift,
         "badge": display.badge(drift.state, *STATES[drift.state]),  # with tone and hint
@@ -425,7 +425,7 @@ def _proposition_row(drift: AgentDrift, change: Change) -> tuple[object, ...]:
         format_html("{} {} {}", link, dimension_badge(change.dimension), inverted),
         before,
         now,
-        signed(result.points),
+        signed(result.shown_points),
         _judged_text(change),
         _verdict_badge(result),
     )

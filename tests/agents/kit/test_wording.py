@@ -7,15 +7,21 @@ from datetime import UTC, date, datetime
 import pytest
 from pytest_django import Settings
 
-from agents.kit.text.wording import counted, day_text, decimal, signed, time_text
+from agents.kit.text.wording import counted, day_text, decimal, difference, signed, time_text
 
 
 @pytest.mark.parametrize(
-    ("value", "digits", "plain", "difference"),
+    ("value", "digits", "plain", "with_sign"),
     [(-0.5, 1, "−0.5", "−0.5"), (0.04, 1, "0.0", "0.0"), (-0.04, 1, "0.0", "0.0"), (2.25, 2, "2.25", "+2.25")],
 )
-def test_a_number_and_a_difference(value: float, digits: int, plain: str, difference: str) -> None:
-    assert (decimal(value, digits), signed(value, digits)) == (plain, difference)
+def test_a_number_and_a_difference(value: float, digits: int, plain: str, with_sign: str) -> None:
+    assert (decimal(value, digits), signed(value, digits)) == (plain, with_sign)
+
+
+def test_a_difference_is_that_of_the_numbers_as_they_are_shown() -> None:
+    assert difference(2.04, 3.86) == 1.9
+    assert difference(2.04, 3.86, 2) == 1.82
+    assert difference(None, 3.86) is None
 
 
 def test_no_difference_is_a_dash_and_a_noun_follows_its_number() -> None:

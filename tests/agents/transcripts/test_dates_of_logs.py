@@ -58,7 +58,7 @@ def test_the_option_decides_the_order_without_a_guess(tmp_path: Path, dates: str
 def test_an_option_that_the_file_contradicts_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="line 1: '13/01/26, 9:58 PM -' is no time"):
         imported(tmp_path, ["13/01/26, 9:58 PM - "], dates="month-first")
-    with pytest.raises(CommandError, match="--dates is for chat logs"):
+    with pytest.raises(CommandError, match="--dates: the order of dates is for chat logs"):
         run_json("import_transcript", write(tmp_path, "a.csv", "who,text\nann,hi\n"), dates="day-first")
 
 

@@ -242,7 +242,8 @@ def test_the_button_queues_it_and_the_page_shows_what_came_out(row: BehaviorRequ
     client = signed_in(superuser())
     page = plain(read(client, page_of(row)))
     assert QUESTION in page
-    assert "3 before, 3 since not yet: 3 of 10 messages since" in page
+    assert "3 before, 3 since" in page
+    assert "3 of 10 messages since" in page
     assert "Costs 6 calls, unpriced for 10 messages before and after" in page
     assert QUESTION not in plain(read(client, page_of(proposed(make_agent("bob"))))), "nothing was changed by it"
 
@@ -257,7 +258,7 @@ def test_the_button_queues_it_and_the_page_shows_what_came_out(row: BehaviorRequ
     html = read(client, page_of(row))
     page = plain(html)
     assert "As requested: more of it was asked for, the agent does more of it since." in page
-    assert re.search(r"\+9\.00 \(95 % interval \+\d\.\d\d to \+9\.00 if messages are independent\)", page)
+    assert re.search(r"\+9\.0 \(95 % interval \+\d\.\d to \+9\.0 if messages are independent\)", page)
     assert "6 calls, unpriced" in page
     assert measure_url(row) in html
 
@@ -271,7 +272,8 @@ def test_the_offline_judge_has_a_badge_and_unscored_counts(row: BehaviorRequest,
     page = plain(read(client, page_of(row)))
     assert page.count("heuristic") >= 2
     assert "the judge scored none of 6 messages" in page
-    assert "Unscored 6 needs an LLM judge" in page
+    assert "Unscored 6" in page
+    assert "needs an LLM judge" in page
     assert "Mean before –" in page
 
 

@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from agents.models import Run
 from correction.interventions.models import Intervention, InterventionLog
-from tests.console import HOSTILE, list_of, page_of, plain, read, signed_in, staff, tab_of
+from tests.console import HOSTILE, figures, list_of, page_of, plain, read, row_about, signed_in, staff, tab_of
 from tests.evaluation.judged import cells
 from tests.factories import make_agent, make_channel
 
@@ -101,9 +101,14 @@ def test_an_evaluation_shows_each_precondition_and_why(root: Client) -> None:
     html = read(root, page_of(log))
     text = plain(html)
 
-    assert "functional message_count(at_least=7) holds 9 9 messages" in text
-    assert "propositional It is new does not hold 6 · threshold 4.0 – m" in text
-    assert "textual It is dull not asked – not asked" in text
+    counted = row_about(html, "functional", "message_count(at_least=7)")
+    assert "holds" in counted
+    assert "9 messages" in counted
+    assert figures(counted) == ["7", "9", "9"]
+    judged = row_about(html, "propositional", "It is new")
+    assert "does not hold" in judged
+    assert figures(judged) == ["4.0", "6"]
+    assert "not asked" in row_about(html, "textual", "It is dull")
     assert "the proposition scored 6" in text
     assert "built in" in text
     assert page_of(run) in html
@@ -135,8 +140,8 @@ def test_a_turn_names_the_interventions_that_were_looked_at(root: Client) -> Non
     InterventionLog.objects.create(name="anti_convergence", run=run, fired=False, why="they do not agree")
     html = read(root, page_of(run))
 
-    assert "Interventions variety fired Say something new." in plain(html)
-    assert "anti convergence did not fire they do not agree" in plain(html)
+    assert "did not fire" not in row_about(html, "variety", "fired", "Say something new.")
+    assert "did not fire" in row_about(html, "anti convergence", "they do not agree")
     assert "<script>alert" not in html
     half = signed_in(staff("agents.view_run", "correction.view_correctionlog"))
     assert "they do not agree" not in read(half, page_of(run))

@@ -16,6 +16,7 @@ from django.urls import reverse
 from pytest_django import Settings
 from pytest_django.plugin import DjangoDbBlocker
 
+from agents.kit.text.wording import signed
 from agents.models import Agent, Message
 from agents.seed import loader
 from evaluation.change.sentences import channel_predicate, predicate_of
@@ -71,6 +72,20 @@ def test_two_builds_are_compared_proposition_by_proposition_in_words(root: Clien
     assert "in % the share of judgements scored" in plain(html)  # on a phone nothing shows titles
     said = Message.objects.filter(agent__slug="michael", tags__build="41").values_list("text", flat=True)
     assert any(text[:40] in plain(html) for text in said), "a message shows the change"
+
+
+def test_a_difference_is_that_of_the_scores_beside_it(root: Client) -> None:
+    html = compare(root, agent="michael", baseline="build=40", candidate="build=41")
+
+    compared = 0
+    for row in html.split("<tr"):
+        cells = dict(re.findall(r'data-label="(A|B|Change)">(.*?)</td>', row, flags=re.S))
+        figures = [re.findall(r"[+−]?\d\.\d", plain(cell)) for cell in cells.values()]
+        if len(figures) == 3 and all(figures):  # scored in both, and not by hits
+            before, now, change = figures
+            assert change[0] == signed(float(now[0]) - float(before[0])), plain(row)
+            compared += 1
+    assert compared > 5
 
 
 @pytest.mark.parametrize("named", [False, True])

@@ -416,14 +416,14 @@ def _cells(change: ChangeResult, console: Console) -> list[Cell]:
     interval = interval_text(change.interval)
     if change.hits is not None:
         verdict = (change.verdict, EMPHASIS[change.verdict])
-        return [f"{change.baseline_hits} hit", f"{change.hits} hit", signed(change.points), interval, verdict, ""]
+        return [f"{change.baseline_hits} hit", f"{change.hits} hit", signed(change.shown_points), interval, verdict, ""]
     emphasis = EMPHASIS[change.verdict]
     if change.counted and change.verdict == "drifted":
         emphasis = "strong"  # a count that changed is neither good nor bad
     return [
         _score_cell(change, change.baseline, change.baseline_share, console),
         _score_cell(change, change.candidate, change.share, console),
-        signed(change.delta, 0 if change.counted else 1),
+        signed(change.shown_points, 0 if change.counted else 1),
         interval,
         (change.verdict, emphasis),
         change.n_more or "",

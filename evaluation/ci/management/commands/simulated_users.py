@@ -202,7 +202,7 @@ def _why_unreadable(path: Path, error: Exception) -> str:
     if not isinstance(error, FileError):
         return f"{path}: {error}".replace("--map", "--speaker")
     line = f", line {error.line}" if error.line else ""
-    return f"{path}{line}: {error.reason.partition('; name it: --format')[0]}"
+    return f"{path}{line}: {error.reason}"
 
 
 def _make_user(persona: Path | None) -> Agent:

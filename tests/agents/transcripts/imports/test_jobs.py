@@ -127,7 +127,8 @@ def test_a_bad_line_is_named_and_nothing_is_stored() -> None:
 
 def test_a_csv_with_unknown_columns_is_read_once_they_are_chosen() -> None:
     job = uploaded(file("Wer,Was,Build\nPat,Hello,41\nAda,No.,42\n", "t.csv"))
-    assert (job.status, job.contents["header"]) == ("failed", ["Wer", "Was", "Build"])
+    assert (job.status, job.contents["header"]) == ("waiting", ["Wer", "Was", "Build"])
+    assert "no column for 'text'" in job.error
 
     options: dict[str, Any] = {
         "format": "csv", "columns": {"speaker": "Wer", "text": "Was", "tags.Build": "Build"}, "channel": "quay",
