@@ -48,14 +48,6 @@ def choose(client: Client, job: Import, **given: str) -> str:
     return answer.content.decode()
 
 
-def answered(client: Client, job: Import, question: str, *answers: str) -> str:
-    """Answer the question of an import's page; returns the page that follows."""
-    answer = {"question": question, "answer": list(answers)}
-    html = client.post(page_of(job).replace("change", "answer"), answer, follow=True).content.decode()
-    job.refresh_from_db()
-    return html
-
-
 def import_it(client: Client, job: Import) -> str:
     """Press Import; returns the page that follows."""
     answer = client.post(page_of(job).replace("change", "answer"), {"import": "1"}, follow=True)
