@@ -98,24 +98,19 @@ def line_chart(
     lines: Sequence[Line],
     *,
     label: str,
-    low: float = 0,
-    high: float = 9,
     markers: Sequence[Marker] = (),
     since: datetime | None = None,
     until: datetime | None = None,
     unit: str = "",
     shown: Callable[[float], str] = "{:.1f}".format,
-    small: bool = False,
 ) -> SafeString:
-    """Return a chart of lines over time, with levels and markers, and the same as a table.
+    """Return a chart of scores, 0 to 9, over time, with levels and markers, and the same as a table.
 
     Args:
         label: What the chart shows; read aloud, and the title of its table.
-        low, high: Ends of the vertical axis.
         since, until: Where the horizontal axis begins and ends; default: the first and last point.
         unit: Of the values, for the table's head.
         shown: Writes a value in hints and in the table.
-        small: A drawing alone, for a card that links to the whole.
     """
     first, last = _time_span(lines, since, until)
     markers_inside = [marker for marker in markers if first <= marker.at <= last]
@@ -130,7 +125,7 @@ def line_chart(
         "datasets": datasets,
         "axis": [first.timestamp(), last.timestamp()],
         "days": _days(first, last),
-        "y": [low, high],
+        "y": [0, 9],
         "markers": [
             {"at": marker.at.timestamp(), "colour": MARKER_COLOURS[marker.kind], "name": marker.short}
             for marker in markers_inside
@@ -139,8 +134,6 @@ def line_chart(
         # Where dots surround a mean, a hint is that of the dot under the mouse, not of the nearest one.
         "exact": any(line.means for line in lines),
     }
-    if small:
-        return _chart(label, drawing, small=True)  # without table, legend and events
     needs_no_legend = has_one_line and not legend[0]["note"]
     rows, number_left_out = _table_rows(lines, shown)
     heads = ["When"]
