@@ -267,6 +267,29 @@ def line_of(node: yaml.Node | None, location: Sequence[Any]) -> int | None:
     return line
 
 
+FileModel = TypeVar("FileModel", bound=BaseModel)
+
+
+def read_entries(source: Path | str, file_model: type[FileModel], entry_model: type[BaseModel]) -> FileModel:
+    """Read and validate a file, or a text, that has one field: a list of entries.
+
+    Raises:
+        YamlProblems: With every problem: file, line, field and what is allowed.
+    """
+    [name] = file_model.model_fields
+    node, data = read_mapping(source, name)
+    try:
+        return file_model.model_validate(data)
+    except ValidationError as error:
+        problems = []
+        for item in map(dict, error.errors()):
+            location = location_of(item)
+            model = entry_model if len(location) > 1 else file_model
+            message = in_words(item, list(model.model_fields))
+            problems.append(FileProblem(path_of(source), line_of(node, location), dotted(location), message))
+        raise YamlProblems(problems) from None
+
+
 DEFAULT = "_default"
 
 
