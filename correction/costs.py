@@ -147,17 +147,14 @@ def get_cost_summary(
     )
 
 
-def window_of_time(spec: str, *, now: datetime | None = None) -> MessageWindow:
+def window_of_time(spec: str) -> MessageWindow:
     """Read a window of time: ``all``, or a duration back from now such as ``24h``.
-
-    Args:
-        now: Where a duration ends; None: now.
 
     Raises:
         ValueError: It is none, or a number of messages (`last`), which is no time; names the value and what is allowed.
     """
     try:
-        window = parse_window(spec, now=now)
+        window = parse_window(spec)
     except (ValueError, OverflowError):
         window = None
     if window is None or window.last is not None:
@@ -165,9 +162,9 @@ def window_of_time(spec: str, *, now: datetime | None = None) -> MessageWindow:
     return window
 
 
-def spent_today(agent: Agent | None, *, now: datetime | None = None) -> Spent:
+def spent_today(agent: Agent | None) -> Spent:
     """Return what correcting and measuring `agent` cost since midnight UTC, in one query; for None, what measuring channels cost."""
-    midnight = (now or timezone.now()).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    midnight = timezone.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     calls = LLMCall.objects.filter(agent=agent, created_at__gte=midnight, purpose__in=BUDGETED)
     sums = calls.order_by().aggregate(cost=Sum("cost_usd"), unpriced=Count("pk", filter=Q(cost_usd__isnull=True)))
     return Spent(_exact_dollars(sums["cost"]), sums["unpriced"])

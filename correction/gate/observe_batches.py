@@ -61,7 +61,7 @@ def submit_waiting() -> str:
     begun = time.monotonic()
     _stop_waiting(ObservedMessage.objects.filter(batch__status__in=LLMBatch.FINAL))
     _cancel_where_gate_is_off()
-    if why_no_batches("judge"):
+    if why_no_batches():
         _stop_waiting(_without_batch())
         return ""
     batches = 0

@@ -139,8 +139,8 @@ class FewShotResult(BaseModel):
 
 
 # -- choosing, without a database
-def choose_examples(labelled: Sequence[LabelledMessage], n: int = EXAMPLES) -> list[LabelledMessage]:
-    """Return up to n labelled judgements of different messages, spread over the values that people gave, lowest value first.
+def choose_examples(labelled: Sequence[LabelledMessage]) -> list[LabelledMessage]:
+    """Return up to `EXAMPLES` labelled judgements of different messages, spread over the values that people gave, lowest value first.
 
     One of each value is taken, then a second one of each, and so on; those stored first come first. The same labels give the same.
     """
@@ -151,18 +151,18 @@ def choose_examples(labelled: Sequence[LabelledMessage], n: int = EXAMPLES) -> l
             messages.add(item.message)
             by_value[item.value].append(item)
     chosen: list[LabelledMessage] = []
-    while by_value and len(chosen) < n:
+    while by_value and len(chosen) < EXAMPLES:
         for value in sorted(by_value):
             chosen.append(by_value[value].pop(0))
             if not by_value[value]:
                 del by_value[value]
-    return sorted(chosen[:n], key=lambda item: (item.value, item.score))
+    return sorted(chosen[:EXAMPLES], key=lambda item: (item.value, item.score))
 
 
-def folds_of(labelled: Sequence[LabelledMessage], folds: int = FOLDS) -> dict[int, int]:
-    """Return the fold of each conversation, 0 to folds − 1, so that all have about as many labelled judgements."""
+def folds_of(labelled: Sequence[LabelledMessage]) -> dict[int, int]:
+    """Return the fold of each conversation, 0 to `FOLDS` − 1, so that all have about as many labelled judgements."""
     items_of_conversation = Counter(item.conversation for item in labelled)
-    items_of_fold = [0] * folds
+    items_of_fold = [0] * FOLDS
     fold_of: dict[int, int] = {}
     largest_first = sorted(items_of_conversation.items(), key=lambda pair: (-pair[1], pair[0]))
     for conversation, items in largest_first:

@@ -22,7 +22,6 @@ from evaluation.runs.summary import refusal
 from evaluation.scorers.subjects import NO_MESSAGE
 
 Status = Job.Status
-MOST_AGENTS = 100  # of a check that workers make: all their evaluations are planned in one transaction
 
 
 class JudgeCheckRequest(AgentsRequest):
@@ -64,7 +63,7 @@ def specs_to_queue(asked: JudgeCheckRequest) -> list[RunSpec]:
         ValueError: There is no such agent, there are too many at once, or none said anything; begins with the name of the field.
         PropositionError: Proposition files cannot be used.
     """
-    specs = [asked.spec(agent=agent) for agent in asked.find_few_agents(MOST_AGENTS)]
+    specs = [asked.spec(agent=agent) for agent in asked.find_few_agents()]
     speaking = [spec for spec in specs if said_something(spec)]
     if not speaking:
         raise ValueError(f"agents nothing to check the judge on: {NO_MESSAGE}")

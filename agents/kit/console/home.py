@@ -99,14 +99,14 @@ def ask(request: HttpRequest, questions: Questions) -> Answers:
 
 
 class CountUpTo(Subquery):
-    """The number of rows of a queryset, up to `most` + 1: counting all would read all."""
+    """The number of rows of a queryset, up to `MOST_COUNTED` + 1: counting all would read all."""
 
     template = "(SELECT COUNT(*) FROM (%(subquery)s) AS counted)"
     output_field = IntegerField()
     empty_result_set_value = 0
 
-    def __init__(self, rows: QuerySet[Any], most: int = MOST_COUNTED) -> None:
-        super().__init__(rows.order_by().values("pk")[: most + 1])
+    def __init__(self, rows: QuerySet[Any]) -> None:
+        super().__init__(rows.order_by().values("pk")[: MOST_COUNTED + 1])
 
 
 def count_of_work(model: type[Leasable], *statuses: str, since: datetime | None = None) -> RawSQL:

@@ -71,15 +71,14 @@ def recurring_ngrams(messages: Sequence[Sequence[Ngram]]) -> tuple[float, dict[N
 AMONG = 5  # messages that are drawn
 
 
-def typical_recurrence(messages: Sequence[Sequence[Ngram]], among: int = AMONG) -> tuple[float, list[float]]:
-    """Return the share of n-gram tokens that recur among `among` (five) of the messages, on average over all ways to draw so many.
+def typical_recurrence(messages: Sequence[Sequence[Ngram]]) -> tuple[float, list[float]]:
+    """Return the share of n-gram tokens that recur among five of the messages, on average over all ways to draw five.
 
-    The more messages, the more recurs in any of them; this share is the same for ten and for a hundred that repeat alike
-    (rarefaction: Hurlbert, Ecology 52, 1971).
+    All are drawn where there are fewer. The more messages, the more recurs in any of them; this share is the same for ten and for a
+    hundred that repeat alike (rarefaction: Hurlbert, Ecology 52, 1971).
 
     Args:
         messages: The n-grams of each message.
-        among: How many are drawn; all where there are fewer.
 
     Returns:
         The share, 0 to 1, and for each message the share without it (empty for fewer than three messages).
@@ -92,7 +91,7 @@ def typical_recurrence(messages: Sequence[Sequence[Ngram]], among: int = AMONG) 
     by_holding: Counter[int] = Counter()  # tokens of all n-grams that so many messages hold
     for gram, count in tokens.items():
         by_holding[holding[gram]] += count
-    share = _recurring(by_holding, len(messages), among)
+    share = _recurring(by_holding, len(messages))
     if len(messages) < 3:
         return share, []
     without = []
@@ -102,12 +101,12 @@ def typical_recurrence(messages: Sequence[Sequence[Ngram]], among: int = AMONG) 
         for gram, count in Counter(grams).items():
             left[holding[gram]] -= tokens[gram]
             left[holding[gram] - 1] += tokens[gram] - count
-        without.append(_recurring(left, len(messages) - 1, among))
+        without.append(_recurring(left, len(messages) - 1))
     return share, without
 
 
-def _recurring(by_holding: Mapping[int, int], messages: int, among: int) -> float:
-    """Return the share of tokens that recur, on average over all ways to draw `among` of the messages.
+def _recurring(by_holding: Mapping[int, int], messages: int) -> float:
+    """Return the share of tokens that recur, on average over all ways to draw `AMONG` of the messages.
 
     A token recurs unless none of the other messages drawn with its own is among those that hold it: that has the probability
     ``comb(messages - held, others) / ways``. 0 for fewer than two messages.
@@ -115,7 +114,7 @@ def _recurring(by_holding: Mapping[int, int], messages: int, among: int) -> floa
     Args:
         by_holding: Number of tokens by how many messages hold their n-gram.
     """
-    others = min(among, messages) - 1
+    others = min(AMONG, messages) - 1
     total = sum(by_holding.values())
     if others < 1 or not total:
         return 0.0

@@ -66,9 +66,9 @@ class BatchRefused(Exception):
         self.http_status = http_status
 
 
-def why_no_batches(role: Role) -> str:
-    """Return why the questions of a role cannot go in batches (a provider without them, no key); empty where they can."""
-    route = route_of(role)
+def why_no_batches() -> str:
+    """Return why the judge's questions cannot go in batches (a provider without them, no key); empty where they can."""
+    route = route_of("judge")
     return batch_problem(route.model) or route.problem
 
 
