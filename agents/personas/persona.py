@@ -514,8 +514,8 @@ def changes_between(agent_slug: str, before: str, after: str) -> tuple[PersonaCh
     _, start, end = min(pairs)
     # One version more than is named: what the first one changed shows in the one before it.
     keys = [row["pk"] for row in versions[max(start, end - MOST_VERSIONS) : end + 1]]
-    asked = (0, before)  # any key will do for the only question
-    return _changes({asked: keys}).get(asked, ())
+    key = (0, before)  # any key will do for the only question
+    return _changes({key: keys}).get(key, ())
 
 
 def differences(before: PersonaVersion, after: PersonaVersion) -> tuple[str, ...]:
@@ -570,7 +570,7 @@ def _changes(later: Mapping[tuple[int, str], Sequence[int]]) -> dict[tuple[int, 
     versions = PersonaVersion.objects.select_related("created_by").in_bulk(keys)
     origins = _declared_origins(keys)
     changes: dict[tuple[int, str], tuple[PersonaChange, ...]] = {}
-    for asked, version_keys in later.items():
+    for question, version_keys in later.items():
         of_agent: list[PersonaChange] = []
         for earlier_key, key in pairwise(version_keys):
             version = versions[key]
@@ -583,7 +583,7 @@ def _changes(later: Mapping[tuple[int, str], Sequence[int]]) -> dict[tuple[int, 
                     differences=differences(versions[earlier_key], version),
                 )
             )
-        changes[asked] = tuple(of_agent)
+        changes[question] = tuple(of_agent)
     return changes
 
 

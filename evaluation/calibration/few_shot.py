@@ -194,7 +194,7 @@ def gain_of(labelled: Sequence[LabelledMessage], scores: Scores) -> KappaGain:
 
 # -- a trial
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TrialItem:
     """Which labelled judgement a question is about, and whether it is asked with examples."""
 
     score: int
@@ -290,21 +290,21 @@ def _questions(trial: FewShotTrial, rows: Sequence[EvaluationScore]) -> Iterator
     chosen = examples_for_each(trial.labelled)
     examples = make_examples([item.score for item in trial.labelled])
     for row in rows:
-        asked = asked_again(row)
+        question = asked_again(row)
         beside = [examples[item.score] for item in chosen[row.pk]]
-        shown = examples_beside(beside, dimension=trial.dimension, message=row.message)
-        arms: dict[Arm, tuple[Example, ...]] = {"before": (), "after": shown}
+        examples_shown = examples_beside(beside, dimension=trial.dimension, message=row.message)
+        arms: dict[Arm, tuple[Example, ...]] = {"before": (), "after": examples_shown}
         for arm, examples_of_arm in arms.items():
             yield Question(
-                propositions=(asked.proposition,),
-                context=asked.context,
+                propositions=(question.proposition,),
+                context=question.context,
                 label=Label(purpose=PURPOSE, dimension=trial.dimension, work_id=trial.work_id),
                 model=trial.judge,
                 nonce=nonce,
                 double_check=fields["double_check"],
                 method=fields["method"],
                 examples=examples_of_arm,
-                items=(Asked(row.pk, arm),),
+                items=(TrialItem(row.pk, arm),),
             )
 
 
@@ -378,11 +378,11 @@ def _ask(trial: FewShotTrial, done: Callable[[int], None]) -> None:
             yield question
 
     for answered in ask_all(while_judge_answers(), deadline=settings.LLM_EVALUATION_DEADLINE):
-        [asked] = answered.question.items
+        [item] = answered.question.items
         [verdict] = answered.verdicts
         health.note(failed=verdict.cause in FAILURES, why=verdict.reason)
         if verdict.status == "scored" and verdict.raw_value is not None:
-            trial.scores[asked.arm][asked.score] = verdict.raw_value
+            trial.scores[item.arm][item.score] = verdict.raw_value
         done(1)
     if health.down:
         raise JudgeDown(health.down)

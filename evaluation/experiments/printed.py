@@ -221,9 +221,9 @@ def show(report: ExperimentReport, console: Console) -> None:
 
 def _show_narrow(table: ReportTable, console: Console) -> None:
     """Print a table without its last column and the naive p. What the last column says stands below, once for rows that say the same."""
-    shown = [number for number, head in enumerate(table.heads[:-1]) if head != ">p naive"]
-    rows = [[row[number] for number in shown] for row in table.rows]
-    print_table(console, [table.heads[number] for number in shown], rows, title=table.title, tight=True)
+    columns = [number for number, head in enumerate(table.heads[:-1]) if head != ">p naive"]
+    rows = [[row[number] for number in columns] for row in table.rows]
+    print_table(console, [table.heads[number] for number in columns], rows, title=table.title, tight=True)
     names_by_text: dict[str, list[str]] = {}
     for row in table.rows:
         last = row[-1][0] if isinstance(row[-1], tuple) else row[-1]

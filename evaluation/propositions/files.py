@@ -68,8 +68,8 @@ class FileProblem:
     message: str
 
     def __str__(self) -> str:
-        place = f"{self.path}:{self.line}" if self.line else str(self.path)
-        return f"{place}: {self.field}: {self.message}" if self.field else f"{place}: {self.message}"
+        location = f"{self.path}:{self.line}" if self.line else str(self.path)
+        return f"{location}: {self.field}: {self.message}" if self.field else f"{location}: {self.message}"
 
 
 class YamlProblems(Exception):
@@ -229,8 +229,8 @@ def in_words(item: dict[str, Any], allowed: Sequence[str]) -> str:
         case "literal_error":
             return f"{value!r:.80} is not allowed; allowed: {item['ctx']['expected']}"
         case _:
-            shown = "" if isinstance(value, dict | list) else f" (got {value!r:.80})"
-            return f"{item['msg'][0].lower()}{item['msg'][1:]}{shown}"
+            received = "" if isinstance(value, dict | list) else f" (got {value!r:.80})"
+            return f"{item['msg'][0].lower()}{item['msg'][1:]}{received}"
 
 
 def dotted(location: Sequence[Any]) -> str:

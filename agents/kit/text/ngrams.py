@@ -223,11 +223,11 @@ def _pairs_of_messages_with(messages: Sequence[Sequence[str]], n: int) -> Counte
     grams_of = [ngrams_of(words, n) for words in messages]
     pairs: Counter[Ngram] = Counter()
     for later in range(1, len(messages)):
-        first_place: dict[Ngram, int] = {}
-        for place, gram in enumerate(grams_of[later]):
-            first_place.setdefault(gram, place)
+        first_position: dict[Ngram, int] = {}
+        for position, gram in enumerate(grams_of[later]):
+            first_position.setdefault(gram, position)
         for earlier in range(later):
-            runs = _common_runs(messages[earlier], grams_of[earlier], first_place, n)
+            runs = _common_runs(messages[earlier], grams_of[earlier], first_position, n)
             pairs.update({run[:LONGEST_PHRASE] for run in runs})
     return pairs
 
@@ -240,13 +240,13 @@ def _common_runs(
     Args:
         elsewhere: Where each n-gram of the other message stands first.
     """
-    shared = [(place, other) for place, other in enumerate(map(elsewhere.get, grams)) if other is not None]
+    shared = [(position, other) for position, other in enumerate(map(elsewhere.get, grams)) if other is not None]
     runs: list[tuple[str, ...]] = []
     start = 0
     for index in range(1, len(shared) + 1):
         if index < len(shared):
-            (before, other_before), (place, other) = shared[index - 1], shared[index]
-            if place == before + 1 and other == other_before + 1:  # the next word is shared, too
+            (before, other_before), (position, other) = shared[index - 1], shared[index]
+            if position == before + 1 and other == other_before + 1:  # the next word is shared, too
                 continue
         runs.append(tuple(words[shared[start][0] : shared[index - 1][0] + n]))
         start = index

@@ -408,8 +408,8 @@ def _inspect(job: Import, path: Path, options: ReadOptions, *, most: int | None)
     except (FileError, OptionError) as error:
         raise NotPossible(_in_words_of_the_page(error)) from None
     speakers = _speaker_rows(contents)
-    asked = [guess for guess in tally.guesses if guess.question]
-    asked_texts = [guess.text for guess in asked]
+    guesses = [guess for guess in tally.guesses if guess.question]
+    asked_texts = [guess.text for guess in guesses]
     return {
         "format": transcript.format,
         "complete": contents.complete,
@@ -428,7 +428,7 @@ def _inspect(job: Import, path: Path, options: ReadOptions, *, most: int | None)
         "undated": tally.undated,
         "without_zone": tally.without_zone,
         "first_without_zone": tally.first_without_zone.isoformat() if tally.first_without_zone else "",
-        "asks": {guess.question: {"answer": guess.answer, "example": guess.example} for guess in asked},
+        "asks": {guess.question: {"answer": guess.answer, "example": guess.example} for guess in guesses},
         "warnings": [_in_words_of_the_page(warning) for warning in tally.warnings() if warning not in asked_texts],
         "system_prompts": tally.system_prompts,
         "first_system_prompt": preparer.cleaner.text(tally.first_system_prompt),
@@ -474,15 +474,15 @@ def _speaker_rows(contents: FileContents) -> list[dict[str, Any]]:
     """Return the speakers of a file, unknown ones first, then by how much they say."""
     rows: list[dict[str, Any]] = []
     for name, counted in contents.prepared.preparer.tally.speakers.items():
-        said = contents.speakers[name]
+        speaker = contents.speakers[name]
         rows.append(
             {
                 "name": name,
                 "messages": counted.messages,
                 "slug": counted.slug or "",
                 "why": contents.unknown.get(name, ""),
-                "role": said.role,
-                "conversations": len(said.channels),
+                "role": speaker.role,
+                "conversations": len(speaker.channels),
             }
         )
     return sorted(rows, key=lambda row: (not row["why"], -row["messages"]))

@@ -51,8 +51,8 @@ def suggest_page(request: HttpRequest) -> HttpResponse:
     form = SuggestingForm(as_query(request, SuggestingForm, {"model": models[0][0]} if models else {}))
 
     def agents() -> list[Agent]:
-        asked: SuggestionsRequest = form.asked
-        return asked.find_few_agents()
+        body: SuggestionsRequest = form.asked
+        return body.find_few_agents()
 
     def queue() -> str:
         if not may_write:

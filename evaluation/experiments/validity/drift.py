@@ -104,11 +104,11 @@ def read_conversation(path: Path) -> Conversation:
     except ValueError as error:
         raise ValueError(f"{path.name} is no JSON: {error}") from None
     events = []
-    for said in content.conversation:
-        if said.role == "assistant":
-            events.append(Event("action", NAME, said.content))
-        elif said.role == "user":
-            events.append(Event("stimulus", NAME, said.content, speaker="User"))
+    for message in content.conversation:
+        if message.role == "assistant":
+            events.append(Event("action", NAME, message.content))
+        elif message.role == "user":
+            events.append(Event("stimulus", NAME, message.content, speaker="User"))
     return Conversation(path.stem, events)
 
 

@@ -80,15 +80,15 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget)."""
                 returncode=STOPPED,
             ) from None
         experiment.refresh_from_db()
-        made = report(experiment)
+        result = report(experiment)
         if options["json"]:
-            self.stdout.write(made.model_dump_json(indent=2))
+            self.stdout.write(result.model_dump_json(indent=2))
         elif options["format"] == "markdown":
-            self.stdout.write(as_markdown(made))
+            self.stdout.write(as_markdown(result))
         else:
-            show(made, console_on(self.stdout))
-        if made.unfinished:
-            raise CommandError(f"not finished: {made.unfinished}", returncode=FAILED)
+            show(result, console_on(self.stdout))
+        if result.unfinished:
+            raise CommandError(f"not finished: {result.unfinished}", returncode=FAILED)
 
     def _print_line(self, line: str) -> None:
         console_on(self.stdout).print(snippet(line, 1_000))
