@@ -376,17 +376,16 @@ def any_budget() -> Exists:
     return Exists(AgentEvaluationConfig.objects.filter(budget_enabled=True))
 
 
-def budgets_today(*, now: datetime | None = None, end: datetime | None = None, has_budgets: bool = True) -> BudgetDay:
+def budgets_today(*, end: datetime | None = None, has_budgets: bool = True) -> BudgetDay:
     """Return what today (UTC) cost, and what of the budgets that is; four queries, or one.
 
     Which budgets are used up is looked at for the 500 agents that spent most; the budgets of the others are only counted and summed.
 
     Args:
-        now: None: now.
         end: Up to when costs count; None: up to now.
         has_budgets: False where `any_budget` is known to be false.
     """
-    spending = _spending_today(now, end)
+    spending = _spending_today(end)
     budgets = _Budgets()
     if has_budgets:
         budgets = _budgets_of(spending.largest_spenders)
@@ -421,7 +420,7 @@ class UsedUpBudget:
 
 def used_up_today() -> dict[int | None, UsedUpBudget]:
     """Return the used up budgets by the key of their agent; None = what measuring channels costs."""
-    spending = _spending_today(now=None, end=None)
+    spending = _spending_today(end=None)
     used_up: dict[int | None, UsedUpBudget] = {}
     for agent, cap in _budgets_of(spending.largest_spenders).of_agents.items():
         spent = spending.checking.get(agent, Decimal(0))
@@ -451,14 +450,13 @@ class _Spending:
         return [agent for agent in dearest if agent is not None]
 
 
-def _spending_today(now: datetime | None, end: datetime | None) -> _Spending:
+def _spending_today(end: datetime | None) -> _Spending:
     """Return what the calls since midnight UTC cost: in all, unpriced ones, and by agent what counts against budgets.
 
     Args:
-        now: A moment of the day; None: now.
         end: Up to when; None: up to now.
     """
-    midnight = (now or timezone.now()).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    midnight = timezone.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     keys = {"agent": F("agent"), "purpose": F("purpose")}
     columns = ("cost_usd", "unpriced")
     total = Decimal(0)
