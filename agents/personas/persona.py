@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any, Protocol
@@ -448,16 +447,12 @@ class PersonaChange:
     """One version of a persona that came later.
 
     Attributes:
-        version: Its primary key.
         number: Counted per agent.
-        at: When it was saved.
         origin: What made it and who asked for it, e.g. ``behaviour request 12 by anna``.
         differences: What it changed, e.g. ``concise replies 0.5 → 0.9``.
     """
 
-    version: int
     number: int
-    at: datetime
     origin: str
     differences: tuple[str, ...]
 
@@ -576,9 +571,7 @@ def _changes(later: Mapping[tuple[int, str], Sequence[int]]) -> dict[tuple[int, 
             version = versions[key]
             of_agent.append(
                 PersonaChange(
-                    version=key,
                     number=version.number,
-                    at=version.created_at,
                     origin=origins.get(key) or _origin_by_note(version),
                     differences=differences(versions[earlier_key], version),
                 )
